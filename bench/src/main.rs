@@ -1,0 +1,2 @@
+//! Side-by-side benchmarks against other tools.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Floor 1: hosts working together behind one bus.

@@ -1,0 +1,2 @@
+//! Floor 5: the program.
+fn main() {}

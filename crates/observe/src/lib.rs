@@ -1,0 +1,1 @@
+//! Floor 2: watching a host while it carries load.

@@ -1,0 +1,1 @@
+//! Floor 2: what is offered to the system under test, one folder a workload.
