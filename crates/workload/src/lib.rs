@@ -1,1 +1,3 @@
 //! Floor 2: what is offered to the system under test, one folder a workload.
+
+pub mod stream;

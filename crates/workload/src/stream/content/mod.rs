@@ -1,0 +1,1 @@
+//! Content: the MPEG transport streams that the server holds, and their frame index.
