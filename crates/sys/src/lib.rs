@@ -1,5 +1,16 @@
 //! Floor 1: the kernel. Sockets, clocks, threads, `/proc`, cgroups, mounts, namespaces and the undo journal.
 //!
 //! The only crate with `unsafe` code; every block says why it is sound.
+//!
+//! Readers of `/proc` and `/sys` take a root path, so tests feed them files. What changes the system
+//! ([`cgroup`], [`disk`], [`netns`]) is written to the [`journal`] first, so that a crash can be undone.
 
+pub mod clock;
 pub mod net;
+//pub mod proc;
+pub mod stop;
+pub mod thread;
+
+mod error;
+
+pub use error::{Error, Result};

@@ -1,0 +1,96 @@
+//! The errors of this crate: what happened, to what, and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The result of a call that changes or inspects the machine.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why the machine could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call on a file failed.
+    #[error("{action} {path}: {source}{}", advice(source))]
+    File {
+        /// What was being done, as a verb: `read`, `mount`, `create cgroup`.
+        action: &'static str,
+        /// The file it was done to.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A system call that concerns no file failed.
+    #[error("{action}: {source}{}", advice(source))]
+    Call {
+        /// What was being done.
+        action: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A helper program is not installed.
+    #[error("program `{program}` was not found; install {package} (needed to {purpose})")]
+    MissingProgram {
+        /// The program's name.
+        program: String,
+        /// The Debian package that has it.
+        package: &'static str,
+        /// What it is needed for.
+        purpose: String,
+    },
+    /// A helper program ran and said no.
+    #[error("`{command}` failed ({status}): {stderr}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it wrote on standard error.
+        stderr: String,
+    },
+    /// Something did not happen before its deadline.
+    #[error("{what} did not happen within {:.1} s{detail}", within.as_secs_f64())]
+    Deadline {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        within: Duration,
+        /// What was seen meanwhile; empty or starting with `: `.
+        detail: String,
+    },
+    /// The request cannot be met on this machine, or must not be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// A failed call on `path`.
+    pub(crate) fn file(action: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
+        Self::File { action, path: path.as_ref().to_path_buf(), source: source.into() }
+    }
+
+    /// A failed call on something that is not a file.
+    pub(crate) fn call(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Call { action: action.into(), source: source.into() }
+    }
+
+    /// Whether missing rights are the reason, so that the caller can go on without root.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::File { source, .. } | Self::Call { source, .. } => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What to do about the common kernel answers.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root, or leave out what needs it)",
+        io::ErrorKind::StorageFull => " (free some space or choose another directory)",
+        io::ErrorKind::ResourceBusy => " (something still uses it)",
+        _ => "",
+    }
+}

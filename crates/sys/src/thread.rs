@@ -1,0 +1,138 @@
+//! What one thread or process asks of the kernel about itself: wake-up precision, placement, CPU time, file limit.
+
+use std::io;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+
+/// Sets how much later than asked the kernel may wake this thread, in nanoseconds (`PR_SET_TIMERSLACK`,
+/// `prctl(2)`). The default is 50,000 ns; 1 is the least. 0 would mean "back to the default", so it is read as 1.
+///
+/// Threads started later by this thread inherit the value.
+pub fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
+    let slack = libc::c_ulong::try_from(slack_ns.max(1)).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours.
+    let code = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack, 0, 0, 0) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// This thread's timer slack in nanoseconds (`PR_GET_TIMERSLACK`).
+pub fn timer_slack_ns() -> io::Result<u64> {
+    // SAFETY: PR_GET_TIMERSLACK takes no arguments and returns the value.
+    let code = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    u64::try_from(code).map_err(|_| io::Error::last_os_error())
+}
+
+/// Keeps this thread on one CPU (`sched_setaffinity(2)`). `cpu` is the kernel's number, see [`online_cpus`].
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)?;
+    Ok(())
+}
+
+/// Lets this thread run on all of `cpus` again.
+pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)?;
+    Ok(())
+}
+
+/// The CPUs this thread may run on, in ascending order (`sched_getaffinity(2)`). Inside a container or a cpuset
+/// these are fewer than the machine has.
+pub fn online_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
+}
+
+/// CPU time this thread has used, in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`).
+#[inline]
+pub fn thread_cpu_ns() -> u64 {
+    crate::clock::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time this process has used over all its threads, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`).
+#[inline]
+pub fn process_cpu_ns() -> u64 {
+    crate::clock::read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// This thread's kernel id (`gettid(2)`), as it appears in `/proc/PID/task`.
+pub fn thread_id() -> i32 {
+    nix::unistd::gettid().as_raw()
+}
+
+/// Raises the number of files this process may have open to `wanted`, and returns the limit that then holds.
+///
+/// The soft limit is raised up to the hard one; the hard one only when the process may (root). The answer may be
+/// less than `wanted`: the caller says so. A higher limit is left as it is. Errors: those of `setrlimit(2)` other
+/// than a refusal.
+pub fn raise_file_limit(wanted: u64) -> io::Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft >= wanted {
+        return Ok(soft);
+    }
+    if hard < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
+        return Ok(wanted);
+    }
+    let reachable = wanted.min(hard);
+    if reachable > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, reachable, hard)?;
+    }
+    Ok(reachable.max(soft))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slack_is_set_for_this_thread() {
+        std::thread::spawn(|| {
+            set_timer_slack_ns(1).unwrap();
+            assert_eq!(timer_slack_ns().unwrap(), 1);
+            set_timer_slack_ns(0).unwrap();
+            assert_eq!(timer_slack_ns().unwrap(), 1, "0 must not mean the 50 us default");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn pinning_and_back() {
+        std::thread::spawn(|| {
+            let all = online_cpus().unwrap();
+            assert!(!all.is_empty());
+            pin_to_cpu(all[0]).unwrap();
+            assert_eq!(online_cpus().unwrap(), [all[0]]);
+            allow_cpus(&all).unwrap();
+            assert_eq!(online_cpus().unwrap(), all);
+            assert!(pin_to_cpu(100_000).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let (thread, process) = (thread_cpu_ns(), process_cpu_ns());
+        let mut sum = 0u64;
+        while thread_cpu_ns() < thread + 1_000_000 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(process_cpu_ns() >= process + 1_000_000);
+    }
+
+    #[test]
+    fn file_limit_is_never_lowered() {
+        let before = getrlimit(Resource::RLIMIT_NOFILE).unwrap().0;
+        assert_eq!(raise_file_limit(1).unwrap(), before);
+        let now = raise_file_limit(before + 1).unwrap();
+        assert!(now >= before);
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap().0, now);
+    }
+}
