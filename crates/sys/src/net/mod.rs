@@ -1,1 +1,27 @@
-//! Sockets and readiness.
+//! TCP over the kernel's own calls: listeners, sockets, `sendfile`, `epoll`, wake-ups, `TCP_INFO`.
+//!
+//! Thin and typed. The calls of the hot path ([`TcpSocket::recv`], [`TcpSocket::recv_discard`],
+//! [`TcpSocket::send`], [`TcpSocket::send_file`], [`Epoll::wait`]) never block and never allocate unless they
+//! fail; "not now" is [`Moved::WouldBlock`], not an error.
+//!
+//! A write to a connection the peer has reset raises `SIGPIPE` in `sendfile(2)`. Rust programs ignore that
+//! signal from start-up on, and so does every program of this house.
+
+mod epoll;
+mod error;
+mod info;
+mod listener;
+mod options;
+mod socket;
+mod waker;
+
+pub use epoll::{Epoll, Event, Events, Interest};
+pub use error::NetError;
+pub use info::TcpInfo;
+pub use listener::{ListenOptions, Listener};
+pub use options::SocketOptions;
+pub use socket::{ConnectState, Moved, TcpSocket};
+pub use waker::Waker;
+
+#[cfg(test)]
+mod tests;

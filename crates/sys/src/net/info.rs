@@ -1,0 +1,80 @@
+//! `TCP_INFO`: what the kernel knows about one connection.
+
+/// Fields of `struct tcp_info` (`linux/tcp.h`) that explain a connection's speed.
+///
+/// The structure grows with the kernel; a field the running kernel does not have is `None`, never zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Connection state number (1 = established).
+    pub state: Option<u8>,
+    /// Smoothed round-trip time.
+    pub rtt_us: Option<u32>,
+    /// Mean deviation of the round-trip time.
+    pub rtt_variation_us: Option<u32>,
+    /// Least round-trip time seen; `None` also before the first sample.
+    pub min_rtt_us: Option<u32>,
+    /// Congestion window in segments.
+    pub congestion_window_segments: Option<u32>,
+    /// Maximum segment size for sending.
+    pub send_mss_bytes: Option<u32>,
+    /// Segments in flight.
+    pub unacked_segments: Option<u32>,
+    /// Segments retransmitted over the connection's life.
+    pub retransmits_total: Option<u32>,
+    /// Bytes acknowledged by the peer.
+    pub acked_bytes: Option<u64>,
+    /// Bytes received in order.
+    pub received_bytes: Option<u64>,
+    /// Bytes written by the program and not yet sent.
+    pub notsent_bytes: Option<u32>,
+    /// Most recent rate of delivery.
+    pub delivery_rate_byte_per_s: Option<u64>,
+    /// Rate the kernel paces the connection at; `u64::MAX` is "not paced".
+    pub pacing_rate_byte_per_s: Option<u64>,
+    /// Time with data in flight or to send.
+    pub busy_us: Option<u64>,
+    /// Time of that limited by the peer's receive window.
+    pub rwnd_limited_us: Option<u64>,
+    /// Time of that limited by this host's send buffer.
+    pub sndbuf_limited_us: Option<u64>,
+    /// Bytes retransmitted.
+    pub retransmitted_bytes: Option<u64>,
+    /// Receive window the peer advertises.
+    pub send_window_bytes: Option<u32>,
+}
+
+impl TcpInfo {
+    /// Room for the structure of any kernel so far, and some to come.
+    pub(super) const BYTES_MAX: usize = 512;
+
+    /// Reads the fields that lie within `bytes`, which is as long as the kernel filled.
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        let u32_at = |at: usize| field::<4>(bytes, at).map(u32::from_ne_bytes);
+        let u64_at = |at: usize| field::<8>(bytes, at).map(u64::from_ne_bytes);
+        Self {
+            state: bytes.first().copied(),
+            send_mss_bytes: u32_at(16),
+            unacked_segments: u32_at(24),
+            rtt_us: u32_at(68),
+            rtt_variation_us: u32_at(72),
+            congestion_window_segments: u32_at(80),
+            retransmits_total: u32_at(100),
+            pacing_rate_byte_per_s: u64_at(104),
+            acked_bytes: u64_at(120),
+            received_bytes: u64_at(128),
+            notsent_bytes: u32_at(144),
+            // The kernel says "no sample yet" as all ones.
+            min_rtt_us: u32_at(148).filter(|&us| us != u32::MAX),
+            delivery_rate_byte_per_s: u64_at(160),
+            busy_us: u64_at(168),
+            rwnd_limited_us: u64_at(176),
+            sndbuf_limited_us: u64_at(184),
+            retransmitted_bytes: u64_at(208),
+            send_window_bytes: u32_at(228),
+        }
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
