@@ -1,1 +1,18 @@
-//! Floor 0: the vocabulary of measurement as plain data and pure functions; no I/O.
+//! Floor 0: the vocabulary of measurement as plain data and pure functions.
+//!
+//! Nothing here reads a clock, a file or a socket. Every hand-over between the other floors is a type of this
+//! crate that can be written to a file and read again, so that any stage can be replayed from a stored run.
+
+pub mod doubt;
+pub mod histogram;
+pub mod metric;
+pub mod objective;
+pub mod outcome;
+pub mod pace;
+pub mod part;
+pub mod plan;
+pub mod series;
+pub mod statistics;
+pub mod units;
+pub mod verdict;
+pub mod workload;

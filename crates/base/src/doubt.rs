@@ -1,0 +1,178 @@
+//! What weakens a result. Each doubt has a meaning a program can read and an advice a person can follow.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A reason to trust a result less.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(
+    missing_docs,
+    reason = "the fields are what the message of each variant prints, units in their names"
+)]
+pub enum Doubt {
+    /// Programs other than the target and kagiri used the host's CPU.
+    NoisyNeighbour { other_cpu_percent: f64 },
+    /// The hypervisor gave CPU time to somebody else.
+    CpuStolen { steal_percent: f64 },
+    /// The measuring side was close to its own limit.
+    GeneratorNearSaturation { cpu_percent: f64 },
+    /// The measuring side did its work later than intended.
+    GeneratorLate { late_ms_max: f64 },
+    /// Samples of a resource are missing.
+    SamplesMissing { resource: String, missing_percent: f64 },
+    /// The server runs elsewhere, so that its load could not be read.
+    ServerNotVisible { server: String },
+    /// The content was (partly) in memory although a cold run was asked for.
+    CacheNotCold { resident_percent: f64 },
+    /// Streams read the same part of the file, so that one's reading warms the cache for another.
+    RegionsOverlap { streams: u64, content_s: f64 },
+    /// A hold of this length cannot tell neighbouring loads apart by stalls alone.
+    HoldTooShort { hold_s: f64, resolves_load: f64 },
+    /// The search ended at its upper end or at the generator's limit: the target may carry more.
+    CapacityIsLowerBound { reason: String },
+    /// The capacity was not confirmed as often as planned.
+    CapacityUnconfirmed { passed: u32, wanted: u32 },
+    /// One repetition says nothing about repeatability.
+    SingleRepetition,
+    /// Repetitions disagreed.
+    RepetitionsDisagree { least: f64, most: f64 },
+    /// Too few loads were measured to fit a line with any certainty.
+    FewLoads { loads: u64 },
+    /// A resource does not grow in a straight line with load, so that its prediction is rough.
+    NotLinear { resource: String, error_percent: f64 },
+    /// The ceiling of a resource is unknown, so that it was left out of the prediction.
+    CeilingUnknown { resource: String },
+    /// The predicted and the measured capacity differ.
+    PredictionDisagrees { predicted: f64, measured: f64 },
+    /// Something needed a privilege that this user does not have.
+    NotPermitted { what: String },
+    /// The index was made by reading the content once, which also warmed the caches.
+    IndexMadeByReading,
+    /// The measurement was ended before its time.
+    Interrupted,
+}
+
+impl Doubt {
+    /// What to do about it, as an imperative sentence.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::NoisyNeighbour { .. } => "repeat on a quiet host, or with --repeat 5, and compare medians",
+            Self::CpuStolen { .. } => "repeat at another hour or on a host of your own",
+            Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
+                "use --depth discard, fewer parsing players, or viewers on another host"
+            }
+            Self::SamplesMissing { .. } => "see the run's log for what could not be read, and why",
+            Self::ServerNotVisible { .. } => "run an agent on the server's host to see its load",
+            Self::CacheNotCold { .. } => "close other users of the file, or run as root",
+            Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
+            Self::HoldTooShort { .. } => "hold longer with --hold",
+            Self::CapacityIsLowerBound { .. } => "raise --max, or add viewers on other hosts",
+            Self::CapacityUnconfirmed { .. } => "let the search run to its end",
+            Self::SingleRepetition => "add --repeat 5 before you compare or publish",
+            Self::RepetitionsDisagree { .. } => "quote the interval, and look for a noisy neighbour",
+            Self::FewLoads { .. } => "measure at least three loads",
+            Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
+            Self::CeilingUnknown { .. } => "give it, as in --ceiling disk=110Mbit/s",
+            Self::PredictionDisagrees { .. } => {
+                "look at the evidence: a resource that was not sampled may be the limit"
+            }
+            Self::NotPermitted { .. } => "run as root, or grant the permission that is named",
+            Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
+            Self::Interrupted => "run it again to its end",
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoisyNeighbour { other_cpu_percent } => {
+                write!(f, "other programs used {other_cpu_percent:.0} % of a core")
+            }
+            Self::CpuStolen { steal_percent } => {
+                write!(f, "the hypervisor took {steal_percent:.1} % of the CPU time")
+            }
+            Self::GeneratorNearSaturation { cpu_percent } => {
+                write!(f, "the players used {cpu_percent:.0} % of their core")
+            }
+            Self::GeneratorLate { late_ms_max } => {
+                write!(f, "the players were up to {late_ms_max:.1} ms late")
+            }
+            Self::SamplesMissing { resource, missing_percent } => {
+                write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
+            }
+            Self::ServerNotVisible { server } => {
+                write!(f, "the load of the server {server} could not be seen")
+            }
+            Self::CacheNotCold { resident_percent } => {
+                write!(f, "{resident_percent:.0} % of the content was in memory at the start of a cold trial")
+            }
+            Self::RegionsOverlap { streams, content_s } => {
+                write!(
+                    f,
+                    "{streams} streams share {content_s:.0} s of content, so some read what others had read"
+                )
+            }
+            Self::HoldTooShort { hold_s, resolves_load } => {
+                write!(
+                    f,
+                    "a hold of {hold_s:.0} s tells loads apart by stalls only to {resolves_load:.1} streams"
+                )
+            }
+            Self::CapacityIsLowerBound { reason } => write!(f, "the capacity is a lower bound: {reason}"),
+            Self::CapacityUnconfirmed { passed, wanted } => {
+                write!(f, "the capacity was confirmed {passed} of {wanted} times")
+            }
+            Self::SingleRepetition => f.write_str("measured once (n = 1)"),
+            Self::RepetitionsDisagree { least, most } => {
+                write!(f, "repetitions gave capacities from {least} to {most}")
+            }
+            Self::FewLoads { loads } => write!(f, "only {loads} loads were measured"),
+            Self::NotLinear { resource, error_percent } => {
+                write!(f, "{resource} departs from a straight line by up to {error_percent:.0} %")
+            }
+            Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is not known"),
+            Self::PredictionDisagrees { predicted, measured } => {
+                write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
+            }
+            Self::NotPermitted { what } => write!(f, "not permitted: {what}"),
+            Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
+            Self::Interrupted => f.write_str("the run was interrupted"),
+        }
+    }
+}
+
+/// A doubt as it stands in JSON: its fields, and beside them the sentence and the advice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DoubtNote {
+    /// What a program reads.
+    #[serde(flatten)]
+    pub doubt: Doubt,
+    /// What a person reads.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl From<Doubt> for DoubtNote {
+    fn from(doubt: Doubt) -> Self {
+        Self { message: doubt.to_string(), advice: doubt.advice().to_owned(), doubt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_reads_back_from_its_json() {
+        let note = DoubtNote::from(Doubt::CpuStolen { steal_percent: 3.5 });
+        let json = serde_json::to_value(&note).unwrap();
+        assert_eq!(json["kind"], "cpu_stolen");
+        assert_eq!(json["message"], "the hypervisor took 3.5 % of the CPU time");
+        assert_eq!(serde_json::from_value::<DoubtNote>(json).unwrap(), note);
+    }
+}

@@ -1,0 +1,305 @@
+//! What came of a run: the one document that is stored, exported, compared and reported.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::doubt::DoubtNote;
+use crate::metric::Metrics;
+use crate::objective::Requirement;
+use crate::series::Series;
+use crate::verdict::Verdict;
+
+/// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
+pub const SCHEMA: u32 = 1;
+
+/// A resource that can set a capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Resource {
+    /// CPU time of the target, in % of one core.
+    Cpu,
+    /// The device that holds the content, in bit/s.
+    Disk,
+    /// The link, in bit/s.
+    Network,
+    /// Memory, in bytes.
+    Memory,
+    /// The measuring side: nothing was learnt about the target beyond this load.
+    Player,
+    /// No limit was met within the loads that were offered.
+    None,
+}
+
+impl Resource {
+    /// The word in JSON and on the screen.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Memory => "memory",
+            Self::Player => "player",
+            Self::None => "none",
+        }
+    }
+
+    /// The unit of its usage as printed.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Cpu | Self::Player => "%",
+            Self::Disk | Self::Network => "bit/s",
+            Self::Memory => "B",
+            Self::None => "",
+        }
+    }
+
+    /// The metric of a trial that holds its usage.
+    pub const fn metric(self) -> Option<&'static str> {
+        match self {
+            Self::Cpu => Some("server_cpu_percent"),
+            Self::Disk => Some("disk_bit_per_s"),
+            Self::Network => Some("network_bit_per_s"),
+            Self::Memory => Some("server_memory_bytes"),
+            Self::Player => Some("player_cpu_percent"),
+            Self::None => None,
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Resource {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Cpu, Self::Disk, Self::Network, Self::Memory, Self::Player]
+            .into_iter()
+            .find(|resource| resource.word().eq_ignore_ascii_case(text.trim()))
+            .ok_or_else(|| format!("'{text}' is not a resource; use cpu, disk, network, memory or player"))
+    }
+}
+
+/// The most of a resource that there is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ceiling {
+    /// In the resource's unit.
+    pub value: f64,
+    /// Where the number comes from: "given", "cgroup quota", "2 cores", "calibrated", "link speed".
+    pub source: String,
+}
+
+/// In which phase of the search a trial was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Looking for the largest load that passes.
+    Search,
+    /// Making sure of it, and of the failure one above.
+    Confirm,
+    /// Going down again.
+    RampDown,
+    /// One trial at a load that was asked for.
+    Single,
+}
+
+/// One load, one variant, one repetition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// Counts from 1 within the run, in the order in which the trials were made.
+    pub number: u32,
+    /// The variant's name.
+    pub variant: String,
+    /// Counts from 1.
+    pub repetition: u32,
+    /// Where in the search.
+    pub phase: Phase,
+    /// The load that was offered, in the workload's unit.
+    pub load: f64,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// Why it is not a pass, one sentence each; empty for a pass.
+    pub reasons: Vec<String>,
+    /// Its numbers.
+    pub metrics: Metrics,
+    /// What weakens it.
+    pub doubts: Vec<DoubtNote>,
+    /// When it began.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// The hold, in seconds after the trial's start: metrics are taken from within it.
+    pub hold_from_s: f64,
+    /// The end of the hold, in seconds after the trial's start.
+    pub hold_to_s: f64,
+    /// What was sampled.
+    #[serde(default)]
+    pub series: Vec<Series>,
+}
+
+/// The largest load that passed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Capacity {
+    /// In `unit`; `None` when no load could be judged. Zero means that not even a load of one passed.
+    pub value: Option<f64>,
+    /// The load's unit.
+    pub unit: String,
+    /// Least and greatest value that the trials allow; `None` at the upper end means "this or more".
+    pub interval: [Option<f64>; 2],
+    /// How often that load passed.
+    pub passes: u32,
+    /// How often the next load failed.
+    pub failures_above: u32,
+}
+
+/// One observation that speaks for (or against) a resource being the limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// Of which resource it speaks.
+    pub resource: Resource,
+    /// The sentence, with its numbers and units.
+    pub statement: String,
+    /// Whether it was read from a counter, or inferred from other numbers.
+    pub inferred: bool,
+}
+
+/// The resource that set the capacity, and how that is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Limit {
+    /// Which one.
+    pub resource: Resource,
+    /// How sure: "confirmed" by a counter of its own, "predicted" from the slopes alone, or "unknown".
+    pub certainty: Certainty,
+    /// The reasons, strongest first.
+    pub evidence: Vec<Evidence>,
+}
+
+/// How a limit is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// Counters of the resource itself agree with the prediction.
+    Confirmed,
+    /// The slopes say so; no counter contradicts.
+    Predicted,
+    /// Neither.
+    Unknown,
+}
+
+/// How one resource grows with load, and where it would be used up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Saturation {
+    /// Its unit.
+    pub unit: String,
+    /// Usage per unit of load: the slope.
+    pub cost_per_load: f64,
+    /// 95 % interval of the slope; `None` with fewer than three loads.
+    pub cost_interval: Option<[f64; 2]>,
+    /// Usage at no load: the line's intercept.
+    pub usage_at_zero: f64,
+    /// The most there is, where known.
+    pub ceiling: Option<Ceiling>,
+    /// The load at which the line meets the ceiling; `None` without a ceiling or a rising line.
+    pub saturates_at: Option<f64>,
+    /// 95 % interval of that load.
+    pub saturates_interval: Option<[f64; 2]>,
+    /// How many trials the line was fitted to.
+    pub n: u32,
+}
+
+/// What came of one variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VariantOutcome {
+    /// Its name.
+    pub name: String,
+    /// Median over the repetitions.
+    pub capacity: Capacity,
+    /// The capacity of each repetition.
+    pub repetitions: Vec<Capacity>,
+    /// What set it.
+    pub limit: Limit,
+    /// Per resource.
+    pub saturation: BTreeMap<Resource, Saturation>,
+    /// Capacity as predicted from the slopes and ceilings alone.
+    pub predicted: Option<f64>,
+    /// The written consideration, a paragraph each.
+    pub considerations: Vec<String>,
+    /// What weakens this outcome.
+    pub doubts: Vec<DoubtNote>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Still at work (or its process died).
+    Running,
+    /// To its end.
+    Complete,
+    /// By Ctrl-C; what was measured until then is here.
+    Interrupted,
+    /// It could not go on; what was measured until then is here.
+    Failed,
+}
+
+/// The whole of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of kagiri that wrote it.
+    pub kagiri: String,
+    /// The run's id.
+    pub run: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// Which workload.
+    pub workload: String,
+    /// How it ended.
+    pub state: State,
+    /// Why it could not go on, where it could not.
+    pub failure: Option<String>,
+    /// When it began.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// Facts of the host: kernel, CPU, memory and so on.
+    pub environment: BTreeMap<String, Value>,
+    /// The resolved plan.
+    pub plan: Value,
+    /// All trials in the order in which they were made.
+    pub trials: Vec<Trial>,
+    /// The capacity of the first variant.
+    pub capacity: Capacity,
+    /// The limit of the first variant.
+    pub limit: Limit,
+    /// The saturation of the first variant.
+    pub saturation: BTreeMap<Resource, Saturation>,
+    /// Every variant's outcome, in the plan's order.
+    pub variants: Vec<VariantOutcome>,
+    /// What was required, and whether it held.
+    pub requirements: Vec<Requirement>,
+    /// What weakens the run as a whole.
+    pub doubts: Vec<DoubtNote>,
+}
+
+impl Run {
+    /// The outcome of the variant of that name.
+    pub fn variant(&self, name: &str) -> Option<&VariantOutcome> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// The trials of one variant in the order in which they were made.
+    pub fn trials_of<'a>(&'a self, variant: &'a str) -> impl Iterator<Item = &'a Trial> + 'a {
+        self.trials.iter().filter(move |trial| trial.variant == variant)
+    }
+}

@@ -1,0 +1,144 @@
+//! Parts: the sides of a workload, driven through the same phases by whichever bus carries them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::outcome::{Ceiling, Resource};
+
+/// What to build: plain data, so that it can cross a network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartSpec {
+    /// Which kind, as in the registry: `stream.server`.
+    pub kind: String,
+    /// Its name within the run, unique: `server`, `viewers`.
+    pub name: String,
+    /// The kind's own settings.
+    pub settings: Value,
+}
+
+/// What prepared parts tell their peers, by part name: addresses, process ids, facts.
+pub type Endpoints = BTreeMap<String, Value>;
+
+/// Why a part could not do its work; the message says what happened, to what, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct PartError {
+    /// The whole message.
+    pub message: String,
+    /// Whether the user's settings were at fault (exit code 2) rather than the world (1).
+    pub usage: bool,
+}
+
+impl PartError {
+    /// The world did not play along.
+    pub fn new(error: impl std::fmt::Display) -> Self {
+        Self { message: error.to_string(), usage: false }
+    }
+    /// The settings cannot be right.
+    pub fn usage(error: impl std::fmt::Display) -> Self {
+        Self { message: error.to_string(), usage: true }
+    }
+}
+
+/// How far a started part is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Progress {
+    /// Still at work; the share of its work that is done, where it knows.
+    Running {
+        /// 0..1, `None` for a part that runs until it is stopped.
+        done: Option<f64>,
+    },
+    /// It has nothing more to do; [`Part::stop`] brings its report.
+    Finished,
+    /// It cannot go on.
+    Failed(PartError),
+}
+
+/// What the host offers to the parts that run on it.
+#[derive(Clone)]
+pub struct HostContext {
+    /// Where this host keeps what outlives a run: made content, results.
+    pub data_dir: PathBuf,
+    /// The kagiri program itself, for parts that run as processes of their own.
+    pub program: PathBuf,
+    /// Raised when the run is to end early.
+    pub stop: Arc<AtomicBool>,
+    /// Takes one line about what is being done now.
+    pub say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl HostContext {
+    /// Whether the run is to end early.
+    pub fn stop_requested(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tell the user what is being done now.
+    pub fn say(&self, line: impl AsRef<str>) {
+        (self.say)(line.as_ref());
+    }
+}
+
+/// One side of a workload on one host.
+///
+/// The phases come in order: `prepare`, `start`, `progress` any number of times, `stop`. Dropping a part at any
+/// moment releases everything it holds. Only `prepare` may take long: it reports through [`HostContext::say`] and
+/// returns soon after [`HostContext::stop_requested`].
+pub trait Part: Send {
+    /// Acquire what is needed (ports, files, peers' facts) and say what peers need to know.
+    ///
+    /// # Errors
+    /// What could not be acquired.
+    fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError>;
+
+    /// Begin at a moment of this host's monotonic clock; returns at once.
+    ///
+    /// # Errors
+    /// The moment has passed, or the part was not prepared.
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError>;
+
+    /// How far it is. Never blocks.
+    fn progress(&mut self) -> Progress;
+
+    /// End, release everything, and give the report.
+    ///
+    /// # Errors
+    /// Why there is no report.
+    fn stop(&mut self) -> Result<Value, PartError>;
+}
+
+/// An entry of the registry of parts.
+#[derive(Clone, Copy)]
+pub struct PartKind {
+    /// Its name, `workload.part`.
+    pub name: &'static str,
+    /// Makes one from its settings, acquiring nothing yet.
+    pub build: fn(&PartSpec) -> Result<Box<dyn Part>, PartError>,
+}
+
+/// What a sampler is to watch on its host; a server's endpoint carries one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Watch {
+    /// Processes of the target; their descendants are found by the sampler.
+    pub pids: Vec<u32>,
+    /// Directories with the CPU accounting file `cpu.stat` of the target's cgroup.
+    pub cgroup_cpu: Option<String>,
+    /// Block device that holds the content, as `major:minor`.
+    pub block_device: Option<String>,
+    /// Network device that carries the load.
+    pub network_device: Option<String>,
+    /// A process in whose network namespace that device is; absent for this host's own.
+    pub network_namespace_pid: Option<u32>,
+    /// Processes of the measuring side, so that they are not taken for neighbours.
+    pub own_pids: Vec<u32>,
+    /// What is known of the ceilings, and from where.
+    pub ceilings: BTreeMap<Resource, Ceiling>,
+}

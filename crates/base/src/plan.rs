@@ -1,0 +1,317 @@
+//! Plans: what is to be measured, as people write it in TOML.
+//!
+//! ```toml
+//! schema = 1
+//! name = "ext3 against ext4"
+//! workload = "stream"
+//! repeats = 5
+//! require = ["capacity>=4"]
+//!
+//! [stream]                     # the workload's settings, for every variant
+//! bitrate = "25Mbit/s"
+//!
+//! [[variant]]
+//! name = "ext3"
+//! stream.server.disk.file_system = "ext3"    # what differs
+//! ```
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::objective::Objective;
+use crate::units::Span;
+
+/// The plan schema that this version reads.
+pub const SCHEMA: u32 = 1;
+/// More repetitions than anybody waits for are a slip of the keyboard.
+const REPEATS_MAX: u32 = 1000;
+/// Longer texts are not plans.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Why a plan cannot be used. `line` counts from 1 where it is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{problem}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+pub struct PlanError {
+    /// What is wrong, and what was expected.
+    pub problem: String,
+    /// The key at fault, where one is: used to find its line.
+    pub key: Option<String>,
+    /// Where in the text.
+    pub line: Option<usize>,
+}
+
+impl PlanError {
+    /// A problem that concerns no particular key.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), key: None, line: None }
+    }
+
+    /// A problem with the value of `key`.
+    pub fn of_key(key: &str, problem: impl std::fmt::Display) -> Self {
+        Self { problem: format!("{key}: {problem}"), key: Some(key.to_owned()), line: None }
+    }
+
+    /// Find the line of the key at fault in the plan's text: the first assignment or table with that last name.
+    fn located(mut self, text: &str) -> Self {
+        if let (None, Some(key)) = (self.line, &self.key) {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            let names = |line: &str| {
+                let head = line.split('#').next().unwrap_or_default();
+                let words = head.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-')));
+                words.into_iter().any(|word| word == name) && (head.contains('=') || head.contains('['))
+            };
+            self.line = text.lines().position(names).map(|index| index + 1);
+        }
+        self
+    }
+}
+
+/// One thing to compare.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called in tables.
+    pub name: String,
+    /// Its complete settings: the workload's, with what differs laid over them.
+    pub settings: Value,
+}
+
+/// A plan, checked and resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What its owner calls it.
+    pub name: String,
+    /// Which workload.
+    pub workload: String,
+    /// How often every variant's search is repeated, the variants interleaved.
+    pub repeats: u32,
+    /// Seeds everything that is drawn.
+    pub seed: u64,
+    /// What must hold, checked at the end of the run.
+    pub require: Vec<String>,
+    /// What is compared; at least one.
+    pub variants: Vec<Variant>,
+}
+
+/// How loads are to be searched.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadPlan {
+    /// The largest load to offer.
+    pub load_max: u64,
+    /// Offer only this load, without a search.
+    pub fixed: Option<u64>,
+    /// Hold of a confirming trial.
+    pub hold: Span,
+    /// Hold of a searching trial, at most `hold`.
+    pub search_hold: Span,
+    /// How often the capacity must pass.
+    pub confirmations: u32,
+    /// Whether to go down again afterwards.
+    pub ramp_down: bool,
+    /// How finely loads above 16 are told apart, as a share of the load.
+    pub resolution: f64,
+}
+
+/// The plan as it is written; unknown keys are refused.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<u32>,
+    name: Option<String>,
+    workload: String,
+    #[serde(default = "one")]
+    repeats: u32,
+    #[serde(default = "one_seed")]
+    seed: u64,
+    #[serde(default)]
+    require: Vec<String>,
+    #[serde(default)]
+    variant: Vec<Map<String, Value>>,
+}
+
+const HEAD_KEYS: [&str; 7] = ["schema", "name", "workload", "repeats", "seed", "require", "variant"];
+
+fn one() -> u32 {
+    1
+}
+
+fn one_seed() -> u64 {
+    1
+}
+
+impl Plan {
+    /// Read a plan. `resolve` is the workload's own check of settings, found by the workload's name.
+    ///
+    /// # Errors
+    /// Not TOML, an unknown key, an impossible value: with the line.
+    pub fn from_toml(
+        text: &str,
+        resolve: impl Fn(&str, Value) -> Result<Value, PlanError>,
+    ) -> Result<Self, PlanError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(PlanError::new("the plan is longer than 1 MiB, so it is hardly a plan"));
+        }
+        let table: Map<String, Value> = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+        Self::from_table(table, resolve).map_err(|error| error.located(text))
+    }
+
+    fn from_table(
+        mut table: Map<String, Value>,
+        resolve: impl Fn(&str, Value) -> Result<Value, PlanError>,
+    ) -> Result<Self, PlanError> {
+        let head: Head = serde_json::from_value(Value::Object(table.clone()))
+            .map_err(|e| PlanError::new(e.to_string()))?;
+        check_head(&head)?;
+        let shared = table.shift_remove(&head.workload).unwrap_or_else(|| Value::Object(Map::new()));
+        if let Some(unknown) = table.keys().find(|key| !HEAD_KEYS.contains(&key.as_str())) {
+            let known = HEAD_KEYS.join(", ");
+            return Err(PlanError {
+                key: Some(unknown.clone()),
+                ..PlanError::new(format!(
+                    "unknown key '{unknown}'; expected one of {known}, or the table [{}]",
+                    head.workload
+                ))
+            });
+        }
+        let mut variants = Vec::new();
+        for overlay in head.variant {
+            variants.push(variant(overlay, &shared, &head.workload, variants.len())?);
+        }
+        if variants.is_empty() {
+            variants.push(Variant { name: "default".into(), settings: shared });
+        }
+        for variant in &mut variants {
+            variant.settings = resolve(&head.workload, variant.settings.take())?;
+        }
+        let mut names: Vec<_> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(PlanError::of_key("variant", format!("two variants are called '{}'", twice[0])));
+        }
+        let name = head.name.unwrap_or_else(|| head.workload.clone());
+        let (repeats, seed, require) = (head.repeats, head.seed, head.require);
+        Ok(Self { schema: SCHEMA, name, workload: head.workload, repeats, seed, require, variants })
+    }
+}
+
+fn check_head(head: &Head) -> Result<(), PlanError> {
+    match head.schema {
+        Some(schema) if schema > SCHEMA => {
+            let problem =
+                format!("the plan has schema {schema}, this kagiri reads up to {SCHEMA}; update kagiri");
+            return Err(PlanError::of_key("schema", problem));
+        }
+        Some(0) => return Err(PlanError::of_key("schema", format!("write {SCHEMA}"))),
+        _ => {}
+    }
+    if head.repeats == 0 || head.repeats > REPEATS_MAX {
+        return Err(PlanError::of_key("repeats", format!("{} is not within 1..{REPEATS_MAX}", head.repeats)));
+    }
+    for text in &head.require {
+        text.parse::<Objective>().map_err(|error| PlanError::of_key("require", error))?;
+    }
+    Ok(())
+}
+
+/// One `[[variant]]`: its name, and its settings laid over the shared ones.
+fn variant(
+    mut overlay: Map<String, Value>,
+    shared: &Value,
+    workload: &str,
+    index: usize,
+) -> Result<Variant, PlanError> {
+    let name = match overlay.shift_remove("name") {
+        Some(Value::String(name)) if !name.trim().is_empty() => name,
+        Some(_) => {
+            return Err(PlanError::of_key("variant.name", "a variant's name is a text that is not empty"));
+        }
+        None => format!("variant {}", index + 1),
+    };
+    let difference = overlay.shift_remove(workload);
+    if let Some(unknown) = overlay.keys().next() {
+        return Err(PlanError {
+            key: Some(unknown.clone()),
+            ..PlanError::new(format!(
+                "unknown key '{unknown}' in variant '{name}'; expected name or {workload}"
+            ))
+        });
+    }
+    let mut settings = shared.clone();
+    if let Some(difference) = difference {
+        lay_over(&mut settings, difference);
+    }
+    Ok(Variant { name, settings })
+}
+
+/// Lay one tree of settings over another: tables merge key by key, everything else is replaced.
+pub fn lay_over(below: &mut Value, above: Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                lay_over(below.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (below, above) => *below = above,
+    }
+}
+
+/// A TOML error with its line and without the library's picture of it.
+fn syntax(text: &str, error: &toml::de::Error) -> PlanError {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    PlanError { line, ..PlanError::new(error.message().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn read(text: &str) -> Result<Plan, PlanError> {
+        Plan::from_toml(text, |workload, settings| match workload {
+            "stream" => Ok(settings),
+            other => Err(PlanError::of_key("workload", format!("there is no workload '{other}'"))),
+        })
+    }
+
+    #[test]
+    fn a_variant_is_the_shared_settings_with_what_differs() {
+        let plan = read(
+            "workload = 'stream'\n[stream]\nhold = '10s'\nserver.kind = 'embedded'\n\
+             [[variant]]\nname = 'slow'\nstream.server.cost_ns_per_byte = 44.8\n[[variant]]\n",
+        )
+        .unwrap();
+        assert_eq!(
+            plan.variants[0].settings,
+            json!({"hold": "10s", "server": {"kind": "embedded", "cost_ns_per_byte": 44.8}})
+        );
+        assert_eq!(plan.variants[1].name, "variant 2");
+        assert_eq!(plan.variants[1].settings["server"], json!({"kind": "embedded"}));
+    }
+
+    #[test]
+    fn a_bad_plan_names_its_line_and_what_was_expected() {
+        for (text, part) in [
+            ("workload = 'stream'\nrepeat = 3\n", "line 2: unknown key 'repeat'"),
+            ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),
+            ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
+            ("workload = 'stream'\n\nname = \n", "line 3:"),
+            ("name = 'x'\n", "missing field `workload`"),
+            ("workload = 'dream'\n", "there is no workload 'dream'"),
+            ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
+            ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),
+            ("workload = 'stream'\n[[variant]]\nhost = 'a'\n", "line 3: unknown key 'host'"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "(workload|=|'stream'|\n|\\[|\\]|variant|é|#|\\PC){0,30}") {
+            let _ = read(&text);
+        }
+    }
+}

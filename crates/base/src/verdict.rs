@@ -1,0 +1,63 @@
+//! What a trial came to.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The judgement on one trial.
+///
+/// `Invalid` is not a kind of failure: it says that the generator or a neighbour was at fault, so that nothing
+/// was learnt about the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Every objective held.
+    Pass,
+    /// The target missed an objective.
+    Fail,
+    /// The measuring side was at fault; the target is not blamed.
+    Invalid,
+}
+
+impl Verdict {
+    /// The word that reports and JSON use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// The verdict on a whole from the verdicts on its pieces: an invalid piece spoils the whole, since a
+    /// failure beside it may be the generator's doing.
+    pub fn of_all(pieces: impl IntoIterator<Item = Self>) -> Self {
+        pieces.into_iter().fold(Self::Pass, |whole, piece| match (whole, piece) {
+            (Self::Invalid, _) | (_, Self::Invalid) => Self::Invalid,
+            (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
+            (Self::Pass, Self::Pass) => Self::Pass,
+        })
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Verdict::{self, *};
+
+    #[test]
+    fn an_invalid_piece_spoils_the_whole() {
+        for (pieces, whole) in [
+            (vec![], Pass),
+            (vec![Pass, Pass], Pass),
+            (vec![Pass, Fail], Fail),
+            (vec![Fail, Invalid, Pass], Invalid),
+        ] {
+            assert_eq!(Verdict::of_all(pieces), whole);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the engine knows of a workload: its registry entry, and nothing else.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::doubt::Doubt;
+use crate::metric::{MetricSpec, Metrics};
+use crate::outcome::{Phase, Resource};
+use crate::part::{Endpoints, PartError, PartKind, PartSpec};
+use crate::plan::{LoadPlan, PlanError};
+use crate::series::Series;
+use crate::units::Span;
+use crate::verdict::Verdict;
+
+/// The facts of one trial that a workload needs in order to offer it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrialContext {
+    /// The load to offer.
+    pub load: u64,
+    /// Where in the search.
+    pub phase: Phase,
+    /// How long to hold it.
+    pub hold: Span,
+    /// The same for all loads of a repetition, so that N and N + 1 differ by one stream only.
+    pub seed: u64,
+}
+
+/// What a workload makes of the reports of one trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why it is not a pass.
+    pub reasons: Vec<String>,
+    /// The workload's own numbers.
+    pub metrics: Metrics,
+    /// The workload's own series.
+    pub series: Vec<Series>,
+    /// What weakens the trial.
+    pub doubts: Vec<Doubt>,
+    /// The hold, in seconds after the start: what is sampled is averaged over it.
+    pub hold_s: (f64, f64),
+}
+
+/// A workload: one folder, and one line in the registry.
+pub trait Workload: Sync {
+    /// Its verb: `stream`.
+    fn name(&self) -> &'static str;
+    /// One line for a list of workloads.
+    fn summary(&self) -> &'static str;
+    /// What a load counts: "streams".
+    fn load_unit(&self) -> &'static str;
+    /// Every number that its trials carry, the sampled ones included.
+    fn metrics(&self) -> &'static [MetricSpec];
+    /// The limits that it can meet.
+    fn limits(&self) -> &'static [Resource];
+    /// JSON schema of its settings.
+    fn schema(&self) -> Value;
+    /// Its parts.
+    fn parts(&self) -> &'static [PartKind];
+
+    /// Check settings and fill in what was left out.
+    ///
+    /// # Errors
+    /// An unknown key, a wrong unit, an impossible range, with the key named.
+    fn resolve(&self, settings: Value) -> Result<Value, PlanError>;
+
+    /// How loads are to be searched under these (resolved) settings.
+    fn load_plan(&self, settings: &Value) -> LoadPlan;
+
+    /// The parts that stand for as long as the variant is measured (a server).
+    ///
+    /// # Errors
+    /// Settings that no part can be made from.
+    fn standing(&self, settings: &Value) -> Result<Vec<PartSpec>, PartError>;
+
+    /// The parts that offer one trial's load (the viewers).
+    ///
+    /// # Errors
+    /// Settings or endpoints that no part can be made from.
+    fn offering(
+        &self,
+        settings: &Value,
+        trial: &TrialContext,
+        peers: &Endpoints,
+    ) -> Result<Vec<PartSpec>, PartError>;
+
+    /// Judge a trial by its parts' reports, by part name.
+    ///
+    /// # Errors
+    /// A report that is missing or cannot be read.
+    fn judge(
+        &self,
+        settings: &Value,
+        trial: &TrialContext,
+        reports: &BTreeMap<String, Value>,
+    ) -> Result<Judgement, PartError>;
+}
