@@ -7,7 +7,7 @@
 
 pub mod clock;
 pub mod net;
-//pub mod proc;
+pub mod proc;
 pub mod stop;
 pub mod thread;
 

@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn cpu_time_grows_with_work() {
-        let (thread, process) = (thread_cpu_ns(), process_cpu_ns());
+        let process = process_cpu_ns();
+        let thread = thread_cpu_ns();
         let mut sum = 0u64;
         while thread_cpu_ns() < thread + 1_000_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));

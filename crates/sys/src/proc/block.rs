@@ -1,0 +1,257 @@
+//! Block devices: which one holds a file, and what it is doing. Documentation/block/stat.rst.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::KeptFile;
+use super::kept::{malformed, with_path};
+use super::mounts::{mount_of, mounts};
+use super::parse::{decimal, words};
+
+/// Sectors of `/sys/block/X/stat` are 512 bytes whatever the device's own are.
+const SECTOR_BYTES: u64 = 512;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// A block device, a whole disk or a part of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockDevice {
+    /// Major device number.
+    pub major: u32,
+    /// Minor device number.
+    pub minor: u32,
+    /// The kernel's name: `vda`, `nvme0n1p2`, `loop0`.
+    pub name: String,
+    /// Its folder below `/sys/dev/block`.
+    folder: PathBuf,
+}
+
+impl BlockDevice {
+    /// The device with these numbers; `None` when the kernel has none such.
+    pub fn from_numbers(root: &Path, major: u32, minor: u32) -> Option<Self> {
+        let folder = root.join("sys/dev/block").join(format!("{major}:{minor}"));
+        let real = folder.canonicalize().ok()?;
+        let name = real.file_name()?.to_str()?.to_owned();
+        Some(Self { major, minor, name, folder })
+    }
+
+    /// The device that the special file `path` (such as `/dev/vda1`) stands for.
+    pub fn from_special_file(root: &Path, path: &Path) -> io::Result<Option<Self>> {
+        let meta = std::fs::metadata(path).map_err(|error| with_path(path, &error))?;
+        if !meta.file_type().is_block_device() {
+            return Ok(None);
+        }
+        Ok(Self::from_numbers(root, libc::major(meta.rdev()), libc::minor(meta.rdev())))
+    }
+
+    /// The disk this is a part of; the device itself when it is a whole disk. Limits and queues belong to the disk.
+    pub fn whole_disk(&self, root: &Path) -> Self {
+        let of_part = || {
+            self.folder.join("partition").exists().then_some(())?;
+            let numbers =
+                std::fs::read_to_string(self.folder.canonicalize().ok()?.parent()?.join("dev")).ok()?;
+            let (major, minor) = numbers.trim().split_once(':')?;
+            Self::from_numbers(root, major.parse().ok()?, minor.parse().ok()?)
+        };
+        of_part().unwrap_or_else(|| self.clone())
+    }
+
+    /// The file behind a loop device; `None` for any other device.
+    pub fn backing_file(&self) -> Option<PathBuf> {
+        let text = std::fs::read_to_string(self.folder.join("loop/backing_file")).ok()?;
+        Some(PathBuf::from(text.trim_end_matches('\n')))
+    }
+
+    /// Whether it is a spinning disk; `None` when the kernel does not say.
+    pub fn rotational(&self, root: &Path) -> Option<bool> {
+        let path = self.whole_disk(root).folder.join("queue/rotational");
+        match std::fs::read_to_string(path).ok()?.trim() {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        }
+    }
+
+    /// `major:minor`, as cgroups and the kernel write it.
+    pub fn numbers(&self) -> String {
+        format!("{}:{}", self.major, self.minor)
+    }
+}
+
+/// The block device under the file or folder `path`; `None` when its file system has none (tmpfs, NFS, overlay).
+pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<BlockDevice>> {
+    let real = path.canonicalize().map_err(|error| with_path(path, &error))?;
+    let number = std::fs::metadata(&real).map_err(|error| with_path(path, &error))?.dev();
+    if let Some(device) = BlockDevice::from_numbers(root, libc::major(number), libc::minor(number)) {
+        return Ok(Some(device));
+    }
+    // btrfs gives every subvolume a number of its own: ask the mount for its source.
+    let mounts = mounts(root)?;
+    match mount_of(&mounts, &real) {
+        Some(mount) if mount.source.is_absolute() => {
+            BlockDevice::from_special_file(root, &mount.source).or(Ok(None))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The regular files process `pid` has open now, without repetition. Needs the rights to look into the process.
+///
+/// With [`block_device_of_path`] this finds the disk a server reads from.
+pub fn open_files(root: &Path, pid: i32) -> io::Result<Vec<PathBuf>> {
+    let folder = root.join("proc").join(pid.to_string()).join("fd");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(|error| with_path(&folder, &error))? {
+        let Ok(entry) = entry else { continue };
+        // Descriptors come and go while we look.
+        if let (Ok(meta), Ok(target)) = (std::fs::metadata(entry.path()), std::fs::read_link(entry.path()))
+            && meta.is_file()
+            && target.is_absolute()
+        {
+            files.push(target);
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}
+
+/// A block device's counters since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockReading {
+    /// Reads done.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Time all reads took together, from request to completion, nanoseconds.
+    pub read_time_ns: u64,
+    /// Writes done.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time all writes took together, nanoseconds.
+    pub write_time_ns: u64,
+    /// Requests on their way now.
+    pub in_flight: u64,
+    /// Time with at least one request on its way, nanoseconds.
+    pub busy_ns: u64,
+    /// Time all requests spent on their way, nanoseconds: its growth per second is the mean queue length.
+    pub queue_time_ns: u64,
+}
+
+/// Reads one block device (`/sys/dev/block/M:N/stat`).
+#[derive(Debug)]
+pub struct BlockDeviceReader {
+    file: KeptFile,
+}
+
+impl BlockDeviceReader {
+    /// Opens the device's counters.
+    pub fn open(device: &BlockDevice) -> io::Result<Self> {
+        Ok(Self { file: KeptFile::open_path(device.folder.join("stat"))? })
+    }
+
+    /// Reads them now. Errors: those of reading (`NotFound` when the device has gone) and `InvalidData`.
+    pub fn read(&mut self) -> io::Result<BlockReading> {
+        let reading = parse(self.file.read_once()?);
+        reading.ok_or_else(|| malformed(self.file.path(), "at least 11 numbers"))
+    }
+}
+
+fn parse(text: &[u8]) -> Option<BlockReading> {
+    let mut fields = [0u64; 11];
+    let mut words = words(text);
+    for field in &mut fields {
+        *field = decimal(words.next()?)?;
+    }
+    // Field 2 (from 0) is sectors READ, field 6 sectors written.
+    let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, in_flight, busy_ms, queue_ms] =
+        fields;
+    Some(BlockReading {
+        reads,
+        read_bytes: read_sectors.saturating_mul(SECTOR_BYTES),
+        read_time_ns: read_ms.saturating_mul(NS_PER_MS),
+        writes,
+        written_bytes: written_sectors.saturating_mul(SECTOR_BYTES),
+        write_time_ns: write_ms.saturating_mul(NS_PER_MS),
+        in_flight,
+        busy_ns: busy_ms.saturating_mul(NS_PER_MS),
+        queue_time_ns: queue_ms.saturating_mul(NS_PER_MS),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::symlink;
+
+    const SAMPLE: &str = "   54593     9964  3976578    28866    42428    19011  4171968    12938        2    17604    \
+        43167    11301       73  1067848     1027     6956      334\n";
+
+    #[test]
+    fn a_real_sample_and_an_old_kernel() {
+        let reading = parse(SAMPLE.as_bytes()).unwrap();
+        assert_eq!((reading.reads, reading.read_bytes), (54_593, 3_976_578 * 512));
+        assert_eq!((reading.writes, reading.written_bytes), (42_428, 4_171_968 * 512));
+        assert_eq!((reading.in_flight, reading.busy_ns), (2, 17_604_000_000));
+        assert_eq!(reading.queue_time_ns, 43_167_000_000);
+        // Before Linux 4.18 there were 11 numbers.
+        assert!(parse(b"1 2 3 4 5 6 7 8 9 10 11").is_some());
+        assert_eq!(parse(b"1 2 3 4 5 6 7 8 9 10"), None);
+    }
+
+    #[test]
+    fn a_partition_knows_its_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let disk = root.join("sys/devices/pci/block/sda");
+        std::fs::create_dir_all(disk.join("sda1")).unwrap();
+        std::fs::create_dir_all(disk.join("queue")).unwrap();
+        std::fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        std::fs::write(disk.join("dev"), "8:0\n").unwrap();
+        std::fs::write(disk.join("queue/rotational"), "1\n").unwrap();
+        std::fs::write(disk.join("sda1/partition"), "1\n").unwrap();
+        std::fs::write(disk.join("sda1/stat"), SAMPLE).unwrap();
+        symlink(&disk, root.join("sys/dev/block/8:0")).unwrap();
+        symlink(disk.join("sda1"), root.join("sys/dev/block/8:1")).unwrap();
+
+        let part = BlockDevice::from_numbers(root, 8, 1).unwrap();
+        assert_eq!((part.name.as_str(), part.numbers().as_str()), ("sda1", "8:1"));
+        assert_eq!(part.whole_disk(root).name, "sda");
+        assert_eq!(part.whole_disk(root).whole_disk(root).name, "sda");
+        assert_eq!(part.rotational(root), Some(true));
+        assert_eq!(part.backing_file(), None);
+        assert_eq!(BlockDeviceReader::open(&part).unwrap().read().unwrap().reads, 54_593);
+        assert_eq!(BlockDevice::from_numbers(root, 8, 2), None);
+    }
+
+    #[test]
+    fn files_on_this_machine() {
+        let root = Path::new("/");
+        assert_eq!(block_device_of_path(root, Path::new("/proc/self/stat")).unwrap(), None);
+        assert!(block_device_of_path(root, Path::new("/nowhere")).is_err());
+        assert_eq!(BlockDevice::from_special_file(root, Path::new("/dev/null")).unwrap(), None);
+        let here = std::env::current_exe().unwrap();
+        if let Some(device) = block_device_of_path(root, &here).unwrap() {
+            assert!(BlockDeviceReader::open(&device).unwrap().read().unwrap().reads > 0);
+        }
+    }
+
+    #[test]
+    fn open_files_of_this_process() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let open = open_files(Path::new("/"), pid).unwrap();
+        assert!(open.contains(&file.path().canonicalize().unwrap()));
+        assert!(!open.contains(&PathBuf::from("/dev/null")));
+        assert!(open_files(Path::new("/"), i32::MAX).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(text: Vec<u8>) {
+            parse(&text);
+        }
+    }
+}
