@@ -6,6 +6,7 @@
 //! ([`cgroup`], [`disk`], [`netns`]) is written to the [`journal`] first, so that a crash can be undone.
 
 pub mod clock;
+pub mod file;
 pub mod net;
 pub mod proc;
 pub mod stop;

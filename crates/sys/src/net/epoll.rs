@@ -201,7 +201,7 @@ impl Epoll {
     /// # Errors
     /// [`NetError`].
     pub fn wait_until(&self, events: &mut Events, deadline_ns: u64) -> Result<usize, NetError> {
-        let left_ns = deadline_ns.saturating_sub(monotonic_ns());
+        let left_ns = deadline_ns.saturating_sub(crate::clock::monotonic_ns());
         self.wait(events, Some(Duration::from_nanos(left_ns)))
     }
 
@@ -239,14 +239,4 @@ impl Epoll {
 
 fn count(buffer: &[libc::epoll_event]) -> libc::c_int {
     libc::c_int::try_from(buffer.len()).unwrap_or(libc::c_int::MAX)
-}
-
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is live; CLOCK_MONOTONIC always exists, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    // Neither can be negative on this clock.
-    #[allow(clippy::unnecessary_cast)] // 32-bit targets have narrower fields
-    let (seconds, nanoseconds) = (now.tv_sec as u64, now.tv_nsec as u64);
-    seconds * 1_000_000_000 + nanoseconds
 }
