@@ -1,1 +1,8 @@
 //! Floor 3: the engine. Places parts, searches for the capacity, judges and explains.
+
+pub mod engine;
+pub mod explain;
+mod outcome;
+pub mod registry;
+pub mod search;
+mod trial;

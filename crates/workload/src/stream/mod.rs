@@ -1,4 +1,115 @@
 //! The `stream` workload: how many viewers of a constant-deadline video does a content server carry?
+//!
+//! Two parts: the server under test ([`target`]: made for the measurement, or one that is already there) and a
+//! group of virtual players ([`viewer`]). [`content`] is what is played, [`server`] the embedded content server.
 
 pub mod content;
 pub mod server;
+pub mod settings;
+pub mod target;
+pub mod viewer;
+
+use std::collections::BTreeMap;
+
+use base::metric::MetricSpec;
+use base::outcome::Resource;
+use base::part::{Endpoints, PartError, PartKind, PartSpec};
+use base::plan::{LoadPlan, PlanError};
+use base::workload::{Judgement, TrialContext, Workload};
+use serde_json::{Value, json};
+use settings::StreamSettings;
+
+/// The registry entry of `stream`.
+pub struct Stream;
+
+/// The name of the server under test among a run's parts.
+pub const SERVER: &str = "server";
+/// The name of the players among a run's parts.
+pub const VIEWERS: &str = "viewers";
+
+const PARTS: &[PartKind] = &[
+    PartKind { name: "stream.server", build: target::build },
+    PartKind { name: "stream.viewers", build: viewer::part::build },
+];
+
+impl Workload for Stream {
+    fn name(&self) -> &'static str {
+        "stream"
+    }
+
+    fn summary(&self) -> &'static str {
+        "how many viewers a content server carries undisturbed"
+    }
+
+    fn load_unit(&self) -> &'static str {
+        "streams"
+    }
+
+    fn metrics(&self) -> &'static [MetricSpec] {
+        viewer::judge::METRICS
+    }
+
+    fn limits(&self) -> &'static [Resource] {
+        &[Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory, Resource::Player]
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(StreamSettings).to_value()
+    }
+
+    fn parts(&self) -> &'static [PartKind] {
+        PARTS
+    }
+
+    fn resolve(&self, settings: Value) -> Result<Value, PlanError> {
+        let read = StreamSettings::read(settings)?;
+        serde_json::to_value(read).map_err(|error| PlanError::new(error.to_string()))
+    }
+
+    fn load_plan(&self, settings: &Value) -> LoadPlan {
+        StreamSettings::read(settings.clone()).unwrap_or_default().load_plan()
+    }
+
+    fn standing(&self, settings: &Value) -> Result<Vec<PartSpec>, PartError> {
+        Ok(vec![PartSpec { kind: "stream.server".into(), name: SERVER.into(), settings: settings.clone() }])
+    }
+
+    fn offering(
+        &self,
+        settings: &Value,
+        trial: &TrialContext,
+        peers: &Endpoints,
+    ) -> Result<Vec<PartSpec>, PartError> {
+        let stream = StreamSettings::read(settings.clone()).map_err(PartError::usage)?;
+        let server = peers.get(SERVER).ok_or_else(|| PartError::new("the server's address is not known"))?;
+        let player = &stream.player;
+        let settings = json!({
+            "url": server["content_url"],
+            "content_path": server["content_path"],
+            "streams": trial.load,
+            "depth": stream.depth,
+            "parsing": player.parsing,
+            "hold": trial.hold,
+            "warm_up": stream.warm_up(),
+            "seed": trial.seed,
+            "start": player.start,
+            "cap": player.cap,
+            "resume": player.resume,
+            "receive_buffer": player.receive_buffer,
+            "threads": player.threads,
+            "cold": stream.cold,
+            "abort_early": stream.streams.is_none(),
+        });
+        Ok(vec![PartSpec { kind: "stream.viewers".into(), name: VIEWERS.into(), settings }])
+    }
+
+    fn judge(
+        &self,
+        _settings: &Value,
+        _trial: &TrialContext,
+        reports: &BTreeMap<String, Value>,
+    ) -> Result<Judgement, PartError> {
+        let report = reports.get(VIEWERS).ok_or_else(|| PartError::new("the players left no report"))?;
+        viewer::judge::judge_report(report)
+    }
+}

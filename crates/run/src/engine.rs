@@ -1,0 +1,278 @@
+//! The engine: a plan in, a run out.
+//!
+//! It knows a workload only by its registry entry. For every repetition and variant the standing parts (a server)
+//! are prepared, then the search chooses loads until it is over. Every trial is stored as soon as it has ended.
+
+use std::collections::BTreeMap;
+
+use base::doubt::Doubt;
+use base::outcome::{Phase, Run, State, Trial};
+use base::part::{Endpoints, PartError, Watch};
+use base::plan::{LoadPlan, Plan, Variant};
+use base::workload::{TrialContext, Workload};
+use fleet::{Bus, BusError, HERE};
+use jiff::Timestamp;
+use serde_json::Value;
+use store::Store;
+
+use crate::search::{self, Seen, Step};
+use crate::{outcome, registry, trial};
+
+/// Why a run could not be made or went no further.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct RunError {
+    /// What happened, to what, and what to do.
+    pub message: String,
+    /// Whether the plan was at fault.
+    pub usage: bool,
+}
+
+impl RunError {
+    /// The world did not play along.
+    pub fn new(error: impl std::fmt::Display) -> Self {
+        Self { message: error.to_string(), usage: false }
+    }
+}
+
+impl From<PartError> for RunError {
+    fn from(error: PartError) -> Self {
+        Self { usage: error.usage, message: error.message }
+    }
+}
+
+impl From<BusError> for RunError {
+    fn from(error: BusError) -> Self {
+        Self { usage: error.is_usage(), message: error.to_string() }
+    }
+}
+
+impl From<store::StoreError> for RunError {
+    fn from(error: store::StoreError) -> Self {
+        Self::new(error)
+    }
+}
+
+/// What happens during a run, for whoever watches it.
+pub enum Event<'a> {
+    /// A variant's standing parts are being prepared.
+    Preparing {
+        /// The variant.
+        variant: &'a str,
+        /// The repetition, from 1.
+        repetition: u32,
+    },
+    /// A trial begins.
+    TrialBegan {
+        /// Its load and phase.
+        step: Step,
+        /// The variant.
+        variant: &'a str,
+    },
+    /// The share of the current trial that is done, 0..1.
+    TrialAt(f64),
+    /// A trial has ended and is stored.
+    TrialEnded(&'a Trial),
+}
+
+/// Watches a run, and may end it.
+pub trait Observer {
+    /// Something happened.
+    fn event(&mut self, event: Event<'_>);
+    /// Whether the run is to end now; looked at many times a second.
+    fn stop_requested(&self) -> bool;
+}
+
+/// Who makes the run, in what surroundings.
+pub struct Setting<'a> {
+    /// The version of kagiri.
+    pub version: &'a str,
+    /// The run's id.
+    pub id: String,
+    /// Facts of the host.
+    pub environment: BTreeMap<String, Value>,
+}
+
+/// Make a run. What was measured is returned even when it ended early: `state` and `failure` say how.
+///
+/// # Errors
+/// Nothing could be begun: an unknown workload, a requirement on a metric that does not exist, no results store.
+pub fn make(
+    plan: &Plan,
+    bus: &mut dyn Bus,
+    store: &mut Store,
+    observer: &mut dyn Observer,
+    setting: Setting<'_>,
+) -> Result<(Run, Option<RunError>), RunError> {
+    let workload =
+        registry::workload(&plan.workload).map_err(|e| RunError { message: e.to_string(), usage: true })?;
+    outcome::check_requirements(plan, workload)?;
+    let mut run = begin(plan, workload, setting)?;
+    store.begin(&run)?;
+    let ended = Engine { plan, workload, bus, store, observer, run: &mut run }.all();
+    let failure = match ended {
+        Ok(true) => {
+            run.state = State::Complete;
+            None
+        }
+        Ok(false) => {
+            run.state = State::Interrupted;
+            run.doubts.push(Doubt::Interrupted.into());
+            None
+        }
+        Err(error) => {
+            run.state = State::Failed;
+            run.failure = Some(error.message.clone());
+            Some(error)
+        }
+    };
+    run.ended_at = Some(Timestamp::now());
+    outcome::conclude(&mut run, plan, workload);
+    store.finish(&run)?;
+    Ok((run, failure))
+}
+
+fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<Run, RunError> {
+    Ok(Run {
+        schema: base::outcome::SCHEMA,
+        kagiri: setting.version.to_owned(),
+        run: setting.id,
+        name: plan.name.clone(),
+        workload: plan.workload.clone(),
+        state: State::Running,
+        failure: None,
+        started_at: Timestamp::now(),
+        ended_at: None,
+        environment: setting.environment,
+        plan: serde_json::to_value(plan).map_err(RunError::new)?,
+        trials: Vec::new(),
+        capacity: outcome::unknown_capacity(workload.load_unit()),
+        limit: outcome::unknown_limit(),
+        saturation: BTreeMap::new(),
+        variants: Vec::new(),
+        requirements: Vec::new(),
+        doubts: Vec::new(),
+    })
+}
+
+struct Engine<'a> {
+    plan: &'a Plan,
+    workload: &'static dyn Workload,
+    bus: &'a mut dyn Bus,
+    store: &'a mut Store,
+    observer: &'a mut dyn Observer,
+    run: &'a mut Run,
+}
+
+impl Engine<'_> {
+    /// All repetitions of all variants; `false` when it was interrupted.
+    fn all(&mut self) -> Result<bool, RunError> {
+        let plan = self.plan;
+        for repetition in 1..=plan.repeats {
+            // Every other repetition goes through the variants backwards, so that a drift favours none of them.
+            let mut order: Vec<&Variant> = plan.variants.iter().collect();
+            if repetition % 2 == 0 {
+                order.reverse();
+            }
+            for variant in order {
+                if !self.variant(variant, repetition)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stand up a variant, search it, take it down again.
+    fn variant(&mut self, variant: &Variant, repetition: u32) -> Result<bool, RunError> {
+        self.observer.event(Event::Preparing { variant: &variant.name, repetition });
+        let specs = self.workload.standing(&variant.settings)?;
+        let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+        let mut peers = Endpoints::new();
+        let mut stand_up = || -> Result<(), RunError> {
+            for spec in specs {
+                let name = spec.name.clone();
+                self.bus.place(HERE, spec)?;
+                let endpoint = self.bus.prepare(&name, &peers)?;
+                peers.insert(name, endpoint);
+            }
+            Ok(())
+        };
+        let searched = match stand_up() {
+            _ if self.observer.stop_requested() => Ok(false),
+            Ok(()) => self.search(variant, repetition, &peers),
+            Err(error) => Err(error),
+        };
+        for name in names.iter().rev() {
+            // A part that was never placed has nothing to be ended.
+            let _ = self.bus.stop(name);
+        }
+        searched
+    }
+
+    fn search(&mut self, variant: &Variant, repetition: u32, peers: &Endpoints) -> Result<bool, RunError> {
+        let loads = self.workload.load_plan(&variant.settings);
+        let watch = watch(peers);
+        let mut seen: Vec<Seen> = Vec::new();
+        while let Some(step) = search::next(&loads, &seen) {
+            if self.observer.stop_requested() {
+                return Ok(false);
+            }
+            self.observer.event(Event::TrialBegan { step, variant: &variant.name });
+            let place = trial::Place {
+                workload: self.workload,
+                settings: &variant.settings,
+                variant: &variant.name,
+                repetition,
+                number: self.run.trials.len() as u32 + 1,
+                peers,
+                watch: watch.as_ref(),
+            };
+            let context = self.context(&loads, &step, repetition);
+            let observer = &mut *self.observer;
+            let mut tick = |done: f64| {
+                observer.event(Event::TrialAt(done));
+                !observer.stop_requested()
+            };
+            let Some(trial) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
+            self.store.add_trial(&self.run.run, &trial)?;
+            self.observer.event(Event::TrialEnded(&trial));
+            seen.push(Seen { load: step.load, phase: step.phase, verdict: trial.verdict });
+            self.run.trials.push(trial);
+        }
+        self.note_ceilings(variant, watch);
+        Ok(true)
+    }
+
+    /// All loads of a repetition share one seed; confirming trials take another each, so that a capacity does not
+    /// hang on one draw of offsets.
+    fn context(&self, loads: &LoadPlan, step: &Step, repetition: u32) -> TrialContext {
+        let hold = if trial::is_full_hold(step.phase) { loads.hold } else { loads.search_hold };
+        let seed = self.plan.seed.wrapping_add(u64::from(repetition - 1));
+        TrialContext { load: step.load, phase: step.phase, hold, seed }
+    }
+
+    /// The ceilings of a variant are facts of the run: an explanation made later needs them.
+    fn note_ceilings(&mut self, variant: &Variant, watch: Option<Watch>) {
+        let Some(watch) = watch else { return };
+        if let Ok(ceilings) = serde_json::to_value(watch.ceilings) {
+            let all = self
+                .run
+                .environment
+                .entry("ceilings".into())
+                .or_insert_with(|| Value::Object(Default::default()));
+            all[&variant.name] = ceilings;
+        }
+    }
+}
+
+/// What the server's endpoint says is to be watched on this host.
+fn watch(peers: &Endpoints) -> Option<Watch> {
+    let watch = peers.values().find_map(|endpoint| endpoint.get("watch"))?;
+    serde_json::from_value(watch.clone()).ok()
+}
+
+/// Whether any trial of the run was judged.
+pub fn has_result(run: &Run) -> bool {
+    run.trials.iter().any(|trial| trial.phase != Phase::RampDown)
+}

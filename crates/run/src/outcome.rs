@@ -1,0 +1,179 @@
+//! From trials to the outcome: capacity, limit, considerations, requirements. Everything here follows from the
+//! stored run alone, so that it can be made again without measuring.
+
+use std::collections::BTreeMap;
+
+use base::doubt::Doubt;
+use base::metric::Metrics;
+use base::objective::{Objective, Requirement};
+use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, Trial, VariantOutcome};
+use base::plan::{LoadPlan, Plan, Variant};
+use base::statistics;
+use base::verdict::Verdict;
+use base::workload::Workload;
+
+use crate::engine::RunError;
+use crate::explain::{self, LoadTable};
+use crate::search::{self, Seen};
+
+/// The capacity before anything was measured.
+pub fn unknown_capacity(unit: &str) -> Capacity {
+    Capacity { value: None, unit: unit.into(), interval: [None, None], passes: 0, failures_above: 0 }
+}
+
+/// The limit before anything was measured.
+pub fn unknown_limit() -> Limit {
+    Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence: Vec::new() }
+}
+
+/// Make sure, before anything is measured, that the requirements can be checked.
+pub fn check_requirements(plan: &Plan, workload: &dyn Workload) -> Result<(), RunError> {
+    let names = workload.metrics().iter().map(|spec| spec.name).chain(["capacity"]);
+    for text in &plan.require {
+        let checked = text.parse::<Objective>().and_then(|objective| objective.check_names(names.clone()));
+        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
+    }
+    Ok(())
+}
+
+/// Fill in everything that follows from the run's trials.
+pub fn conclude(run: &mut Run, plan: &Plan, workload: &dyn Workload) {
+    run.variants =
+        plan.variants.iter().map(|variant| variant_outcome(run, variant, plan, workload)).collect();
+    if let Some(first) = run.variants.first() {
+        run.capacity = first.capacity.clone();
+        run.limit = first.limit.clone();
+        run.saturation = first.saturation.clone();
+    }
+    run.requirements = requirements(run, plan);
+}
+
+fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Workload) -> VariantOutcome {
+    let trials: Vec<&Trial> = run.trials_of(&variant.name).collect();
+    let loads = workload.load_plan(&variant.settings);
+    let repetitions: Vec<Capacity> =
+        (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, workload.load_unit())).collect();
+    let capacity = median_capacity(&repetitions, workload.load_unit());
+    let mut table =
+        LoadTable::from_trials(trials.iter().copied(), ceilings(run, &variant.name), workload.load_unit());
+    table.measured_capacity = capacity.value;
+    let explanation = explain::explain(&table);
+    let mut doubts = explanation.doubts;
+    doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));
+    VariantOutcome {
+        name: variant.name.clone(),
+        capacity,
+        repetitions,
+        limit: explanation.limit,
+        saturation: explanation.saturation,
+        predicted: explanation.predicted,
+        considerations: explanation.considerations,
+        doubts,
+    }
+}
+
+/// The ceilings that were known while a variant was measured.
+fn ceilings(run: &Run, variant: &str) -> BTreeMap<Resource, Ceiling> {
+    let stored = run.environment.get("ceilings").and_then(|all| all.get(variant));
+    stored.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+}
+
+fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {
+    let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition);
+    let seen: Vec<Seen> = of_repetition
+        .map(|trial| Seen { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict })
+        .collect();
+    search::capacity(loads, &seen, unit)
+}
+
+/// The median over the repetitions, with the widest interval that any of them allows.
+fn median_capacity(repetitions: &[Capacity], unit: &str) -> Capacity {
+    let known: Vec<&Capacity> = repetitions.iter().filter(|capacity| capacity.value.is_some()).collect();
+    let values: Vec<f64> = known.iter().filter_map(|capacity| capacity.value).collect();
+    let Some(value) = statistics::median(&values) else { return unknown_capacity(unit) };
+    let lower = known.iter().filter_map(|capacity| capacity.interval[0]).min_by(f64::total_cmp);
+    // One repetition without an upper end leaves the whole without one.
+    let uppers: Option<Vec<f64>> = known.iter().map(|capacity| capacity.interval[1]).collect();
+    let upper = uppers.and_then(|uppers| uppers.into_iter().max_by(f64::total_cmp));
+    Capacity {
+        value: Some(value),
+        unit: unit.to_owned(),
+        interval: [lower, upper],
+        passes: known.iter().map(|capacity| capacity.passes).sum(),
+        failures_above: known.iter().map(|capacity| capacity.failures_above).sum(),
+    }
+}
+
+fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let values: Vec<f64> = repetitions.iter().filter_map(|capacity| capacity.value).collect();
+    let least = values.iter().copied().min_by(f64::total_cmp);
+    let most = values.iter().copied().max_by(f64::total_cmp);
+    match (least, most) {
+        (Some(least), Some(most)) if least < most => doubts.push(Doubt::RepetitionsDisagree { least, most }),
+        (Some(_), _) if values.len() == 1 => doubts.push(Doubt::SingleRepetition),
+        _ => {}
+    }
+    if loads.fixed.is_some() {
+        return doubts;
+    }
+    if let Some(reason) = lower_bound(repetitions, trials, loads) {
+        doubts.push(Doubt::CapacityIsLowerBound { reason });
+    }
+    let confirming = |trial: &&&Trial| trial.phase == Phase::Confirm && trial.verdict == Verdict::Pass;
+    for value in values.iter().filter(|value| **value > 0.0) {
+        let passed = trials.iter().filter(confirming).filter(|trial| trial.load == *value).count() as u32;
+        if passed < loads.confirmations {
+            doubts.push(Doubt::CapacityUnconfirmed { passed, wanted: loads.confirmations });
+            break;
+        }
+    }
+    doubts
+}
+
+/// Why the capacity is only a lower bound, where it is.
+fn lower_bound(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Option<String> {
+    repetitions.iter().find(|capacity| capacity.value.is_some() && capacity.interval[1].is_none())?;
+    let spoiled = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).map(|trial| trial.load);
+    Some(match spoiled.min_by(f64::total_cmp) {
+        Some(load) => format!("at {load} the measuring side gave out"),
+        None => format!("no load up to the largest that was offered ({}) failed", loads.load_max),
+    })
+}
+
+/// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials that
+/// decide it: those at the capacity, held for the full time (or the only load that was offered).
+fn requirements(run: &Run, plan: &Plan) -> Vec<Requirement> {
+    let mut all = Vec::new();
+    for text in &plan.require {
+        let Ok(objective) = text.parse::<Objective>() else { continue };
+        for variant in &run.variants {
+            let checked = objective.check(&decisive_metrics(run, variant));
+            let unknown = || Requirement { requirement: text.clone(), measured: None, held: false };
+            let mut requirement = checked.unwrap_or_else(|_| unknown());
+            if run.variants.len() > 1 {
+                requirement.requirement = format!("{} ({})", requirement.requirement, variant.name);
+            }
+            all.push(requirement);
+        }
+    }
+    all
+}
+
+/// Medians of the metrics over the decisive trials of a variant, and its capacity.
+fn decisive_metrics(run: &Run, variant: &VariantOutcome) -> Metrics {
+    let full = |trial: &&Trial| crate::trial::is_full_hold(trial.phase) && trial.verdict != Verdict::Invalid;
+    let decisive: Vec<&Trial> = run
+        .trials_of(&variant.name)
+        .filter(full)
+        .filter(|trial| trial.phase == Phase::Single || Some(trial.load) == variant.capacity.value)
+        .collect();
+    let mut metrics = Metrics::new();
+    for name in decisive.iter().flat_map(|trial| trial.metrics.keys()) {
+        let values: Vec<f64> =
+            decisive.iter().filter_map(|trial| trial.metrics.get(name).copied().flatten()).collect();
+        metrics.insert(name.clone(), statistics::median(&values));
+    }
+    metrics.insert("capacity".into(), variant.capacity.value);
+    metrics
+}

@@ -1,0 +1,209 @@
+//! One trial: its parts placed, started together, watched, ended and judged.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use base::doubt::Doubt;
+use base::metric::Metrics;
+use base::outcome::{Phase, Trial};
+use base::part::{Endpoints, PartSpec, Progress, Watch};
+use base::series::Series;
+use base::verdict::Verdict;
+use base::workload::{Judgement, TrialContext, Workload};
+use fleet::{Bus, HERE};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::engine::RunError;
+
+/// The name under which the sampler is placed.
+const SAMPLER: &str = "sampler";
+/// Between preparing and starting, so that every part is ready at the common moment.
+const LEAD: Duration = Duration::from_millis(100);
+/// How often the parts' progress is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// Beyond its hold a trial may take this long (start-up, warm-up, a stalled end) before it is given up.
+const OVERTIME: Duration = Duration::from_secs(90);
+/// Other programs' CPU, in % of one core, from which a trial carries a doubt.
+const NEIGHBOUR_PERCENT: f64 = 25.0;
+/// CPU time stolen by the hypervisor from which a trial carries a doubt, in %.
+const STEAL_PERCENT: f64 = 2.0;
+/// A failure on a host as busy as this, with a neighbour on it, is not the target's.
+const HOST_FULL_RATIO: f64 = 0.95;
+
+/// What the sampler reports; its other fields are for its own page of the report.
+#[derive(Deserialize)]
+struct Sampled {
+    series: Vec<Series>,
+    #[serde(default)]
+    missing: BTreeMap<String, f64>,
+}
+
+/// What a trial belongs to.
+pub struct Place<'a> {
+    pub workload: &'static dyn Workload,
+    pub settings: &'a Value,
+    pub variant: &'a str,
+    pub repetition: u32,
+    pub number: u32,
+    pub peers: &'a Endpoints,
+    pub watch: Option<&'a Watch>,
+}
+
+/// Make one trial. `tick` is called often with the share of the trial that is done and says whether to go on.
+///
+/// Returns `None` when it was interrupted.
+pub fn make(
+    bus: &mut dyn Bus,
+    place: &Place<'_>,
+    context: &TrialContext,
+    tick: &mut dyn FnMut(f64) -> bool,
+) -> Result<Option<Trial>, RunError> {
+    let started_at = Timestamp::now();
+    let specs = place.workload.offering(place.settings, context, place.peers)?;
+    let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    prepare(bus, specs, place)?;
+    let mut names: Vec<&str> = offering.iter().map(String::as_str).collect();
+    names.extend(place.watch.map(|_| SAMPLER));
+    bus.start(&names, LEAD)?;
+    let whole = wait(bus, &offering, context, tick)?;
+    let mut reports = BTreeMap::new();
+    for name in &offering {
+        reports.insert(name.clone(), bus.stop(name)?);
+    }
+    let sampled = place.watch.map(|_| bus.stop(SAMPLER)).transpose()?;
+    if !whole {
+        return Ok(None);
+    }
+    let judgement = place.workload.judge(place.settings, context, &reports)?;
+    let sampled = sampled.map(serde_json::from_value::<Sampled>).transpose();
+    let sampled =
+        sampled.map_err(|error| RunError::new(format!("the sampler's report cannot be read: {error}")))?;
+    Ok(Some(assemble(place, context, started_at, judgement, sampled)))
+}
+
+fn prepare(bus: &mut dyn Bus, specs: Vec<PartSpec>, place: &Place<'_>) -> Result<(), RunError> {
+    for spec in specs {
+        let name = spec.name.clone();
+        bus.place(HERE, spec)?;
+        bus.prepare(&name, place.peers)?;
+    }
+    if let Some(watch) = place.watch {
+        let settings = serde_json::to_value(watch).map_err(RunError::new)?;
+        bus.place(HERE, PartSpec { kind: "observe.sampler".into(), name: SAMPLER.into(), settings })?;
+        bus.prepare(SAMPLER, place.peers)?;
+    }
+    Ok(())
+}
+
+/// Wait until all offering parts have finished; `false` when the user wants to stop.
+fn wait(
+    bus: &mut dyn Bus,
+    offering: &[String],
+    context: &TrialContext,
+    tick: &mut dyn FnMut(f64) -> bool,
+) -> Result<bool, RunError> {
+    let deadline = Instant::now() + context.hold.duration() + OVERTIME;
+    loop {
+        let mut done = 1.0f64;
+        let mut finished = true;
+        for name in offering {
+            match bus.progress(name)? {
+                Progress::Finished => {}
+                Progress::Failed(error) => return Err(error.into()),
+                Progress::Running { done: part } => {
+                    finished = false;
+                    done = done.min(part.unwrap_or(0.0));
+                }
+            }
+        }
+        if finished {
+            return Ok(true);
+        }
+        if !tick(done) {
+            return Ok(false);
+        }
+        if Instant::now() > deadline {
+            let late = (context.hold.duration() + OVERTIME).as_secs();
+            return Err(RunError::new(format!(
+                "a trial of load {} did not end within {late} s",
+                context.load
+            )));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Put the judgement and the samples of the hold together.
+fn assemble(
+    place: &Place<'_>,
+    context: &TrialContext,
+    started_at: Timestamp,
+    judgement: Judgement,
+    sampled: Option<Sampled>,
+) -> Trial {
+    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s } = judgement;
+    // What could have been sampled and was not is unknown, and says so.
+    for spec in place.workload.metrics() {
+        metrics.entry(spec.name.to_owned()).or_insert(None);
+    }
+    if let Some(sampled) = sampled {
+        for one in &sampled.series {
+            metrics.insert(one.name.clone(), one.mean(hold_s.0, hold_s.1));
+        }
+        let missing = sampled.missing.into_iter().filter(|(_, percent)| *percent > 5.0);
+        doubts.extend(
+            missing.map(|(resource, missing_percent)| Doubt::SamplesMissing { resource, missing_percent }),
+        );
+        series.extend(sampled.series);
+    }
+    doubts.extend(neighbours(&metrics));
+    if let Some(reason) = spoiled_by_neighbour(verdict, &metrics) {
+        verdict = Verdict::Invalid;
+        reasons.push(reason);
+    }
+    Trial {
+        number: place.number,
+        variant: place.variant.to_owned(),
+        repetition: place.repetition,
+        phase: context.phase,
+        load: context.load as f64,
+        verdict,
+        reasons,
+        metrics,
+        doubts: doubts.into_iter().map(Into::into).collect(),
+        started_at,
+        hold_from_s: hold_s.0,
+        hold_to_s: hold_s.1,
+        series,
+    }
+}
+
+fn known(metrics: &Metrics, name: &str) -> Option<f64> {
+    metrics.get(name).copied().flatten()
+}
+
+/// Doubts about who else was on the host.
+fn neighbours(metrics: &Metrics) -> Vec<Doubt> {
+    let other = known(metrics, "other_cpu_percent").filter(|percent| *percent > NEIGHBOUR_PERCENT);
+    let steal = known(metrics, "steal_percent").filter(|percent| *percent > STEAL_PERCENT);
+    let other = other.map(|other_cpu_percent| Doubt::NoisyNeighbour { other_cpu_percent });
+    other.into_iter().chain(steal.map(|steal_percent| Doubt::CpuStolen { steal_percent })).collect()
+}
+
+/// A failure while the host was full, in part with other programs' work, is not the target's failure.
+fn spoiled_by_neighbour(verdict: Verdict, metrics: &Metrics) -> Option<String> {
+    let cores = sys::thread::online_cpus() as f64;
+    let host = known(metrics, "host_cpu_percent")?;
+    let other = known(metrics, "other_cpu_percent")?;
+    let full = host >= HOST_FULL_RATIO * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
+    (verdict == Verdict::Fail && full).then(|| {
+        format!("the host was full ({host:.0} % of {cores} cores), {other:.0} % of it other programs")
+    })
+}
+
+/// Whether a phase holds a load for the full time.
+pub fn is_full_hold(phase: Phase) -> bool {
+    matches!(phase, Phase::Confirm | Phase::Single)
+}
