@@ -1,1 +1,18 @@
-//! Floor 4: what people read: tables, charts, one offline HTML file, exports.
+//! Floor 4: what people read of a run, rendered from the stored [`base::outcome::Run`] alone.
+//!
+//! Everything here is a pure function from a run to text: no clock, no file, no terminal. A stored run can
+//! therefore be rendered again at any time, by a later version too.
+//!
+//! - [`terminal`]: the answer in words and tables for a terminal of a given width;
+//! - [`html`]: one page that works offline, with its figures drawn by [`chart`];
+//! - [`export`]: CSV of trials and of series (JSON is the stored document itself);
+//! - [`words`], [`digest`], [`units`]: the sentences, the numbers per load and the units that all of these share,
+//!   so that text and tables cannot contradict each other.
+
+pub mod chart;
+pub mod digest;
+pub mod export;
+pub mod html;
+pub mod terminal;
+pub mod units;
+pub mod words;

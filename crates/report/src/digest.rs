@@ -1,0 +1,251 @@
+//! The numbers of a run per variant and load: what tables, figures and sentences are made from.
+
+use base::metric::{Better, MetricSpec};
+use base::outcome::{Run, Trial};
+use base::statistics::median;
+use base::verdict::Verdict;
+
+use crate::units;
+
+/// How the trials of one load become one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    /// The median of the trials.
+    Median,
+    /// The least of the trials: for a margin.
+    Least,
+    /// The greatest of the trials: for damage, which a median would hide.
+    Most,
+}
+
+/// A column of the tables per variant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Its head, without the unit.
+    pub heading: String,
+    /// The metric that it shows.
+    pub metric: String,
+    /// The base unit as printed.
+    pub unit: &'static str,
+    /// Turns the metric's value into that unit.
+    pub factor: f64,
+    /// How trials become one number.
+    pub fold: Fold,
+}
+
+/// The columns that every report of a server shows, by the names that their metrics may have.
+const KNOWN: [(&str, &[&str], Fold); 11] = [
+    ("CPU", &["server_cpu_percent"], Fold::Median),
+    ("RSS", &["server_rss_bytes", "server_memory_bytes"], Fold::Median),
+    ("socket", &["socket_memory_bytes", "server_socket_bytes", "socket_bytes"], Fold::Median),
+    ("cache", &["page_cache_bytes", "host_page_cache_bytes", "cache_bytes"], Fold::Median),
+    ("slab", &["slab_bytes", "host_slab_bytes"], Fold::Median),
+    ("disk", &["disk_bit_per_s"], Fold::Median),
+    ("network", &["network_bit_per_s"], Fold::Median),
+    ("slack", &["slack_min_s"], Fold::Least),
+    ("stalls", &["stalls"], Fold::Most),
+    ("start-up", &["startup_max_s", "start_up_max_s", "startup_s_max"], Fold::Most),
+    ("late", &["player_late_max_ms", "late_ms_max", "tick_late_max_ms"], Fold::Most),
+];
+
+/// Words in the names of metrics that speak for a limit: shown in the evidence column where they are not zero.
+const EVIDENCE: [&str; 9] =
+    ["throttl", "pressure", "psi", "iowait", "await", "queue", "drop", "retrans", "limited"];
+
+/// The columns that this run can fill: a metric that no trial names is left out, one that is named but unknown
+/// is shown as unknown.
+pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
+    let named = |name: &str| run.trials.iter().any(|trial| trial.metrics.contains_key(name));
+    let column = |heading: &str, name: &str, fold| {
+        let (unit, factor) = units::unit_of(name);
+        Column { heading: heading.to_owned(), metric: name.to_owned(), unit, factor, fold }
+    };
+    let mut shown = Vec::new();
+    for (heading, names, fold) in KNOWN {
+        if let Some(name) = names.iter().find(|name| named(name)) {
+            shown.push(column(heading, name, fold));
+        }
+    }
+    // Another workload than streams brings its own merits.
+    if !named("stalls") {
+        let merits = specs.iter().filter(|spec| spec.better != Better::Neither && named(spec.name));
+        let fresh: Vec<_> = merits.filter(|spec| shown.iter().all(|c| c.metric != spec.name)).collect();
+        shown.extend(fresh.into_iter().map(|s| column(&units::metric_words(s.name), s.name, Fold::Median)));
+    }
+    shown
+}
+
+/// All trials of one load of one variant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row<'a> {
+    /// The load.
+    pub load: f64,
+    /// Fail if any trial failed, else pass if any passed, else invalid.
+    pub verdict: Verdict,
+    /// How many of the trials have that verdict.
+    pub agreeing: usize,
+    /// The trials in the order in which they were made.
+    pub trials: Vec<&'a Trial>,
+}
+
+/// The loads of one variant in ascending order.
+pub fn rows<'a>(run: &'a Run, variant: &'a str) -> Vec<Row<'a>> {
+    let mut trials: Vec<_> = run.trials_of(variant).collect();
+    trials.sort_by(|a, b| a.load.total_cmp(&b.load));
+    let groups = trials.chunk_by(|a, b| a.load == b.load);
+    groups.map(|group| row(group.to_vec())).collect()
+}
+
+fn row(trials: Vec<&Trial>) -> Row<'_> {
+    let count = |verdict| trials.iter().filter(|trial| trial.verdict == verdict).count();
+    let (fails, passes) = (count(Verdict::Fail), count(Verdict::Pass));
+    let (verdict, agreeing) = match (fails, passes) {
+        (0, 0) => (Verdict::Invalid, trials.len()),
+        (0, passes) => (Verdict::Pass, passes),
+        (fails, _) => (Verdict::Fail, fails),
+    };
+    Row { load: trials[0].load, verdict, agreeing, trials }
+}
+
+impl<'a> Row<'a> {
+    /// `pass 3/3`: the verdict, and how many of the trials at this load came to it.
+    pub fn verdict_words(&self) -> String {
+        format!("{} {}/{}", self.verdict, self.agreeing, self.trials.len())
+    }
+
+    /// The trials that say something: the valid ones, or all when none is.
+    fn telling(&self) -> impl Iterator<Item = &&'a Trial> {
+        let any_valid = self.verdict != Verdict::Invalid;
+        self.trials.iter().filter(move |trial| !any_valid || trial.verdict != Verdict::Invalid)
+    }
+
+    /// The column's number at this load; `None` when no trial knows it.
+    pub fn value(&self, column: &Column) -> Option<f64> {
+        let known: Vec<_> = self
+            .telling()
+            .filter_map(|t| Some(t.metrics.get(&column.metric).copied()?? * column.factor))
+            .collect();
+        match column.fold {
+            Fold::Median => median(&known),
+            Fold::Least => known.into_iter().min_by(f64::total_cmp),
+            Fold::Most => known.into_iter().max_by(f64::total_cmp),
+        }
+    }
+
+    /// How it went: "steady", or how it failed and after how long.
+    pub fn how(&self) -> String {
+        if self.verdict == Verdict::Pass {
+            return "steady".to_owned();
+        }
+        let Some(worst) = self.trials.iter().find(|trial| trial.verdict == self.verdict) else {
+            return String::new();
+        };
+        match (self.verdict, first_stall_s(worst)) {
+            (Verdict::Fail, Some(s)) => format!("stalls after {}", units::quantity(Some(s), "s")),
+            _ => worst.reasons.first().cloned().unwrap_or_else(|| self.verdict.to_string()),
+        }
+    }
+
+    /// Counters that speak for a limit at this load, as `name value`, the zero and the unknown ones left out.
+    pub fn evidence(&self) -> Vec<String> {
+        let mut names: Vec<&str> =
+            self.telling().flat_map(|t| t.metrics.keys().map(String::as_str)).collect();
+        names.retain(|name| EVIDENCE.iter().any(|word| name.contains(word)));
+        names.sort_unstable();
+        names.dedup();
+        let told = names.into_iter().filter_map(|name| {
+            let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
+            let value = median(&known).filter(|value| *value > 0.0)?;
+            Some(format!("{} {}", units::metric_words(name), units::metric(name, Some(value))))
+        });
+        told.collect()
+    }
+}
+
+/// When the first stall of a trial came, in seconds after its start: from its metrics, else from its series.
+pub fn first_stall_s(trial: &Trial) -> Option<f64> {
+    let stated = ["first_stall_s", "stall_first_s"].iter().find_map(|name| *trial.metrics.get(*name)?);
+    stated.or_else(|| stall_times_s(trial).first().copied())
+}
+
+/// The times at which the trial's series of stalls rises, in seconds after its start. The series may count
+/// stalls so far, stalls per sample or players that stand still: each begins with a rise.
+pub fn stall_times_s(trial: &Trial) -> Vec<f64> {
+    let Some(series) =
+        trial.series.iter().find(|s| matches!(s.name.as_str(), "stalls" | "stalled" | "stalled_streams"))
+    else {
+        return Vec::new();
+    };
+    let mut before = 0.0;
+    let mut times = Vec::new();
+    for (&at_s, value) in series.at_s.iter().zip(&series.values) {
+        let Some(value) = *value else { continue };
+        if value > before {
+            times.push(at_s);
+        }
+        before = value;
+    }
+    times
+}
+
+/// How long a trial lasted in all, in seconds: to its hold's end or its last sample.
+pub fn trial_length_s(trial: &Trial) -> f64 {
+    let last = trial.series.iter().filter_map(|series| series.at_s.last().copied());
+    last.fold(trial.hold_to_s, f64::max).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::outcome::Phase;
+    use base::series::Series;
+
+    fn trial(verdict: Verdict, slack_s: Option<f64>) -> Trial {
+        Trial {
+            number: 1,
+            variant: "a".into(),
+            repetition: 1,
+            phase: Phase::Search,
+            load: 6.0,
+            verdict,
+            reasons: vec!["2 streams stalled".into()],
+            metrics: [("slack_min_s".to_owned(), slack_s)].into(),
+            doubts: Vec::new(),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            hold_from_s: 4.0,
+            hold_to_s: 14.0,
+            series: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_invalid_trial_does_not_speak_where_a_valid_one_does() {
+        let trials =
+            [trial(Verdict::Invalid, Some(0.0)), trial(Verdict::Pass, Some(1.5)), trial(Verdict::Pass, None)];
+        let row = row(trials.iter().collect());
+        let slack = Column {
+            heading: "slack".into(),
+            metric: "slack_min_s".into(),
+            unit: "s",
+            factor: 1.0,
+            fold: Fold::Least,
+        };
+        assert_eq!((row.verdict_words().as_str(), row.value(&slack)), ("pass 2/3", Some(1.5)));
+        assert_eq!(row.how(), "steady");
+    }
+
+    #[test]
+    fn a_stall_is_where_its_series_rises() {
+        let mut failed = trial(Verdict::Fail, None);
+        assert_eq!(row(vec![&failed]).how(), "2 streams stalled");
+        let mut series = Series::new("stalls", "");
+        for (at, value) in
+            [(0.5, Some(0.0)), (5.2, Some(1.0)), (5.3, None), (5.4, Some(1.0)), (6.0, Some(3.0))]
+        {
+            series.push(at, value);
+        }
+        failed.series.push(series);
+        assert_eq!(stall_times_s(&failed), [5.2, 6.0]);
+        assert_eq!(row(vec![&failed]).how(), "stalls after 5.2 s");
+    }
+}

@@ -1,0 +1,223 @@
+//! Numbers as people read them: `125 Mbit/s`, `2.5 MB`, `14.2 %`. What is unknown is a dash, never a zero.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// What stands where a number is not known.
+pub const UNKNOWN: &str = "–";
+
+/// Decimal prefixes (powers of 1000) in ascending order, as in [`base::units`].
+const PREFIXES: [(&str, f64); 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
+
+/// A unit with its prefix, shared by all numbers of a column or an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// How many base units one of these is.
+    pub factor: f64,
+    /// The unit with its prefix, as printed.
+    pub unit: String,
+    /// How many decimals tell the numbers apart.
+    pub decimals: usize,
+}
+
+impl Scale {
+    /// The prefix and decimals in which numbers up to `largest` (in the base unit) read best.
+    pub fn for_largest(unit: &str, largest: f64) -> Self {
+        let largest = if largest.is_finite() { largest.abs() } else { 0.0 };
+        let (prefix, factor) = match unit {
+            "bit/s" | "B" | "B/s" => {
+                *PREFIXES.iter().rev().find(|(_, factor)| largest >= *factor).unwrap_or(&PREFIXES[0])
+            }
+            "s" if largest > 0.0 && largest < 1e-4 => ("µ", 1e-6),
+            "s" if largest > 0.0 && largest < 0.1 => ("m", 1e-3),
+            _ => ("", 1.0),
+        };
+        Self { factor, unit: format!("{prefix}{unit}"), decimals: decimals(largest / factor) }
+    }
+
+    /// The scale for a column: whole numbers stay whole.
+    pub fn for_values(unit: &str, values: impl Iterator<Item = f64> + Clone) -> Self {
+        let whole = unit.is_empty() && values.clone().all(|value| value.fract() == 0.0);
+        let scale = Self::for_largest(unit, values.map(f64::abs).fold(0.0, f64::max));
+        if whole { Self { decimals: 0, ..scale } } else { scale }
+    }
+
+    /// The number alone, without its unit; a dash when it is not known.
+    pub fn number(&self, value: Option<f64>) -> String {
+        match value.filter(|value| value.is_finite()) {
+            Some(value) => fixed(value / self.factor, self.decimals),
+            None => UNKNOWN.to_owned(),
+        }
+    }
+}
+
+/// How many decimals a number of this size deserves: three to four significant digits.
+fn decimals(largest: f64) -> usize {
+    match largest {
+        v if v >= 1000.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 0.1 || v == 0.0 => 2,
+        _ => 4,
+    }
+}
+
+/// A number with so many decimals, without a minus sign before zero.
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|b| matches!(b, b'0' | b'.')) => rest.to_owned(),
+        _ => text,
+    }
+}
+
+/// A number without trailing zeros, to about four significant digits.
+pub fn tidy(value: f64) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    let text = fixed(value, decimals(value.abs()));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// One quantity in words: `quantity(Some(125e6), "bit/s")` is `125 Mbit/s`.
+pub fn quantity(value: Option<f64>, unit: &str) -> String {
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        return UNKNOWN.to_owned();
+    };
+    let scale = Scale::for_largest(unit, value);
+    let number = tidy(value / scale.factor);
+    match scale.unit.as_str() {
+        "" => number,
+        unit => format!("{number} {unit}"),
+    }
+}
+
+/// The unit of a metric or series by the suffix of its name, in base units: how to print one whose
+/// specification is not at hand. Returns the unit and the factor that turns the value into it.
+pub fn unit_of(name: &str) -> (&'static str, f64) {
+    const SUFFIXES: [(&str, &str, f64); 9] = [
+        ("_bit_per_s", "bit/s", 1.0),
+        ("_per_s", "/s", 1.0),
+        ("_percent", "%", 1.0),
+        ("_bytes", "B", 1.0),
+        ("_ratio", "%", 100.0),
+        ("_ms", "s", 1e-3),
+        ("_us", "s", 1e-6),
+        ("_ns", "s", 1e-9),
+        ("_s", "s", 1.0),
+    ];
+    let found = SUFFIXES.iter().find(|(suffix, ..)| name.ends_with(suffix));
+    found.map_or(("", 1.0), |(_, unit, factor)| (*unit, *factor))
+}
+
+/// A metric's value with the unit that its name ends in.
+pub fn metric(name: &str, value: Option<f64>) -> String {
+    let (unit, factor) = unit_of(name);
+    quantity(value.map(|value| value * factor), unit)
+}
+
+/// A metric's name as words, without its unit: `slack_min_s` is `slack min`.
+pub fn metric_words(name: &str) -> String {
+    const SUFFIXES: [&str; 9] =
+        ["_bit_per_s", "_per_s", "_percent", "_bytes", "_ratio", "_ms", "_us", "_ns", "_s"];
+    let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+    let words = stem.replace('_', " ");
+    // Abbreviations are written as such; everything else stays in lower case.
+    let spelt = words.split(' ').map(|word| match word {
+        "cpu" => "CPU",
+        "psi" => "PSI",
+        "rss" => "RSS",
+        "tcp" => "TCP",
+        other => other,
+    });
+    spelt.collect::<Vec<_>>().join(" ")
+}
+
+/// `1st`, `2nd`, `3rd`, `4th`, `11th`.
+pub fn ordinal(n: u64) -> String {
+    let ending = match (n % 10, n % 100) {
+        (1, teen) if teen != 11 => "st",
+        (2, teen) if teen != 12 => "nd",
+        (3, teen) if teen != 13 => "rd",
+        _ => "th",
+    };
+    format!("{n}{ending}")
+}
+
+/// A length of time in words: `45 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn duration(s: f64) -> String {
+    let whole = s.max(0.0).round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) if s < 10.0 => quantity(Some(s.max(0.0)), "s"),
+        (0, 0, s) => format!("{s} s"),
+        (0, min, 0) => format!("{min} min"),
+        (0, min, s) => format!("{min} min {s} s"),
+        (h, min, _) => format!("{h} h {min} min"),
+    }
+}
+
+/// A moment in UTC, to the second.
+pub fn moment(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Text from a plan or a host made safe for a terminal: no control characters (an escape sequence could
+/// recolour or erase what is above), and on one line.
+pub fn plain(text: &str) -> String {
+    // Bidirectional overrides reorder what follows them, which is as misleading as an escape sequence.
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if hostile(c) { ' ' } else { c }).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_people_write_them() {
+        for (value, unit, text) in [
+            (Some(125e6), "bit/s", "125 Mbit/s"),
+            (Some(2.5e6), "B", "2.5 MB"),
+            (Some(14.2), "%", "14.2 %"),
+            (Some(0.0), "bit/s", "0 bit/s"),
+            (Some(0.0021), "s", "2.1 ms"),
+            (Some(0.9), "s", "0.9 s"),
+            (Some(5.0), "", "5"),
+            (Some(-0.001), "%", "-0.001 %"),
+            (None, "%", "–"),
+            (Some(f64::NAN), "%", "–"),
+        ] {
+            assert_eq!(quantity(value, unit), text);
+        }
+        assert_eq!(metric("loss_ratio", Some(0.031)), "3.1 %");
+        assert_eq!(metric("response_p99_ms", Some(480.0)), "0.48 s");
+    }
+
+    #[test]
+    fn a_column_shares_its_prefix_and_keeps_counts_whole() {
+        let scale = Scale::for_values("bit/s", [26.9e6, 133e6].into_iter());
+        assert_eq!((scale.unit.as_str(), scale.number(Some(26.9e6))), ("Mbit/s", "26.9".to_owned()));
+        assert_eq!(Scale::for_values("", [0.0, 4.0].into_iter()).number(Some(4.0)), "4");
+        assert_eq!(scale.number(None), UNKNOWN);
+    }
+
+    #[test]
+    fn ordinals_and_durations() {
+        assert_eq!(
+            [1, 2, 3, 6, 11, 12, 21, 112].map(ordinal),
+            ["1st", "2nd", "3rd", "6th", "11th", "12th", "21st", "112th"]
+        );
+        assert_eq!(
+            [0.9, 45.0, 180.0, 200.0, 7500.0].map(duration),
+            ["0.9 s", "45 s", "3 min", "3 min 20 s", "2 h 5 min"]
+        );
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(plain("\u{1b}[31mred\u{7}\nx\u{202e}"), "[31mred  x");
+    }
+}

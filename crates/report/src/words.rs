@@ -1,0 +1,238 @@
+//! The answer in words: one place, so that terminal and page say the same.
+
+use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, State, VariantOutcome};
+use base::units::BitRate;
+use base::verdict::Verdict;
+use serde_json::Value;
+
+use crate::digest::{self, Row};
+use crate::units::{self, UNKNOWN, ordinal, quantity, tidy};
+
+/// The answer for one variant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The variant's name; `None` when the run has only one.
+    pub variant: Option<String>,
+    /// "carries 5 streams of 25 Mbit/s; the 6th stalls."
+    pub carries: String,
+    /// "Limited by cpu (confirmed): ..."; empty when nothing is known.
+    pub limit: String,
+}
+
+/// The answers of all variants in the plan's order.
+pub fn answers(run: &Run) -> Vec<Answer> {
+    let several = run.variants.len() > 1;
+    let answer = |variant: &VariantOutcome| Answer {
+        variant: several.then(|| variant.name.clone()),
+        carries: carries(run, variant),
+        limit: limit(&variant.limit),
+    };
+    run.variants.iter().map(answer).collect()
+}
+
+/// How the run ended, where that is not "to its end".
+pub fn state(run: &Run) -> Option<String> {
+    let n = run.trials.len();
+    let measured = format!("{n} {} until then", if n == 1 { "trial was made" } else { "trials were made" });
+    match run.state {
+        State::Complete => None,
+        State::Running => Some(format!("Still running, or its process died; {measured}.")),
+        State::Interrupted => Some(format!("Interrupted; {measured}.")),
+        State::Failed => {
+            let why = run.failure.as_deref().unwrap_or("no reason was recorded");
+            Some(format!("Failed: {}; {measured}.", units::plain(why).trim_end_matches('.')))
+        }
+    }
+}
+
+/// The word for a run's state.
+pub const fn state_word(state: State) -> &'static str {
+    match state {
+        State::Running => "running",
+        State::Complete => "complete",
+        State::Interrupted => "interrupted",
+        State::Failed => "failed",
+    }
+}
+
+/// The word for a certainty.
+pub const fn certainty_word(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Confirmed => "confirmed",
+        Certainty::Predicted => "predicted",
+        Certainty::Unknown => "unknown",
+    }
+}
+
+/// The word for a phase of the search.
+pub const fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Search => "search",
+        Phase::Confirm => "confirm",
+        Phase::RampDown => "ramp down",
+        Phase::Single => "single",
+    }
+}
+
+/// A load with its unit: `5 streams`, `1 stream`, `110 Mbit/s`.
+pub fn load(value: f64, unit: &str) -> String {
+    if unit.contains('/') || matches!(unit, "B" | "s" | "%" | "") {
+        return quantity(Some(value), unit);
+    }
+    let one = value == 1.0;
+    format!("{} {}", tidy(value), if one { singular(unit) } else { unit })
+}
+
+/// `streams` without its s.
+pub fn singular(unit: &str) -> &str {
+    unit.strip_suffix('s').unwrap_or(unit)
+}
+
+/// The resolved settings of a variant as the stored plan has them.
+pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
+    let variants = run.plan.get("variants")?.as_array()?;
+    variants.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(variant))?.get("settings")
+}
+
+/// What one unit of load is worth: ` of 25 Mbit/s`, or nothing.
+fn each(run: &Run, variant: &str) -> String {
+    let bitrate = settings(run, variant).and_then(|s| s.get("bitrate")).and_then(Value::as_str);
+    let rate = bitrate.and_then(|text| text.parse::<BitRate>().ok());
+    rate.map(|r| format!(" of {}", quantity(Some(r.bit_per_s() as f64), "bit/s"))).unwrap_or_default()
+}
+
+/// The first sentence: how much it carries, and what the next load does.
+pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
+    let rows = digest::rows(run, &variant.name);
+    let each = each(run, &variant.name);
+    let unit = &variant.capacity.unit;
+    if let [row] = &rows[..]
+        && row.trials.iter().all(|trial| trial.phase == Phase::Single)
+    {
+        return format!("{}{each}: {}.", load(row.load, unit), single(row));
+    }
+    match variant.capacity.value {
+        None => match rows.iter().find(|row| row.verdict == Verdict::Invalid) {
+            Some(row) => format!(
+                "No capacity is known: {} could not be judged ({}).",
+                load(row.load, unit),
+                clause(&row.how())
+            ),
+            None => "No capacity is known: no load was judged.".to_owned(),
+        },
+        Some(0.0) => format!("Does not carry even one {}{each}{}.", singular(unit), next(&rows, 0.0, unit)),
+        Some(value) => {
+            let beyond = next(&rows, value, unit);
+            let least = if variant.capacity.interval[1].is_none() { "at least " } else { "" };
+            format!("Carries {least}{}{each}{beyond}.", load(value, unit))
+        }
+    }
+}
+
+/// A sentence without its full stop, to stand inside another.
+fn clause(text: &str) -> &str {
+    text.trim().trim_end_matches('.')
+}
+
+/// How a single trial went.
+fn single(row: &Row) -> String {
+    match row.verdict {
+        Verdict::Pass => "pass, steady".to_owned(),
+        verdict => format!("{verdict}, {}", clause(&row.how())),
+    }
+}
+
+/// What the least load above `value` that did not pass does.
+fn next(rows: &[Row], value: f64, unit: &str) -> String {
+    let above = |verdict| rows.iter().find(move |row| row.load > value && row.verdict == verdict);
+    match (above(Verdict::Fail), above(Verdict::Invalid)) {
+        (Some(_), _) if value == 0.0 => String::new(),
+        (Some(row), _) => {
+            let stalls =
+                row.trials.iter().any(|t| matches!(t.metrics.get("stalls"), Some(Some(n)) if *n > 0.0));
+            let does = if stalls { "stall" } else { "fail" };
+            match row.load == value + 1.0 && !unit.contains('/') {
+                true => format!("; the {} {does}s", ordinal(row.load as u64)),
+                false => format!("; {} {does}", load(row.load, unit)),
+            }
+        }
+        (None, Some(row)) => format!("; {} could not be judged", load(row.load, unit)),
+        (None, None) => "; no larger load was offered".to_owned(),
+    }
+}
+
+/// The second sentence: what set the capacity, and the strongest evidence for it.
+pub fn limit(limit: &Limit) -> String {
+    let evidence = limit.evidence.first().map(|e| format!(": {}", clause(&e.statement))).unwrap_or_default();
+    match (limit.resource, limit.certainty) {
+        (Resource::None, _) if limit.evidence.is_empty() => {
+            "No limit was met within the loads offered.".to_owned()
+        }
+        (Resource::None, _) => format!("No limit was met{evidence}."),
+        (Resource::Player, certainty) => {
+            format!(
+                "Limited by the measuring side, not by the target ({}){evidence}.",
+                certainty_word(certainty)
+            )
+        }
+        (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed){evidence}."),
+        (resource, certainty) => format!("Limited by {resource} ({}){evidence}.", certainty_word(certainty)),
+    }
+}
+
+/// The interval of a capacity: `5`, `4 to 5`, `5 or more`.
+pub fn interval(capacity: &Capacity) -> String {
+    match capacity.interval {
+        [None, None] => UNKNOWN.to_owned(),
+        [Some(least), Some(most)] if least == most => tidy(least),
+        [Some(least), Some(most)] => format!("{} to {}", tidy(least), tidy(most)),
+        [Some(least), None] => format!("{} or more", tidy(least)),
+        [None, Some(most)] => format!("{} or less", tidy(most)),
+    }
+}
+
+/// How often a capacity passed and the next load failed: `3 passes, 2 failures above`.
+pub fn confirmation(capacity: &Capacity) -> String {
+    let plural = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    format!(
+        "{}, {} above",
+        plural(capacity.passes, "pass", "passes"),
+        plural(capacity.failures_above, "failure", "failures")
+    )
+}
+
+/// Seconds from the run's beginning to its end, or to the end of its last trial.
+pub fn length_s(run: &Run) -> Option<f64> {
+    let ended_s = run.ended_at.map(|end| end.duration_since(run.started_at).as_secs_f64());
+    ended_s.or_else(|| {
+        let last = run.trials.last()?;
+        Some(last.started_at.duration_since(run.started_at).as_secs_f64() + digest::trial_length_s(last))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_counted_in_their_unit() {
+        assert_eq!(load(1.0, "streams"), "1 stream");
+        assert_eq!(load(5.0, "streams"), "5 streams");
+        assert_eq!(load(110e6, "bit/s"), "110 Mbit/s");
+    }
+
+    #[test]
+    fn an_open_interval_is_said_to_be_open() {
+        let capacity = |interval| Capacity {
+            value: Some(5.0),
+            unit: "streams".into(),
+            interval,
+            passes: 3,
+            failures_above: 0,
+        };
+        assert_eq!(interval(&capacity([Some(5.0), None])), "5 or more");
+        assert_eq!(interval(&capacity([Some(4.0), Some(5.0)])), "4 to 5");
+        assert_eq!(interval(&capacity([Some(5.0), Some(5.0)])), "5");
+        assert_eq!(interval(&capacity([None, None])), UNKNOWN);
+    }
+}
