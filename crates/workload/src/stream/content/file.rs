@@ -1,0 +1,176 @@
+//! Content and indexes as files: whole under their final name, or not there at all.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::{ContentError, IndexError};
+use super::index::{ContentIndex, FILE_BYTES_MAX, index_path};
+use super::scan::scan;
+use super::spec::ContentSpec;
+use super::write::{Watch, write_content};
+
+/// Makes content at `path` and its index beside it.
+///
+/// Both are written under a temporary name (`path` with `.part` after it) and renamed when they are whole, so a full
+/// disk, a stop or a crash of the program leaves nothing half under the final name; content that was there before
+/// stays until then. The temporary file is removed on every error; after a `kill -9` it stays, and the next call
+/// writes over it. Data goes to the page cache: nothing waits for the disk.
+///
+/// # Errors
+/// Those of [`write_content`], [`ContentError::DiskFull`], [`ContentError::Busy`] and [`ContentError::File`].
+pub fn make_file(
+    spec: &ContentSpec,
+    path: &Path,
+    watch: &mut Watch<'_>,
+) -> Result<ContentIndex, ContentError> {
+    spec.validate()?;
+    let mut part = Part::create(path)?;
+    let index = write_content(spec, &mut part, watch).map_err(|e| part.explain(e, spec.total_bytes()))?;
+    // An index of older content at this name must not be taken for the new one's.
+    remove_if_there(&index_path(path))?;
+    part.publish()?;
+    save_index(&index, path)?;
+    Ok(index)
+}
+
+/// Indexes the transport stream at `path` and saves the index beside it.
+///
+/// # Errors
+/// Those of [`scan`](fn@scan), [`ContentError::DiskFull`], [`ContentError::Busy`] and [`ContentError::File`].
+pub fn index_file(path: &Path, watch: &mut Watch<'_>) -> Result<ContentIndex, ContentError> {
+    let failed = |action, source| ContentError::File { action, path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(|e| failed("open", e))?;
+    let bytes = file.metadata().map_err(|e| failed("read the size of", e))?.len();
+    let index = scan(&mut file, Some(bytes), watch).map_err(|e| match e {
+        ContentError::Io { source, .. } => failed("read", source),
+        other => other,
+    })?;
+    save_index(&index, path)?;
+    Ok(index)
+}
+
+/// Saves `index` beside the content at `content_path`, whole or not at all.
+///
+/// # Errors
+/// [`ContentError::Index`] when it does not fit the format, else as for [`make_file`].
+pub fn save_index(index: &ContentIndex, content_path: &Path) -> Result<(), ContentError> {
+    let bytes = index.to_bytes()?;
+    let mut part = Part::create(&index_path(content_path))?;
+    part.write_all(&bytes)
+        .map_err(|source| part.explain(ContentError::Io { action: "write", source }, bytes.len() as u64))?;
+    part.publish()
+}
+
+/// Reads the index that lies beside the content at `content_path`, and checks that it is this content's (by size).
+///
+/// # Errors
+/// [`ContentError::File`] when either cannot be read (a missing index has the kind `NotFound`),
+/// [`ContentError::Index`] and [`ContentError::Stale`] when the index cannot be used.
+pub fn load_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
+    let path = index_path(content_path);
+    let failed = |action, path: &Path, source| ContentError::File { action, path: path.to_owned(), source };
+    let file = File::open(&path).map_err(|e| failed("open the index", &path, e))?;
+    let mut bytes = Vec::new();
+    // One byte more than can be: enough to see that it is too long.
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| failed("read the index", &path, e))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(IndexError::Length { found: bytes.len() as u64, expected: FILE_BYTES_MAX }.into());
+    }
+    let index = ContentIndex::read(&bytes)?;
+    let file_bytes =
+        fs::metadata(content_path).map_err(|e| failed("read the size of", content_path, e))?.len();
+    if file_bytes != index.total_bytes() {
+        let index_bytes = index.total_bytes();
+        return Err(ContentError::Stale { path: content_path.to_owned(), file_bytes, index_bytes });
+    }
+    Ok(index)
+}
+
+fn remove_if_there(path: &Path) -> Result<(), ContentError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(ContentError::File { action: "remove", path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file under its temporary name, removed when it is dropped before it was published.
+struct Part {
+    file: File,
+    part_path: PathBuf,
+    final_path: PathBuf,
+    written_bytes: u64,
+    published: bool,
+}
+
+impl Part {
+    fn create(final_path: &Path) -> Result<Self, ContentError> {
+        let mut name = final_path.as_os_str().to_owned();
+        name.push(".part");
+        let part_path = PathBuf::from(name);
+        let failed = |action, source| ContentError::File { action, path: part_path.clone(), source };
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&part_path)
+            .map_err(|e| failed("create", e))?;
+        // Only the owner of the lock may empty the file: it may be another's work.
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(ContentError::Busy { path: part_path }),
+            Err(TryLockError::Error(e)) => return Err(failed("lock", e)),
+        }
+        file.set_len(0).map_err(|e| failed("empty", e))?;
+        Ok(Self { file, part_path, final_path: final_path.to_owned(), written_bytes: 0, published: false })
+    }
+
+    /// Gives a failed write its file and its advice.
+    fn explain(&self, error: ContentError, total_bytes: u64) -> ContentError {
+        match error {
+            ContentError::Io { source, .. }
+                if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                let (path, written_bytes) = (self.final_path.clone(), self.written_bytes);
+                ContentError::DiskFull { path, written_bytes, total_bytes }
+            }
+            ContentError::Io { action, source } => {
+                ContentError::File { action, path: self.part_path.clone(), source }
+            }
+            other => other,
+        }
+    }
+
+    fn publish(mut self) -> Result<(), ContentError> {
+        fs::rename(&self.part_path, &self.final_path).map_err(|source| ContentError::File {
+            action: "rename to its final name",
+            path: self.part_path.clone(),
+            source,
+        })?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.written_bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing better can be done about a failure here, and the error that led here is reported.
+            let _ = fs::remove_file(&self.part_path);
+        }
+    }
+}
