@@ -1,0 +1,84 @@
+//! Axes: a domain, its ticks and what they are called.
+
+use super::scale::ticks;
+use crate::units::{Scale, tidy};
+
+/// One tick.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tick {
+    /// Where, in the axis's values.
+    pub at: f64,
+    /// What it is called.
+    pub label: String,
+}
+
+/// An axis of a panel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub title: String,
+    /// The values at its two ends.
+    pub domain: [f64; 2],
+    /// Its ticks, within the domain.
+    pub ticks: Vec<Tick>,
+    /// Whether a faint line runs through the panel at every tick.
+    pub grid: bool,
+}
+
+impl Axis {
+    /// An axis from zero (or below, if values are) to a round value at or above `high`, in the unit's prefix.
+    pub fn amount(name: &str, unit: &str, low: f64, high: f64, count: usize) -> Self {
+        let scale = Scale::for_largest(unit, high);
+        let at = ticks((low / scale.factor).min(0.0), high / scale.factor, count);
+        let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
+        Self::through(title, at.into_iter().map(|v| Tick { at: v * scale.factor, label: tidy(v) }).collect())
+    }
+
+    /// An axis of whole numbers from `low` to `high`, both within, at most about `count` of them labelled.
+    pub fn whole(title: &str, low: f64, high: f64, count: usize) -> Self {
+        let at = ticks(low, high.max(low + 1.0), count);
+        let mut whole: Vec<_> = at.into_iter().filter(|v| v.fract() == 0.0).collect();
+        if whole.len() < 2 {
+            whole = vec![low.floor(), high.ceil().max(low.floor() + 1.0)];
+        }
+        let labelled = whole.into_iter().map(|v| Tick { at: v, label: tidy(v) });
+        Self::through(title.to_owned(), labelled.collect())
+    }
+
+    /// Names at 0, 1, 2 and so on, from the top when used as y.
+    pub fn names(names: &[String]) -> Self {
+        let ticks = names.iter().enumerate().map(|(i, name)| Tick { at: i as f64, label: name.clone() });
+        Self {
+            title: String::new(),
+            domain: [names.len() as f64 - 0.5, -0.5],
+            ticks: ticks.collect(),
+            grid: false,
+        }
+    }
+
+    /// An axis that ends at its outermost ticks.
+    fn through(title: String, ticks: Vec<Tick>) -> Self {
+        let ends = [ticks.first(), ticks.last()].map(|tick| tick.map(|tick| tick.at));
+        let domain = [ends[0].unwrap_or(0.0), ends[1].unwrap_or(1.0)];
+        Self { title, domain, ticks, grid: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_speaks_in_the_prefix_of_its_largest_value() {
+        let axis = Axis::amount("network", "bit/s", 0.0, 133e6, 3);
+        let labels: Vec<_> = axis.ticks.iter().map(|tick| tick.label.as_str()).collect();
+        assert_eq!((axis.title.as_str(), labels), ("network (Mbit/s)", vec!["0", "50", "100", "150"]));
+        assert_eq!(axis.domain, [0.0, 150e6]);
+    }
+
+    #[test]
+    fn loads_are_labelled_with_whole_numbers_only() {
+        let axis = Axis::whole("streams", 0.0, 2.0, 6);
+        assert!(axis.ticks.iter().all(|tick| !tick.label.contains('.')), "{:?}", axis.ticks);
+    }
+}

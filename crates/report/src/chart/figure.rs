@@ -1,0 +1,162 @@
+//! Panels of a figure, drawn to one SVG element.
+
+use maud::{Markup, html};
+
+use super::axis::Axis;
+use super::mark::{Mark, Plane, Shape};
+use super::scale::{Linear, px};
+
+/// Where a panel's plot area lies within the figure, in pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Frame {
+    /// Left edge.
+    pub left: f64,
+    /// Top edge.
+    pub top: f64,
+    /// Width.
+    pub width: f64,
+    /// Height.
+    pub height: f64,
+}
+
+/// One coordinate system with its marks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    /// Its plot area.
+    pub frame: Frame,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// Whether the horizontal axis is labelled (the lowest of stacked panels only).
+    pub x_labels: bool,
+    /// What is drawn, the lowest first.
+    pub marks: Vec<Mark>,
+}
+
+/// One entry of a legend.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Legend {
+    /// The class names of what it explains.
+    pub class: &'static str,
+    /// The form of a point; `None` for a line.
+    pub shape: Option<Shape>,
+    /// What it means.
+    pub text: &'static str,
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Unique within the page; letters, digits and dashes.
+    pub id: String,
+    /// Pixels.
+    pub width: f64,
+    /// Pixels.
+    pub height: f64,
+    /// Its name, for those who cannot see it.
+    pub title: String,
+    /// What is to be seen, for those who cannot see it.
+    pub description: String,
+    /// Its panels.
+    pub panels: Vec<Panel>,
+    /// Its legend, drawn as text beneath.
+    pub legend: Vec<Legend>,
+}
+
+impl Figure {
+    /// The figure as an SVG element and its legend.
+    pub fn svg(&self) -> Markup {
+        let (title, description) = (format!("{}-t", self.id), format!("{}-d", self.id));
+        html! {
+            div.plot {
+                svg viewBox=(format!("0 0 {} {}", px(self.width), px(self.height))) role="img"
+                    aria-labelledby=(format!("{title} {description}"))
+                    style=(format!("max-width:{}px;min-width:{}px", px(self.width), px(self.width.min(560.0)))) {
+                    title id=(title) { (self.title) }
+                    desc id=(description) { (self.description) }
+                    @for panel in &self.panels { (panel.svg()) }
+                }
+            }
+            @if !self.legend.is_empty() {
+                ul.legend aria-hidden="true" { @for entry in &self.legend { li { (entry.svg()) (entry.text) } } }
+            }
+        }
+    }
+}
+
+impl Legend {
+    fn svg(&self) -> Markup {
+        let plane = Plane {
+            x: Linear { domain: [0.0, 1.0], range: [1.0, 23.0] },
+            y: Linear { domain: [0.0, 1.0], range: [6.0, 6.0] },
+        };
+        let mark = match self.shape {
+            Some(shape) => {
+                // A triangle hangs above its point.
+                Mark::Point { at: (0.5, 0.0), shape, class: self.class, label: String::new() }
+            }
+            None if self.class.contains("band") => Mark::Band { x: [0.0, 1.0], y: None, class: self.class },
+            None => Mark::Line { points: vec![(0.0, Some(0.0)), (1.0, Some(0.0))], class: self.class },
+        };
+        let plane = match (&mark, self.shape) {
+            (Mark::Band { .. }, _) => Plane { y: Linear { range: [11.0, 1.0], ..plane.y }, ..plane },
+            (_, Some(Shape::Triangle)) => Plane { y: Linear { range: [10.0, 10.0], ..plane.y }, ..plane },
+            _ => plane,
+        };
+        html! { svg width="24" height="12" viewBox="0 0 24 12" { (mark.svg(&plane)) } }
+    }
+}
+
+impl Panel {
+    fn plane(&self) -> Plane {
+        let Frame { left, top, width, height } = self.frame;
+        Plane {
+            x: Linear { domain: self.x.domain, range: [left, left + width] },
+            y: Linear { domain: self.y.domain, range: [top + height, top] },
+        }
+    }
+
+    fn svg(&self) -> Markup {
+        let plane = self.plane();
+        html! {
+            g {
+                (self.y_axis(&plane))
+                (self.x_axis(&plane))
+                @for mark in &self.marks { (mark.svg(&plane)) }
+            }
+        }
+    }
+
+    fn y_axis(&self, plane: &Plane) -> Markup {
+        let Frame { left, top, width, .. } = self.frame;
+        html! {
+            @for tick in &self.y.ticks {
+                @let y = plane.y.at(tick.at);
+                @if self.y.grid { path.grid d=(format!("M{} {}h{}", px(left), px(y), px(width))) {} }
+                text.tick x=(px(left - 7.0)) y=(px(y + 3.5)) text-anchor="end" { (tick.label) }
+            }
+            @if !self.y.title.is_empty() {
+                text.axis x=(px(left)) y=(px(top - 8.0)) { (self.y.title) }
+            }
+        }
+    }
+
+    fn x_axis(&self, plane: &Plane) -> Markup {
+        let Frame { left, top, width, height } = self.frame;
+        let bottom = top + height;
+        html! {
+            path.base d=(format!("M{} {}h{}", px(left), px(bottom), px(width))) {}
+            @if self.x_labels {
+                @for tick in &self.x.ticks {
+                    @let x = plane.x.at(tick.at);
+                    path.base d=(format!("M{} {}v4", px(x), px(bottom))) {}
+                    text.tick x=(px(x)) y=(px(bottom + 16.0)) text-anchor="middle" { (tick.label) }
+                }
+                @if !self.x.title.is_empty() {
+                    text.axis x=(px(left + width)) y=(px(bottom + 32.0)) text-anchor="end" { (self.x.title) }
+                }
+            }
+        }
+    }
+}
