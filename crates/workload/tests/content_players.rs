@@ -9,7 +9,9 @@ use kagiri_workload::stream::content::{Codec, ContentSpec, FrameRate, RateMode};
 fn ffmpeg_decodes_every_frame_without_a_word() {
     for (name, spec) in VARIANTS.map(|name| (name, spec_named(name))) {
         let content = made(&spec);
-        let Some(said) = run("ffmpeg", &["-v", "warning", "-i", &content.path, "-f", "null", "-"]) else { return };
+        let Some(said) = run("ffmpeg", &["-v", "warning", "-i", &content.path, "-f", "null", "-"]) else {
+            return;
+        };
         assert_eq!(said, "", "{name}");
         let counted = run(
             "ffprobe",
@@ -28,8 +30,7 @@ fn ffmpeg_decodes_every_frame_without_a_word() {
         );
         let codec = if spec.codec == Codec::Mpeg2 { "mpeg2video" } else { "h264" };
         let FrameRate { num, den } = spec.frame_rate;
-        let wanted =
-            format!("{codec}\n{}\n{}\n{num}/{den}\n{}\n", spec.width, spec.height, spec.frames());
+        let wanted = format!("{codec}\n{}\n{}\n{num}/{den}\n{}\n", spec.width, spec.height, spec.frames());
         assert_eq!(counted.as_deref().map(last_lines), Some(wanted.as_str()), "{name}");
     }
 }

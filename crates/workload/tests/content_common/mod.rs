@@ -1,9 +1,11 @@
 //! What the tests of content share.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use kagiri_workload::stream::content::{
+    Codec, ContentIndex, ContentSpec, FrameRate, Progress, RateMode, make_file,
+};
 use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
-use kagiri_workload::stream::content::{Codec, ContentIndex, ContentSpec, FrameRate, Progress, RateMode, make_file};
 
 /// Kinds of content, by name.
 pub const VARIANTS: [&str; 8] = [

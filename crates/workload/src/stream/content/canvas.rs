@@ -52,10 +52,6 @@ impl Canvas {
         Self { mb_columns, mb_rows, macroblocks: vec![flat; mb_columns * mb_rows] }
     }
 
-    pub(super) fn mb_columns(&self) -> usize {
-        self.mb_columns
-    }
-
     pub(super) fn mb_rows(&self) -> usize {
         self.mb_rows
     }
@@ -116,7 +112,7 @@ mod tests {
     #[test]
     fn a_block_is_a_quarter_of_a_macroblock_and_edges_are_safe() {
         let mut canvas = Canvas::new(64, 50, Colour::grey(16));
-        assert_eq!((canvas.mb_columns(), canvas.mb_rows()), (4, 4));
+        assert_eq!((canvas.mb_columns, canvas.mb_rows()), (4, 4));
         canvas.set(3, 2, Colour { luma: 200, cb: 90, cr: 100 });
         canvas.set(8, 0, Colour::grey(40));
         canvas.set(0, 8, Colour::grey(40));

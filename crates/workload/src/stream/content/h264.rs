@@ -9,6 +9,7 @@
 //! At a quantiser of 28 the scaling of 8.5.10 makes a luma DC of `c` exactly `c` in the picture, and 8.5.11 a chroma
 //! DC of `c` exactly `2c`. Four flat 8x8 blocks need four luma coefficients, each a quarter of a sum of differences:
 //! whole numbers when luma values are multiples of 4. Nothing is lost.
+#![allow(clippy::unusual_byte_groupings, reason = "a group of digits is a field of the standard")]
 
 use super::bits::BitWriter;
 use super::canvas::Macroblock;

@@ -3,6 +3,7 @@
 //!
 //! Every row of macroblocks is a slice of its own. Slices begin with fresh predictions and at a byte, so the rows
 //! that never change are coded once and copied.
+#![allow(clippy::unusual_byte_groupings, reason = "a group of digits is a field of the standard")]
 
 use super::bits::BitWriter;
 use super::canvas::Macroblock;

@@ -43,7 +43,7 @@ impl Scene {
         let mut canvas = Canvas::new(spec.width, spec.height, PANEL);
         // Whole blocks that are seen: what the coded picture has beyond the shown one stays dark.
         let (columns, rows) = (spec.width as usize / 8, spec.height as usize / 8);
-        let bars_end = rows * 6 / 11 / 2 * 2;
+        let bars_end = rows / 2 / 2 * 2;
         let ramp_end = bars_end + (rows / 16 / 2 * 2).max(2);
         paint_bars(&mut canvas, columns, bars_end, ramp_end);
 
@@ -134,7 +134,7 @@ fn paint_title(canvas: &mut Canvas, spec: &ContentSpec, panel: Area) -> usize {
     for (i, line) in [size, rate].iter().enumerate() {
         let (width, y) = (text_width(line, 1), top + i * (text_height(1) + 2));
         let room = panel.width.saturating_sub(text_width(title, scale) + 4);
-        if width <= room && (i + 1) * (text_height(1) + 2) <= text_height(scale) + 2 {
+        if width <= room && (i + 1) * (text_height(1) + 2) <= text_height(scale) + 4 {
             canvas.text(panel.x + panel.width - width, y, 1, QUIET, line);
         }
     }

@@ -167,7 +167,7 @@ impl<'a> Maker<'a> {
             }
             let times = self.times(frame, start + self.group.len() as u64);
             self.needed_packets += Packetiser::packets_min(self.picture.len(), times);
-            let wished = share(video_packets, frames, in_group as u64 + 1).saturating_sub(used);
+            let wished = share(video_packets, frames, u64::from(in_group) + 1).saturating_sub(used);
             let before = self.group.len();
             self.packetiser.write(&mut self.group, &mut self.picture, wished, times, in_group == 0);
             used += ((self.group.len() - before) / PACKET_BYTES) as u64;

@@ -276,9 +276,6 @@ impl Scanner {
         if self.packets == 0 {
             return Err(ContentError::NotTs { why: "no packets" });
         }
-        if over_bytes > 0 {
-            return Err(ContentError::Truncated { over_bytes });
-        }
         self.close_frame();
         let Some((video_pid, codec)) = self.tables.video() else {
             let why = if self.tables.has_program() {
@@ -288,6 +285,9 @@ impl Scanner {
             };
             return Err(ContentError::NoVideo { why });
         };
+        if over_bytes > 0 {
+            return Err(ContentError::Truncated { over_bytes });
+        }
         if self.frames == 0 {
             return Err(ContentError::NoVideo { why: "the stream that its tables name is empty" });
         }

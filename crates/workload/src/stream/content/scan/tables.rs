@@ -102,7 +102,7 @@ impl SectionReader {
             return None;
         }
         let length = 3 + length_at(&self.bytes, 1);
-        if length > SECTION_BYTES_MAX || length < 12 {
+        if !(12..=SECTION_BYTES_MAX).contains(&length) {
             self.collecting = false;
             return None;
         }
