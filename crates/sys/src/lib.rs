@@ -5,13 +5,19 @@
 //! Readers of `/proc` and `/sys` take a root path, so tests feed them files. What changes the system
 //! ([`cgroup`], [`disk`], [`netns`]) is written to the [`journal`] first, so that a crash can be undone.
 
+pub mod cgroup;
+pub mod child;
 pub mod clock;
-pub mod file;
+pub mod disk;
+pub mod environment;
+pub mod journal;
 pub mod net;
+pub mod netns;
 pub mod proc;
 pub mod stop;
 pub mod thread;
 
 mod error;
+mod tool;
 
 pub use error::{Error, Result};

@@ -1,0 +1,120 @@
+//! Handles on processes that cannot come to mean another process: pidfd_open(2).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::clock::Deadline;
+use crate::journal::Outcome;
+use crate::proc::process_set::{all_pids, group_of};
+use crate::proc::start_ticks;
+use crate::{Error, Result};
+
+/// How long a process left over from a crash may take to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+const KILL_FOR: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct PidFd(OwnedFd);
+
+impl PidFd {
+    pub(crate) fn open(pid: i32) -> Result<Self> {
+        Self::try_open(pid).map_err(|error| Error::call(format!("open a handle on process {pid}"), error))
+    }
+
+    fn try_open(pid: i32) -> io::Result<Self> {
+        // SAFETY: `pidfd_open` takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the descriptor is new and nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends `signal`; a process that has ended is no error.
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let null = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, the signal is valid, and a null siginfo means the default one.
+        let code = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal as libc::c_int, null, 0)
+        };
+        match (code, Errno::last()) {
+            (0, _) | (_, Errno::ESRCH) => Ok(()),
+            (_, error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.wait_ended(Deadline::after(Duration::ZERO))
+    }
+
+    /// Waits until the process has ended (it may still be a zombie); `false` when the deadline passed first.
+    pub(crate) fn wait_ended(&self, deadline: Deadline) -> bool {
+        loop {
+            let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            let wait = PollTimeout::try_from(deadline.left_ms()).unwrap_or(PollTimeout::MAX);
+            match poll(&mut fds, wait) {
+                Ok(ready) if ready > 0 => return true,
+                _ if deadline.passed() => return false,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Kills what is left of process group `group`. Call only while its leader has not been reaped.
+pub(crate) fn kill_group(group: i32) {
+    if group > 1 {
+        // No such group any more is what is wanted.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}
+
+/// Ends process `pid` (and the rest of its group) if it was started at `start_ticks`: SIGTERM, a grace time, SIGKILL.
+pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::result::Result<Outcome, String> {
+    if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
+        return Ok(Outcome::NotOurs("it is this process or the first one".to_owned()));
+    }
+    let root = Path::new("/");
+    let mut targets = Vec::new();
+    // The handle is opened before the check, so the process checked is the process signalled.
+    if let Ok(handle) = PidFd::try_open(pid) {
+        match start_ticks(root, pid) {
+            Ok(ticks) if ticks == started => targets.push(handle),
+            // Another process has this number now, so no group of ours can have it.
+            Ok(_) => return Ok(Outcome::AlreadyGone),
+            Err(_) => {}
+        }
+    }
+    if group {
+        // Members outlive their leader; while one lives, the number is not given to a new process.
+        for member in all_pids(root).into_iter().filter(|member| *member != pid) {
+            if let Ok(handle) = PidFd::try_open(member)
+                && group_of(root, member) == Some(pid)
+                && start_ticks(root, member).is_ok_and(|ticks| ticks >= started)
+            {
+                targets.push(handle);
+            }
+        }
+    }
+    targets.retain(|target| !target.has_ended());
+    if targets.is_empty() {
+        return Ok(Outcome::AlreadyGone);
+    }
+    for (signal, within) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, KILL_FOR)] {
+        for target in &targets {
+            target.signal(signal).map_err(|error| error.to_string())?;
+        }
+        let deadline = Deadline::after(within);
+        targets.retain(|target| !target.wait_ended(deadline));
+        if targets.is_empty() {
+            return Ok(Outcome::Done);
+        }
+    }
+    Err(format!("{} of its processes hang in the kernel", targets.len()))
+}

@@ -1,0 +1,203 @@
+//! The lines of a journal and the outcome of undoing one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::EntryId;
+use crate::{Error, Result};
+
+/// The format of a journal file; readers refuse a newer one.
+pub(super) const VERSION: u32 = 1;
+
+/// How to undo one change to the system, with what is needed to recognise it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Undo {
+    /// Remove a control group: its folder in each hierarchy. Leftover processes go to the group above.
+    RemoveCgroup {
+        /// The folders; each must be named `kagiri-...`.
+        folders: Vec<PathBuf>,
+    },
+    /// Take controllers from a version 2 group's children again.
+    DisableControllers {
+        /// The group's `cgroup.subtree_control`.
+        file: PathBuf,
+        /// The controllers that were not enabled before.
+        controllers: Vec<String>,
+    },
+    /// Unmount `target` if `source` is what is mounted there.
+    Unmount {
+        /// Where it is mounted.
+        target: PathBuf,
+        /// The device.
+        source: PathBuf,
+    },
+    /// Detach a loop device if `backing_file` is what is behind it.
+    DetachLoop {
+        /// The device, `/dev/loop3`.
+        device: PathBuf,
+        /// The file.
+        backing_file: PathBuf,
+    },
+    /// Remove a file that did not exist before.
+    RemoveFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Remove a folder that did not exist before, if it is empty.
+    RemoveFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Delete a named network namespace.
+    DeleteNetns {
+        /// Its name, `kagiri-...`.
+        name: String,
+    },
+    /// Delete a network interface, and with a veth its other end.
+    DeleteLink {
+        /// Its name, `kg...`.
+        name: String,
+    },
+    /// Set a file of the kernel back if it still holds what was written.
+    WriteFile {
+        /// The file.
+        path: PathBuf,
+        /// Its content before.
+        previous: String,
+        /// What this program put there.
+        written: String,
+    },
+    /// End a process if it is still the one that was started.
+    KillProcess {
+        /// Its id.
+        pid: i32,
+        /// When it was started, see [`crate::proc::start_ticks`].
+        start_ticks: u64,
+        /// Whether it leads a process group that is to end with it.
+        group: bool,
+    },
+}
+
+impl fmt::Display for Undo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RemoveCgroup { folders } => {
+                let name = folders.first().map_or(Path::new("?"), PathBuf::as_path);
+                write!(f, "remove control group {}", name.display())
+            }
+            Self::DisableControllers { file, controllers } => {
+                write!(f, "disable {} in {}", controllers.join(" "), file.display())
+            }
+            Self::Unmount { target, .. } => write!(f, "unmount {}", target.display()),
+            Self::DetachLoop { device, backing_file } => {
+                write!(f, "detach {} from {}", device.display(), backing_file.display())
+            }
+            Self::RemoveFile { path } => write!(f, "remove {}", path.display()),
+            Self::RemoveFolder { path } => write!(f, "remove folder {}", path.display()),
+            Self::DeleteNetns { name } => write!(f, "delete network namespace {name}"),
+            Self::DeleteLink { name } => write!(f, "delete network interface {name}"),
+            Self::WriteFile { path, previous, .. } => {
+                write!(f, "set {} back to `{previous}`", path.display())
+            }
+            Self::KillProcess { pid, group: false, .. } => write!(f, "end process {pid}"),
+            Self::KillProcess { pid, group: true, .. } => write!(f, "end process {pid} and its group"),
+        }
+    }
+}
+
+/// What became of one undo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Undone now.
+    Done,
+    /// There was nothing left to undo.
+    AlreadyGone,
+    /// What is there now is not what this program made: left alone. Says what was found.
+    NotOurs(String),
+    /// It could not be undone. Says why.
+    Failed(String),
+}
+
+impl Outcome {
+    /// Whether nothing is left to do.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+}
+
+/// One undo and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoResult {
+    /// What was to be undone.
+    pub undo: Undo,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl fmt::Display for UndoResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Done => write!(f, "{}: done", self.undo),
+            Outcome::AlreadyGone => write!(f, "{}: nothing left to do", self.undo),
+            Outcome::NotOurs(what) => write!(f, "{}: left alone, {what}", self.undo),
+            Outcome::Failed(why) => write!(f, "{}: failed: {why}", self.undo),
+        }
+    }
+}
+
+/// The first line of a journal: whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) kagiri_journal: u32,
+    pub(super) pid: i32,
+    pub(super) start_ticks: u64,
+    /// Different after a restart of the machine, which undoes nearly everything by itself.
+    pub(super) boot_id: String,
+}
+
+impl Header {
+    pub(super) fn of_this_process() -> Result<Self> {
+        let pid = nix::unistd::getpid().as_raw();
+        let start_ticks = crate::proc::start_ticks(Path::new("/"), pid)
+            .map_err(|error| Error::file("read", format!("/proc/{pid}/stat"), error))?;
+        Ok(Self { kagiri_journal: VERSION, pid, start_ticks, boot_id: boot_id() })
+    }
+
+    /// Whether the owner still runs.
+    pub(super) fn owner_lives(&self) -> bool {
+        let started = crate::proc::start_ticks(Path::new("/"), self.pid);
+        self.boot_id == boot_id()
+            && started.is_ok_and(|ticks| ticks == self.start_ticks)
+            && !is_zombie(self.pid)
+    }
+}
+
+/// Whether `pid` has ended and only waits for its parent to notice.
+pub(super) fn is_zombie(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| {
+        crate::proc::parse::after_name(&text)
+            .and_then(|rest| crate::proc::parse::words(rest).next())
+            .is_some_and(|state| state == b"Z" || state == b"X")
+    })
+}
+
+/// Names this boot of the machine; empty where the kernel does not say.
+pub(super) fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The other lines of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Line {
+    Undo { id: EntryId, undo: Undo },
+    Done { done: EntryId },
+}
+
+/// Whether two contents of a kernel file are the same: the kernel separates numbers by tabs or blanks as it likes.
+pub(super) fn same_words(a: &str, b: &str) -> bool {
+    a.split_whitespace().eq(b.split_whitespace())
+}

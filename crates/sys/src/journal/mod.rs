@@ -1,0 +1,236 @@
+//! The undo journal: what must be put back if this program does not get to do it itself.
+//!
+//! Every change to the system is written here, and on the disk, before it is made. An entry says how to undo one
+//! change and how to recognise that it is still ours to undo. When the program ends, it undoes what is left, newest
+//! first; after a crash `kagiri undo` finds the journals whose owner is dead and does the same. Undoing is
+//! idempotent: what is already gone counts as done.
+//!
+//! One file per owner, JSON lines: a header naming the owner, then `{"id":1,"undo":{...}}` before each change and
+//! `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun.
+
+mod entry;
+mod leftover;
+mod perform;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::unistd::Uid;
+
+pub use entry::{Outcome, Undo, UndoResult};
+pub use leftover::Leftover;
+pub(crate) use perform::perform;
+
+use crate::{Error, Result};
+use entry::{Header, Line, VERSION};
+
+/// Names one entry of a [`Journal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct EntryId(u64);
+
+/// The undo journal of this process. Copies share one file; dropping the last one undoes what is left and, when all
+/// of it could be undone, removes the file.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    next_id: u64,
+    /// Changes made and not yet undone, oldest first.
+    pending: Vec<(EntryId, Undo)>,
+}
+
+/// Where journals are kept: `/run/kagiri` for root, else `RUNTIME/kagiri` in the user's runtime folder
+/// (`$XDG_RUNTIME_DIR`, which the caller reads), else `/tmp/kagiri-UID`.
+pub fn default_folder(runtime_folder: Option<&Path>) -> PathBuf {
+    let user = Uid::effective();
+    match runtime_folder {
+        _ if user.is_root() => PathBuf::from("/run/kagiri"),
+        Some(folder) if folder.is_absolute() => folder.join("kagiri"),
+        _ => PathBuf::from(format!("/tmp/kagiri-{user}")),
+    }
+}
+
+impl Journal {
+    /// Opens a new journal of this process in `folder`, making the folder (mode 0700) if need be.
+    ///
+    /// Errors: the folder belongs to somebody else or others may write to it, or the file cannot be made.
+    pub fn open(folder: &Path) -> Result<Self> {
+        make_private_folder(folder)?;
+        let header = Header::of_this_process()?;
+        let (path, file) = create_file(folder, &header)?;
+        let mut state = State { file, next_id: 1, pending: Vec::new() };
+        append(&mut state.file, &path, &header, true)?;
+        // The name must survive a crash as well.
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|e| Error::file("sync", folder, e))?;
+        Ok(Self { shared: Arc::new(Shared { path, state: Mutex::new(state) }) })
+    }
+
+    /// The journal's file.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// Writes `undo` down and waits until it is on the disk. Call it before the change; when it fails, do not make the
+    /// change.
+    pub fn record(&self, undo: Undo) -> Result<EntryId> {
+        let mut state = self.state();
+        let id = EntryId(state.next_id);
+        append(&mut state.file, &self.shared.path, &Line::Undo { id, undo: undo.clone() }, true)?;
+        state.next_id += 1;
+        state.pending.push((id, undo));
+        Ok(id)
+    }
+
+    /// Says that the change of entry `id` no longer exists: it was undone by other means, or never made.
+    pub fn done(&self, id: EntryId) -> Result<()> {
+        let mut state = self.state();
+        state.pending.retain(|(pending, _)| *pending != id);
+        // Not synced: if the line is lost, undoing again finds nothing to do.
+        append(&mut state.file, &self.shared.path, &Line::Done { done: id }, false)
+    }
+
+    /// Undoes entry `id` now. `None` when it is already done.
+    pub fn undo(&self, id: EntryId) -> Option<UndoResult> {
+        let undo =
+            self.state().pending.iter().find(|(pending, _)| *pending == id).map(|(_, undo)| undo.clone())?;
+        // Not under the lock: undoing may take seconds.
+        let result = perform(undo);
+        if result.outcome.is_settled() {
+            // The change is undone even if that cannot be written down.
+            let _ = self.done(id);
+        }
+        Some(result)
+    }
+
+    /// Undoes all that is left, newest first, going on after failures. Failed entries stay in the journal.
+    pub fn undo_all(&self) -> Vec<UndoResult> {
+        let ids: Vec<EntryId> = self.state().pending.iter().rev().map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| self.undo(id)).collect()
+    }
+
+    /// How many changes are not undone yet.
+    pub fn pending(&self) -> usize {
+        self.state().pending.len()
+    }
+
+    /// Sets a file of the kernel (a sysctl) to `value`, to be set back on undo unless somebody else has changed it
+    /// meanwhile. Returns the entry, or `None` when it already had the value.
+    pub fn write_file(&self, path: &Path, value: &str) -> Result<Option<EntryId>> {
+        let read = || std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error));
+        let previous = read()?;
+        if entry::same_words(&previous, value) {
+            return Ok(None);
+        }
+        let undo = |written: &str| Undo::WriteFile {
+            path: path.to_path_buf(),
+            previous: previous.trim_end().to_owned(),
+            written: written.trim_end().to_owned(),
+        };
+        let id = self.record(undo(value))?;
+        if let Err(error) = std::fs::write(path, value) {
+            self.done(id)?;
+            return Err(Error::file("write", path, error));
+        }
+        // The kernel may round: remember what it made of the value, or undo would take it for somebody else's.
+        let now = read()?;
+        if entry::same_words(&now, value) {
+            return Ok(Some(id));
+        }
+        let rounded = self.record(undo(&now))?;
+        self.done(id)?;
+        Ok(Some(rounded))
+    }
+
+    /// The journals in `folder` whose owner has died. A folder that does not exist holds none.
+    pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>> {
+        leftover::find(folder)
+    }
+
+    /// Undoes a dead owner's changes, newest first; see [`Leftover::replay`].
+    pub fn replay(leftover: Leftover) -> Vec<UndoResult> {
+        leftover.replay()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere must not keep changes from being undone; the state is consistent after each statement.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut all = true;
+        while let Some((id, undo)) = state.pending.pop() {
+            if perform(undo).outcome.is_settled() {
+                let _ = append(&mut state.file, &self.path, &Line::Done { done: id }, false);
+            } else {
+                all = false;
+            }
+        }
+        if all {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes `folder` with mode 0700, or checks that an existing one cannot be written by others (`/tmp` is everybody's).
+fn make_private_folder(folder: &Path) -> Result<()> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| Error::file("create journal folder", folder, error))?;
+    let meta = std::fs::symlink_metadata(folder).map_err(|e| Error::file("look at", folder, e))?;
+    let ours = meta.is_dir() && meta.uid() == Uid::effective().as_raw();
+    if ours && meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the journal folder {} is a link, belongs to somebody else or can be written by others; name another one",
+        folder.display()
+    )))
+}
+
+/// A new file named after its owner; a number tells several journals of one process apart.
+fn create_file(folder: &Path, header: &Header) -> Result<(PathBuf, File)> {
+    for number in 0..10_000 {
+        let path = folder.join(format!("{}-{}-{number}.jsonl", header.pid, header.start_ticks));
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&path);
+        match file {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::file("create journal", path, error)),
+        }
+    }
+    Err(Error::Refused(format!("{} holds 10,000 journals of this process already", folder.display())))
+}
+
+fn append(file: &mut File, path: &Path, line: &impl serde::Serialize, sync: bool) -> Result<()> {
+    let failed = |error: std::io::Error| Error::file("write journal", path, error);
+    let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
+    text.push(b'\n');
+    file.write_all(&text).map_err(failed)?;
+    if sync { file.sync_data().map_err(failed) } else { Ok(()) }
+}
+
+/// The journal format this program writes.
+pub const FORMAT: u32 = VERSION;

@@ -1,0 +1,199 @@
+//! Undoing one change: recognise it, undo it, within a deadline.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+
+use super::entry::same_words;
+use super::{Outcome, Undo, UndoResult};
+use crate::clock::Deadline;
+
+/// How long a step may be refused as busy before it counts as failed.
+const BUSY_FOR: Duration = Duration::from_secs(5);
+/// How long a step may hang in the kernel before we go on without it.
+const STEP_FOR: Duration = Duration::from_secs(20);
+/// Between two tries of something busy.
+const RETRY_EVERY: Duration = Duration::from_millis(10);
+
+type Step = Result<Outcome, String>;
+
+/// Undoes one change. Never takes longer than [`STEP_FOR`].
+pub(crate) fn perform(undo: Undo) -> UndoResult {
+    let (send, receive) = sync_channel(1);
+    let step = undo.clone();
+    // A thread of its own, because a call such as `umount` can hang in the kernel and cannot be interrupted.
+    let thread = std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
+        // The receiver may have given up.
+        let _ = send.send(run(&step));
+    });
+    let outcome = match thread {
+        Ok(_) => match receive.recv_timeout(STEP_FOR) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Timeout) => {
+                Outcome::Failed(format!("no answer within {} s", STEP_FOR.as_secs()))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Outcome::Failed("the undoing thread ended early".to_owned())
+            }
+        },
+        Err(_) => run(&undo),
+    };
+    UndoResult { undo, outcome }
+}
+
+fn run(undo: &Undo) -> Outcome {
+    let step = match undo {
+        Undo::RemoveCgroup { folders } => remove_cgroup(folders),
+        Undo::DisableControllers { file, controllers } => disable_controllers(file, controllers),
+        Undo::Unmount { target, source } => unmount(target, source),
+        Undo::DetachLoop { device, backing_file } => {
+            crate::disk::detach_if_backed_by(device, backing_file, BUSY_FOR)
+        }
+        Undo::RemoveFile { path } => gone_or(std::fs::remove_file(path)),
+        Undo::RemoveFolder { path } => remove_folder(path),
+        Undo::DeleteNetns { name } => delete_netns(name),
+        Undo::DeleteLink { name } => crate::netns::delete_link_if_ours(name),
+        Undo::WriteFile { path, previous, written } => write_back(path, previous, written),
+        Undo::KillProcess { pid, start_ticks, group } => {
+            crate::child::end_if_started_at(*pid, *start_ticks, *group)
+        }
+    };
+    step.unwrap_or_else(Outcome::Failed)
+}
+
+fn gone_or(result: io::Result<()>) -> Step {
+    match result {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Outcome::AlreadyGone),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn remove_folder(path: &Path) -> Step {
+    match gone_or(std::fs::remove_dir(path)) {
+        Err(_) if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) => {
+            Ok(Outcome::NotOurs("it holds files that are not ours".to_owned()))
+        }
+        other => other,
+    }
+}
+
+fn remove_cgroup(folders: &[PathBuf]) -> Step {
+    let mut outcome = Outcome::AlreadyGone;
+    for folder in folders {
+        let ours = folder.file_name().and_then(|name| name.to_str()).is_some_and(crate::cgroup::is_our_name);
+        if !ours {
+            return Ok(Outcome::NotOurs(format!("{} is not named like a group of ours", folder.display())));
+        }
+        if remove_one_group(folder)? {
+            outcome = Outcome::Done;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Removes one group; `false` when there was none. Processes that fork while they are moved are met again.
+fn remove_one_group(folder: &Path) -> Result<bool, String> {
+    let deadline = Deadline::after(BUSY_FOR);
+    loop {
+        match std::fs::remove_dir(folder) {
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => move_processes_up(folder),
+            Err(error) => return Err(format!("{}: {error}", folder.display())),
+        }
+        if !deadline.pause(RETRY_EVERY) {
+            return Err(format!("{} still holds processes after {} s", folder.display(), BUSY_FOR.as_secs()));
+        }
+    }
+}
+
+fn move_processes_up(folder: &Path) {
+    let Some(above) = folder.parent() else { return };
+    let Ok(pids) = std::fs::read_to_string(folder.join("cgroup.procs")) else { return };
+    for pid in pids.split_whitespace() {
+        // One that has ended meanwhile cannot be moved and need not be.
+        let _ = std::fs::write(above.join("cgroup.procs"), pid);
+    }
+}
+
+fn disable_controllers(file: &Path, controllers: &[String]) -> Step {
+    let enabled = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => return gone_or(Err(error)),
+    };
+    let mut outcome = Outcome::AlreadyGone;
+    for controller in controllers {
+        if enabled.split_whitespace().any(|name| name == controller) {
+            match std::fs::write(file, format!("-{controller}")) {
+                Ok(()) => outcome = Outcome::Done,
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Ok(Outcome::NotOurs(format!("another group uses {controller} now")));
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// What is mounted at `target` and visible there.
+fn mounted_source(target: &Path) -> Option<PathBuf> {
+    let mounts = crate::proc::mounts::mounts(Path::new("/")).ok()?;
+    mounts.into_iter().rev().find(|mount| mount.target == target).map(|mount| mount.source)
+}
+
+fn unmount(target: &Path, source: &Path) -> Step {
+    let deadline = Deadline::after(BUSY_FOR);
+    loop {
+        match mounted_source(target) {
+            None => return Ok(Outcome::AlreadyGone),
+            Some(other) if other != source => {
+                return Ok(Outcome::NotOurs(format!("{} is mounted there", other.display())));
+            }
+            Some(_) => {}
+        }
+        match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => return Ok(Outcome::Done),
+            Err(Errno::EBUSY) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if !deadline.pause(RETRY_EVERY) {
+            // Somebody still has a file open: take it out of sight now, the kernel lets go of it with the last user.
+            return match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+                Ok(()) => Ok(Outcome::Done),
+                Err(error) => Err(error.to_string()),
+            };
+        }
+    }
+}
+
+fn delete_netns(name: &str) -> Step {
+    if !crate::netns::is_our_namespace(name) {
+        return Ok(Outcome::NotOurs("it is not named like a namespace of ours".to_owned()));
+    }
+    let path = Path::new("/run/netns").join(name);
+    // What `ip netns delete` does: take away the name. Namespaces end with their last process and name.
+    match umount2(&path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => gone_or(std::fs::remove_file(&path)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn write_back(path: &Path, previous: &str, written: &str) -> Step {
+    let now = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return gone_or(Err(error)),
+    };
+    if same_words(&now, previous) {
+        return Ok(Outcome::AlreadyGone);
+    }
+    if !same_words(&now, written) {
+        return Ok(Outcome::NotOurs(format!("it was set to `{}` meanwhile", now.trim_end())));
+    }
+    std::fs::write(path, previous).map(|()| Outcome::Done).map_err(|error| error.to_string())
+}
