@@ -1,0 +1,126 @@
+//! Where runs lie, and how the file is opened.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{StoreError, schema};
+
+/// Trials are written in moments; who holds the lock for longer is stuck.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait between two attempts at what SQLite does not wait for itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// The runs of one results folder.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) db: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Where results go: `$KAGIRI_DATA`, else `$XDG_DATA_HOME/kagiri`, else `~/.local/share/kagiri` (XDG Base
+    /// Directory Specification). `lookup` reads a variable of the environment.
+    ///
+    /// # Errors
+    /// [`StoreError::NoPlace`] where none of them is set.
+    pub fn default_dir(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, StoreError> {
+        let set = |name| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(own) = set("KAGIRI_DATA") {
+            return Ok(own);
+        }
+        // "If an implementation encounters a relative path ... it should consider the path invalid and ignore it."
+        if let Some(data) = set("XDG_DATA_HOME").filter(|path| path.is_absolute()) {
+            return Ok(data.join("kagiri"));
+        }
+        set("HOME").map(|home| home.join(".local/share/kagiri")).ok_or(StoreError::NoPlace)
+    }
+
+    /// Open the runs of a folder; the folder (mode 0700) and the file (0600) are made where they do not exist.
+    ///
+    /// # Errors
+    /// No permission, no space, a newer layout, a damaged file. A file that cannot be used is left as it is.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let folder = |source| StoreError::Folder { path: dir.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(folder)?;
+        let path = dir.join("runs.sqlite");
+        // Only where there is none: closing any descriptor of a file drops this process's POSIX locks on it, and
+        // with them those of a connection that is open elsewhere in the process (sqlite.org/howtocorrupt.html).
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::Folder { path, source: error });
+            }
+            _ => {}
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut db = Connection::open_with_flags(&path, flags).map_err(|e| StoreError::from_sql(&path, e))?;
+        prepare(&mut db, &path)?;
+        Ok(Self { db, path })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// SQLite's error with the file's name.
+    pub(crate) fn sql(&self, error: rusqlite::Error) -> StoreError {
+        StoreError::from_sql(&self.path, error)
+    }
+}
+
+fn prepare(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let sql = |error| StoreError::from_sql(path, error);
+    // Until it is known that the file is ours to write, not even its write-ahead log is folded into it.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(sql)?;
+    schema::check(db, path)?;
+    use_wal(db).map_err(sql)?;
+    // FULL: a trial that was stored survives a power cut, for the price of one fsync per trial.
+    db.pragma_update(None, "synchronous", "FULL").map_err(sql)?;
+    db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+    db.pragma_update_and_check(None, "journal_size_limit", 1 << 24, |_| Ok(())).map_err(sql)?;
+    schema::migrate(db, path)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sql)?;
+    Ok(())
+}
+
+/// Readers and a writer side by side. SQLite does not wait for others when it changes this mode, so we do.
+fn use_wal(db: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == rusqlite::ErrorCode::DatabaseBusy && Instant::now() < deadline =>
+            {
+                thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_variable_that_is_set_decides() {
+        for (set, expected) in [
+            (&[("KAGIRI_DATA", "/k"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")][..], "/k"),
+            (&[("KAGIRI_DATA", ""), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")], "/x/kagiri"),
+            (&[("XDG_DATA_HOME", "relative"), ("HOME", "/h")], "/h/.local/share/kagiri"),
+        ] {
+            let lookup = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            assert_eq!(Store::default_dir(lookup).unwrap(), Path::new(expected));
+        }
+        assert!(matches!(Store::default_dir(|_| None), Err(StoreError::NoPlace)));
+    }
+}

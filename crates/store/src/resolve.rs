@@ -1,0 +1,117 @@
+//! What people type for a run: its id, the beginning of it, `last`, `last~1`, or a file.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use base::outcome::Run;
+use rusqlite::{OptionalExtension, params};
+
+use crate::{Store, StoreError, read_export_file};
+
+/// How many ids a message lists.
+const CANDIDATES_MAX: usize = 4;
+
+/// How many runs before the last: 0 for `last`, 2 for `last~2`, `None` for another text.
+fn back(text: &str) -> Option<u32> {
+    match text.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
+/// Whether a text means something else than a run's id.
+pub(crate) fn is_reserved(text: &str) -> bool {
+    back(text).is_some()
+}
+
+impl Store {
+    /// The run that is meant by `text`: a whole id, `last` (the one that began last), `last~N` (N before it), the
+    /// path of an exported file, or the beginning of exactly one id.
+    ///
+    /// # Errors
+    /// Nothing or several runs are meant; a file that is no exported run; a damaged store.
+    pub fn resolve(&self, text: &str) -> Result<Run, StoreError> {
+        let none = || StoreError::NoRun { text: text.to_owned() };
+        if let Some(back) = back(text) {
+            let id = self.by_age(back)?.ok_or_else(none)?;
+            return self.load(&id);
+        }
+        // The whole id first: it may be the beginning of another one, or the name of a file.
+        match self.load(text) {
+            Err(StoreError::NoRun { .. }) => {}
+            found => return found,
+        }
+        let path = Path::new(text);
+        if path.is_file() && !self.is_own_file(path) {
+            return read_export_file(path);
+        }
+        match &self.beginning_with(text)?[..] {
+            [only] => self.load(only),
+            [] if text.contains('/') || text.ends_with(".json") => {
+                let source = match fs::metadata(path) {
+                    Err(error) => error,
+                    Ok(_) => std::io::Error::other("it is not an exported run"),
+                };
+                Err(StoreError::File { path: path.to_owned(), source })
+            }
+            [] => Err(none()),
+            several => {
+                let mut candidates = several[..several.len().min(CANDIDATES_MAX)].join(" or ");
+                if several.len() > CANDIDATES_MAX {
+                    candidates.push_str(" or others");
+                }
+                Err(StoreError::Ambiguous { text: text.to_owned(), candidates })
+            }
+        }
+    }
+
+    /// Opening and closing the store's own file would drop the locks on it.
+    fn is_own_file(&self, path: &Path) -> bool {
+        let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        identity(path).is_some_and(|found| Some(found) == identity(self.path()))
+    }
+
+    fn by_age(&self, back: u32) -> Result<Option<String>, StoreError> {
+        self.db
+            .query_row(
+                "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET ?1",
+                [back],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(|error| self.sql(error))
+    }
+
+    fn beginning_with(&self, text: &str) -> Result<Vec<String>, StoreError> {
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.db
+            .prepare_cached("SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT ?2")
+            .and_then(|mut select| {
+                select.query_map(params![text, CANDIDATES_MAX as i64 + 1], |row| row.get(0))?.collect()
+            })
+            .map_err(|error| self.sql(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_last_and_its_steps_are_reserved() {
+        for (text, expected) in [
+            ("last", Some(0)),
+            ("last~12", Some(12)),
+            ("last~", None),
+            ("last~-1", None),
+            ("last~99999999999", None),
+            ("lasting", None),
+            ("20261121", None),
+        ] {
+            assert_eq!(back(text), expected, "{text}");
+        }
+    }
+}
