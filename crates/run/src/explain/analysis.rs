@@ -1,0 +1,204 @@
+//! What the table says before anybody is accused: sound rows, lines, the load at which things turn.
+
+use std::collections::BTreeMap;
+
+use base::outcome::{Ceiling, Resource, Saturation};
+use base::statistics::median;
+use base::verdict::Verdict;
+
+use super::ceiling::GIVEN;
+use super::fit::{Fit, unbent};
+use super::measured::Measured;
+use super::table::{LoadTable, RESOURCES, Row, distinct};
+
+/// How the source of a ceiling begins that nobody gave.
+pub const ASSUMED: &str = "assumed";
+/// A floor must not fall by one because of the last bit of a division.
+const ROUNDING: f64 = 1e-9;
+/// Loads among which a bend is searched; more are looked at in steps.
+const BENDS_MAX: usize = 64;
+
+/// A table with its lines.
+pub struct Analysis<'a> {
+    /// What it was made of.
+    pub table: &'a LoadTable,
+    /// What the verdicts say, if there are any that answer the question.
+    pub measured: Option<Measured>,
+    /// A given ceiling lies below what this resource used at loads that passed, so that the verdicts belong to
+    /// another machine than the one that is asked about.
+    pub what_if: Option<Resource>,
+    /// Without verdicts: the load from which on usage no longer grows.
+    pub bend: Option<f64>,
+    /// Known and assumed ceilings.
+    pub ceilings: BTreeMap<Resource, Ceiling>,
+    /// The lines through the sound rows.
+    pub fits: BTreeMap<Resource, Fit>,
+}
+
+impl<'a> Analysis<'a> {
+    /// Look at a table.
+    pub fn of(table: &'a LoadTable) -> Self {
+        let measured = Measured::of(table);
+        let bend = if measured.is_none() { bend(table) } else { None };
+        let mut analysis = Self {
+            table,
+            what_if: what_if(table),
+            measured,
+            bend,
+            ceilings: ceilings(table),
+            fits: BTreeMap::new(),
+        };
+        for resource in RESOURCES {
+            let points = points(analysis.sound_rows(), resource);
+            let points = unbent(&points, analysis.ceilings.get(&resource));
+            analysis.fits.extend(Fit::through(&points).map(|fit| (resource, fit)));
+        }
+        analysis
+    }
+
+    /// Rows that no limit has bent: they passed, or lie below the first failure or the bend.
+    pub fn sound_rows(&self) -> impl Iterator<Item = &'a Row> + '_ {
+        let failed = self.measured.as_ref().and_then(|measured| measured.failed);
+        let turn = failed.or(self.bend);
+        self.table.rows.iter().filter(move |row| match row.verdict {
+            Some(verdict) => verdict == Verdict::Pass,
+            None => turn.is_none_or(|turn| row.load < turn),
+        })
+    }
+
+    /// The verdicts, when they answer the question that is asked.
+    pub fn verdicts(&self) -> Option<&Measured> {
+        self.measured.as_ref().filter(|_| self.what_if.is_none())
+    }
+
+    /// The load at which counters speak: the first that failed or was invalid, the bend, or the highest.
+    pub fn critical_load(&self) -> Option<f64> {
+        let measured = self.measured.as_ref().and_then(|m| m.failed.or(m.invalid));
+        measured.or(self.bend).or_else(|| self.table.loads().last().copied())
+    }
+
+    /// The rows whose counters speak.
+    fn critical_rows(&self) -> Vec<&'a Row> {
+        let Some(load) = self.critical_load() else { return Vec::new() };
+        let at = self.table.rows.iter().filter(|row| row.load == load);
+        let judged = self.measured.as_ref().is_some_and(|m| m.failed.or(m.invalid).is_some());
+        at.filter(|row| !judged || row.verdict != Some(Verdict::Pass)).collect()
+    }
+
+    /// Median usage at the critical load.
+    pub fn usage_at_critical(&self, resource: Resource) -> Option<f64> {
+        let values = self.critical_rows().into_iter().filter_map(|row| row.usage.get(&resource).copied());
+        median(&values.collect::<Vec<_>>())
+    }
+
+    /// Median of a counter at the critical load.
+    pub fn counter_at_critical(&self, name: &str) -> Option<f64> {
+        let values = self.critical_rows().into_iter().filter_map(|row| row.counters.get(name).copied());
+        median(&values.collect::<Vec<_>>())
+    }
+
+    /// Median of a counter at the sound loads below the critical one.
+    pub fn counter_below(&self, name: &str) -> Option<f64> {
+        let critical = self.critical_load()?;
+        let below = self.sound_rows().filter(|row| row.load < critical);
+        median(&below.filter_map(|row| row.counters.get(name).copied()).collect::<Vec<_>>())
+    }
+
+    /// Whether a resource stopped growing at the critical load: what it used, and what its line gives there.
+    pub fn flat(&self, resource: Resource) -> Option<(f64, f64)> {
+        let (load, used) = (self.critical_load()?, self.usage_at_critical(resource)?);
+        let last = self.sound_rows().map(|row| row.load).filter(|l| *l < load).max_by(f64::total_cmp)?;
+        let fit = self.fits.get(&resource)?;
+        is_flat(fit, last, load, used).then(|| (used, fit.line.at(load)))
+    }
+
+    /// Where every resource saturates, with the ceilings of this analysis.
+    pub fn saturation(&self) -> BTreeMap<Resource, Saturation> {
+        let of = |(resource, fit): (&Resource, &Fit)| {
+            (*resource, fit.saturation(*resource, self.ceilings.get(resource)))
+        };
+        self.fits.iter().map(of).collect()
+    }
+
+    /// The resource that saturates first, and at which load.
+    pub fn first_saturated(&self) -> Option<(Resource, f64)> {
+        let meets = |(resource, fit): (&Resource, &Fit)| {
+            Some((*resource, fit.meets(self.ceilings.get(resource)?.value)?))
+        };
+        self.fits.iter().filter_map(meets).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The capacity that the lines and ceilings alone predict: whole units where loads are counted.
+    pub fn predicted(&self) -> Option<f64> {
+        self.first_saturated().map(|(_, load)| self.whole(load))
+    }
+
+    /// A load rounded down to what can be offered.
+    pub fn whole(&self, load: f64) -> f64 {
+        if self.table.is_counted() { (load + ROUNDING).floor() } else { load }
+    }
+
+    /// Number of different sound loads.
+    pub fn sound_loads(&self) -> usize {
+        distinct(self.sound_rows().map(|row| row.load)).len()
+    }
+}
+
+/// `(load, usage)` of the rows in which the usage is known.
+fn points<'r>(rows: impl Iterator<Item = &'r Row>, resource: Resource) -> Vec<(f64, f64)> {
+    rows.filter_map(|row| Some((row.load, *row.usage.get(&resource)?))).collect()
+}
+
+/// The table's ceilings, and one core for a CPU of which nothing is known that used less.
+fn ceilings(table: &LoadTable) -> BTreeMap<Resource, Ceiling> {
+    let mut ceilings = table.ceilings.clone();
+    ceilings.retain(|_, ceiling| ceiling.value.is_finite() && ceiling.value > 0.0);
+    let used = table.rows.iter().filter_map(|row| row.usage.get(&Resource::Cpu)).copied();
+    let most = used.max_by(f64::total_cmp);
+    // More than one core was used: how many there are cannot be guessed.
+    if most.is_some_and(|most| most <= 103.0) {
+        let source = format!("{ASSUMED}: one core");
+        ceilings.entry(Resource::Cpu).or_insert(Ceiling { value: 100.0, source });
+    }
+    ceilings
+}
+
+fn what_if(table: &LoadTable) -> Option<Resource> {
+    let exceeded = |(resource, ceiling): (&Resource, &Ceiling)| {
+        let passes = table.rows.iter().filter(|row| row.verdict == Some(Verdict::Pass));
+        let most = passes.filter_map(|row| row.usage.get(resource)).copied().max_by(f64::total_cmp)?;
+        (ceiling.source == GIVEN && most > 1.05 * ceiling.value).then_some(*resource)
+    };
+    table.ceilings.iter().filter(|_| table.elsewhere).find_map(exceeded)
+}
+
+/// Usage falls short of the line by most of what it should have grown by since the last sound load.
+fn is_flat(fit: &Fit, last: f64, load: f64, used: f64) -> bool {
+    let (expected, step) = (fit.line.at(load), fit.line.slope * (load - last));
+    let short = expected - used;
+    let noise = 3.0 * fit.scatter.unwrap_or(0.0);
+    fit.line.slope > 0.0 && short > 0.6 * step && short > noise && short > 0.03 * expected
+}
+
+/// The load from which on CPU, disk or network stays flat, with at least three loads below it.
+fn bend(table: &LoadTable) -> Option<f64> {
+    let loads = table.loads();
+    let step = (loads.len() / BENDS_MAX).max(1);
+    let (mut bend, mut from) = (None, loads.len());
+    for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
+        let all = points(table.rows.iter(), resource);
+        let found = (3..from).step_by(step).find(|&index| {
+            let below: Vec<_> = all.iter().copied().filter(|(load, _)| *load < loads[index]).collect();
+            let above = all.iter().filter(|(load, _)| *load >= loads[index]);
+            let flat = |fit: &Fit| {
+                above.clone().count() > 0
+                    && above.clone().all(|(load, used)| is_flat(fit, loads[index - 1], *load, *used))
+            };
+            Fit::through(&below).is_some_and(|fit| fit.scatter.is_some() && flat(&fit))
+        });
+        if let Some(index) = found {
+            (bend, from) = (Some(loads[index]), index);
+        }
+    }
+    bend
+}

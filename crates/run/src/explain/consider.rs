@@ -1,0 +1,221 @@
+//! The written consideration: what the tables say, in sentences made from the same numbers.
+
+use base::outcome::{Certainty, Resource, Saturation};
+
+use super::Explanation;
+use super::analysis::{ASSUMED, Analysis};
+use super::words;
+
+/// The paragraphs, in the order of a reader's questions.
+pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
+    let paragraphs = [
+        Some(carried(analysis, explanation)),
+        costs(analysis, explanation),
+        Some(limit(analysis, explanation)),
+        next(analysis, explanation),
+        help(analysis, explanation),
+        Some(sureness(analysis, explanation)),
+    ];
+    paragraphs.into_iter().flatten().collect()
+}
+
+/// What was carried.
+fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
+    let unit = &analysis.table.load_unit;
+    let n = format!(
+        "n = {} at {}",
+        words::count(analysis.table.rows.len(), "trial"),
+        words::count(analysis.table.loads().len(), "load")
+    );
+    let predicted = match explanation.predicted {
+        Some(load) => {
+            format!("the lines and ceilings predict a capacity of {} (inferred)", words::load(load, unit))
+        }
+        None => "no capacity can be predicted without a ceiling and two loads".to_owned(),
+    };
+    if let Some(resource) = analysis.what_if {
+        return format!(
+            "The table was measured with more {} than the ceiling that is given, so its verdicts do not answer \
+             for that ceiling; {predicted} ({n}).",
+            words::subject(resource)
+        );
+    }
+    let Some(measured) = analysis.verdicts() else {
+        let bend = analysis
+            .bend
+            .map(|load| format!(" Usage stops growing at {} (inferred).", words::load(load, unit)));
+        return format!("The table has no verdicts: {predicted} ({n}).{}", bend.unwrap_or_default());
+    };
+    let capacity = &explanation.capacity;
+    let times =
+        |n: u32, word: &str| if n == 1 { format!("{word} once") } else { format!("{word} {n} times") };
+    let mut text = match (capacity.value, measured.failed) {
+        (Some(value), _) if value > 0.0 => {
+            format!("{} passed ({}; {n})", words::load(value, unit), times(capacity.passes, "passed"))
+        }
+        (_, Some(failed)) => format!("No load passed: {} failed already ({n})", words::load(failed, unit)),
+        _ => format!("No trial could be judged ({n})"),
+    };
+    match (measured.failed, measured.invalid) {
+        (Some(failed), _) if measured.carried.is_some() => {
+            let failures = times(capacity.failures_above, "failed");
+            text += &format!(", {} did not ({failures})", words::load(failed, unit));
+        }
+        (None, Some(invalid)) => text += &format!("; at {} no trial was valid", words::load(invalid, unit)),
+        (None, None) if measured.carried.is_some() => text += "; no load failed, so it may be more",
+        _ => {}
+    }
+    words::sentence(&text) + "."
+}
+
+/// What a unit of load costs.
+fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
+    let cost = |(resource, saturation): (&Resource, &Saturation)| {
+        let interval =
+            saturation.cost_interval.map(|ends| format!("95 %: {}, ", words::range(*resource, ends)));
+        format!(
+            "{} of {} ({}n = {})",
+            words::amount(*resource, saturation.cost_per_load),
+            words::subject(*resource),
+            interval.unwrap_or_default(),
+            saturation.n
+        )
+    };
+    let costs: Vec<String> = explanation.saturation.iter().map(cost).collect();
+    let unit = words::one(&analysis.table.load_unit);
+    (!costs.is_empty()).then(|| format!("Each {unit} costs {} (slopes: inferred).", words::list(&costs)))
+}
+
+/// What sets the capacity, with the two strongest reasons.
+fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
+    let limit = &explanation.limit;
+    let head = match (limit.resource, limit.certainty) {
+        (Resource::None, Certainty::Unknown) => "What sets the capacity is not known".to_owned(),
+        (Resource::None, _) => "No limit was met".to_owned(),
+        (Resource::Player, Certainty::Confirmed) => {
+            "The measuring side was the limit, so nothing was learnt about the target beyond this load"
+                .to_owned()
+        }
+        (resource, Certainty::Confirmed) => {
+            format!("The limit is {}, confirmed by counters", limited(resource))
+        }
+        (resource, _) => format!("The limit is {}, as predicted from its line (inferred)", limited(resource)),
+    };
+    let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);
+    let reasons: Vec<String> = own
+        .map(|evidence| {
+            format!(
+                " {}{}.",
+                words::sentence(&evidence.statement),
+                if evidence.inferred { " (inferred)" } else { "" }
+            )
+        })
+        .collect();
+    let ceiling = analysis.ceilings.get(&limit.resource).filter(|c| c.source.starts_with(ASSUMED));
+    let assumed = ceiling.map(|c| {
+        let value = words::amount(limit.resource, c.value);
+        format!(" The ceiling of {value} is an assumption; give the true one with --ceiling.")
+    });
+    format!("{head}.{}{}", reasons.concat(), assumed.unwrap_or_default())
+}
+
+/// The limit with its article.
+fn limited(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "the CPU",
+        Resource::Disk => "the disk",
+        Resource::Network => "the network",
+        _ => words::subject(resource),
+    }
+}
+
+/// The other resources' saturation loads, ascending.
+fn others(explanation: &Explanation) -> Vec<(Resource, f64)> {
+    let known =
+        explanation.saturation.iter().filter(|(resource, _)| **resource != explanation.limit.resource);
+    let mut others: Vec<_> = known.filter_map(|(resource, s)| Some((*resource, s.saturates_at?))).collect();
+    others.sort_by(|a, b| a.1.total_cmp(&b.1));
+    others
+}
+
+/// What would stop the load if the first limit were lifted.
+fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
+    let unit = &analysis.table.load_unit;
+    let unknown: Vec<String> = explanation
+        .saturation
+        .iter()
+        .filter(|(resource, s)| {
+            s.ceiling.is_none() && s.cost_per_load > 0.0 && **resource != Resource::Player
+        })
+        .map(|(resource, _)| words::subject(*resource).to_owned())
+        .collect();
+    let without = (!unknown.is_empty()).then(|| {
+        let (list, verb) = (words::list(&unknown), if unknown.len() == 1 { "is" } else { "are" });
+        format!("the ceiling of {list} {verb} not known, so it could come earlier")
+    });
+    let head =
+        if explanation.limit.resource == Resource::None { "The first" } else { "After that, the next" };
+    match (others(explanation).first(), without) {
+        (Some((resource, load)), without) => Some(format!(
+            "{head} to be used up would be {} at {} (inferred){}.",
+            limited(*resource),
+            words::load(*load, unit),
+            without.map(|text| format!("; {text}")).unwrap_or_default()
+        )),
+        (None, Some(without)) => Some(format!("What would come next cannot be said: {without}.")),
+        (None, None) => None,
+    }
+}
+
+/// What would help, with what it would bring.
+fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
+    let resource = explanation.limit.resource;
+    let advice = match resource {
+        Resource::Cpu => "fewer CPU cycles per byte (zero copy, offload), or more CPU",
+        Resource::Disk => "a faster device, several devices, longer reads, or more of the content in memory",
+        Resource::Network => "a faster link, several links, or a lower bit rate",
+        Resource::Memory => "more memory, or smaller buffers",
+        Resource::Player => "viewers on another host, more player cores, or a lighter playing depth",
+        Resource::None => return None,
+    };
+    let twice = explanation.saturation.get(&resource).and_then(|s| {
+        let ceiling = s.ceiling.as_ref()?.value;
+        let load = (2.0 * ceiling - s.usage_at_zero) / s.cost_per_load;
+        let (end, by) = match others(explanation).first() {
+            Some((other, first)) if *first < load => (*first, format!(", where {} ends it", limited(*other))),
+            _ => (load, String::new()),
+        };
+        let unit = &analysis.table.load_unit;
+        let end = words::load(analysis.whole(end), unit);
+        (s.cost_per_load > 0.0 && load.is_finite())
+            .then(|| format!(" Twice as much of it would carry about {end}{by} (inferred)."))
+    });
+    Some(format!("What would help: {advice}.{}", twice.unwrap_or_default()))
+}
+
+/// How sure all this is.
+fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
+    let unit = &analysis.table.load_unit;
+    let mut text = String::new();
+    if let (Some(predicted), Some(measured)) = (explanation.predicted, analysis.measured.as_ref())
+        && let Some(value) = measured.capacity.value
+    {
+        text += &format!(
+            "Predicted from all sound loads (inferred): {}; measured: {}. ",
+            words::load(predicted, unit),
+            words::load(value, unit)
+        );
+    }
+    if let Some(forecast) = explanation.forecast {
+        text += &format!(
+            "The loads up to {} alone would have predicted {} (inferred). ",
+            words::load(forecast.loads_up_to, unit),
+            words::load(forecast.predicted, unit)
+        );
+    }
+    let doubts: Vec<&str> = explanation.doubts.iter().map(|note| note.message.as_str()).collect();
+    match doubts.is_empty() {
+        true => text + "Nothing was found that weakens this.",
+        false => text + &format!("What weakens this: {}.", doubts.join("; ")),
+    }
+}

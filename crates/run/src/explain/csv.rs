@@ -1,0 +1,251 @@
+//! A table measured elsewhere, read from CSV text. `docs/explain.md` is the reader's page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::outcome::{Ceiling, Resource};
+use base::verdict::Verdict;
+use csv::{ReaderBuilder, StringRecord, Trim};
+
+use super::cells::{self, Dimension, short};
+use super::columns::{Column, Role};
+use super::table::{LoadTable, Row};
+
+/// Longer texts are not tables of usage against load.
+pub const TABLE_BYTES_MAX: usize = 4 << 20;
+/// More rows than this were not measured load by load.
+pub const ROWS_MAX: usize = 10_000;
+const COLUMNS_MAX: usize = 200;
+
+/// Why a text is not a table. Lines count from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// More than is read.
+    #[error("the table has more than {limit} {what}; shorten it to one row per trial")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+        /// Of what.
+        what: &'static str,
+    },
+    /// Bytes that are no text.
+    #[error("line {line}: this is not UTF-8 text; save the table as CSV in UTF-8")]
+    NotText {
+        /// Where.
+        line: u64,
+    },
+    /// Nothing but comments and blank lines, or a header alone.
+    #[error("the table has no rows; its first line names the columns, such as 'streams,cpu %,disk Mbit/s'")]
+    Empty,
+    /// The header cannot be used.
+    #[error("line {line}: {problem}")]
+    Header {
+        /// Where.
+        line: u64,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+    /// A row has too few or too many cells.
+    #[error("line {line}: the row has {cells} cells, but the header names {columns} columns")]
+    Ragged {
+        /// Where.
+        line: u64,
+        /// Found.
+        cells: usize,
+        /// Expected.
+        columns: usize,
+    },
+    /// A cell cannot be read.
+    #[error("line {line}, column '{column}': '{text}' cannot be read: {problem}; expected {expected}")]
+    Cell {
+        /// Where.
+        line: u64,
+        /// The header of its column.
+        column: String,
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+}
+
+/// Read a table from CSV text: comma, semicolon or tab separated, `#` begins a comment line.
+///
+/// # Errors
+/// The first thing that is wrong, with its line, column and text.
+pub fn read(bytes: &[u8], ceilings: BTreeMap<Resource, Ceiling>) -> Result<LoadTable, TableError> {
+    if bytes.len() > TABLE_BYTES_MAX {
+        return Err(TableError::TooLarge { limit: TABLE_BYTES_MAX, what: "bytes" });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        TableError::NotText { line: 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64 }
+    })?;
+    let text = text.trim_start_matches('\u{feff}');
+    let delimiter = delimiter(text);
+    let mut reader = ReaderBuilder::new()
+        .delimiter(delimiter)
+        .comment(Some(b'#'))
+        .has_headers(false)
+        .flexible(true)
+        .trim(Trim::All)
+        .from_reader(text.as_bytes());
+    let mut columns: Option<Vec<Column>> = None;
+    let mut table = LoadTable { ceilings, elsewhere: true, load_unit: "load".into(), ..LoadTable::default() };
+    let mut texts_seen = BTreeSet::new();
+    for record in reader.records() {
+        let record = record
+            .map_err(|error| TableError::NotText { line: error.position().map_or(1, csv::Position::line) })?;
+        let line = line_of(text, &record);
+        let Some(columns) = &columns else {
+            columns = Some(header(&record, line)?);
+            continue;
+        };
+        if record.iter().all(|cell| cell.is_empty()) {
+            continue;
+        }
+        if table.rows.len() == ROWS_MAX {
+            return Err(TableError::TooLarge { limit: ROWS_MAX, what: "rows" });
+        }
+        table.rows.push(row(&record, line, columns, delimiter != b',', &mut texts_seen)?);
+    }
+    let columns = columns.filter(|_| !table.rows.is_empty()).ok_or(TableError::Empty)?;
+    finish(&mut table, &columns, &texts_seen);
+    Ok(table)
+}
+
+/// The load's unit and the list of columns that were not used; counters with texts in them are dropped.
+fn finish(table: &mut LoadTable, columns: &[Column], texts_seen: &BTreeSet<String>) {
+    for column in columns {
+        if let Some(unit) = &column.load_unit {
+            table.load_unit.clone_from(unit);
+        }
+        if let Role::Other(name) = &column.role {
+            table.ignored_columns.push(short(&column.header));
+            if texts_seen.contains(name) {
+                for row in &mut table.rows {
+                    row.counters.remove(name);
+                }
+            }
+        }
+    }
+}
+
+/// What separates the columns: the header tells. A semicolon or a tab is never part of a column's name.
+fn delimiter(text: &str) -> u8 {
+    let header =
+        text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
+    [b';', b'\t'].into_iter().find(|mark| header.as_bytes().contains(mark)).unwrap_or(b',')
+}
+
+/// The line on which a record stands: its position lies before the blank and comment lines that were skipped.
+fn line_of(text: &str, record: &StringRecord) -> u64 {
+    let Some(position) = record.position() else { return 1 };
+    let from = usize::try_from(position.byte()).unwrap_or(usize::MAX);
+    let lines = text.get(from..).unwrap_or_default().split_inclusive('\n');
+    let is_skipped = |line: &&str| line.trim_end_matches(['\r', '\n']).is_empty() || line.starts_with('#');
+    position.line() + lines.take_while(is_skipped).count() as u64
+}
+
+/// The columns; every column that is used must be there at most once.
+fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
+    let error = |problem: String| TableError::Header { line, problem };
+    if record.len() > COLUMNS_MAX {
+        return Err(TableError::TooLarge { limit: COLUMNS_MAX, what: "columns" });
+    }
+    if record
+        .iter()
+        .all(|cell| cells::is_blank(cell) || cells::quantity(cell, Dimension::Plain, Some(1.0), true).is_ok())
+    {
+        return Err(error(
+            "the first line must name the columns, such as 'streams,cpu %,disk Mbit/s'".into(),
+        ));
+    }
+    let columns = record.iter().map(Column::from_header).collect::<Result<Vec<_>, _>>().map_err(error)?;
+    for (index, column) in columns.iter().enumerate() {
+        let twin = columns[..index].iter().find(|other| other.role == column.role);
+        if let (Some(twin), false) = (twin, matches!(column.role, Role::Other(_))) {
+            let (first, second) = (short(&twin.header), short(&column.header));
+            let problem = format!("the columns '{first}' and '{second}' mean the same; remove or rename one");
+            return Err(error(problem));
+        }
+    }
+    if !columns.iter().any(|column| column.role == Role::Load) {
+        let names = record.iter().map(short).collect::<Vec<_>>().join(", ");
+        let problem = format!(
+            "no column says the load; name it load, streams, viewers, clients, connections or N (found: {})",
+            names.chars().take(200).collect::<String>()
+        );
+        return Err(error(problem));
+    }
+    if !columns.iter().any(|column| matches!(column.role, Role::Usage(_))) {
+        let problem =
+            "no column says what was used; name one cpu %, disk Mbit/s, network Mbit/s or memory KB";
+        return Err(error(problem.into()));
+    }
+    Ok(columns)
+}
+
+/// One row.
+fn row(
+    record: &StringRecord,
+    line: u64,
+    columns: &[Column],
+    decimal_comma: bool,
+    texts_seen: &mut BTreeSet<String>,
+) -> Result<Row, TableError> {
+    if record.len() != columns.len() {
+        return Err(TableError::Ragged { line, cells: record.len(), columns: columns.len() });
+    }
+    let mut row = Row { load: f64::NAN, ..Row::default() };
+    let mut mishaps = None;
+    for (column, cell) in columns.iter().zip(record) {
+        let error = |problem: String, expected: &'static str| TableError::Cell {
+            line,
+            column: short(&column.header),
+            text: short(cell),
+            problem,
+            expected,
+        };
+        if cells::is_blank(cell) {
+            if column.role == Role::Load {
+                return Err(error("every row needs its load".into(), Dimension::Plain.example()));
+            }
+            continue;
+        }
+        if column.role == Role::Verdict {
+            let expected = "pass, fail or invalid, or 1 for pass and 0 for fail";
+            let verdict =
+                cells::verdict(cell).ok_or_else(|| error("it is not a verdict".into(), expected))?;
+            row.verdict = Some(verdict);
+            continue;
+        }
+        let value = cells::quantity(cell, column.dimension, column.factor, decimal_comma);
+        if let (Role::Other(name), Err(_)) = (&column.role, &value) {
+            texts_seen.insert(name.clone());
+            continue;
+        }
+        let value = value.map_err(|problem| error(problem, column.dimension.example()))?;
+        match &column.role {
+            Role::Load => row.load = value,
+            Role::Usage(resource) => {
+                row.usage.insert(*resource, value);
+            }
+            Role::Counter(name) => {
+                row.counters.insert((*name).to_owned(), value);
+            }
+            Role::Other(name) => {
+                row.counters.insert(name.clone(), value);
+            }
+            Role::Mishaps => mishaps = Some(value),
+            Role::Verdict => {}
+        }
+    }
+    if let Some(mishaps) = mishaps {
+        row.counters.insert("stalls".to_owned(), mishaps);
+        let judged = if mishaps > 0.0 { Verdict::Fail } else { Verdict::Pass };
+        row.verdict = row.verdict.or(Some(judged));
+    }
+    Ok(row)
+}

@@ -1,0 +1,72 @@
+//! What weakens an explanation.
+
+use base::doubt::Doubt;
+use base::outcome::Resource;
+
+use super::Explanation;
+use super::analysis::{ASSUMED, Analysis};
+use super::table::RESOURCES;
+
+/// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
+const LINEAR_PERCENT: f64 = 10.0;
+/// A resource of which less than this share of the ceiling is used cannot become the limit by being crooked.
+const SMALL: f64 = 0.1;
+
+/// The doubts, in the order in which a reader needs them.
+pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let loads = analysis.sound_loads();
+    if loads < 3 {
+        doubts.push(Doubt::FewLoads { loads: loads as u64 });
+    }
+    doubts.extend(disagreement(analysis, explanation));
+    doubts.extend(lower_bound(analysis, explanation));
+    doubts.extend(RESOURCES.into_iter().filter_map(|r| not_linear(analysis, explanation, r)));
+    let unknown = |resource: &Resource| {
+        let ceiling = analysis.ceilings.get(resource);
+        let is_known = ceiling.is_some_and(|c| !c.source.starts_with("inferred"));
+        let rises = analysis.fits.get(resource).is_some_and(|fit| fit.line.slope > 0.0);
+        *resource != Resource::Player && rises && !is_known
+    };
+    let unknown = RESOURCES.into_iter().filter(unknown);
+    doubts.extend(unknown.map(|resource| Doubt::CeilingUnknown { resource: resource.word().to_owned() }));
+    doubts
+}
+
+/// The prediction misses what was measured by more than one (or 5 % of a large capacity). A prediction above a
+/// load that never failed is no contradiction.
+fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
+    let measured = analysis.measured.as_ref()?;
+    let (predicted, value) = (explanation.predicted?, measured.capacity.value?);
+    let is_open = measured.failed.is_none() && predicted >= value;
+    let tolerance = (0.05 * value).max(if analysis.table.is_counted() { 1.0 } else { 0.0 });
+    let disagrees = (predicted - value).abs() > tolerance && !is_open;
+    disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
+}
+
+fn lower_bound(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
+    let reason = match (explanation.limit.resource, analysis.verdicts()) {
+        (Resource::Player, Some(_)) => "above it no trial was valid",
+        (Resource::Player, None) => "the players are used up first",
+        (Resource::None, Some(measured)) if measured.failed.is_none() && measured.carried.is_some() => {
+            "no load failed"
+        }
+        _ => return None,
+    };
+    Some(Doubt::CapacityIsLowerBound { reason: reason.to_owned() })
+}
+
+fn not_linear(analysis: &Analysis, explanation: &Explanation, resource: Resource) -> Option<Doubt> {
+    let fit = analysis.fits.get(&resource)?;
+    let matters = match resource {
+        Resource::Cpu | Resource::Disk | Resource::Network => {
+            let highest = analysis.sound_rows().map(|row| row.load).max_by(f64::total_cmp)?;
+            let ceiling = analysis.ceilings.get(&resource).filter(|c| !c.source.starts_with(ASSUMED));
+            ceiling.is_none_or(|c| fit.line.at(highest) > SMALL * c.value)
+        }
+        _ => explanation.limit.resource == resource,
+    };
+    let crooked = fit.scatter.is_some() && fit.error_percent > LINEAR_PERCENT && matters;
+    let (resource, error_percent) = (resource.word().to_owned(), fit.error_percent.min(1e6));
+    crooked.then_some(Doubt::NotLinear { resource, error_percent })
+}

@@ -1,0 +1,237 @@
+//! Which resource set the capacity, and how that is known.
+
+use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
+
+use super::analysis::{ASSUMED, Analysis};
+use super::signs;
+use super::table::RESOURCES;
+use super::words;
+
+/// Usage at or above this share of the ceiling counts as "at the ceiling".
+const AT_CEILING: f64 = 0.95;
+/// Usage above this share of a ceiling says that the ceiling is not there.
+const ABOVE_CEILING: f64 = 1.08;
+/// A resource that uses less than this share of a known ceiling is not accused by indirect signs.
+const FREE: f64 = 0.70;
+/// From this weight on the counters alone confirm.
+const CONFIRMS: u32 = 2;
+
+/// A resource under suspicion.
+struct Suspect {
+    resource: Resource,
+    /// Where its line meets its ceiling.
+    saturates_at: Option<f64>,
+    /// That load is close to where the load failed.
+    near: bool,
+    /// What counters say against it.
+    weight: u32,
+    /// It stopped growing: the value at which it did.
+    flat: Option<f64>,
+    /// Strongest first.
+    evidence: Vec<Evidence>,
+}
+
+/// The limit, and a ceiling that was not known before.
+pub struct Decision {
+    /// What set the capacity.
+    pub limit: Limit,
+    /// The ceiling of that resource, read from where its usage stopped growing.
+    pub inferred_ceiling: Option<Ceiling>,
+}
+
+/// Decide.
+pub fn decide(analysis: &Analysis) -> Decision {
+    let verdicts = analysis.verdicts();
+    if let Some(measured) = verdicts.filter(|measured| measured.failed.is_none()) {
+        return match measured.invalid {
+            Some(load) => player(analysis, load),
+            None => none_met(analysis),
+        };
+    }
+    let mut suspects: Vec<Suspect> = RESOURCES
+        .into_iter()
+        // A failure is the target's: had the players been at fault, the verdict would be invalid.
+        .filter(|resource| verdicts.is_none() || *resource != Resource::Player)
+        .map(|resource| suspect(analysis, resource))
+        .collect();
+    let Some((index, certainty)) = guilty(&suspects) else { return unknown(analysis, &suspects) };
+    let chosen = suspects.swap_remove(index);
+    let ceiling = analysis.ceilings.get(&chosen.resource);
+    let is_known = ceiling.is_some_and(|ceiling| !ceiling.source.starts_with(ASSUMED));
+    let grounds = chosen.weight > 0 || !chosen.near;
+    let inferred_ceiling = chosen.flat.filter(|_| !is_known && grounds).map(|value| Ceiling {
+        value,
+        source: format!("inferred: usage stopped growing at {}", critical_text(analysis)),
+    });
+    let mut evidence = chosen.evidence;
+    evidence.extend(suspects.iter().filter_map(|other| headroom(analysis, other.resource)));
+    Decision { limit: Limit { resource: chosen.resource, certainty, evidence }, inferred_ceiling }
+}
+
+/// The index of the guilty one: confirmed by counters, else predicted by the lines, else the only one that
+/// stopped growing without a known reason.
+fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
+    let at = |suspect: &Suspect| suspect.saturates_at.unwrap_or(f64::INFINITY);
+    let is_confirmed = |s: &Suspect| s.weight >= CONFIRMS || (s.weight > 0 && (s.near || s.flat.is_some()));
+    let all = || suspects.iter().enumerate();
+    let confirmed = all().filter(|(_, s)| is_confirmed(s)).min_by(|(_, a), (_, b)| {
+        b.weight.cmp(&a.weight).then(b.near.cmp(&a.near)).then(at(a).total_cmp(&at(b)))
+    });
+    if let Some((index, _)) = confirmed {
+        return Some((index, Certainty::Confirmed));
+    }
+    let near = all().filter(|(_, s)| s.near).min_by(|(_, a), (_, b)| at(a).total_cmp(&at(b)));
+    if let Some((index, _)) = near {
+        return Some((index, Certainty::Predicted));
+    }
+    let mut flat = all().filter(|(_, s)| s.flat.is_some() && s.resource != Resource::Memory);
+    match (flat.next(), flat.next()) {
+        // When the load fails, everything that is delivered stops growing: only a single one says which.
+        (Some((index, _)), None) => Some((index, Certainty::Predicted)),
+        _ => None,
+    }
+}
+
+/// Gather what speaks against one resource.
+fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
+    let ceiling = analysis.ceilings.get(&resource);
+    let saturates_at =
+        ceiling.and_then(|ceiling| analysis.fits.get(&resource).and_then(|fit| fit.meets(ceiling.value)));
+    let share = ceiling.and_then(|ceiling| Some(analysis.usage_at_critical(resource)? / ceiling.value));
+    let assumed = ceiling.is_some_and(|ceiling| ceiling.source.starts_with(ASSUMED));
+    let is_free = !assumed && share.is_some_and(|share| share < FREE);
+    let mut evidence = Vec::new();
+    let mut weight = 0;
+    for (sign_weight, statement) in signs::of(analysis, resource, is_free) {
+        weight += sign_weight;
+        evidence.push(Evidence { resource, statement, inferred: false });
+    }
+    // Without a failure or a bend, being near the ceiling does not show that anything stopped there.
+    let turned = analysis.verdicts().is_some() || analysis.bend.is_some();
+    if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
+        && (AT_CEILING..=ABOVE_CEILING).contains(&share)
+    {
+        weight += if assumed { 1 } else { 3 };
+        let statement = format!(
+            "at {} {} used {}, {} % of its ceiling of {} ({})",
+            critical_text(analysis),
+            words::subject(resource),
+            words::amount(resource, share * ceiling.value),
+            words::number(100.0 * share),
+            words::amount(resource, ceiling.value),
+            ceiling.source
+        );
+        evidence.insert(0, Evidence { resource, statement, inferred: assumed });
+    }
+    evidence.extend(growth(analysis, resource));
+    let flat = analysis.flat(resource).filter(|_| turned);
+    if let Some((used, expected)) = flat {
+        let statement = format!(
+            "at {} {} used {} where its line gives {}: it stopped growing",
+            critical_text(analysis),
+            words::subject(resource),
+            words::amount(resource, used),
+            words::amount(resource, expected)
+        );
+        evidence.push(Evidence { resource, statement, inferred: true });
+    }
+    let near = saturates_at.is_some_and(|load| is_near(analysis, load));
+    Suspect { resource, saturates_at, near, weight, flat: flat.map(|(used, _)| used), evidence }
+}
+
+/// Whether a predicted load is close enough to the failure to explain it: a line that meets its ceiling a
+/// quarter above the load that failed does, one that meets it well below a load that passed is refuted.
+fn is_near(analysis: &Analysis, load: f64) -> bool {
+    let Some(measured) = analysis.verdicts() else { return true };
+    let above = measured.failed.is_none_or(|failed| load <= (1.25 * failed).max(failed + 1.0));
+    above && measured.carried.is_none_or(|carried| load >= (0.6 * carried).min(carried - 1.0))
+}
+
+/// How a resource grows, and where that ends.
+fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
+    let fit = analysis.fits.get(&resource)?;
+    let unit = &analysis.table.load_unit;
+    let interval =
+        fit.slope_interval().map(|interval| format!("95 %: {}, ", words::range(resource, interval)));
+    let mut statement = format!(
+        "{} grows by {} per {} ({}n = {})",
+        words::subject(resource),
+        words::amount(resource, fit.line.slope),
+        words::one(unit),
+        interval.unwrap_or_default(),
+        fit.n
+    );
+    if let Some(ceiling) = analysis.ceilings.get(&resource)
+        && let Some(load) = fit.meets(ceiling.value)
+    {
+        let (value, source) = (words::amount(resource, ceiling.value), &ceiling.source);
+        statement += &format!(" and would reach {value} ({source}) at {}", words::load(load, unit));
+        let failed = analysis.verdicts().and_then(|measured| measured.failed);
+        if let Some(failed) = failed.filter(|failed| load > *failed) {
+            let (at, given) = (words::load(failed, unit), words::amount(resource, fit.line.at(failed)));
+            statement += &format!("; at {at}, which failed, its line gives {given}");
+        }
+    }
+    Some(Evidence { resource, statement, inferred: true })
+}
+
+/// How much of another resource was left.
+fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
+    let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
+    let share = used / ceiling.value;
+    let statement = format!(
+        "{} used {} of {} ({}) at {}: {} %",
+        words::subject(resource),
+        words::amount(resource, used),
+        words::amount(resource, ceiling.value),
+        ceiling.source,
+        critical_text(analysis),
+        words::number(100.0 * share)
+    );
+    (share < AT_CEILING).then_some(Evidence { resource, statement, inferred: false })
+}
+
+/// "6 streams".
+fn critical_text(analysis: &Analysis) -> String {
+    analysis.critical_load().map_or_else(String::new, |load| words::load(load, &analysis.table.load_unit))
+}
+
+/// Trials above the capacity were invalid.
+fn player(analysis: &Analysis, load: f64) -> Decision {
+    let resource = Resource::Player;
+    let at = words::load(load, &analysis.table.load_unit);
+    let statement = format!("at {at} no trial was valid: the measuring side, or a neighbour, was at fault");
+    let mut evidence = vec![Evidence { resource, statement, inferred: false }];
+    if let Some(used) = analysis.usage_at_critical(resource) {
+        let statement = format!("at {at} the players used {} of a core", words::amount(resource, used));
+        evidence.push(Evidence { resource, statement, inferred: false });
+    }
+    let signs = signs::of(analysis, resource, false).into_iter();
+    evidence.extend(signs.map(|(_, statement)| Evidence { resource, statement, inferred: false }));
+    evidence.extend(growth(analysis, resource));
+    Decision { limit: Limit { resource, certainty: Certainty::Confirmed, evidence }, inferred_ceiling: None }
+}
+
+/// Nothing failed.
+fn none_met(analysis: &Analysis) -> Decision {
+    let statement = format!("no load failed, up to {}", critical_text(analysis));
+    let mut evidence = vec![Evidence { resource: Resource::None, statement, inferred: false }];
+    if let Some((resource, _)) = analysis.first_saturated() {
+        evidence.extend(growth(analysis, resource));
+    }
+    let limit = Limit { resource: Resource::None, certainty: Certainty::Confirmed, evidence };
+    Decision { limit, inferred_ceiling: None }
+}
+
+/// A load failed (or nothing is known), and no resource explains it.
+fn unknown(analysis: &Analysis, suspects: &[Suspect]) -> Decision {
+    let mut evidence = Vec::new();
+    if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
+        let at = words::load(failed, &analysis.table.load_unit);
+        let statement = format!("{at} failed, and no resource in the table was near its ceiling there");
+        evidence.push(Evidence { resource: Resource::None, statement, inferred: true });
+    }
+    evidence.extend(suspects.iter().flat_map(|suspect| suspect.evidence.iter().cloned()));
+    let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };
+    Decision { limit, inferred_ceiling: None }
+}

@@ -1,0 +1,107 @@
+//! What the verdicts say: which loads were carried, and where the first one was not.
+
+use base::outcome::Capacity;
+use base::verdict::Verdict;
+
+use super::table::LoadTable;
+
+/// The verdicts at one load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Tally {
+    load: f64,
+    passes: u32,
+    fails: u32,
+    invalids: u32,
+}
+
+impl Tally {
+    /// More trials passed than failed.
+    fn is_carried(&self) -> bool {
+        self.passes > self.fails
+    }
+
+    /// At least as many trials failed as passed.
+    fn is_failed(&self) -> bool {
+        self.fails > 0 && self.fails >= self.passes
+    }
+}
+
+/// Where the verdicts turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The largest load that was carried below the first that failed.
+    pub carried: Option<f64>,
+    /// The smallest load that failed.
+    pub failed: Option<f64>,
+    /// The smallest load above `carried` (and below `failed`) at which no trial was valid.
+    pub invalid: Option<f64>,
+    /// The capacity.
+    pub capacity: Capacity,
+}
+
+impl Measured {
+    /// Read the verdicts; `None` when the table has none.
+    pub fn of(table: &LoadTable) -> Option<Self> {
+        let tallies = tallies(table);
+        if tallies.is_empty() {
+            return None;
+        }
+        let failed = tallies.iter().find(|tally| tally.is_failed()).copied();
+        let below = |load: f64| failed.is_none_or(|failed| load < failed.load);
+        let carried = tallies.iter().rev().find(|tally| tally.is_carried() && below(tally.load)).copied();
+        let above = |load: f64| carried.is_none_or(|carried| load > carried.load);
+        let invalid = tallies.iter().find(|tally| {
+            tally.invalids > 0 && !tally.is_carried() && above(tally.load) && below(tally.load)
+        });
+        let step = if table.is_counted() { 1.0 } else { 0.0 };
+        let value = match (carried, failed) {
+            (Some(carried), _) => Some(carried.load),
+            // Nothing below the smallest load was tried: only a failure of the very first unit makes it zero.
+            (None, Some(failed)) => (failed.load <= 1.0).then_some(0.0),
+            (None, None) => None,
+        };
+        let capacity = Capacity {
+            value,
+            unit: table.load_unit.clone(),
+            interval: [least(&tallies), most(&tallies).map(|load| (load - step).max(0.0))],
+            passes: carried.map_or(0, |carried| carried.passes),
+            failures_above: failed.map_or(0, |failed| failed.fails),
+        };
+        let invalid = invalid.map(|tally| tally.load);
+        Some(Self { carried: carried.map(|c| c.load), failed: failed.map(|f| f.load), invalid, capacity })
+    }
+}
+
+/// The largest load that passed below any failure at all, even a single one.
+fn least(tallies: &[Tally]) -> Option<f64> {
+    let first_fail = tallies.iter().find(|tally| tally.fails > 0);
+    let below = tallies.iter().take_while(|tally| first_fail.is_none_or(|fail| tally.load < fail.load));
+    let passed = below.filter(|tally| tally.passes > 0).map(|tally| tally.load).last();
+    passed.or(first_fail.map(|_| 0.0))
+}
+
+/// The smallest load that failed with no pass at it or above it.
+fn most(tallies: &[Tally]) -> Option<f64> {
+    let hopeless = tallies.iter().rev().take_while(|tally| tally.passes == 0);
+    hopeless.filter(|tally| tally.fails > 0).map(|tally| tally.load).last()
+}
+
+/// Verdicts by load, ascending.
+fn tallies(table: &LoadTable) -> Vec<Tally> {
+    let mut judged: Vec<_> = table.rows.iter().filter_map(|row| Some((row.load, row.verdict?))).collect();
+    judged.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut tallies: Vec<Tally> = Vec::new();
+    for (load, verdict) in judged {
+        if tallies.last().is_none_or(|tally| tally.load != load) {
+            tallies.push(Tally { load, passes: 0, fails: 0, invalids: 0 });
+        }
+        if let Some(tally) = tallies.last_mut() {
+            match verdict {
+                Verdict::Pass => tally.passes += 1,
+                Verdict::Fail => tally.fails += 1,
+                Verdict::Invalid => tally.invalids += 1,
+            }
+        }
+    }
+    tallies
+}

@@ -1,0 +1,114 @@
+//! What limits the load, and how that is known: from a run's trials, or from a table measured elsewhere.
+//!
+//! Pure: a [`LoadTable`] goes in, an [`Explanation`] comes out. `docs/explain.md` tells a reader how the limit is
+//! decided.
+
+mod analysis;
+pub mod ceiling;
+mod cells;
+mod columns;
+mod consider;
+pub mod csv;
+mod doubts;
+mod fit;
+mod limit;
+mod measured;
+mod signs;
+mod table;
+mod words;
+
+use std::collections::BTreeMap;
+
+use base::doubt::DoubtNote;
+use base::outcome::{Capacity, Limit, Resource, Saturation};
+use serde::{Deserialize, Serialize};
+
+pub use self::csv::TableError;
+pub use ceiling::CeilingError;
+pub use table::{LoadTable, RESOURCES, Row};
+
+use analysis::Analysis;
+
+/// What was made of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The capacity: measured where there are verdicts, else predicted.
+    pub capacity: Capacity,
+    /// What the lines and ceilings alone predict, in whole units where loads are counted.
+    pub predicted: Option<f64>,
+    /// What would have been predicted without the loads just below the capacity.
+    pub forecast: Option<Forecast>,
+    /// What sets the capacity.
+    pub limit: Limit,
+    /// Per resource: its cost per unit of load, and where it is used up.
+    pub saturation: BTreeMap<Resource, Saturation>,
+    /// The written consideration, a paragraph each.
+    pub considerations: Vec<String>,
+    /// What weakens all this.
+    pub doubts: Vec<DoubtNote>,
+    /// Columns of the text that were not used.
+    pub ignored_columns: Vec<String>,
+}
+
+/// A prediction from lower loads alone, as a check of the method on this very table.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Only loads up to this one were used: the measured capacity less two.
+    pub loads_up_to: f64,
+    /// The capacity that they predict.
+    pub predicted: f64,
+}
+
+/// Explain a table.
+pub fn explain(table: &LoadTable) -> Explanation {
+    let mut analysis = Analysis::of(table);
+    let decision = limit::decide(&analysis);
+    if let Some(ceiling) = decision.inferred_ceiling {
+        analysis.ceilings.insert(decision.limit.resource, ceiling);
+    }
+    let predicted = analysis.predicted();
+    let capacity = match analysis.verdicts() {
+        Some(measured) => measured.capacity.clone(),
+        None => predicted_capacity(&analysis, predicted),
+    };
+    let mut explanation = Explanation {
+        forecast: analysis.verdicts().and_then(|_| forecast(table, capacity.value?)),
+        capacity,
+        predicted,
+        limit: decision.limit,
+        saturation: analysis.saturation(),
+        considerations: Vec::new(),
+        doubts: Vec::new(),
+        ignored_columns: table.ignored_columns.clone(),
+    };
+    explanation.doubts = doubts::of(&analysis, &explanation).into_iter().map(DoubtNote::from).collect();
+    explanation.considerations = consider::consider(&analysis, &explanation);
+    explanation
+}
+
+/// The capacity where no verdict says it.
+fn predicted_capacity(analysis: &Analysis, predicted: Option<f64>) -> Capacity {
+    let first = analysis.first_saturated();
+    let interval = first.and_then(|(resource, _)| {
+        let ceiling = analysis.ceilings.get(&resource)?;
+        analysis.fits.get(&resource)?.meets_interval(ceiling.value)
+    });
+    // What the players can no longer offer is only a lower bound of what the target carries.
+    let is_bound = first.is_some_and(|(resource, _)| resource == Resource::Player);
+    let ends = interval.map(|ends| ends.map(|end| analysis.whole(end)));
+    Capacity {
+        value: predicted,
+        unit: analysis.table.load_unit.clone(),
+        interval: [ends.map(|e| e[0]), ends.map(|e| e[1]).filter(|_| !is_bound)],
+        passes: 0,
+        failures_above: 0,
+    }
+}
+
+/// The prediction from the loads up to `capacity` less two, if there are at least two such loads.
+fn forecast(table: &LoadTable, capacity: f64) -> Option<Forecast> {
+    let loads_up_to = capacity - 2.0;
+    let lower = table.up_to(loads_up_to);
+    let predicted = Analysis::of(&lower).predicted()?;
+    Some(Forecast { loads_up_to, predicted })
+}

@@ -1,0 +1,90 @@
+//! The table from which a limit is read: one row per trial, usage against load.
+
+use std::collections::BTreeMap;
+
+use base::outcome::{Ceiling, Resource, Trial};
+use base::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+
+/// The resources whose usage a row can hold, in the order in which they are spoken of.
+pub const RESOURCES: [Resource; 5] =
+    [Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory, Resource::Player];
+
+/// What was seen at one load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The load that was offered, in the table's `load_unit`.
+    pub load: f64,
+    /// The judgement, where there is one.
+    pub verdict: Option<Verdict>,
+    /// Usage per resource, in [`Resource::unit`]; what is not known is absent, not zero.
+    pub usage: BTreeMap<Resource, f64>,
+    /// Every other number by its name with the unit last, such as `throttled_percent`.
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// Usage against load, with what is known of the ceilings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadTable {
+    /// In the order in which they were measured; a load may occur more than once.
+    pub rows: Vec<Row>,
+    /// The most that there is of each resource, where known.
+    pub ceilings: BTreeMap<Resource, Ceiling>,
+    /// What a load counts: "streams".
+    pub load_unit: String,
+    /// Whether the table was measured elsewhere: a ceiling that is given then may be another machine's.
+    pub elsewhere: bool,
+    /// Columns of the text that the explanation does not use.
+    pub ignored_columns: Vec<String>,
+}
+
+impl LoadTable {
+    /// The table of one variant's trials. Metrics that are unknown stay absent.
+    pub fn from_trials<'a>(
+        trials: impl IntoIterator<Item = &'a Trial>,
+        ceilings: BTreeMap<Resource, Ceiling>,
+        load_unit: &str,
+    ) -> Self {
+        let rows = trials.into_iter().map(Row::from_trial).collect();
+        Self { rows, ceilings, load_unit: load_unit.to_owned(), ..Self::default() }
+    }
+
+    /// The same table without the rows above `load`: what was known before those loads were tried.
+    pub fn up_to(&self, load: f64) -> Self {
+        let mut lower = self.clone();
+        lower.rows.retain(|row| row.load <= load);
+        lower
+    }
+
+    /// The different loads, ascending.
+    pub fn loads(&self) -> Vec<f64> {
+        distinct(self.rows.iter().map(|row| row.load))
+    }
+
+    /// Whether loads are counted in whole units, so that a capacity is a whole number too.
+    pub fn is_counted(&self) -> bool {
+        self.rows.iter().all(|row| row.load.fract() == 0.0)
+    }
+}
+
+impl Row {
+    fn from_trial(trial: &Trial) -> Self {
+        let known = |name: &str| trial.metrics.get(name).copied().flatten().filter(|v| v.is_finite());
+        let usage: BTreeMap<_, _> = RESOURCES
+            .into_iter()
+            .filter_map(|resource| Some((resource, known(resource.metric()?)?)))
+            .collect();
+        let is_usage = |name: &str| RESOURCES.iter().any(|resource| resource.metric() == Some(name));
+        let counters = trial.metrics.keys().filter(|name| !is_usage(name));
+        let counters = counters.filter_map(|name| Some((name.clone(), known(name)?))).collect();
+        Self { load: trial.load, verdict: Some(trial.verdict), usage, counters }
+    }
+}
+
+/// The different values, ascending.
+pub(super) fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
