@@ -66,6 +66,8 @@ pub enum Progress {
 pub struct HostContext {
     /// Where this host keeps what outlives a run: made content, results.
     pub data_dir: PathBuf,
+    /// Where changes to the system are written down before they are made.
+    pub journal_dir: PathBuf,
     /// The kagiri program itself, for parts that run as processes of their own.
     pub program: PathBuf,
     /// Raised when the run is to end early.

@@ -17,7 +17,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::objective::Objective;
 use crate::units::Span;
@@ -98,6 +98,8 @@ pub struct Plan {
 /// How loads are to be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPlan {
+    /// The first load of a search that doubles.
+    pub load_first: u64,
     /// The largest load to offer.
     pub load_max: u64,
     /// Offer only this load, without a search.
@@ -154,6 +156,28 @@ impl Plan {
         }
         let table: Map<String, Value> = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         Self::from_table(table, resolve).map_err(|error| error.located(text))
+    }
+
+    /// The plan as a file that [`Self::from_toml`] reads again, every variant with its complete settings.
+    ///
+    /// # Errors
+    /// A setting that TOML cannot hold.
+    pub fn to_toml(&self) -> Result<String, PlanError> {
+        let variants: Vec<Value> = self
+            .variants
+            .iter()
+            .map(|variant| json!({ "name": variant.name, &self.workload: without_nulls(&variant.settings) }))
+            .collect();
+        let table = json!({
+            "schema": self.schema,
+            "name": self.name,
+            "workload": self.workload,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "require": self.require,
+            "variant": variants,
+        });
+        toml::to_string(&table).map_err(|error| PlanError::new(error.to_string()))
     }
 
     fn from_table(
@@ -256,6 +280,16 @@ pub fn lay_over(below: &mut Value, above: Value) {
     }
 }
 
+/// The same tree without what is not set: TOML has no null.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), without_nulls(v))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// A TOML error with its line and without the library's picture of it.
 fn syntax(text: &str, error: &toml::de::Error) -> PlanError {
     let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
@@ -266,7 +300,6 @@ fn syntax(text: &str, error: &toml::de::Error) -> PlanError {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::json;
 
     fn read(text: &str) -> Result<Plan, PlanError> {
         Plan::from_toml(text, |workload, settings| match workload {
@@ -288,6 +321,13 @@ mod tests {
         );
         assert_eq!(plan.variants[1].name, "variant 2");
         assert_eq!(plan.variants[1].settings["server"], json!({"kind": "embedded"}));
+    }
+
+    #[test]
+    fn a_plan_written_out_reads_back_as_itself() {
+        let text = "workload = 'stream'\nrepeats = 3\n[stream]\nhold = '10s'\n[[variant]]\nname = 'a'\n";
+        let plan = read(text).unwrap();
+        assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
     }
 
     #[test]

@@ -39,10 +39,13 @@ impl Bus for LocalBus {
 
     fn place(&mut self, host: &str, spec: PartSpec) -> Result<(), BusError> {
         if host != HERE {
-            return Err(BusError::Unknown(format!("there is no host '{host}'; without a fleet the only one is '{HERE}'")));
+            return Err(BusError::Unknown(format!(
+                "there is no host '{host}'; without a fleet the only one is '{HERE}'"
+            )));
         }
         let kind = self.kinds.iter().find(|kind| kind.name == spec.kind);
-        let kind = kind.ok_or_else(|| BusError::Unknown(format!("there is no kind of part '{}'", spec.kind)))?;
+        let kind =
+            kind.ok_or_else(|| BusError::Unknown(format!("there is no kind of part '{}'", spec.kind)))?;
         let part = (kind.build)(&spec).map_err(of(&spec.name))?;
         self.parts.insert(spec.name, part);
         Ok(())
@@ -114,6 +117,7 @@ mod tests {
     fn bus() -> LocalBus {
         let host = HostContext {
             data_dir: PathBuf::new(),
+            journal_dir: PathBuf::new(),
             program: PathBuf::new(),
             stop: Arc::default(),
             say: Arc::new(|_| {}),

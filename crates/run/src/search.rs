@@ -125,7 +125,8 @@ impl Bracket {
         match self.high {
             None if self.low >= plan.load_max => None,
             None if plan.load_max <= RAMP_LOAD_MAX => Some(self.low + 1),
-            None => Some((self.low * 2).clamp(1, plan.load_max)),
+            None if self.low == 0 => Some(plan.load_first.clamp(1, plan.load_max)),
+            None => Some((self.low * 2).min(plan.load_max)),
             Some(high) if high - self.low > step(plan, self.low) => Some(self.low + (high - self.low) / 2),
             Some(_) => None,
         }
@@ -209,6 +210,7 @@ mod tests {
 
     fn plan(load_max: u64) -> LoadPlan {
         LoadPlan {
+            load_first: 1,
             load_max,
             fixed: None,
             hold: Span::from_s(10),
@@ -295,6 +297,14 @@ mod tests {
         });
         assert_eq!(seen[..3].iter().map(|s| s.load).collect::<Vec<_>>(), [1, 2, 2]);
         assert_eq!(capacity(&plan(10), &seen, "streams").value, Some(3.0));
+    }
+
+    #[test]
+    fn a_first_load_that_fails_is_halved() {
+        let plan = LoadPlan { load_first: 50, ..plan(1000) };
+        let seen = search(&plan, carries(20));
+        assert_eq!(seen[..3].iter().map(|s| s.load).collect::<Vec<_>>(), [50, 25, 12]);
+        assert_eq!(capacity(&plan, &seen, "streams").value, Some(20.0));
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub struct CgroupSupport {
     pub io: Option<CgroupVersion>,
 }
 
+/// Whether this program runs as root.
+pub fn is_root() -> bool {
+    nix::unistd::Uid::effective().is_root()
+}
+
 /// Describes the machine whose files are below `root` (`/` for this one).
 pub fn describe(root: &Path) -> Environment {
     let text = |relative: &str| {
@@ -89,7 +94,7 @@ pub fn describe(root: &Path) -> Environment {
         clock_source: text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         pressure: root.join("proc/pressure/cpu").exists(),
         distribution: text("etc/os-release").and_then(|text| pretty_name(&text)),
-        root: nix::unistd::Uid::effective().is_root(),
+        root: is_root(),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod child;
 pub mod clock;
 pub mod disk;
 pub mod environment;
+pub mod file;
 pub mod journal;
 pub mod net;
 pub mod netns;

@@ -1,12 +1,12 @@
 //! The `stream` workload: how many viewers of a constant-deadline video does a content server carry?
 //!
-//! Two parts: the server under test ([`target`]: made for the measurement, or one that is already there) and a
+//! Two parts: the server under test ([`origin`]: made for the measurement, or one that is already there) and a
 //! group of virtual players ([`viewer`]). [`content`] is what is played, [`server`] the embedded content server.
 
 pub mod content;
+pub mod origin;
 pub mod server;
 pub mod settings;
-pub mod target;
 pub mod viewer;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub const SERVER: &str = "server";
 pub const VIEWERS: &str = "viewers";
 
 const PARTS: &[PartKind] = &[
-    PartKind { name: "stream.server", build: target::build },
+    PartKind { name: "stream.server", build: origin::build },
     PartKind { name: "stream.viewers", build: viewer::part::build },
 ];
 

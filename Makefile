@@ -1,0 +1,38 @@
+# Two commands for a newcomer: `make survey` and `make test`. Both say what they do, and install what is missing.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+KAGIRI := target/release/kagiri
+
+.PHONY: help survey test build check deps fuzz bench
+
+help:
+	@echo "make survey   install what is missing, build, measure this machine, name the report"
+	@echo "make test     install what the tests need, then run every test"
+	@echo "make bench    compare side by side with nginx (about 20 minutes)"
+	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
+
+survey: build
+	@$(KAGIRI) survey
+
+build:
+	@./scripts/need cargo cc
+	@echo "kagiri: building (the first time takes some minutes) ..."
+	@cargo build --release --quiet --package kagiri
+	@echo "kagiri: built $(KAGIRI)"
+
+deps:
+	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs chromium
+
+test: deps check
+	cargo build --package kagiri
+	cargo test --workspace --no-fail-fast
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+bench: build
+	cargo run --release --package kagiri-bench -- stream
+
+fuzz:
+	./scripts/fuzz 60

@@ -1,0 +1,69 @@
+//! The command line: verbs and what they share. Every verb's own flags stand with the verb.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::verbs;
+
+/// How much load a networked or storage system carries within its deadlines, what limits it, and why.
+#[derive(Parser)]
+#[command(name = "kagiri", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "Start with 'kagiri survey': it measures this machine and writes one report.\n\
+    Units are part of every number: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
+    Exit: 0 measured, 1 could not be measured, 2 wrong usage or plan, 3 a --require did not hold, 130 interrupted.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Measure this machine in a few minutes and write one report
+    Survey(verbs::survey::Survey),
+    /// Find how many video streams a content server carries
+    Stream(Box<verbs::stream::StreamArgs>),
+    /// Explain what limits, from a table that was measured anywhere
+    Explain(verbs::explain::Explain),
+    /// Run a plan: a workload over variants and repetitions
+    Run(verbs::run::RunPlan),
+    /// List, show, compare, export and import stored runs
+    #[command(subcommand)]
+    Runs(verbs::runs::Runs),
+    /// Write the HTML report of a stored run
+    Report(verbs::report::Report),
+    /// Make, index and serve content
+    #[command(subcommand)]
+    Content(verbs::content::Content),
+    /// Put back whatever a crash left changed on this system
+    Undo(verbs::undo::Undo),
+    /// Print a shell's completion script
+    Completions(verbs::completions::Completions),
+    /// Print the manual page, or write those of all verbs into a directory
+    Man(verbs::completions::Man),
+}
+
+/// What every measuring verb takes.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Result")]
+pub struct Common {
+    /// Print one JSON document on standard output, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+    /// Write report, tables and the run itself into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Fail with exit code 3 unless this holds, e.g. 'capacity>=4' or 'slack_min>=500ms'; may be repeated
+    #[arg(long, value_name = "CONDITION")]
+    pub require: Vec<String>,
+    /// Repeat the whole measurement this often, variants interleaved
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Say nothing while measuring
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,106 @@
+//! What the program prints and writes when a run is over.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use base::metric::MetricSpec;
+use base::outcome::{Run, State};
+use report::terminal::Style;
+
+use crate::cli::Common;
+use crate::exit::{Code, Failure, Outcome};
+use crate::measure;
+
+/// One error, on standard error.
+pub fn error_line(text: &str) {
+    let text = text.trim_end();
+    if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        eprintln!("\x1b[1;31merror:\x1b[0m {text}");
+    } else {
+        eprintln!("error: {text}");
+    }
+}
+
+/// How to print on standard output.
+pub fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    Style {
+        colour: terminal && std::env::var_os("NO_COLOR").is_none(),
+        width: width.unwrap_or(100),
+        unicode: std::env::var("LC_ALL").or_else(|_| std::env::var("LANG")).is_ok_and(|l| l.contains("UTF")),
+    }
+}
+
+/// The metrics of a run's workload; none for a workload that this version does not know.
+pub fn metric_specs(run: &Run) -> &'static [MetricSpec] {
+    run::registry::workload(&run.workload).map(|workload| workload.metrics()).unwrap_or_default()
+}
+
+/// Print on standard output; a reader that went away is no error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Print what came of a run, write what was asked for, and say how to end.
+pub fn present(run: &Run, common: &Common) -> Outcome {
+    let report = write_files(run, common.out.as_deref())?;
+    if common.json {
+        let bytes = store::export(run)?;
+        print(&String::from_utf8_lossy(&bytes));
+    } else {
+        let text = report::terminal::summary(run, metric_specs(run), &style(), Some(&report));
+        print(&text);
+    }
+    Ok(code(run))
+}
+
+/// The exit code that a run deserves.
+pub fn code(run: &Run) -> Code {
+    match run.state {
+        State::Interrupted => Code::Interrupted,
+        State::Failed => Code::Failed,
+        _ if run.requirements.iter().any(|requirement| !requirement.held) => Code::RequirementMissed,
+        _ => Code::Measured,
+    }
+}
+
+/// Write the report beside the results, or everything into the directory that was named.
+fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let dir = out.map_or_else(|| measure::data_dir().join("reports"), Path::to_path_buf);
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
+    let report = dir.join(format!("{}.html", run.run));
+    write(run, &report, report_page(run).as_bytes())?;
+    if out.is_some() {
+        write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;
+        write(run, &dir.join(format!("{}-trials.csv", run.run)), report::export::trials_csv(run).as_bytes())?;
+        write(run, &dir.join(format!("{}-series.csv", run.run)), report::export::series_csv(run).as_bytes())?;
+    }
+    Ok(report)
+}
+
+/// The HTML report of a run.
+pub fn report_page(run: &Run) -> String {
+    let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
+    report::html::page(run, metric_specs(run), &command)
+}
+
+/// Write a file whole or not at all: a full disk must not leave half a report under its name.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let beside = path.with_extension("part");
+    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let written = write_whole(path, bytes);
+    Ok(written.with_context(|| {
+        format!("the run is stored; write its report later with 'kagiri report {}'", run.run)
+    })?)
+}

@@ -1,0 +1,47 @@
+//! `kagiri completions` and `kagiri man`: made from the command line's own definition.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+
+use crate::cli::Cli;
+use crate::exit::{Code, Outcome};
+
+/// Print a shell's completion script.
+#[derive(Args)]
+pub struct Completions {
+    /// Which shell
+    shell: clap_complete::Shell,
+}
+
+impl Completions {
+    /// Print it.
+    pub fn perform(self) -> Outcome {
+        clap_complete::generate(self.shell, &mut Cli::command(), "kagiri", &mut std::io::stdout());
+        Ok(Code::Measured)
+    }
+}
+
+/// Print the manual page, or write those of all verbs.
+#[derive(Args)]
+pub struct Man {
+    /// Write one page per verb into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Man {
+    /// Print or write them.
+    pub fn perform(self) -> Outcome {
+        match self.out {
+            Some(dir) => {
+                std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+                clap_mangen::generate_to(Cli::command(), &dir)
+                    .with_context(|| format!("cannot write the manual pages into {}", dir.display()))?;
+            }
+            None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+        }
+        Ok(Code::Measured)
+    }
+}

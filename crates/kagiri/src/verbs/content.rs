@@ -1,0 +1,202 @@
+//! `kagiri content`: make, index and serve content.
+
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use base::units::{BitRate, ByteSize, Span};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use workload::stream::content::{self, Codec, ContentError, ContentIndex, ContentSpec, Progress, RateMode};
+use workload::stream::server::{AccessLog, Server, ServerConfig};
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::measure;
+
+/// How often the server looks whether it is to end.
+const SERVE_POLL: Duration = Duration::from_millis(100);
+
+/// Content: MPEG transport streams and their frame index.
+#[derive(Subcommand)]
+pub enum Content {
+    /// Make a transport stream and its index
+    Make(Make),
+    /// Index an existing transport stream; the index is put beside it
+    Index(Index),
+    /// Serve a directory over HTTP
+    Serve(Serve),
+}
+
+/// Make a transport stream and its index.
+#[derive(Args)]
+pub struct Make {
+    /// Where to write it; the index is put beside it
+    #[arg(value_name = "OUT.ts")]
+    out: PathBuf,
+    /// How long it plays
+    #[arg(long, value_name = "TIME", default_value = "600s")]
+    duration: Span,
+    /// Its rate, over the whole file
+    #[arg(long, value_name = "RATE", default_value = "25Mbit/s")]
+    bitrate: BitRate,
+    /// Picture coding: mpeg2 or h264
+    #[arg(long, value_name = "CODEC", default_value = "mpeg2", value_parser = ["mpeg2", "h264"])]
+    codec: String,
+    /// Constant bit rate
+    #[arg(long)]
+    cbr: bool,
+    /// Seed of the picture sizes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Index an existing transport stream.
+#[derive(Args)]
+pub struct Index {
+    /// The transport stream
+    #[arg(value_name = "FILE.ts")]
+    file: PathBuf,
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Serve a directory over HTTP/1.1.
+#[derive(Args)]
+pub struct Serve {
+    /// The directory; nothing outside it can be reached
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Worker threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// Let clients upload files (PUT); only on loopback unless --open is given
+    #[arg(long)]
+    upload: bool,
+    /// Listen beyond loopback although nobody is asked who they are
+    #[arg(long)]
+    open: bool,
+    /// Append one line per request to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// CPU time in ns to burn per byte sent, to stand for a slower CPU
+    #[arg(long, value_name = "NS", default_value_t = 0.0)]
+    cost_ns_per_byte: f64,
+}
+
+impl Content {
+    /// Do it.
+    pub fn perform(self) -> Outcome {
+        match self {
+            Self::Make(make) => make.perform(),
+            Self::Index(index) => index.perform(),
+            Self::Serve(serve) => serve.perform(),
+        }
+    }
+}
+
+impl Make {
+    fn perform(self) -> Outcome {
+        let stop = measure::stop_flag()?;
+        let spec = ContentSpec {
+            codec: if self.codec == "h264" { Codec::H264 } else { Codec::Mpeg2 },
+            rate_bit_per_s: self.bitrate.bit_per_s(),
+            duration_s: self.duration.s(),
+            mode: if self.cbr { RateMode::Cbr } else { RateMode::Vbr },
+            seed: self.seed,
+            ..ContentSpec::default()
+        };
+        let began = Instant::now();
+        let bar = bar(self.quiet);
+        let made = content::make_file(&spec, &self.out, &mut |progress| watch(&bar, &stop, progress));
+        bar.finish_and_clear();
+        let index = made.map_err(failure)?;
+        if !self.quiet {
+            println!("{} ({:.1} s)", describe(&self.out, &index), began.elapsed().as_secs_f64());
+        }
+        Ok(Code::Measured)
+    }
+}
+
+impl Index {
+    fn perform(self) -> Outcome {
+        let stop = measure::stop_flag()?;
+        let bar = bar(self.quiet);
+        let made = content::index_file(&self.file, &mut |progress| watch(&bar, &stop, progress));
+        bar.finish_and_clear();
+        let index = made.map_err(failure)?;
+        if !self.quiet {
+            println!("{}", describe(&self.file, &index));
+        }
+        Ok(Code::Measured)
+    }
+}
+
+impl Serve {
+    fn perform(self) -> Outcome {
+        if !self.listen.ip().is_loopback() && !self.open {
+            return Err(Failure::usage(format!(
+                "--listen {} is reachable from other hosts, and nobody is asked who they are; add --open if that is meant",
+                self.listen
+            )));
+        }
+        let stop = measure::stop_flag()?;
+        let mut config = ServerConfig::new(&self.dir, self.listen);
+        config.threads = self.threads as usize;
+        config.upload = self.upload;
+        config.access_log = self.access_log.map(AccessLog::Path);
+        config.cost_ns_per_byte = self.cost_ns_per_byte;
+        let server = Server::start(config).with_context(|| format!("cannot serve {}", self.dir.display()))?;
+        // The line that whoever started this process waits for.
+        println!("serving {} at http://{}/", self.dir.display(), server.local_addr());
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(SERVE_POLL);
+        }
+        server.stop();
+        Ok(Code::Measured)
+    }
+}
+
+fn bar(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn watch(bar: &ProgressBar, stop: &AtomicBool, progress: Progress) -> ControlFlow<()> {
+    if let Some(total) = progress.bytes_total {
+        bar.set_length(total);
+    }
+    bar.set_position(progress.bytes_done);
+    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn failure(error: ContentError) -> Failure {
+    match error {
+        ContentError::Stopped => Failure::Interrupted("interrupted; nothing was left behind".into()),
+        ContentError::Spec(_) | ContentError::RateTooLow { .. } => Failure::usage(error),
+        other => Failure::World(other.into()),
+    }
+}
+
+fn describe(path: &Path, index: &ContentIndex) -> String {
+    format!(
+        "{}: {}, {} frames, {}, {} on average",
+        path.display(),
+        Span::from_duration(Duration::from_millis(index.duration_ns() / 1_000_000)),
+        index.frame_count(),
+        ByteSize::from_bytes(index.total_bytes()),
+        BitRate::from_bit_per_s(index.rate_bit_per_s()),
+    )
+}

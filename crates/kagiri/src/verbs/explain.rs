@@ -1,0 +1,68 @@
+//! `kagiri explain`: what limits, from a table measured anywhere.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::output;
+
+/// Larger files are not tables of loads.
+const TABLE_BYTES_MAX: u64 = 16 << 20;
+
+/// Explain what limits a system, from a table of usage against load that was measured anywhere.
+#[derive(Args)]
+#[command(
+    after_help = "The table has one row per load. Columns are found by their names, in many spellings:\n  \
+    streams, cpu %, memory KB, disk Mbit/s, network Mbit/s, verdict (pass or fail) or stalls\n\
+    Example: kagiri explain table.csv --ceiling disk=110Mbit/s"
+)]
+pub struct Explain {
+    /// The table (CSV); '-' for standard input
+    #[arg(value_name = "TABLE.csv")]
+    table: PathBuf,
+    /// The most there is of a resource, e.g. disk=110Mbit/s, cpu=2cores, memory=512MiB; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    ceiling: Vec<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Explain {
+    /// Explain it.
+    pub fn perform(self) -> Outcome {
+        let file = self.table.display();
+        let ceilings = self.ceiling.iter().map(|text| run::explain::ceiling::parse(text));
+        let ceilings = ceilings.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let bytes = self.read()?;
+        let table = run::explain::csv::read(&bytes, ceilings);
+        let table = table.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+        let explanation = run::explain::explain(&table);
+        if self.json {
+            output::print(&(serde_json::to_string_pretty(&explanation)? + "\n"));
+        } else {
+            output::print(&report::terminal::explanation(&explanation.digest(&table), &output::style()));
+        }
+        Ok(Code::Measured)
+    }
+
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        use std::io::Read;
+        let mut bytes = Vec::new();
+        let read = if self.table.as_os_str() == "-" {
+            std::io::stdin().lock().take(TABLE_BYTES_MAX + 1).read_to_end(&mut bytes)
+        } else {
+            std::fs::File::open(&self.table)
+                .and_then(|file| file.take(TABLE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        };
+        let file = self.table.display();
+        read.map_err(|error| Failure::usage(format!("cannot read the table {file}: {error}")))?;
+        if bytes.len() as u64 > TABLE_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "{file} is larger than 16 MiB, so it is hardly a table of loads"
+            )));
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,30 @@
+//! One file per verb.
+
+pub mod completions;
+pub mod content;
+pub mod explain;
+pub mod report;
+pub mod run;
+pub mod runs;
+pub mod stream;
+pub mod survey;
+pub mod undo;
+
+use crate::cli::Verb;
+use crate::exit::Outcome;
+
+/// Perform a verb.
+pub fn perform(verb: Verb) -> Outcome {
+    match verb {
+        Verb::Survey(verb) => verb.perform(),
+        Verb::Stream(verb) => verb.perform(),
+        Verb::Explain(verb) => verb.perform(),
+        Verb::Run(verb) => verb.perform(),
+        Verb::Runs(verb) => verb.perform(),
+        Verb::Report(verb) => verb.perform(),
+        Verb::Content(verb) => verb.perform(),
+        Verb::Undo(verb) => verb.perform(),
+        Verb::Completions(verb) => verb.perform(),
+        Verb::Man(verb) => verb.perform(),
+    }
+}

@@ -1,0 +1,35 @@
+//! `kagiri report`: the HTML report of a stored run, made again.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::exit::{Code, Outcome};
+use crate::{measure, output};
+
+/// Write the HTML report of a stored run.
+#[derive(Args)]
+pub struct Report {
+    /// A run's id (or its beginning), 'last', 'last~1', or an exported file
+    #[arg(value_name = "RUN", default_value = "last")]
+    run: String,
+    /// Where to write it; RUN.html in this directory unless given, '-' for standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Report {
+    /// Write it.
+    pub fn perform(self) -> Outcome {
+        let run = measure::open_store()?.resolve(&self.run)?;
+        let page = output::report_page(&run);
+        let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
+        if path.as_os_str() == "-" {
+            output::print(&page);
+        } else {
+            output::write_whole(&path, page.as_bytes())?;
+            println!("{}", path.display());
+        }
+        Ok(Code::Measured)
+    }
+}

@@ -1,0 +1,49 @@
+//! `kagiri run`: a plan file, any workload.
+
+use std::path::PathBuf;
+
+use base::plan::Plan;
+use clap::Args;
+
+use crate::cli::Common;
+use crate::exit::{Code, Failure, Outcome};
+use crate::measure;
+
+/// Run a plan: a workload over variants and repetitions.
+#[derive(Args)]
+pub struct RunPlan {
+    /// The plan (TOML); ready ones stand under plans/
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Print the resolved plan as JSON and measure nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl RunPlan {
+    /// Measure, or show what would be measured.
+    pub fn perform(self) -> Outcome {
+        let plan = self.read()?;
+        if self.dry_run {
+            println!("{}", serde_json::to_string_pretty(&plan)?);
+            return Ok(Code::Measured);
+        }
+        measure::run_plan(&plan, &self.common)
+    }
+
+    fn read(&self) -> Result<Plan, Failure> {
+        let file = self.plan.display();
+        let text = std::fs::read_to_string(&self.plan)
+            .map_err(|error| Failure::usage(format!("cannot read the plan {file}: {error}")))?;
+        let mut plan = run::registry::read_plan(&text).map_err(|error| match error.line {
+            Some(line) => Failure::usage(format!("{file}:{line}: {}", error.problem)),
+            None => Failure::usage(format!("{file}: {}", error.problem)),
+        })?;
+        plan.repeats = self.common.repeat.unwrap_or(plan.repeats);
+        plan.seed = self.common.seed.unwrap_or(plan.seed);
+        plan.require.extend(self.common.require.iter().cloned());
+        Ok(plan)
+    }
+}

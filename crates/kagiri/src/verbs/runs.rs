@@ -1,0 +1,155 @@
+//! `kagiri runs`: stored runs.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use base::outcome::Run;
+use clap::Subcommand;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::{measure, output};
+
+/// Larger files are not exported runs.
+const IMPORT_BYTES_MAX: u64 = 1 << 30;
+
+/// Stored runs.
+#[derive(Subcommand)]
+pub enum Runs {
+    /// List them, newest first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one again
+    Show {
+        /// A run's id (or its beginning), 'last', 'last~1', or an exported file
+        #[arg(default_value = "last")]
+        run: String,
+        /// Print the JSON document
+        #[arg(long)]
+        json: bool,
+        /// Print the plan (TOML) that makes the run again
+        #[arg(long, conflicts_with = "json")]
+        plan: bool,
+    },
+    /// Compare two or more runs, or the variants of one
+    Compare {
+        /// Runs, as for show
+        #[arg(required = true)]
+        runs: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a run to a file that 'import' reads
+    Export {
+        /// A run, as for show
+        #[arg(default_value = "last")]
+        run: String,
+        /// Where to; '-' for standard output
+        #[arg(long, short, default_value = "-")]
+        output: PathBuf,
+    },
+    /// Read exported runs into the store
+    Import {
+        /// Exported files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON schema of a run
+    Schema,
+}
+
+impl Runs {
+    /// Do it.
+    pub fn perform(self) -> Outcome {
+        match self {
+            Self::List { json } => list(json),
+            Self::Show { run, json, plan } => show(&run, json, plan),
+            Self::Compare { runs, json } => compare(&runs, json),
+            Self::Export { run, output } => export(&run, &output),
+            Self::Import { files } => import(&files),
+            Self::Schema => {
+                output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"));
+                Ok(Code::Measured)
+            }
+        }
+    }
+}
+
+fn list(json: bool) -> Outcome {
+    let summaries = measure::open_store()?.list()?;
+    if json {
+        output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"));
+    } else if summaries.is_empty() {
+        println!("There are no runs in {} yet; begin with 'kagiri survey'.", measure::data_dir().display());
+    } else {
+        output::print(&report::terminal::runs(&summaries, &output::style()));
+    }
+    Ok(Code::Measured)
+}
+
+fn show(name: &str, json: bool, plan: bool) -> Outcome {
+    let run = measure::open_store()?.resolve(name)?;
+    if plan {
+        output::print(&plan_toml(&run)?);
+    } else if json {
+        output::print(&String::from_utf8_lossy(&store::export(&run)?));
+    } else {
+        output::print(&report::terminal::summary(&run, output::metric_specs(&run), &output::style(), None));
+    }
+    Ok(Code::Measured)
+}
+
+/// A run's plan as the file that makes it again.
+fn plan_toml(run: &Run) -> Result<String, Failure> {
+    let plan: base::plan::Plan = serde_json::from_value(run.plan.clone())
+        .with_context(|| format!("the plan of run {} cannot be read", run.run))?;
+    Ok(plan.to_toml().with_context(|| format!("the plan of run {} cannot be written", run.run))?)
+}
+
+fn compare(names: &[String], json: bool) -> Outcome {
+    let store = measure::open_store()?;
+    let runs = names.iter().map(|name| store.resolve(name)).collect::<Result<Vec<_>, _>>()?;
+    if runs.len() == 1 && runs[0].variants.len() < 2 {
+        return Err(Failure::usage(
+            "one run with one variant has nothing to be compared with; name a second run",
+        ));
+    }
+    let comparison = store::compare(&runs, output::metric_specs(&runs[0]));
+    if json {
+        output::print(&(serde_json::to_string_pretty(&comparison)? + "\n"));
+    } else {
+        output::print(&report::terminal::comparison(&comparison, &output::style()));
+    }
+    Ok(Code::Measured)
+}
+
+fn export(name: &str, path: &std::path::Path) -> Outcome {
+    let run = measure::open_store()?.resolve(name)?;
+    let bytes = store::export(&run)?;
+    if path.as_os_str() == "-" {
+        output::print(&String::from_utf8_lossy(&bytes));
+    } else {
+        output::write_whole(path, &bytes)?;
+    }
+    Ok(Code::Measured)
+}
+
+fn import(files: &[PathBuf]) -> Outcome {
+    let mut store = measure::open_store()?;
+    for file in files {
+        let size = std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
+        if size > IMPORT_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "{} is larger than 1 GiB, so it is hardly a run",
+                file.display()
+            )));
+        }
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let id = store.import(&bytes).with_context(|| format!("cannot import {}", file.display()))?;
+        println!("{id}");
+    }
+    Ok(Code::Measured)
+}

@@ -1,0 +1,167 @@
+//! `kagiri stream`: how many streams does a content server carry?
+
+use std::path::PathBuf;
+
+use base::outcome::Resource;
+use base::plan::{Plan, SCHEMA, Variant};
+use base::units::{BitRate, ByteSize, Span};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cli::Common;
+use crate::exit::{Failure, Outcome};
+use crate::measure;
+
+/// Find how many video streams a content server carries undisturbed, and what stops the next one.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri stream                                  the embedded server on this machine\n  \
+    kagiri stream http://nas/film.ts --max 16      a server elsewhere, going up one by one\n  \
+    kagiri stream --streams 100 --hold 60s         one load, no search\n  \
+    kagiri stream --content film.ts --cold --require 'capacity>=8'")]
+pub struct StreamArgs {
+    /// Content (MPEG-TS) at a server that is already there; without it kagiri makes content and serves it
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// Rate of the content that is made
+    #[arg(long, value_name = "RATE")]
+    bitrate: Option<BitRate>,
+    /// The largest load to offer; up to 16 the search goes up one by one
+    #[arg(long, value_name = "N")]
+    max: Option<u64>,
+    /// Offer this one load, without a search
+    #[arg(long, value_name = "N", conflicts_with = "max")]
+    streams: Option<u64>,
+    /// How long a load is held
+    #[arg(long, value_name = "TIME")]
+    hold: Option<Span>,
+    /// How long a load is held while searching
+    #[arg(long, value_name = "TIME")]
+    search_hold: Option<Span>,
+    /// What the players do with the bytes: discard, copy or parse
+    #[arg(long, value_name = "DEPTH", value_parser = ["discard", "copy", "parse"])]
+    depth: Option<String>,
+    /// Threads that carry the players
+    #[arg(long, value_name = "N")]
+    player_threads: Option<u32>,
+    /// Do not go down again after the search
+    #[arg(long)]
+    no_ramp_down: bool,
+    /// Drop the content from memory before every trial
+    #[arg(long)]
+    cold: bool,
+    /// Serve this transport stream instead of making one
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    content: Option<PathBuf>,
+    /// Coding of the content that is made: mpeg2 or h264
+    #[arg(long, value_name = "CODEC", value_parser = ["mpeg2", "h264"])]
+    codec: Option<String>,
+    /// Length of the content that is made
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Make content of constant bit rate
+    #[arg(long)]
+    cbr: bool,
+    /// Server that is made: embedded or nginx
+    #[arg(long, value_name = "KIND", value_parser = ["embedded", "nginx"], conflicts_with = "url")]
+    server: Option<String>,
+    /// What is known of a ceiling, e.g. disk=110Mbit/s or cpu=200%; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    ceiling: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl StreamArgs {
+    /// Measure.
+    pub fn perform(self: Box<Self>) -> Outcome {
+        let plan = self.plan()?;
+        measure::run_plan(&plan, &self.common)
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let settings = self.settings()?;
+        let settings = run::registry::resolve("stream", settings).map_err(Failure::usage)?;
+        let name = self
+            .url
+            .clone()
+            .unwrap_or_else(|| self.server.clone().unwrap_or_else(|| "embedded server".into()));
+        let repeats = self.common.repeat.unwrap_or(1);
+        let variants = vec![Variant { name: name.clone(), settings }];
+        Ok(Plan {
+            schema: SCHEMA,
+            name: format!("stream: {name}"),
+            workload: "stream".into(),
+            repeats,
+            seed: self.common.seed.unwrap_or(1),
+            require: self.common.require.clone(),
+            variants,
+        })
+    }
+
+    /// Only what was said on the command line; the workload fills in the rest.
+    fn settings(&self) -> Result<Value, Failure> {
+        let mut settings = Map::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                settings.insert(key.to_owned(), value);
+            }
+        };
+        set("url", self.url.as_ref().map(|url| json!(url)));
+        set("bitrate", self.bitrate.map(|rate| json!(rate)));
+        set("max", self.max.map(|max| json!(max)));
+        set("streams", self.streams.map(|streams| json!(streams)));
+        set("hold", self.hold.map(|hold| json!(hold)));
+        set("search_hold", self.search_hold.map(|hold| json!(hold)));
+        set("depth", self.depth.as_ref().map(|depth| json!(depth)));
+        set("player", self.player_threads.map(|threads| json!({ "threads": threads })));
+        set("ramp_down", self.no_ramp_down.then_some(json!(false)));
+        set("cold", self.cold.then_some(json!(true)));
+        set("content", self.content_settings()?);
+        set("server", self.server.as_ref().map(|kind| json!({ "kind": kind })));
+        set("ceiling", Some(ceilings(&self.ceiling)?));
+        Ok(Value::Object(settings))
+    }
+
+    fn content_settings(&self) -> Result<Option<Value>, Failure> {
+        let mut content = Map::new();
+        if let Some(path) = &self.content {
+            // The server is another process, perhaps with another working directory.
+            let whole = path.canonicalize();
+            let whole =
+                whole.map_err(|error| Failure::usage(format!("--content {}: {error}", path.display())))?;
+            content.insert("path".into(), json!(whole));
+        }
+        if let Some(codec) = &self.codec {
+            content.insert("codec".into(), json!(codec));
+        }
+        if let Some(duration) = self.duration {
+            content.insert("duration".into(), json!(duration));
+        }
+        if self.cbr {
+            content.insert("cbr".into(), json!(true));
+        }
+        Ok((!content.is_empty()).then_some(Value::Object(content)))
+    }
+}
+
+/// Ceilings of the command line as settings of the workload.
+fn ceilings(texts: &[String]) -> Result<Value, Failure> {
+    let mut all = Map::new();
+    for text in texts {
+        let (resource, ceiling) = run::explain::ceiling::parse(text).map_err(Failure::usage)?;
+        let (key, value) = match resource {
+            Resource::Disk => ("disk", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
+            Resource::Network => ("network", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
+            Resource::Memory => ("memory", json!(ByteSize::from_bytes(ceiling.value as u64))),
+            Resource::Cpu => ("cpu_percent", json!(ceiling.value)),
+            Resource::Player | Resource::None => {
+                return Err(Failure::usage(format!(
+                    "--ceiling {text}: the players' ceiling is known: their core"
+                )));
+            }
+        };
+        all.insert(key.to_owned(), value);
+    }
+    Ok(Value::Object(all))
+}

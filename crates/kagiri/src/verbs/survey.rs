@@ -1,0 +1,93 @@
+//! `kagiri survey`: this machine in a few minutes, one report. It grows with every workload.
+
+use std::collections::BTreeMap;
+
+use base::outcome::{Ceiling, Resource};
+use base::plan::{Plan, SCHEMA, Variant};
+use base::units::BitRate;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::Common;
+use crate::exit::{Failure, Outcome};
+use crate::measure;
+
+/// The survey's search begins here: any machine of today carries more.
+const FIRST_LOAD: u64 = 50;
+/// And ends here at the latest.
+const LOAD_MAX: u64 = 6400;
+
+/// Measure this machine in a few minutes and write one report.
+#[derive(Args)]
+pub struct Survey {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Survey {
+    /// Calibrate, then measure.
+    pub fn perform(self) -> Outcome {
+        let say = |line: &str| {
+            if !self.common.quiet {
+                eprintln!("{line}");
+            }
+        };
+        say(
+            "Surveying this machine; it takes about two minutes. Ctrl-C ends it and keeps what was measured.",
+        );
+        say("1 of 2: ceilings of CPU, disk and loopback");
+        let data = measure::data_dir();
+        std::fs::create_dir_all(&data)?;
+        let stop = measure::stop_flag()?;
+        let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+        let ceilings = observe::calibrate::all(&data, &mut |line| say(&format!("  {line}")), &stopped);
+        if stopped() {
+            return Err(Failure::Interrupted("interrupted before anything was measured".into()));
+        }
+        for (resource, ceiling) in &ceilings {
+            say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
+        }
+        say("2 of 2: video streams of 25 Mbit/s from the embedded content server");
+        measure::run_plan(&self.plan(&ceilings)?, &self.common)
+    }
+
+    fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
+        let settings = run::registry::resolve("stream", settings(ceilings)).map_err(Failure::usage)?;
+        Ok(Plan {
+            schema: SCHEMA,
+            name: "survey".into(),
+            workload: "stream".into(),
+            repeats: self.common.repeat.unwrap_or(1),
+            seed: self.common.seed.unwrap_or(1),
+            require: self.common.require.clone(),
+            variants: vec![Variant { name: "embedded server".into(), settings }],
+        })
+    }
+}
+
+/// Short trials and a coarse search: a survey gives the order of magnitude, `kagiri stream` the number.
+fn settings(ceilings: &BTreeMap<Resource, Ceiling>) -> Value {
+    let rate = |resource| {
+        ceilings.get(&resource).map(|ceiling: &Ceiling| json!(BitRate::from_bit_per_s(ceiling.value as u64)))
+    };
+    let mut known = serde_json::Map::new();
+    known.extend(rate(Resource::Disk).map(|value| ("disk".to_owned(), value)));
+    known.extend(rate(Resource::Network).map(|value| ("network".to_owned(), value)));
+    json!({
+        "first": FIRST_LOAD,
+        "max": LOAD_MAX,
+        "hold": "5s",
+        "search_hold": "3s",
+        "confirmations": 1,
+        "resolution_percent": 10.0,
+        "player": { "warm_up": "4s" },
+        "ceiling": known,
+    })
+}
+
+fn words(resource: Resource, ceiling: &Ceiling) -> String {
+    match resource {
+        Resource::Disk | Resource::Network => BitRate::from_bit_per_s(ceiling.value as u64).to_string(),
+        _ => format!("{:.0} {}", ceiling.value, resource.unit()),
+    }
+}

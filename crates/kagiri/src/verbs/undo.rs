@@ -1,0 +1,49 @@
+//! `kagiri undo`: put back whatever a crash left changed.
+
+use clap::Args;
+use sys::journal::Journal;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::measure;
+
+/// Put back whatever a crash left changed on this system.
+#[derive(Args)]
+pub struct Undo {}
+
+/// What came of one crashed process's journal.
+pub struct Replayed {
+    /// One line for every change that was looked at.
+    pub lines: Vec<String>,
+    /// How many changes could not be put back.
+    pub failed: usize,
+}
+
+/// Replay the journals of all processes that are no more.
+pub fn replay_all() -> Vec<Replayed> {
+    let leftovers = Journal::leftovers(&measure::journal_dir()).unwrap_or_default();
+    let replay = |leftover| {
+        let results = Journal::replay(leftover);
+        let failed = results.iter().filter(|result| !result.outcome.is_settled()).count();
+        Replayed { lines: results.iter().map(ToString::to_string).collect(), failed }
+    };
+    leftovers.into_iter().map(replay).collect()
+}
+
+impl Undo {
+    /// Do it, and say what was done.
+    pub fn perform(self) -> Outcome {
+        let all = replay_all();
+        for line in all.iter().flat_map(|replayed| &replayed.lines) {
+            println!("{line}");
+        }
+        if all.is_empty() {
+            println!("Nothing was left changed.");
+        }
+        match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
+            0 => Ok(Code::Measured),
+            n => Err(Failure::World(anyhow::anyhow!(
+                "{n} changes could not be put back; see the lines above, mend the cause and run 'kagiri undo' again"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The content that the server serves: given, found from an earlier run, or made.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use base::part::{HostContext, PartError};
+use base::units::ByteSize;
+
+use crate::stream::content::{self, Codec, ContentSpec, RateMode};
+use crate::stream::settings::{CodecName, StreamSettings};
+
+/// Seed of the picture sizes of made content: the same content for everybody, so that results compare.
+const SEED: u64 = 1;
+
+/// The content's file, with its index beside it. `made_dir` is where it has to lie when a disk was made for it.
+pub fn provide(
+    settings: &StreamSettings,
+    made_dir: Option<&Path>,
+    host: &HostContext,
+) -> Result<PathBuf, PartError> {
+    match (&settings.content.path, made_dir) {
+        (Some(given), None) => indexed(given.clone(), host),
+        (Some(given), Some(dir)) => copy(given, dir, host),
+        (None, dir) => {
+            make(settings, &dir.map_or_else(|| host.data_dir.join("content"), Path::to_path_buf), host)
+        }
+    }
+}
+
+/// Make sure that the index stands beside content that was given.
+fn indexed(file: PathBuf, host: &HostContext) -> Result<PathBuf, PartError> {
+    if content::load_index(&file).is_err() {
+        host.say(format!("indexing {}", file.display()));
+        content::index_file(&file, &mut |_| go_on(host)).map_err(PartError::new)?;
+    }
+    Ok(file)
+}
+
+/// Copy given content onto the disk that was made for it.
+fn copy(given: &Path, dir: &Path, host: &HostContext) -> Result<PathBuf, PartError> {
+    let name =
+        given.file_name().ok_or_else(|| PartError::usage(format!("{} is not a file", given.display())))?;
+    let file = dir.join(name);
+    host.say(format!("copying {} to the disk", given.display()));
+    std::fs::copy(given, &file).map_err(|error| {
+        PartError::new(format!("cannot copy {} to {}: {error}", given.display(), file.display()))
+    })?;
+    indexed(file, host)
+}
+
+/// Make content, unless the same is there already.
+fn make(settings: &StreamSettings, dir: &Path, host: &HostContext) -> Result<PathBuf, PartError> {
+    let spec = spec(settings);
+    let mode = if settings.content.cbr { "cbr" } else { "vbr" };
+    let codec = match settings.content.codec {
+        CodecName::Mpeg2 => "mpeg2",
+        CodecName::H264 => "h264",
+    };
+    let rate_kbit_per_s = spec.rate_bit_per_s / 1000;
+    let file = dir.join(format!("{codec}-{rate_kbit_per_s}k-{mode}-{:.0}s.ts", spec.duration_s));
+    if is_made(&file, &spec) {
+        return Ok(file);
+    }
+    std::fs::create_dir_all(dir)
+        .map_err(|error| PartError::new(format!("cannot make the directory {}: {error}", dir.display())))?;
+    host.say(format!("making {} of content: {}", ByteSize::from_bytes(spec.total_bytes()), file.display()));
+    content::make_file(&spec, &file, &mut |_| go_on(host)).map_err(PartError::new)?;
+    Ok(file)
+}
+
+fn go_on(host: &HostContext) -> ControlFlow<()> {
+    if host.stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn spec(settings: &StreamSettings) -> ContentSpec {
+    ContentSpec {
+        codec: match settings.content.codec {
+            CodecName::Mpeg2 => Codec::Mpeg2,
+            CodecName::H264 => Codec::H264,
+        },
+        rate_bit_per_s: settings.bitrate.bit_per_s(),
+        duration_s: settings.content.duration.s(),
+        mode: if settings.content.cbr { RateMode::Cbr } else { RateMode::Vbr },
+        seed: SEED,
+        ..ContentSpec::default()
+    }
+}
+
+/// Whether the file is there, whole, and was made to this specification.
+fn is_made(file: &Path, spec: &ContentSpec) -> bool {
+    let Ok(index) = content::load_index(file) else { return false };
+    let size = std::fs::metadata(file).map(|facts| facts.len()).unwrap_or(0);
+    let same = index.made().is_some_and(|made| {
+        made.rate_bit_per_s == spec.rate_bit_per_s && made.mode == spec.mode && made.seed == spec.seed
+    });
+    same && index.codec() == spec.codec
+        && size == index.total_bytes()
+        && index.frame_count() as u32 == spec.frames()
+}

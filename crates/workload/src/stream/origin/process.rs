@@ -1,0 +1,230 @@
+//! The server as a process of its own, so that its load can be told from the players'.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::part::{HostContext, PartError};
+use sys::child::{Child, Spawn};
+use sys::journal::{EntryId, Journal, Undo};
+
+use super::stand::Stand;
+use crate::stream::settings::{ServerKind, StreamSettings};
+
+/// How long a server may take until it answers.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long a server may take to end when asked to.
+const END_WITHIN: Duration = Duration::from_secs(3);
+/// What the embedded server's ready line holds before its address.
+const READY_MARK: &str = " at http://";
+
+/// A running server.
+pub struct Serving {
+    child: Child,
+    address: SocketAddr,
+    name: String,
+    configuration: Option<Configuration>,
+}
+
+/// nginx's configuration and state, in a directory of its own.
+struct Configuration {
+    dir: PathBuf,
+    journal: Journal,
+    entry: EntryId,
+}
+
+impl Serving {
+    /// Start the server on what was made for it.
+    pub fn start(
+        settings: &StreamSettings,
+        stand: &Stand,
+        film: &Path,
+        journal: &Journal,
+        host: &HostContext,
+    ) -> Result<Self, PartError> {
+        let (Some(dir), Some(name)) = (film.parent(), film.file_name().and_then(|name| name.to_str())) else {
+            return Err(PartError::usage(format!(
+                "{} cannot be served: its name is not text",
+                film.display()
+            )));
+        };
+        let name = name.to_owned();
+        match settings.server.kind {
+            ServerKind::Embedded => embedded(settings, stand, dir, name, journal, host),
+            ServerKind::Nginx => nginx(settings, stand, dir, name, journal),
+        }
+    }
+
+    /// Where the content is.
+    pub fn content_url(&self) -> String {
+        format!("http://{}/{}", self.address, percent_encoded(&self.name))
+    }
+
+    /// Its (first) process.
+    pub fn pid(&self) -> u32 {
+        self.child.pid().unsigned_abs()
+    }
+
+    /// How it ended, if it has.
+    pub fn died(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        Some(format!("the server ended by itself ({status}); it wrote: {}", self.child.output_tail()))
+    }
+
+    /// End it.
+    pub fn stop(self) {
+        // Whatever it says at its end, it is gone: killed after its time.
+        let _ = self.child.stop(END_WITHIN);
+        drop(self.configuration);
+    }
+}
+
+fn embedded(
+    settings: &StreamSettings,
+    stand: &Stand,
+    dir: &Path,
+    name: String,
+    journal: &Journal,
+    host: &HostContext,
+) -> Result<Serving, PartError> {
+    let server = &settings.server;
+    let mut spawn = Spawn::new(&host.program).args(["content", "serve"]).arg(dir);
+    spawn = spawn.arg("--listen").arg(SocketAddr::from((stand.server_ip(), 0)).to_string());
+    if stand.link().is_some() {
+        // The address is reachable from nowhere but this host: it lies in a namespace made for the measurement.
+        spawn = spawn.arg("--open");
+    }
+    spawn = spawn.arg("--threads").arg(server.threads.max(1).to_string());
+    spawn = spawn.arg("--cost-ns-per-byte").arg(server.cost_ns_per_byte.to_string());
+    let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
+    let line = child.wait_line(READY_WITHIN, |line| line.contains(READY_MARK)).map_err(PartError::new)?;
+    let address = line.split(READY_MARK).nth(1).and_then(|rest| rest.trim_end_matches('/').parse().ok());
+    let address =
+        address.ok_or_else(|| PartError::new(format!("the server's ready line has no address: {line}")))?;
+    Ok(Serving { child, address, name, configuration: None })
+}
+
+fn nginx(
+    settings: &StreamSettings,
+    stand: &Stand,
+    dir: &Path,
+    name: String,
+    journal: &Journal,
+) -> Result<Serving, PartError> {
+    let port = free_port()?;
+    let address = SocketAddr::from((stand.server_ip(), port));
+    let configuration = Configuration::make(journal)?;
+    let file =
+        configuration.write(&nginx_conf(&configuration.dir, dir, address, settings.server.threads.max(1)))?;
+    // nginx writes to its log before it has read where that is, so that is said on the command line too.
+    let spawn =
+        Spawn::new("nginx").arg("-e").arg("stderr").arg("-p").arg(&configuration.dir).arg("-c").arg(&file);
+    // nginx's workers end with their master when it is asked to end, not when it is killed.
+    let spawn = spawn.death_signal(sys::child::Signal::SIGTERM);
+    let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
+    await_answer(&mut child, address)?;
+    Ok(Serving { child, address, name, configuration: Some(configuration) })
+}
+
+/// A port that was free a moment ago: nginx cannot be asked which one it took.
+fn free_port() -> Result<u16, PartError> {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    taken
+        .map(|address| address.port())
+        .map_err(|error| PartError::new(format!("no free port for nginx: {error}")))
+}
+
+/// Wait until somebody accepts connections there.
+fn await_answer(child: &mut Child, address: SocketAddr) -> Result<(), PartError> {
+    let deadline = Instant::now() + READY_WITHIN;
+    while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+        if child.try_wait().map_err(PartError::new)?.is_some() {
+            return Err(PartError::new(format!(
+                "nginx ended at its start; it wrote: {}",
+                child.output_tail()
+            )));
+        }
+        if Instant::now() > deadline {
+            return Err(PartError::new(format!("nginx did not answer on {address} within {READY_WITHIN:?}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+impl Configuration {
+    fn make(journal: &Journal) -> Result<Self, PartError> {
+        let dir = std::env::temp_dir().join(format!(
+            "kagiri-nginx-{}-{}",
+            std::process::id(),
+            sys::clock::monotonic_ns()
+        ));
+        let entry = journal.record(Undo::RemoveFolder { path: dir.clone() }).map_err(PartError::new)?;
+        std::fs::create_dir(&dir).map_err(|error| {
+            PartError::new(format!("cannot make the directory {}: {error}", dir.display()))
+        })?;
+        Ok(Self { dir, journal: journal.clone(), entry })
+    }
+
+    fn write(&self, text: &str) -> Result<PathBuf, PartError> {
+        let file = self.dir.join("nginx.conf");
+        std::fs::write(&file, text)
+            .map_err(|error| PartError::new(format!("cannot write {}: {error}", file.display())))?;
+        Ok(file)
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        // Left to `kagiri undo` if it cannot be removed now.
+        let _ = self.journal.undo(self.entry);
+    }
+}
+
+/// One worker, sendfile, no logs, nothing outside its own directory.
+fn nginx_conf(own: &Path, root: &Path, address: SocketAddr, workers: u32) -> String {
+    let own = own.display();
+    let mut text = String::new();
+    // Workers that dropped root could not read content of a user's own directory.
+    if sys::environment::is_root() {
+        text.push_str("user root;\n");
+    }
+    let _ = write!(
+        text,
+        "daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 65535;\npid {own}/nginx.pid;\n\
+         error_log stderr warn;\nevents {{ worker_connections 32768; }}\nhttp {{\n  access_log off;\n  sendfile on;\n  \
+         default_type application/octet-stream;\n  keepalive_requests 1000000;\n"
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        let _ = writeln!(text, "  {kind}_temp_path {own}/{kind};");
+    }
+    let root = root.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+    let _ = write!(text, "  server {{ listen {address} backlog=4096; root \"{root}\"; }}\n}}\n");
+    text
+}
+
+/// A file's name as one segment of a URL's path (RFC 3986, section 2).
+fn percent_encoded(name: &str) -> String {
+    name.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte))
+            }
+            _ => {
+                let _ = write!(text, "%{byte:02X}");
+            }
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_name_becomes_one_segment_of_a_path() {
+        assert_eq!(percent_encoded("a b/ü?.ts"), "a%20b%2F%C3%BC%3F.ts");
+    }
+}

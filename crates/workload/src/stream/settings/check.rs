@@ -1,0 +1,138 @@
+//! Which settings make sense, alone and together.
+
+use base::plan::PlanError;
+use base::units::Span;
+
+use super::{ServerKind, ServerSettings, StreamSettings};
+
+/// More streams than any one host's players could ever open sockets for.
+const STREAMS_MAX: u64 = 100_000;
+
+impl StreamSettings {
+    /// Every value within its range, and all of them fitting together.
+    pub(super) fn check(&self) -> Result<(), PlanError> {
+        let mbit = 1_000_000;
+        within("bitrate", self.bitrate.bit_per_s(), mbit, 1000 * mbit, "1Mbit/s to 1Gbit/s")?;
+        within("max", self.max, 1, STREAMS_MAX, "1 to 100000 streams")?;
+        within("first", self.first, 1, STREAMS_MAX, "1 to 100000 streams")?;
+        if let Some(streams) = self.streams {
+            within("streams", streams, 1, STREAMS_MAX, "1 to 100000 streams")?;
+        }
+        span("hold", self.hold, 1, 86_400)?;
+        if let Some(hold) = self.search_hold {
+            span("search_hold", hold, 1, 86_400)?;
+        }
+        within("confirmations", u64::from(self.confirmations), 1, 100, "1 to 100")?;
+        ranged("resolution_percent", self.resolution_percent, 0.1, 50.0)?;
+        self.check_player()?;
+        span("content.duration", self.content.duration, 5, 36_000)?;
+        ranged("server.cost_ns_per_byte", self.server.cost_ns_per_byte, 0.0, 10_000.0)?;
+        if let Some(percent) = self.server.cpu_quota_percent {
+            ranged("server.cpu_quota_percent", percent, 1.0, 100_000.0)?;
+        }
+        if let Some(link) = &self.link {
+            within("link.rate", link.rate.bit_per_s(), mbit / 10, 100_000 * mbit, "100kbit/s to 100Gbit/s")?;
+        }
+        self.check_made()
+    }
+
+    fn check_player(&self) -> Result<(), PlanError> {
+        let player = &self.player;
+        for (key, value) in [("start", player.start), ("resume", player.resume), ("cap", player.cap)] {
+            if value.s() < 0.1 || value.s() > 60.0 {
+                return Err(PlanError::of_key(
+                    &format!("player.{key}"),
+                    format!("{value} is not within 100ms to 60s"),
+                ));
+            }
+        }
+        if player.start > player.cap || player.resume > player.cap {
+            return Err(PlanError::of_key(
+                "player.cap",
+                "the cap must be at least as long as start and resume",
+            ));
+        }
+        within("player.receive_buffer", player.receive_buffer.bytes(), 16 << 10, 64 << 20, "16KiB to 64MiB")?;
+        within("player.threads", u64::from(player.threads), 1, 1024, "1 to 1024")
+    }
+
+    /// What is made for a measurement must fit together.
+    fn check_made(&self) -> Result<(), PlanError> {
+        let made = self.server != ServerSettings::default() || self.disk.is_some() || self.link.is_some();
+        if self.url.is_some() && made {
+            return Err(PlanError::of_key(
+                "url",
+                "a server that is already there cannot be given a server, disk or link",
+            ));
+        }
+        if self.server.kind == ServerKind::Nginx && self.server.cost_ns_per_byte > 0.0 {
+            return Err(PlanError::of_key(
+                "server.cost_ns_per_byte",
+                "only the embedded server can burn CPU per byte",
+            ));
+        }
+        if let (Some(disk), None) = (&self.disk, &self.content.path) {
+            let content = self.content.duration.s() * self.bitrate.bit_per_s() as f64 / 8.0;
+            if content * 1.15 > disk.size.bytes() as f64 {
+                let problem = format!("{} cannot hold {:.0} MB of content", disk.size, content / 1e6);
+                return Err(PlanError::of_key("disk.size", problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn within(key: &str, value: u64, low: u64, high: u64, expected: &str) -> Result<(), PlanError> {
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false => Err(PlanError::of_key(key, format!("{value} is not within {expected}"))),
+    }
+}
+
+fn ranged(key: &str, value: f64, low: f64, high: f64) -> Result<(), PlanError> {
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false => Err(PlanError::of_key(key, format!("{value} is not within {low} to {high}"))),
+    }
+}
+
+fn span(key: &str, value: Span, low_s: u64, high_s: u64) -> Result<(), PlanError> {
+    match (Span::from_s(low_s)..=Span::from_s(high_s)).contains(&value) {
+        true => Ok(()),
+        false => Err(PlanError::of_key(key, format!("{value} is not within {low_s}s to {high_s}s"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_complete() {
+        let settings = StreamSettings::read(json!({})).unwrap();
+        assert_eq!(settings, StreamSettings::default());
+        assert_eq!(settings.load_plan().search_hold, Span::from_s(5));
+        assert_eq!(settings.warm_up(), Span::from_s(5));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        for (settings, part) in [
+            (json!({"bitrat": "25Mbit/s"}), "unknown field `bitrat`"),
+            (json!({"bitrate": "25"}), "the unit is missing"),
+            (json!({"bitrate": "-25Mbit/s"}), "must not be negative"),
+            (json!({"max": 0}), "max: 0 is not within"),
+            (json!({"hold": "0s"}), "hold: 0s is not within 1s"),
+            (json!({"player": {"cap": "500ms"}}), "player.cap"),
+            (json!({"disk": {"size": "10MB"}}), "disk.size: 10MB cannot hold 375 MB"),
+            (json!({"url": "http://nas/x.ts", "disk": {}}), "url: a server that is already there"),
+            (json!({"server": {"cpu_quota_percent": 0.0}}), "server.cpu_quota_percent"),
+            (json!({"server": {"kind": "nginx", "cost_ns_per_byte": 1.0}}), "only the embedded server"),
+        ] {
+            let message = StreamSettings::read(settings.clone()).unwrap_err().to_string();
+            assert!(message.contains(part), "{settings}: {message}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The settings of `stream`, as they stand in a plan's `[stream]` table and on the command line.
+
+mod check;
+
+use std::path::PathBuf;
+
+use base::plan::{LoadPlan, PlanError};
+use base::units::{BitRate, ByteSize, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sys::disk::FileSystem;
+
+/// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
+const SEARCH_HOLD_S: u64 = 5;
+
+/// How much a player does with what it receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// Bytes are counted against the index and dropped in the kernel.
+    #[default]
+    Discard,
+    /// Bytes are copied to user memory, as a player would.
+    Copy,
+    /// And every packet's header is checked.
+    Parse,
+}
+
+/// Picture coding of made content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CodecName {
+    /// ISO/IEC 13818-2; every player paces it correctly.
+    #[default]
+    Mpeg2,
+    /// ISO/IEC 14496-10.
+    H264,
+}
+
+/// The content that is made when none is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContentSettings {
+    /// An existing transport stream on this host, served by the server under test.
+    pub path: Option<PathBuf>,
+    /// Picture coding.
+    pub codec: CodecName,
+    /// How long it plays.
+    pub duration: Span,
+    /// Every group of pictures of the same size.
+    pub cbr: bool,
+}
+
+impl Default for ContentSettings {
+    fn default() -> Self {
+        Self { path: None, codec: CodecName::default(), duration: Span::from_s(120), cbr: false }
+    }
+}
+
+/// Which server is made for the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerKind {
+    /// kagiri's own content server, as a process of its own.
+    #[default]
+    Embedded,
+    /// nginx, one worker, sendfile on.
+    Nginx,
+}
+
+/// The server that is made when no URL is given.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSettings {
+    /// Which one.
+    pub kind: ServerKind,
+    /// Worker threads (or processes); 0 for one.
+    pub threads: u32,
+    /// CPU time in ns that the embedded server burns for every byte it sends, to stand for a slower CPU.
+    pub cost_ns_per_byte: f64,
+    /// CPU quota of the server's cgroup, in % of one core. Needs root.
+    pub cpu_quota_percent: Option<f64>,
+}
+
+/// A disk made from an image file for the measurement. Needs root.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskSettings {
+    /// Size of the image.
+    pub size: ByteSize,
+    /// Its file system: ext3, ext4, xfs or btrfs.
+    #[schemars(with = "String")]
+    pub file_system: FileSystem,
+    /// Most that the server may read from it.
+    pub read_limit: Option<BitRate>,
+}
+
+impl Default for DiskSettings {
+    fn default() -> Self {
+        Self {
+            size: ByteSize::from_bytes(2_600_000_000),
+            file_system: FileSystem::Ext4,
+            read_limit: None,
+        }
+    }
+}
+
+/// A link made for the measurement between the server and the players. Needs root.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSettings {
+    /// Its rate.
+    pub rate: BitRate,
+    /// Bytes that queue before it drops.
+    #[serde(default = "link_buffer")]
+    pub buffer: ByteSize,
+}
+
+fn link_buffer() -> ByteSize {
+    ByteSize::from_bytes(256 * 1024)
+}
+
+/// How the virtual players behave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlayerSettings {
+    /// Buffered before playing starts (VLC's network cache: 1 s).
+    pub start: Span,
+    /// Buffered at most.
+    pub cap: Span,
+    /// Buffered before playing goes on after a stall.
+    pub resume: Span,
+    /// Socket receive buffer; automatic growth would hide seconds of video.
+    pub receive_buffer: ByteSize,
+    /// Threads that carry the players.
+    pub threads: u32,
+    /// Players that check every packet whatever the depth; one of them also checks a hash of the content.
+    pub parsing: u64,
+    /// Before the hold; start-up and twice the cap unless given.
+    pub warm_up: Option<Span>,
+}
+
+impl Default for PlayerSettings {
+    fn default() -> Self {
+        Self {
+            start: Span::from_s(1),
+            cap: Span::from_s(2),
+            resume: Span::from_ms(500),
+            receive_buffer: ByteSize::from_bytes(512 * 1024),
+            threads: 1,
+            parsing: 1,
+            warm_up: None,
+        }
+    }
+}
+
+/// The most there is of a resource, given by the user.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CeilingSettings {
+    /// CPU of the server, in % of one core.
+    pub cpu_percent: Option<f64>,
+    /// The device that holds the content.
+    pub disk: Option<BitRate>,
+    /// The link.
+    pub network: Option<BitRate>,
+    /// The server's memory.
+    pub memory: Option<ByteSize>,
+}
+
+/// The settings of `stream`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamSettings {
+    /// Content at a server that is already there; without it one is made.
+    pub url: Option<String>,
+    /// Rate of made content.
+    pub bitrate: BitRate,
+    /// The largest load to offer; up to 16 the search goes up one by one.
+    pub max: u64,
+    /// The first load of a search beyond 16 streams; it doubles from there.
+    pub first: u64,
+    /// Offer only this load, without a search.
+    pub streams: Option<u64>,
+    /// How long a load is held.
+    pub hold: Span,
+    /// How long a load is held while searching; at most 5 s unless given.
+    pub search_hold: Option<Span>,
+    /// How often the capacity must pass.
+    pub confirmations: u32,
+    /// Whether to go down again afterwards.
+    pub ramp_down: bool,
+    /// How finely loads above 16 are told apart, in % of the load.
+    pub resolution_percent: f64,
+    /// How much the players do with what they receive.
+    pub depth: Depth,
+    /// Drop the content from memory before each trial.
+    pub cold: bool,
+    /// The players.
+    pub player: PlayerSettings,
+    /// The content that is made.
+    pub content: ContentSettings,
+    /// The server that is made.
+    pub server: ServerSettings,
+    /// A disk that is made for the content.
+    pub disk: Option<DiskSettings>,
+    /// A link that is made between server and players.
+    pub link: Option<LinkSettings>,
+    /// What is known of the ceilings.
+    pub ceiling: CeilingSettings,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        Self {
+            url: None,
+            bitrate: BitRate::from_bit_per_s(25_000_000),
+            max: 1000,
+            first: 1,
+            streams: None,
+            hold: Span::from_s(10),
+            search_hold: None,
+            confirmations: 3,
+            ramp_down: true,
+            resolution_percent: 2.0,
+            depth: Depth::default(),
+            cold: false,
+            player: PlayerSettings::default(),
+            content: ContentSettings::default(),
+            server: ServerSettings::default(),
+            disk: None,
+            link: None,
+            ceiling: CeilingSettings::default(),
+        }
+    }
+}
+
+impl StreamSettings {
+    /// Read settings and check every range.
+    ///
+    /// # Errors
+    /// An unknown key, a wrong unit or an impossible range, with the key named.
+    pub fn read(settings: Value) -> Result<Self, PlanError> {
+        let read: Self = serde_json::from_value(settings).map_err(|error| unreadable(&error.to_string()))?;
+        read.check()?;
+        Ok(read)
+    }
+
+    /// How loads are to be searched.
+    pub fn load_plan(&self) -> LoadPlan {
+        let search_hold = self.search_hold.unwrap_or(Span::from_s(SEARCH_HOLD_S));
+        LoadPlan {
+            load_first: self.first,
+            load_max: self.max,
+            fixed: self.streams,
+            hold: self.hold,
+            search_hold: search_hold.min(self.hold),
+            confirmations: self.confirmations,
+            ramp_down: self.ramp_down,
+            resolution: self.resolution_percent / 100.0,
+        }
+    }
+
+    /// Before the hold begins: start-up and two caps, unless given.
+    pub fn warm_up(&self) -> Span {
+        let usual = Span::from_duration(self.player.start.duration() + self.player.cap.duration() * 2);
+        self.player.warm_up.unwrap_or(usual)
+    }
+}
+
+/// serde's message, with the key that it quotes.
+fn unreadable(message: &str) -> PlanError {
+    let quoted = message.split('`').nth(1).filter(|_| message.starts_with("unknown field"));
+    PlanError { key: quoted.map(str::to_owned), ..PlanError::new(message) }
+}
