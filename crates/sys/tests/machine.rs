@@ -1,0 +1,272 @@
+//! Groups, disks, namespaces and children on the real kernel. Everything made here is undone here.
+
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kagiri_sys as sys;
+use sys::Error;
+use sys::cgroup::Cgroup;
+use sys::child::Spawn;
+use sys::disk::{DiskImage, FileSystem, ImageSpec, drop_file_cache, resident_bytes};
+use sys::journal::Journal;
+use sys::netns::{Netns, Shape, Subnet};
+use sys::proc::{BlockDeviceReader, ProcessSet, block_device_of_path};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn root() -> bool {
+    let root = nix::unistd::Uid::effective().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// Beside the test program, which is on a disk; `/tmp` may be memory.
+fn work_folder() -> tempfile::TempDir {
+    let here = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(here.parent().unwrap()).unwrap()
+}
+
+fn journal(folder: &Path) -> Journal {
+    Journal::open(&folder.join("journal")).unwrap()
+}
+
+#[test]
+fn a_quota_holds_a_child_back_and_its_group_says_so() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let group = Cgroup::create(&journal, "quota").unwrap();
+    group.set_cpu_quota_percent(20.0).unwrap();
+    let stat = group.cpu_stat_path().unwrap();
+    let mut reader = group.cpu_reader().unwrap();
+    let mut child = Spawn::new("sh")
+        .args(["-c", "echo ready; while :; do :; done"])
+        .cgroup(&group)
+        .start(&journal)
+        .unwrap();
+    child.wait_line(LONG, |line| line == "ready").unwrap();
+    assert_eq!(group.pids().unwrap(), [child.pid()]);
+
+    // Not a time but a condition: until it has been held back in several periods.
+    let before = reader.read().unwrap();
+    let started = Instant::now();
+    let mut after = before;
+    while after.periods_throttled.unwrap() < before.periods_throttled.unwrap() + 5 && started.elapsed() < LONG
+    {
+        std::thread::sleep(Duration::from_millis(20));
+        after = reader.read().unwrap();
+    }
+    assert!(
+        after.periods_throttled.unwrap() >= before.periods_throttled.unwrap() + 5,
+        "{before:?} {after:?}"
+    );
+    assert!(after.throttled_ns > before.throttled_ns && after.usage_ns > before.usage_ns);
+
+    let mut set = ProcessSet::open(Path::new("/"), &[child.pid()]).unwrap();
+    assert!(set.read_cpu().cpu_ns > 0);
+    group.clear_cpu_quota().unwrap();
+    assert!(matches!(group.set_cpu_quota_percent(0.0), Err(Error::Refused(_))));
+    assert!(matches!(group.set_cpu_quota_percent(f64::NAN), Err(Error::Refused(_))));
+
+    // The group is removed although its process still runs: that goes to the group above.
+    drop(group);
+    assert!(!stat.exists());
+    assert!(child.try_wait().unwrap().is_none());
+    child.stop(LONG).unwrap();
+    assert_eq!(journal.pending(), 0);
+    let file = journal.path().to_path_buf();
+    drop(journal);
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_disk_of_each_file_system_with_a_read_limit() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    for file_system in FileSystem::ALL {
+        let spec = ImageSpec {
+            image: folder.path().join("disk.img"),
+            size_bytes: 320 << 20,
+            file_system,
+            target: folder.path().join("mounted"),
+        };
+        match DiskImage::create(&journal, &spec) {
+            Ok(disk) => use_disk(&journal, &disk),
+            Err(error @ Error::MissingProgram { .. }) => eprintln!("skipped {}: {error}", file_system.name()),
+            Err(error) => panic!("{}: {error}", file_system.name()),
+        }
+        assert!(!spec.image.exists() && !spec.target.exists(), "{} is undone", file_system.name());
+        assert_eq!(journal.pending(), 0);
+    }
+}
+
+fn use_disk(journal: &Journal, disk: &DiskImage) {
+    const BYTES: usize = 2 << 20;
+    let file = disk.target().join("content");
+    std::fs::write(&file, vec![7; BYTES]).unwrap();
+    let device = block_device_of_path(Path::new("/"), &file).unwrap().unwrap();
+    assert_eq!(Some(&device), disk.block_device(), "found through the file, also on btrfs");
+    drop_file_cache(&file).unwrap();
+    assert_eq!(resident_bytes(&file).unwrap(), 0);
+
+    let group = Cgroup::create(journal, "read").unwrap();
+    group.set_read_limit(&device, 4_000_000).unwrap();
+    assert!(matches!(group.set_read_limit(&device, 0), Err(Error::Refused(_))));
+    let mut reader = BlockDeviceReader::open(&device).unwrap();
+    let before = reader.read().unwrap();
+    let started = Instant::now();
+    let mut child = Spawn::new("cat").arg(&file).cgroup(&group).start(journal).unwrap();
+    assert!(child.wait(LONG).unwrap().success());
+    let took = started.elapsed();
+    let read = reader.read().unwrap().read_bytes - before.read_bytes;
+    assert!(read >= BYTES as u64, "read {read} B from the device");
+    // 2 MiB at 4 MB/s take 0.52 s. A lower bound on a throttled time is no race: it can only take longer.
+    assert!(took > Duration::from_millis(300), "{}: took {took:?}", disk.file_system().name());
+    assert_eq!(resident_bytes(&file).unwrap(), BYTES as u64);
+}
+
+#[test]
+fn an_image_that_exists_is_not_touched() {
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let image = folder.path().join("precious");
+    std::fs::write(&image, "data").unwrap();
+    let target = folder.path().join("mounted");
+    let spec =
+        ImageSpec { image: image.clone(), size_bytes: 64 << 20, file_system: FileSystem::Ext4, target };
+    assert!(matches!(DiskImage::create(&journal, &spec), Err(Error::Refused(_))));
+    assert_eq!(std::fs::read(&image).unwrap(), b"data");
+    let spec = ImageSpec { image: folder.path().join("new"), size_bytes: u64::MAX, ..spec };
+    assert!(matches!(DiskImage::create(&journal, &spec), Err(Error::Refused(_))));
+    assert!(!spec.image.exists());
+    assert_eq!(journal.pending(), 0);
+}
+
+/// Sends `bytes` from a server inside to a client here and returns what arrived.
+fn transfer(namespace: &Netns, bytes: usize) -> usize {
+    let address = SocketAddr::from((namespace.inner_address(), 0));
+    let listener = namespace.within(|| TcpListener::bind(address)).unwrap().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&vec![1; bytes]).unwrap();
+    });
+    let mut stream = TcpStream::connect((namespace.inner_address(), port)).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    server.join().unwrap();
+    all.len()
+}
+
+#[test]
+fn a_shaped_link_into_a_namespace() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let subnet = Subnet::new([10, 213, 78, 0].into(), 29).unwrap();
+    let namespace = Netns::create(&journal, "link", subnet).unwrap();
+    let taken = Netns::create(&journal, "other", Subnet::new([10, 213, 0, 0].into(), 16).unwrap());
+    assert!(matches!(taken, Err(Error::Refused(_))), "an overlapping network is refused");
+
+    namespace.shape(Shape { rate_bit_per_s: 8_000_000, burst_bytes: 16_000, buffer_bytes: 64_000 }).unwrap();
+    let refused = namespace.shape(Shape { rate_bit_per_s: 0, burst_bytes: 1, buffer_bytes: 1 });
+    assert!(matches!(refused, Err(Error::Refused(_))));
+    let mut inner = namespace.device_reader().unwrap();
+    let before = inner.read().unwrap();
+    let started = Instant::now();
+    assert_eq!(transfer(&namespace, 500_000), 500_000);
+    // 500 kB at 8 Mbit/s take 0.5 s, less the burst; it can only take longer.
+    assert!(started.elapsed() > Duration::from_millis(300), "took {:?}", started.elapsed());
+    assert!(inner.read().unwrap().tx_bytes >= before.tx_bytes + 500_000);
+    let queue = namespace.queue_reading().unwrap();
+    assert!(queue.bytes >= Some(500_000) && queue.overlimits > Some(0), "{queue:?}");
+    namespace.unshape().unwrap();
+
+    namespace.set_congestion_control("reno").unwrap();
+    let chosen = namespace
+        .within(|| std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control"))
+        .unwrap()
+        .unwrap();
+    assert_eq!(chosen.trim(), "reno");
+    let refused = namespace.set_congestion_control("nonesuch").unwrap_err().to_string();
+    assert!(refused.contains("nonesuch") && refused.contains("reno"), "{refused}");
+
+    // A child inside sees only the link, and finds its counters by its pid.
+    let mut child =
+        Spawn::new("sh").args(["-c", "echo ready; sleep 600"]).netns(&namespace).start(&journal).unwrap();
+    child.wait_line(LONG, |line| line == "ready").unwrap();
+    let by_pid = sys::proc::NetDevice::open_of_pid(Path::new("/"), child.pid(), namespace.inner_link());
+    assert!(by_pid.unwrap().read().unwrap().tx_bytes >= 500_000);
+    assert!(sys::proc::NetDevice::open_of_pid(Path::new("/"), child.pid(), namespace.host_link()).is_err());
+    drop(child);
+    let (name, link) = (namespace.name().to_owned(), namespace.host_link().to_owned());
+    drop(namespace);
+    assert!(!Path::new("/run/netns").join(name).exists());
+    assert!(!Path::new("/sys/class/net").join(link).exists());
+    assert_eq!(journal.pending(), 0);
+}
+
+#[test]
+fn children_become_ready_fail_and_end() {
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let shell = |script: &str| Spawn::new("sh").args(["-c", script]).start(&journal).unwrap();
+
+    let missing = Spawn::new("no-such-program-at-all").start(&journal).unwrap_err().to_string();
+    assert!(missing.contains("no-such-program-at-all"), "{missing}");
+
+    let mut early = shell("echo went wrong >&2; exit 7");
+    let said = early.wait_line(LONG, |line| line == "ready").unwrap_err().to_string();
+    assert!(said.contains("went wrong") && said.contains('7'), "{said}");
+
+    let mut late = shell("echo not yet; sleep 600");
+    let said = late.wait_line(Duration::from_millis(300), |line| line == "ready").unwrap_err();
+    assert!(matches!(said, Error::Deadline { .. }), "{said}");
+    drop(late);
+
+    // One that ends politely, and takes its exit code along.
+    let mut polite = shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done");
+    polite.wait_line(LONG, |line| line == "ready").unwrap();
+    assert_eq!(polite.stop(LONG).unwrap().code(), Some(3));
+
+    // One that does not, and has a child of its own: both are gone.
+    let mut stubborn = shell("trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.01; done");
+    let grandchild = stubborn.wait_line(LONG, |line| line.parse::<i32>().is_ok()).unwrap();
+    assert!(!stubborn.stop(Duration::from_millis(50)).unwrap().success());
+    let lives = || {
+        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+        !state.is_empty() && !state.contains(") Z ")
+    };
+    let started = Instant::now();
+    while lives() && started.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!lives(), "the grandchild ends with the group");
+    assert_eq!(journal.pending(), 0, "ended children are not in the journal");
+}
+
+#[test]
+fn a_child_outlives_the_thread_that_started_it() {
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let start = || Spawn::new("sleep").arg("600").start(&journal).unwrap();
+    let mut child = std::thread::scope(|scope| scope.spawn(start).join()).unwrap();
+    // The death signal, were it bound to the thread, would have been sent when the thread ended.
+    assert!(child.wait(Duration::from_millis(200)).is_err());
+    assert!(child.try_wait().unwrap().is_none());
+    child.stop(LONG).unwrap();
+}
