@@ -25,8 +25,8 @@ use crate::progress::Progress;
 const LEAVE: Duration = Duration::from_millis(200);
 
 /// Where results and made content live: `$KAGIRI_DATA`, or the user's data directory.
-pub fn data_dir() -> PathBuf {
-    Store::default_dir(|name| std::env::var_os(name).map(PathBuf::from))
+pub fn data_dir() -> anyhow::Result<PathBuf> {
+    Ok(Store::default_dir(|name| std::env::var_os(name))?)
 }
 
 /// Where changes to the system are written down before they are made.
@@ -37,8 +37,7 @@ pub fn journal_dir() -> PathBuf {
 
 /// Open the results store.
 pub fn open_store() -> anyhow::Result<Store> {
-    let dir = data_dir();
-    Store::open(&dir).with_context(|| format!("cannot open the results in {}", dir.display()))
+    Ok(Store::open(&data_dir()?)?)
 }
 
 /// A flag that is raised by Ctrl-C or SIGTERM. A second one leaves at once: what is still changed on the system then
@@ -97,7 +96,7 @@ pub fn make_run(plan: &Plan, common: &Common) -> Result<(Run, Option<engine::Run
     let mut store = open_store()?;
     let said = progress.clone();
     let host = HostContext {
-        data_dir: data_dir(),
+        data_dir: data_dir()?,
         journal_dir: journal_dir(),
         program: std::env::current_exe().context("cannot find this program's own file")?,
         stop,

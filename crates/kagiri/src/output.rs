@@ -51,7 +51,7 @@ pub fn present(run: &Run, common: &Common) -> Outcome {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes));
     } else {
-        let text = report::terminal::summary(run, metric_specs(run), &style(), Some(&report));
+        let text = report::terminal::summary(run, metric_specs(run), style(), report.to_str());
         print(&text);
     }
     Ok(code(run))
@@ -69,7 +69,10 @@ pub fn code(run: &Run) -> Code {
 
 /// Write the report beside the results, or everything into the directory that was named.
 fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
-    let dir = out.map_or_else(|| measure::data_dir().join("reports"), Path::to_path_buf);
+    let dir = match out {
+        Some(dir) => dir.to_path_buf(),
+        None => measure::data_dir()?.join("reports"),
+    };
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
     let report = dir.join(format!("{}.html", run.run));

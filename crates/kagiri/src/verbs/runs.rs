@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use base::outcome::Run;
 use clap::Subcommand;
+use store::{Filter, IMPORT_BYTES_MAX};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::{measure, output};
 
-/// Larger files are not exported runs.
-const IMPORT_BYTES_MAX: u64 = 1 << 30;
 
 /// Stored runs.
 #[derive(Subcommand)]
@@ -79,13 +78,13 @@ impl Runs {
 }
 
 fn list(json: bool) -> Outcome {
-    let summaries = measure::open_store()?.list()?;
+    let summaries = measure::open_store()?.list(&Filter::default())?;
     if json {
         output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"));
     } else if summaries.is_empty() {
-        println!("There are no runs in {} yet; begin with 'kagiri survey'.", measure::data_dir().display());
+        println!("There are no runs in {} yet; begin with 'kagiri survey'.", measure::data_dir()?.display());
     } else {
-        output::print(&report::terminal::runs(&summaries, &output::style()));
+        output::print(&report::terminal::runs(&summaries, output::style()));
     }
     Ok(Code::Measured)
 }
@@ -97,7 +96,7 @@ fn show(name: &str, json: bool, plan: bool) -> Outcome {
     } else if json {
         output::print(&String::from_utf8_lossy(&store::export(&run)?));
     } else {
-        output::print(&report::terminal::summary(&run, output::metric_specs(&run), &output::style(), None));
+        output::print(&report::terminal::summary(&run, output::metric_specs(&run), output::style(), None));
     }
     Ok(Code::Measured)
 }
@@ -117,11 +116,11 @@ fn compare(names: &[String], json: bool) -> Outcome {
             "one run with one variant has nothing to be compared with; name a second run",
         ));
     }
-    let comparison = store::compare(&runs, output::metric_specs(&runs[0]));
+    let comparison = store::compare::compare(&runs, output::metric_specs(&runs[0]));
     if json {
         output::print(&(serde_json::to_string_pretty(&comparison)? + "\n"));
     } else {
-        output::print(&report::terminal::comparison(&comparison, &output::style()));
+        output::print(&report::terminal::comparison(&comparison, output::style()));
     }
     Ok(Code::Measured)
 }
@@ -148,8 +147,9 @@ fn import(files: &[PathBuf]) -> Outcome {
             )));
         }
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let id = store.import(&bytes).with_context(|| format!("cannot import {}", file.display()))?;
-        println!("{id}");
+        let imported = store.import(&bytes).with_context(|| format!("cannot import {}", file.display()))?;
+        let word = if imported.new { "" } else { " (was stored already)" };
+        println!("{}{word}", imported.run);
     }
     Ok(Code::Measured)
 }

@@ -36,7 +36,7 @@ impl Survey {
             "Surveying this machine; it takes about two minutes. Ctrl-C ends it and keeps what was measured.",
         );
         say("1 of 2: ceilings of CPU, disk and loopback");
-        let data = measure::data_dir();
+        let data = measure::data_dir()?;
         std::fs::create_dir_all(&data)?;
         let stop = measure::stop_flag()?;
         let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
