@@ -19,6 +19,7 @@ mod scan;
 mod scene;
 mod size;
 mod spec;
+mod timing;
 mod ts;
 mod write;
 

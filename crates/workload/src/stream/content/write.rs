@@ -7,10 +7,11 @@ use super::error::ContentError;
 use super::h264::H264Coder;
 use super::index::{ContentIndex, IndexBuilder, Made, Whole};
 use super::mpeg2::Mpeg2Coder;
-use super::pes::{Packetiser, Times};
+use super::pes::Packetiser;
 use super::scene::Scene;
 use super::size::{SizeModel, share};
-use super::spec::{Codec, ContentSpec, RateMode};
+use super::spec::{Codec, ContentSpec};
+use super::timing;
 use super::ts::{self, PACKET_BYTES, PID_VIDEO};
 
 /// How far the making or scanning of content has come.
@@ -27,14 +28,8 @@ pub struct Progress {
 /// Is told about progress about every half second of content, and answers whether to go on.
 pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// The first DTS, 90 kHz: later than the clock's lead, so that no time is negative.
-const FIRST_DTS: u64 = 90_000;
 /// The tables come with every so many frames.
 const TABLE_FRAMES: u32 = 3;
-/// How far the clock of variable content is behind the DTS, 90 kHz (200 ms): a picture arrives within its frame.
-const LEAD_VBR: u64 = 18_000;
-/// The same for constant content (400 ms): a key frame takes up to 200 ms to arrive.
-const LEAD_CBR: u64 = 36_000;
 /// The share of the nominal rate that pictures may need without their padding.
 const PICTURE_SHARE_MAX: f64 = 0.6;
 
@@ -93,6 +88,16 @@ pub fn write_content(
 enum Coder {
     Mpeg2(Mpeg2Coder),
     H264(H264Coder),
+}
+
+/// What ends the last picture, so that decoders show all that they hold.
+fn end_of_sequence(codec: Codec) -> &'static [u8] {
+    match codec {
+        // sequence_end_code; zero bytes may follow it as they may any other.
+        Codec::Mpeg2 | Codec::Hevc => &[0, 0, 1, 0xB7],
+        // Pictures are shown as they come, and no filler could follow an end.
+        Codec::H264 => &[],
+    }
 }
 
 /// Makes one group of pictures after the other.
@@ -165,11 +170,16 @@ impl<'a> Maker<'a> {
                 Coder::Mpeg2(coder) => coder.encode(&self.scene, frame, in_group, &mut self.picture),
                 Coder::H264(coder) => coder.encode(&self.scene, in_group, &mut self.picture),
             }
-            let times = self.times(frame, start + self.group.len() as u64);
+            if frame + 1 == u64::from(self.spec.frames()) {
+                self.picture.extend_from_slice(end_of_sequence(self.spec.codec));
+            }
+            let times = timing::times(self.spec, frame, start + self.group.len() as u64);
             self.needed_packets += Packetiser::packets_min(self.picture.len(), times);
             let wished = share(video_packets, frames, u64::from(in_group) + 1).saturating_sub(used);
             let before = self.group.len();
-            self.packetiser.write(&mut self.group, &mut self.picture, wished, times, in_group == 0);
+            let with_picture = wished - timing::clock_packets(self.spec, wished);
+            self.packetiser.write(&mut self.group, &mut self.picture, with_picture, times, in_group == 0);
+            timing::put_clocks(self.spec, &mut self.group, before, start);
             used += ((self.group.len() - before) / PACKET_BYTES) as u64;
             self.position = start + self.group.len() as u64;
             build.frame(self.position, self.spec.frame_rate.ticks(frame));
@@ -182,27 +192,6 @@ impl<'a> Maker<'a> {
             self.group.extend_from_slice(table);
         }
         self.table_counter = (self.table_counter + 1) & 15;
-    }
-
-    /// The times of frame `frame`, whose first packet is at byte `offset`.
-    fn times(&self, frame: u64, offset: u64) -> Times {
-        let rate = self.spec.frame_rate;
-        let dts = FIRST_DTS + rate.ticks(frame);
-        // Without the low_delay flag an MPEG-2 decoder shows a reference picture when the next one comes.
-        let pts = match self.spec.codec {
-            Codec::H264 => dts,
-            Codec::Mpeg2 | Codec::Hevc => FIRST_DTS + rate.ticks(frame + 1),
-        };
-        let pcr = match self.spec.mode {
-            RateMode::Vbr => (dts - LEAD_VBR) * 300,
-            RateMode::Cbr => {
-                // The PCR is the time of the byte that ends its base: the eleventh of the packet (2.4.3.5).
-                let bits = u128::from(offset + 10) * 8;
-                let passed = (bits * 27_000_000 / u128::from(self.spec.rate_bit_per_s)) as u64;
-                (FIRST_DTS - LEAD_CBR) * 300 + passed
-            }
-        };
-        Times { dts, pts, pcr }
     }
 
     /// Refuses a rate that leaves too little room beside the pictures themselves.
