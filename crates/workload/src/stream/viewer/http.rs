@@ -1,0 +1,269 @@
+//! HTTP/1.1 as a player speaks it (RFC 9110, RFC 9112): one ranged GET, and a head that is read as it comes.
+
+use super::url::Url;
+
+/// A head longer than this is refused.
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// More headers than this are refused.
+const HEADERS_MAX: usize = 128;
+
+/// What is wrong with an answer; [`HttpError::at`] adds from where it came.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The bytes are not HTTP.
+    #[error(
+        "the server does not speak HTTP: its answer begins with \"{begins}\"; check the address and port"
+    )]
+    Garbage {
+        /// The first bytes, made printable.
+        begins: String,
+    },
+    /// A head without an end.
+    #[error("the server's answer has a head of more than {HEAD_BYTES_MAX} bytes; check the address and port")]
+    HeadTooLong,
+    /// A header that contradicts itself or cannot be read.
+    #[error("the server's header '{name}: {value}' makes no sense; check the server")]
+    BadHeader {
+        /// The header.
+        name: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// 4xx and 5xx, and whatever a player cannot use.
+    #[error("the server answered {status} {reason}; {advice}")]
+    Status {
+        /// The code.
+        status: u16,
+        /// Its words.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A body without a length.
+    #[error(
+        "the server sends the content without saying its length ({how}); \
+         serve it as a file, so that an early end can be told from the end"
+    )]
+    NoLength {
+        /// How it sends.
+        how: &'static str,
+    },
+    /// A part of the file that was not asked for.
+    #[error("asked for bytes from {asked} of {total}, the server sent {got}; has the content changed?")]
+    WrongRange {
+        /// First byte that was asked for.
+        asked: u64,
+        /// Length of the content by its index.
+        total: u64,
+        /// What came.
+        got: String,
+    },
+}
+
+/// The head of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Status code.
+    pub status: u16,
+    /// Its words.
+    pub reason: String,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// `Content-Range`: first and last byte, and the whole's length where it is told.
+    pub range: Option<(u64, u64, Option<u64>)>,
+    /// `Location`.
+    pub location: Option<String>,
+    /// `ETag`.
+    pub etag: Option<String>,
+    /// Whether the body comes in chunks.
+    pub chunked: bool,
+    /// Whether the connection can be asked again.
+    pub keep_alive: bool,
+}
+
+/// The request for the bytes from `from` on: to the end, or up to and with `last`.
+#[must_use]
+pub fn get(url: &Url, from: u64, last: Option<u64>) -> Vec<u8> {
+    let last = last.map_or(String::new(), |last| last.to_string());
+    format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: kagiri/{}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n\
+         Range: bytes={from}-{last}\r\n\r\n",
+        url.target(),
+        url.authority(),
+        env!("CARGO_PKG_VERSION"),
+    )
+    .into_bytes()
+}
+
+/// Reads a head from pieces of any size.
+#[derive(Debug, Default)]
+pub struct HeadReader {
+    buffer: Vec<u8>,
+}
+
+impl HeadReader {
+    /// Take the next bytes. Once the head is complete: the head, and how many of *these* bytes belonged to it; the
+    /// rest is body. Interim answers (1xx) are passed over.
+    ///
+    /// # Errors
+    /// [`HttpError`]: no HTTP, or a head too long.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, HttpError> {
+        let before = self.buffer.len();
+        // The end of the head may lie within these bytes, so the bound is checked after parsing.
+        self.buffer.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)]);
+        let mut skipped = 0;
+        loop {
+            let Some((head, head_bytes)) = parse(&self.buffer[skipped..])? else {
+                if self.buffer.len() > HEAD_BYTES_MAX {
+                    return Err(HttpError::HeadTooLong);
+                }
+                return Ok(None);
+            };
+            skipped += head_bytes;
+            if head.status / 100 != 1 {
+                self.buffer.clear();
+                return Ok(Some((head, skipped.saturating_sub(before))));
+            }
+        }
+    }
+
+    /// Whether anything has come yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, HttpError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => Ok(Some((head_of(&response, bytes)?, head_bytes))),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => Err(HttpError::HeadTooLong),
+        Err(_) => Err(HttpError::Garbage { begins: printable(bytes) }),
+    }
+}
+
+/// The first bytes, for a message.
+fn printable(bytes: &[u8]) -> String {
+    bytes.iter().take(24).map(|&b| if (b' '..0x7f).contains(&b) { b as char } else { '.' }).collect()
+}
+
+fn head_of(response: &httparse::Response<'_, '_>, bytes: &[u8]) -> Result<Head, HttpError> {
+    let garbage = || HttpError::Garbage { begins: printable(bytes) };
+    let mut head = Head {
+        status: response.code.ok_or_else(garbage)?,
+        reason: response.reason.unwrap_or("").chars().take(60).collect(),
+        length: None,
+        range: None,
+        location: None,
+        etag: None,
+        chunked: false,
+        keep_alive: response.version == Some(1),
+    };
+    for header in response.headers.iter() {
+        let value = String::from_utf8_lossy(header.value).trim().to_owned();
+        let bad = |name, value: &str| HttpError::BadHeader { name, value: value.chars().take(60).collect() };
+        match header.name.to_ascii_lowercase().as_str() {
+            "content-length" => {
+                let digits = value.bytes().all(|b| b.is_ascii_digit());
+                let length = value.parse().ok().filter(|_| digits);
+                let length: u64 = length.ok_or_else(|| bad("Content-Length", &value))?;
+                if head.length.is_some_and(|other| other != length) {
+                    return Err(bad("Content-Length", &value));
+                }
+                head.length = Some(length);
+            }
+            "content-range" if head.status == 206 => {
+                head.range = Some(content_range(&value).ok_or_else(|| bad("Content-Range", &value))?);
+            }
+            "location" => head.location = Some(value),
+            "etag" => head.etag = Some(value),
+            "transfer-encoding" => head.chunked = !value.eq_ignore_ascii_case("identity"),
+            "connection" => {
+                for option in value.split(',').map(str::trim) {
+                    if option.eq_ignore_ascii_case("close") {
+                        head.keep_alive = false;
+                    } else if option.eq_ignore_ascii_case("keep-alive") {
+                        head.keep_alive = true;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(head)
+}
+
+/// `bytes 0-99/1000` or `bytes 0-99/*` (RFC 9110, section 14.4).
+fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
+    let (range, total) = value.strip_prefix("bytes")?.trim_start().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let total = match total.trim() {
+        "*" => None,
+        number => Some(number.parse().ok()?),
+    };
+    (first <= last && total.is_none_or(|total| last < total)).then_some((first, last, total))
+}
+
+impl Head {
+    /// Whether the answer points elsewhere.
+    #[must_use]
+    pub fn redirect(&self) -> Option<&str> {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308).then_some(self.location.as_deref()).flatten()
+    }
+
+    /// How long the body is.
+    ///
+    /// # Errors
+    /// [`HttpError::Status`] unless it is 200 or 206; [`HttpError::NoLength`].
+    pub fn body_bytes(&self) -> Result<u64, HttpError> {
+        let advice = match self.status {
+            200 | 206 => "",
+            301..=308 => "give the address that it points to",
+            401 | 403 | 407 => "let everybody read the file, or choose another",
+            404 | 410 => "check the path; 'kagiri content make' makes a film to serve",
+            416 => "the file is shorter than was asked for: is it empty, or has it changed?",
+            429 => "it limits requests: lift the limit for this host",
+            500.. => "look into the server's error log",
+            _ => "check the address",
+        };
+        if !matches!(self.status, 200 | 206) {
+            return Err(HttpError::Status { status: self.status, reason: self.reason.clone(), advice });
+        }
+        if self.chunked {
+            return Err(HttpError::NoLength { how: "chunked" });
+        }
+        self.length.ok_or(HttpError::NoLength { how: "up to the connection's close" })
+    }
+
+    /// Check the answer to a request for the bytes from `asked` of `total` to the end, and give the body's length.
+    ///
+    /// A 200 (a server that does not know ranges) is good for a request from byte 0 only: skipping what was not
+    /// asked for would load the server with bytes that no viewer plays.
+    ///
+    /// # Errors
+    /// As [`Head::body_bytes`], and [`HttpError::WrongRange`].
+    pub fn body_from(&self, asked: u64, total: u64) -> Result<u64, HttpError> {
+        let bytes = self.body_bytes()?;
+        let wrong = |got: String| HttpError::WrongRange { asked, total, got };
+        match (self.status, self.range) {
+            (206, None) => Err(wrong("a part without saying which".into())),
+            (206, Some((first, last, whole))) => {
+                let right = first == asked && last + 1 == total && whole.is_none_or(|whole| whole == total);
+                let whole = whole.map_or("*".to_owned(), |whole| whole.to_string());
+                if !right {
+                    return Err(wrong(format!("bytes {first} to {last} of {whole}")));
+                }
+                if bytes != total - asked {
+                    return Err(wrong(format!("bytes {first} to {last} in a body of {bytes}")));
+                }
+                Ok(bytes)
+            }
+            _ if asked == 0 && bytes == total => Ok(bytes),
+            _ => Err(wrong(format!("the whole of {bytes} bytes"))),
+        }
+    }
+}

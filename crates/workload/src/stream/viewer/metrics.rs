@@ -1,0 +1,94 @@
+//! The numbers of a stream trial.
+
+use base::metric::Better::{Higher, Lower, Neither};
+use base::metric::{Better, MetricSpec, Metrics};
+
+use super::report::{StreamReport, ViewerReport};
+
+const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
+    MetricSpec { name, unit, better, meaning }
+}
+
+/// Every number of a trial: the players' own, and what the samplers add on the host and for the server.
+pub const METRICS: &[MetricSpec] = &[
+    metric("stalls", "", Lower, "times that a picture stood still in the hold, over all streams"),
+    metric("stall_first_s", "s", Higher, "when the first picture stood still, after the hold's beginning"),
+    metric("streams_stalled", "", Lower, "streams whose picture stood still at least once"),
+    metric("rebuffer_ratio", "", Lower, "share of the viewers' time in which the picture stood still"),
+    metric("frames_played", "", Higher, "frames shown in the hold, over all streams"),
+    metric("frames_expected", "", Neither, "frames that undisturbed players would have shown"),
+    metric("slack_min_s", "s", Higher, "least time by which a missing frame was ahead of its due time"),
+    metric("slack_slope_s_per_s", "s/s", Higher, "trend of the streams' mean slack; below 0 buffers drain"),
+    metric("startup_max_s", "s", Lower, "longest time from connecting to the first picture"),
+    metric("received_bit_per_s", "bit/s", Neither, "content received by all players together"),
+    metric(
+        "throughput_ratio_min",
+        "",
+        Neither,
+        "least received over demanded bytes of any stream's 5 s window",
+    ),
+    metric("receive_gap_max_s", "s", Lower, "longest time without a byte for a player that wanted some"),
+    metric("streams_broken", "", Lower, "streams whose connection failed or whose answer made no sense"),
+    metric("sync_errors", "", Lower, "losses of transport stream sync, seen by the parsing players"),
+    metric("continuity_errors", "", Lower, "jumps of continuity counters, seen by the parsing players"),
+    metric("hash_errors", "", Lower, "groups of pictures whose bytes differ from the index's hash"),
+    metric("streams_parsed", "", Neither, "players that checked every packet"),
+    metric("player_cpu_percent", "%", Lower, "CPU of the busiest player thread, in % of its core"),
+    metric("tick_late_max_ms", "ms", Lower, "how much later than intended a player read, at most"),
+    metric("retransmits", "", Lower, "segments sent again by the players' own side"),
+    metric("server_cpu_percent", "%", Lower, "CPU of the server, in % of one core"),
+    metric("server_memory_bytes", "B", Lower, "memory of the server with its sockets"),
+    metric("disk_bit_per_s", "bit/s", Neither, "read from the device that holds the content"),
+    metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and players"),
+];
+
+/// The players' own numbers of a trial. What needs a hold is unknown without one.
+#[must_use]
+pub fn of(report: &ViewerReport) -> Metrics {
+    let streams = &report.streams;
+    let hold_s = report.hold_s.map(|(from, to)| to - from).filter(|&length| length > 0.0);
+    let held = |value: f64| hold_s.map(|_| value);
+    let sum = |of: fn(&StreamReport) -> f64| streams.iter().map(of).sum::<f64>();
+    let count = |is: fn(&StreamReport) -> bool| streams.iter().filter(|stream| is(stream)).count() as f64;
+    let least = |of: fn(&StreamReport) -> Option<f64>| streams.iter().filter_map(of).min_by(f64::total_cmp);
+    let most = |of: fn(&StreamReport) -> Option<f64>| streams.iter().filter_map(of).max_by(f64::total_cmp);
+    let parsed = count(|stream| stream.checks.is_some());
+    let checks = |of: fn(&super::report::ChecksReport) -> u64| {
+        let found = streams.iter().filter_map(|stream| stream.checks.as_ref());
+        (parsed > 0.0).then(|| found.map(of).sum::<u64>() as f64)
+    };
+    let first_stall = least(|stream| stream.stalls.iter().map(|stall| stall.at_s).min_by(f64::total_cmp));
+    let threads = &report.threads;
+    let late = threads.iter().map(|thread| thread.late_ms_max).max_by(f64::total_cmp);
+    let ratio = |stalled: f64| hold_s.map(|length| stalled / (length * streams.len() as f64));
+    let rate = |bytes: f64| hold_s.map(|length| bytes * 8.0 / length);
+    let pairs = [
+        ("stalls", held(sum(|stream| stream.stall_count as f64))),
+        ("stall_first_s", first_stall.map(|at| at.max(0.0))),
+        ("streams_stalled", held(count(|stream| stream.stall_count > 0))),
+        ("rebuffer_ratio", ratio(sum(|stream| stream.stalled_s))),
+        ("frames_played", held(sum(|stream| stream.frames_played as f64))),
+        ("frames_expected", held(sum(|stream| stream.frames_expected as f64))),
+        ("slack_min_s", least(|stream| stream.slack_min_s)),
+        ("slack_slope_s_per_s", report.slack_trend.map(|trend| trend.slope_s_per_s)),
+        ("startup_max_s", most(|stream| stream.startup_s)),
+        ("received_bit_per_s", rate(sum(|stream| stream.received_bytes as f64))),
+        ("throughput_ratio_min", least(|stream| stream.throughput_ratio_worst)),
+        ("receive_gap_max_s", held(most(|stream| Some(stream.receive_gap_max_s)).unwrap_or(0.0))),
+        ("streams_broken", Some(count(|stream| stream.broken.is_some()))),
+        ("sync_errors", checks(|found| found.sync_errors)),
+        ("continuity_errors", checks(|found| found.continuity_errors + found.damaged)),
+        ("hash_errors", checks(|found| found.hash_errors)),
+        ("streams_parsed", Some(parsed)),
+        ("player_cpu_percent", busiest(report)),
+        ("tick_late_max_ms", late.and_then(held)),
+        ("retransmits", report.retransmits.map(|n| n as f64)),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// CPU of the busiest thread in % of its core.
+#[must_use]
+pub fn busiest(report: &ViewerReport) -> Option<f64> {
+    report.threads.iter().filter_map(|thread| thread.cpu_percent).max_by(f64::total_cmp)
+}

@@ -1,0 +1,111 @@
+//! Films by address: fetched once a process, however many trials play them.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sys::clock::Deadline;
+
+use super::fetch::{self, FetchError, Located};
+use super::film::Film;
+use crate::stream::content::{ContentIndex, load_index, scan};
+
+/// An index longer than this is not fetched: it would be one of days of film.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// Films that are kept. More are never played by one process in turn.
+const FILMS_MAX: usize = 16;
+
+type Key = (String, Option<String>, u64);
+
+static SHELF: Mutex<Vec<(Key, Arc<Film>)>> = Mutex::new(Vec::new());
+
+/// How much may be read to make an index where there is none.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Time for the index.
+    pub index: Duration,
+    /// Time for reading the content.
+    pub reading: Duration,
+    /// Bytes of the content.
+    pub content_bytes_max: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let (index, reading) = (Duration::from_secs(10), Duration::from_secs(600));
+        Self { index, reading, content_bytes_max: 64 << 30 }
+    }
+}
+
+/// The film at an address: from the shelf, else from the index beside the file `path` where that is on this host,
+/// else from the index beside the content at the server (`.kgi` behind its name), else by reading the content once;
+/// `progress` is then told (done, total) bytes and says whether to go on.
+///
+/// # Errors
+/// [`FetchError`]; an index that is missing, damaged or of another content is none.
+pub fn film(
+    located: &Located,
+    path: Option<&Path>,
+    bounds: Bounds,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Arc<Film>, FetchError> {
+    let url = located.url.to_string();
+    let key: Key = (url.clone(), located.etag.clone(), located.total_bytes);
+    let shelf = || SHELF.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, film)) = shelf().iter().find(|(other, _)| *other == key) {
+        return Ok(Arc::clone(film));
+    }
+    let beside = path.and_then(|path| load_index(path).ok());
+    let index = match beside.or(fetch_index(located, bounds.index)?) {
+        Some(index) if index.total_bytes() == located.total_bytes => Some(index),
+        _ => None,
+    };
+    let made_by_reading = index.is_none();
+    let index = match index {
+        Some(index) => index,
+        None => read_content(located, bounds, progress)?,
+    };
+    let film = Film::new(&index, made_by_reading);
+    let film = Arc::new(film.map_err(|source| FetchError::Timeline { url, source })?);
+    let mut shelf = shelf();
+    if shelf.len() == FILMS_MAX {
+        shelf.remove(0);
+    }
+    shelf.push((key, Arc::clone(&film)));
+    Ok(film)
+}
+
+/// The index that the server has beside the content; `None` for one that is not there or not good.
+fn fetch_index(located: &Located, within: Duration) -> Result<Option<ContentIndex>, FetchError> {
+    let url = located.url.index();
+    let answer = fetch::request(&url, 0, None, Deadline::after(within), within)?;
+    if !matches!(answer.head.status, 200 | 206) || answer.head.body_bytes().is_err() {
+        return Ok(None);
+    }
+    let bytes = answer.body.read_all(INDEX_BYTES_MAX, "make it again with 'kagiri content index'")?;
+    Ok(ContentIndex::read(&bytes).ok())
+}
+
+/// Read the content once and index it on the way.
+fn read_content(
+    located: &Located,
+    bounds: Bounds,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<ContentIndex, FetchError> {
+    let (url, total) = (located.url.to_string(), located.total_bytes);
+    if total > bounds.content_bytes_max {
+        let advice = "make an index beside it with 'kagiri content index'";
+        return Err(FetchError::TooLarge { url, bytes: total, bytes_max: bounds.content_bytes_max, advice });
+    }
+    let deadline = Deadline::after(bounds.reading);
+    let answer = fetch::request(&located.url, 0, None, deadline, bounds.reading)?;
+    let checked = answer.head.body_from(0, total);
+    checked.map_err(|source| FetchError::Http { url: url.clone(), source })?;
+    let mut body = answer.body;
+    let index = scan(&mut body, Some(total), &mut |at| progress(at.bytes_done, total));
+    index.map_err(|error| match error {
+        crate::stream::content::ContentError::Io { source, .. } => body.why(source),
+        source => FetchError::Content { url, source },
+    })
+}
