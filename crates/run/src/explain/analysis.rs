@@ -13,6 +13,8 @@ use super::table::{LoadTable, RESOURCES, Row, distinct};
 
 /// How the source of a ceiling begins that nobody gave.
 pub const ASSUMED: &str = "assumed";
+/// How the source of a ceiling begins that was read from where usage stopped growing.
+pub const INFERRED: &str = "inferred";
 /// A floor must not fall by one because of the last bit of a division.
 const ROUNDING: f64 = 1e-9;
 /// Loads among which a bend is searched; more are looked at in steps.

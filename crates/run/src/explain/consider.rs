@@ -3,7 +3,7 @@
 use base::outcome::{Certainty, Resource, Saturation};
 
 use super::Explanation;
-use super::analysis::{ASSUMED, Analysis};
+use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::words;
 
 /// The paragraphs, in the order of a reader's questions.
@@ -31,7 +31,10 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         Some(load) => {
             format!("the lines and ceilings predict a capacity of {} (inferred)", words::load(load, unit))
         }
-        None => "no capacity can be predicted without a ceiling and two loads".to_owned(),
+        None => match explanation.capacity.value {
+            Some(load) => format!("usage grew in step up to {} (inferred)", words::load(load, unit)),
+            None => "no capacity can be predicted without a ceiling and two loads".to_owned(),
+        },
     };
     if let Some(resource) = analysis.what_if {
         return format!(
@@ -41,9 +44,9 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         );
     }
     let Some(measured) = analysis.verdicts() else {
-        let bend = analysis
-            .bend
-            .map(|load| format!(" Usage stops growing at {} (inferred).", words::load(load, unit)));
+        let bend = analysis.bend.map(|load| {
+            format!(" Usage no longer grows in step from {} on (inferred).", words::load(load, unit))
+        });
         return format!("The table has no verdicts: {predicted} ({n}).{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
@@ -51,7 +54,7 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         |n: u32, word: &str| if n == 1 { format!("{word} once") } else { format!("{word} {n} times") };
     let mut text = match (capacity.value, measured.failed) {
         (Some(value), _) if value > 0.0 => {
-            format!("{} passed ({}; {n})", words::load(value, unit), times(capacity.passes, "passed"))
+            format!("{} carried ({}; {n})", words::were(value, unit), times(capacity.passes, "passed"))
         }
         (_, Some(failed)) => format!("No load passed: {} failed already ({n})", words::load(failed, unit)),
         _ => format!("No trial could be judged ({n})"),
@@ -111,12 +114,16 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             )
         })
         .collect();
-    let ceiling = analysis.ceilings.get(&limit.resource).filter(|c| c.source.starts_with(ASSUMED));
-    let assumed = ceiling.map(|c| {
-        let value = words::amount(limit.resource, c.value);
-        format!(" The ceiling of {value} is an assumption; give the true one with --ceiling.")
+    let guessed = analysis.ceilings.get(&limit.resource).and_then(|ceiling| {
+        let value = words::amount(limit.resource, ceiling.value);
+        let how = match &ceiling.source {
+            source if source.starts_with(ASSUMED) => "an assumption",
+            source if source.starts_with(INFERRED) => "inferred from where its usage stopped growing",
+            _ => return None,
+        };
+        Some(format!(" Its ceiling of {value} is {how}; give the true one with --ceiling."))
     });
-    format!("{head}.{}{}", reasons.concat(), assumed.unwrap_or_default())
+    format!("{head}.{}{}", reasons.concat(), guessed.unwrap_or_default())
 }
 
 /// The limit with its article.
@@ -150,8 +157,11 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         .map(|(resource, _)| words::subject(*resource).to_owned())
         .collect();
     let without = (!unknown.is_empty()).then(|| {
-        let (list, verb) = (words::list(&unknown), if unknown.len() == 1 { "is" } else { "are" });
-        format!("the ceiling of {list} {verb} not known, so it could come earlier")
+        let list = words::list(&unknown);
+        match unknown.len() {
+            1 => format!("the ceiling of {list} is not known, so it could come earlier"),
+            _ => format!("the ceilings of {list} are not known, so any of them could come earlier"),
+        }
     });
     let head =
         if explanation.limit.resource == Resource::None { "The first" } else { "After that, the next" };
@@ -183,6 +193,7 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         let load = (2.0 * ceiling - s.usage_at_zero) / s.cost_per_load;
         let (end, by) = match others(explanation).first() {
             Some((other, first)) if *first < load => (*first, format!(", where {} ends it", limited(*other))),
+            _ if others(explanation).is_empty() => (load, ", if nothing else ends it before".to_owned()),
             _ => (load, String::new()),
         };
         let unit = &analysis.table.load_unit;

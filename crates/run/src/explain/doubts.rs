@@ -4,7 +4,7 @@ use base::doubt::Doubt;
 use base::outcome::Resource;
 
 use super::Explanation;
-use super::analysis::{ASSUMED, Analysis};
+use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::table::RESOURCES;
 
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
@@ -24,7 +24,7 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     doubts.extend(RESOURCES.into_iter().filter_map(|r| not_linear(analysis, explanation, r)));
     let unknown = |resource: &Resource| {
         let ceiling = analysis.ceilings.get(resource);
-        let is_known = ceiling.is_some_and(|c| !c.source.starts_with("inferred"));
+        let is_known = ceiling.is_some_and(|c| !c.source.starts_with(INFERRED));
         let rises = analysis.fits.get(resource).is_some_and(|fit| fit.line.slope > 0.0);
         *resource != Resource::Player && rises && !is_known
     };

@@ -2,7 +2,7 @@
 
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
-use super::analysis::{ASSUMED, Analysis};
+use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::signs;
 use super::table::RESOURCES;
 use super::words;
@@ -23,6 +23,8 @@ struct Suspect {
     saturates_at: Option<f64>,
     /// That load is close to where the load failed.
     near: bool,
+    /// It grows with load towards a ceiling that nobody knows.
+    is_open: bool,
     /// What counters say against it.
     weight: u32,
     /// It stopped growing: the value at which it did.
@@ -61,15 +63,15 @@ pub fn decide(analysis: &Analysis) -> Decision {
     let grounds = chosen.weight > 0 || !chosen.near;
     let inferred_ceiling = chosen.flat.filter(|_| !is_known && grounds).map(|value| Ceiling {
         value,
-        source: format!("inferred: usage stopped growing at {}", critical_text(analysis)),
+        source: format!("{INFERRED}: usage stopped growing at {}", critical_text(analysis)),
     });
     let mut evidence = chosen.evidence;
     evidence.extend(suspects.iter().filter_map(|other| headroom(analysis, other.resource)));
     Decision { limit: Limit { resource: chosen.resource, certainty, evidence }, inferred_ceiling }
 }
 
-/// The index of the guilty one: confirmed by counters, else predicted by the lines, else the only one that
-/// stopped growing without a known reason.
+/// The index of the guilty one: confirmed by counters, else predicted by the lines, else the only one with an
+/// unknown ceiling, if it stopped growing.
 fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
     let at = |suspect: &Suspect| suspect.saturates_at.unwrap_or(f64::INFINITY);
     let is_confirmed = |s: &Suspect| s.weight >= CONFIRMS || (s.weight > 0 && (s.near || s.flat.is_some()));
@@ -84,10 +86,11 @@ fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
     if let Some((index, _)) = near {
         return Some((index, Certainty::Predicted));
     }
-    let mut flat = all().filter(|(_, s)| s.flat.is_some() && s.resource != Resource::Memory);
-    match (flat.next(), flat.next()) {
-        // When the load fails, everything that is delivered stops growing: only a single one says which.
-        (Some((index, _)), None) => Some((index, Certainty::Predicted)),
+    // When the load fails, everything that is delivered stops growing: that tells only when a single resource is
+    // left that could have run out, and it did stop.
+    let mut open = all().filter(|(_, s)| s.is_open);
+    match (open.next(), open.next()) {
+        (Some((index, suspect)), None) if suspect.flat.is_some() => Some((index, Certainty::Predicted)),
         _ => None,
     }
 }
@@ -136,7 +139,9 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
         evidence.push(Evidence { resource, statement, inferred: true });
     }
     let near = saturates_at.is_some_and(|load| is_near(analysis, load));
-    Suspect { resource, saturates_at, near, weight, flat: flat.map(|(used, _)| used), evidence }
+    let rises = analysis.fits.get(&resource).is_some_and(|fit| fit.line.slope > 0.0);
+    let is_open = ceiling.is_none() && rises && !matches!(resource, Resource::Memory | Resource::Player);
+    Suspect { resource, saturates_at, near, is_open, weight, flat: flat.map(|(used, _)| used), evidence }
 }
 
 /// Whether a predicted load is close enough to the failure to explain it: a line that meets its ceiling a

@@ -96,6 +96,16 @@ fn predicted_capacity(analysis: &Analysis, predicted: Option<f64>) -> Capacity {
     // What the players can no longer offer is only a lower bound of what the target carries.
     let is_bound = first.is_some_and(|(resource, _)| resource == Resource::Player);
     let ends = interval.map(|ends| ends.map(|end| analysis.whole(end)));
+    // Without any ceiling, the bend still shows up to which load everything grew.
+    let below_bend = analysis.bend.and_then(|bend| {
+        let lower = analysis.table.loads().into_iter().rev().find(|load| *load < bend)?;
+        Some((lower, bend))
+    });
+    if let (None, Some((lower, bend))) = (predicted, below_bend) {
+        let unit = analysis.table.load_unit.clone();
+        let interval = [Some(lower), Some(bend)];
+        return Capacity { value: Some(lower), unit, interval, passes: 0, failures_above: 0 };
+    }
     Capacity {
         value: predicted,
         unit: analysis.table.load_unit.clone(),

@@ -2,8 +2,16 @@
 
 use base::outcome::Resource;
 
-/// A number with about three digits that matter.
+/// A number with about three digits that matter, without zeros at its end.
 pub fn number(value: f64) -> String {
+    let text = digits(value);
+    match text.contains('.') && !text.contains('e') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         v if v >= 1e15 => format!("{value:.2e}"),
@@ -88,6 +96,11 @@ pub fn load(value: f64, unit: &str) -> String {
         "" | "load" => format!("{figure} units of load"),
         _ => format!("{figure} {unit}"),
     }
+}
+
+/// A load as the subject of what happened to it: "1 stream was", "5 streams were".
+pub fn were(value: f64, unit: &str) -> String {
+    format!("{} {}", load(value, unit), if value == 1.0 { "was" } else { "were" })
 }
 
 /// A count with its noun: "1 trial", "3 trials".
