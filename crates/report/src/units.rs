@@ -172,6 +172,14 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if hostile(c) { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
 
+/// A name cut to a number of characters.
+pub fn clipped(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -201,6 +201,14 @@ pub fn confirmation(capacity: &Capacity) -> String {
     )
 }
 
+/// How much `to` differs from `from`: `+12.5 %`; a dash where either is unknown or nothing can be divided by.
+pub fn change(from: Option<f64>, to: Option<f64>) -> String {
+    match (from, to) {
+        (Some(from), Some(to)) if from > 0.0 => format!("{:+.1} %", (to / from - 1.0) * 100.0),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
 /// Seconds from the run's beginning to its end, or to the end of its last trial.
 pub fn length_s(run: &Run) -> Option<f64> {
     let ended_s = run.ended_at.map(|end| end.duration_since(run.started_at).as_secs_f64());

@@ -78,11 +78,15 @@ impl Figure {
                     @for panel in &self.panels { (panel.svg()) }
                 }
             }
-            @if !self.legend.is_empty() {
-                ul.legend aria-hidden="true" { @for entry in &self.legend { li { (entry.svg()) (entry.text) } } }
-            }
+            @if !self.legend.is_empty() { (legend(&self.legend)) }
         }
     }
+}
+
+/// A legend by itself, for several figures that share one.
+pub fn legend(entries: &[Legend]) -> Markup {
+    // The same is in the text and in each figure's description.
+    html! { ul.legend aria-hidden="true" { @for entry in entries { li { (entry.svg()) (entry.text) } } } }
 }
 
 impl Legend {

@@ -130,13 +130,13 @@ impl Mark {
                 let (x0, x1) = (plane.x.at(x[0]), plane.x.at(x[1]));
                 let (y0, y1) = y.map_or((bottom, top), |y| (plane.y.at(y[0]), plane.y.at(y[1])));
                 html! { rect class=(class) x=(px(x0.min(x1))) y=(px(y0.min(y1))) width=(px((x1 - x0).abs()))
-                    height=(px((y1 - y0).abs())) {} }
+                height=(px((y1 - y0).abs())) {} }
             }
             Self::Bar { y, value, class, label } => {
                 let half = ((plane.y.at(1.0) - plane.y.at(0.0)).abs() * 0.3).min(9.0);
                 let (x0, x1) = (plane.x.at(0.0), plane.x.at(*value));
                 html! { rect class=(class) x=(px(x0)) y=(px(plane.y.at(*y) - half)) width=(px((x1 - x0).max(1.0)))
-                    height=(px(half * 2.0)) rx="2" { title { (label) } } }
+                height=(px(half * 2.0)) rx="2" { title { (label) } } }
             }
             Self::Whisker { y, x, class } => {
                 let (x0, x1, y) = (plane.x.at(x[0]), plane.x.at(x[1]), plane.y.at(*y));
@@ -232,8 +232,12 @@ mod tests {
 
     #[test]
     fn hostile_labels_are_escaped() {
-        let mark =
-            Mark::Point { at: (1.0, 1.0), shape: Shape::Cross, class: "fail", label: "</title><script>".into() };
+        let mark = Mark::Point {
+            at: (1.0, 1.0),
+            shape: Shape::Cross,
+            class: "fail",
+            label: "</title><script>".into(),
+        };
         assert!(!mark.svg(&PLANE).into_string().contains("<script"));
     }
 }

@@ -1,1 +1,27 @@
+//! What a run says on a terminal: the answer in words, then its tables.
 
+mod list;
+mod paint;
+mod summary;
+mod table;
+
+pub use list::{Entry, comparison, list_table};
+pub use summary::summary;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether colours may be used (a terminal, and no `NO_COLOR`: <https://no-color.org>).
+    pub colour: bool,
+    /// Columns; less than 40 are taken as 40.
+    pub width: usize,
+    /// Whether characters beyond ASCII are shown.
+    pub unicode: bool,
+}
+
+impl Style {
+    /// The columns to fill.
+    fn columns(&self) -> usize {
+        self.width.max(40)
+    }
+}

@@ -1,0 +1,163 @@
+//! The rest: requirements, doubts, how to do it again, and everything in full.
+
+use base::metric::{Better, MetricSpec};
+use base::outcome::Run;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::number_cell;
+use super::variant::short;
+use crate::digest;
+use crate::units::{duration, metric, moment, tidy};
+use crate::words;
+
+/// More trials than this are left to the CSV export: nobody reads them on a page.
+const TRIALS_MAX: usize = 500;
+
+/// What was required, and whether it held.
+pub(super) fn requirements(run: &Run) -> Markup {
+    if run.requirements.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "Requirements" }
+        div.scroll { table {
+            thead { tr { th scope="col" { "required" } th.n scope="col" { "measured" } th scope="col" { "result" } } }
+            tbody { @for required in &run.requirements {
+                @let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
+                tr {
+                    th.name scope="row" { code { (required.requirement) } }
+                    (number_cell(&metric(name, required.measured)))
+                    td {
+                        @if required.held { span.v.v-pass { "held" } } @else { span.v.v-fail { "did not hold" } }
+                    }
+                }
+            } }
+        } }
+    }
+}
+
+/// What weakens the result, with advice.
+pub(super) fn doubts(run: &Run) -> Markup {
+    let all = digest::doubts(run);
+    html! {
+        h2 { "Doubts" }
+        @if all.is_empty() {
+            p { "Nothing was seen that weakens this result." }
+        } @else {
+            p.caption { "Everything that was seen to weaken this result, and what to do about it." }
+            ul.plain { @for (names, doubt) in &all { li {
+                @if !names.is_empty() { strong { (names.join(", ")) ": " } }
+                (doubt.message) small { (doubt.advice) }
+            } } }
+        }
+    }
+}
+
+/// How to make such a run again.
+pub(super) fn reproduce(run: &Run, command: Option<&str>) -> Markup {
+    html! {
+        h2 { "Do it again" }
+        @if let Some(command) = command { pre { code { (command) } } }
+        p {
+            "The stored run " code { (run.run) } " holds the resolved plan (below), the environment and every sample; "
+            code { "kagiri report " (run.run) } " makes this page again without measuring."
+        }
+    }
+}
+
+/// Every trial.
+pub(super) fn trials(run: &Run) -> Markup {
+    html! {
+        h2 { "In full" }
+        details {
+            summary { "All " (run.trials.len()) " trials" }
+            div.scroll { table {
+                @if run.trials.len() > TRIALS_MAX {
+                    caption { "The first " (TRIALS_MAX) "; the rest is in the CSV export." }
+                }
+                thead { tr {
+                    @for head in ["trial", "repetition"] { th.n scope="col" { (head) } }
+                    th scope="col" { "variant" }
+                    th scope="col" { "phase" }
+                    th.n scope="col" { (run.capacity.unit) }
+                    th scope="col" { "verdict" }
+                    th scope="col" { "began" }
+                    th.n scope="col" { "hold" }
+                    th scope="col" { "reasons and doubts" }
+                } }
+                tbody { @for trial in run.trials.iter().take(TRIALS_MAX) { tr {
+                    th.n scope="row" { (trial.number) }
+                    td.n { (trial.repetition) }
+                    td.name { (trial.variant) }
+                    td { (words::phase_word(trial.phase)) }
+                    td.n { (tidy(trial.load)) }
+                    td { (short(trial.verdict)) }
+                    td.n { (moment(trial.started_at)) }
+                    td.n { (duration(trial.hold_to_s - trial.hold_from_s)) }
+                    td.wide {
+                        (trial.reasons.iter().chain(trial.doubts.iter().map(|d| &d.message)).map(String::as_str).collect::<Vec<_>>().join("; "))
+                    }
+                } } }
+            } }
+        }
+    }
+}
+
+/// What the metrics mean.
+pub(super) fn meanings(run: &Run, specs: &[MetricSpec]) -> Markup {
+    let used = |spec: &&MetricSpec| run.trials.iter().any(|trial| trial.metrics.contains_key(spec.name));
+    let specs: Vec<_> = specs.iter().filter(used).collect();
+    if specs.is_empty() {
+        return html! {};
+    }
+    html! {
+        details {
+            summary { "What the metrics mean" }
+            div.scroll { table {
+                thead { tr { @for head in ["metric", "unit", "better", "meaning"] { th scope="col" { (head) } } } }
+                tbody { @for spec in specs { tr {
+                    th scope="row" { code { (spec.name) } }
+                    td { (spec.unit) }
+                    td { (match spec.better { Better::Higher => "more", Better::Lower => "less", Better::Neither => "" }) }
+                    td.wide { (spec.meaning) }
+                } } }
+            } }
+        }
+    }
+}
+
+/// Facts of the host.
+pub(super) fn environment(run: &Run) -> Markup {
+    html! {
+        details {
+            summary { "Environment" }
+            div.scroll { table { tbody { @for (name, value) in &run.environment { tr {
+                th scope="row" { (name) }
+                td.wide { (fact(name, value)) }
+            } } } } }
+        }
+    }
+}
+
+/// A fact as text; trees of facts become `name: value` lists.
+fn fact(name: &str, value: &Value) -> Markup {
+    match value {
+        Value::Null => html! { span.none { "not known" } },
+        Value::String(text) => html! { (text) },
+        Value::Number(number) if name.contains('_') => html! { (metric(name, number.as_f64())) },
+        Value::Object(facts) => html! {
+            @for (i, (name, value)) in facts.iter().enumerate() {
+                @if i > 0 { br; }
+                (name) ": " (fact(name, value))
+            }
+        },
+        other => html! { (other) },
+    }
+}
+
+/// The resolved plan.
+pub(super) fn plan(run: &Run) -> Markup {
+    let text = serde_json::to_string_pretty(&run.plan).unwrap_or_else(|_| run.plan.to_string());
+    html! { details { summary { "Plan, resolved" } pre { code { (text) } } } }
+}

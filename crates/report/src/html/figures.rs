@@ -1,0 +1,261 @@
+//! The figures of the page, apart from the timeline.
+
+use base::outcome::{Resource, Run, Saturation, Trial, VariantOutcome};
+use base::verdict::Verdict;
+use maud::{Markup, html};
+
+use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape};
+use crate::units::{quantity, tidy};
+use crate::words;
+
+/// The form and class of a verdict.
+pub(super) const fn form(verdict: Verdict) -> (Shape, &'static str) {
+    match verdict {
+        Verdict::Pass => (Shape::Circle, "pass"),
+        Verdict::Fail => (Shape::Cross, "fail"),
+        Verdict::Invalid => (Shape::Diamond, "invalid"),
+    }
+}
+
+fn verdict_legend() -> Vec<Legend> {
+    let entry = |verdict, text| {
+        let (shape, class) = form(verdict);
+        Legend { class, shape: Some(shape), text }
+    };
+    vec![
+        entry(Verdict::Pass, "pass"),
+        entry(Verdict::Fail, "fail"),
+        entry(Verdict::Invalid, "invalid (the measuring side was at fault)"),
+    ]
+}
+
+/// What a trial says when pointed at.
+fn told(trial: &Trial, unit: &str) -> String {
+    let reasons =
+        if trial.reasons.is_empty() { String::new() } else { format!(": {}", trial.reasons.join("; ")) };
+    format!("trial {}, {}, {}{reasons}", trial.number, words::load(trial.load, unit), trial.verdict)
+}
+
+/// Load against trial, with every verdict.
+pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figure {
+    let trials: Vec<_> = run.trials_of(&variant.name).collect();
+    let unit = &variant.capacity.unit;
+    let most = trials.iter().map(|t| t.load).fold(1.0, f64::max);
+    let (first, last) = (trials.first().map_or(1, |t| t.number), trials.last().map_or(1, |t| t.number));
+    let mut x = Axis::whole("trial", f64::from(first), f64::from(last), 14);
+    x.domain = [f64::from(first) - 0.7, f64::from(last) + 0.7];
+    x.ticks.retain(|tick| tick.at >= f64::from(first) && tick.at <= f64::from(last));
+    let y = if unit.contains('/') {
+        Axis::amount("load", unit, 0.0, most, 4)
+    } else {
+        Axis::whole(unit, 0.0, most, 5)
+    };
+    let mut marks = Vec::new();
+    if let Some(value) = variant.capacity.value.filter(|_| trials.len() > 1) {
+        marks.push(Mark::Rule { y: value, class: "meets", label: format!("capacity {}", tidy(value)) });
+    }
+    marks.push(Mark::Line {
+        points: trials.iter().map(|t| (f64::from(t.number), Some(t.load))).collect(),
+        class: "way",
+    });
+    marks.extend(trials.iter().map(|trial| {
+        let (shape, class) = form(trial.verdict);
+        Mark::Point { at: (f64::from(trial.number), trial.load), shape, class, label: told(trial, unit) }
+    }));
+    let height = if trials.len() > 1 { 180.0 } else { 90.0 };
+    Figure {
+        id: format!("search-{index}"),
+        width: 960.0,
+        height: height + 70.0,
+        title: format!("Search of {}", variant.name),
+        description: words::carries(run, variant),
+        panels: vec![Panel {
+            frame: Frame { left: 52.0, top: 30.0, width: 890.0, height },
+            x,
+            y,
+            x_labels: true,
+            marks,
+        }],
+        legend: verdict_legend(),
+    }
+}
+
+/// Usage of one resource against load, with its line, its ceiling and the load at which they meet; `None` without
+/// a known point.
+pub(super) fn usage(
+    run: &Run,
+    variant: &VariantOutcome,
+    resource: Resource,
+    fit: &Saturation,
+    index: usize,
+) -> Option<Figure> {
+    let points = usage_points(run, variant, resource);
+    let most_load = points.iter().map(|(trial, _)| trial.load).fold(f64::NAN, f64::max);
+    if most_load.is_nan() {
+        return None;
+    }
+    // A ceiling far away would squeeze the points into a corner: it is then said, not drawn.
+    let near = |load: &f64| *load <= most_load * 2.5;
+    let meets = fit.saturates_at.filter(near);
+    let loads_to = meets.map_or(most_load, |load| load.max(most_load)) * 1.04;
+    let line = |load: f64| fit.usage_at_zero + fit.cost_per_load * load;
+    let most_usage = points.iter().map(|(_, usage)| *usage).fold(line(loads_to).max(0.0), f64::max);
+    let ceiling = fit.ceiling.as_ref().filter(|c| c.value <= most_usage * 1.6);
+    let top = most_usage.max(ceiling.map_or(0.0, |c| c.value * 1.04));
+    let unit = &variant.capacity.unit;
+    let mut x = Axis::whole(unit, 0.0, loads_to.ceil(), 8);
+    x.grid = false;
+    let mut marks = usage_lines(fit, ceiling.map(|c| (c.value, c.source.as_str())), meets, x.domain[1]);
+    marks.extend(points.iter().map(|(trial, usage)| {
+        let (shape, class) = form(trial.verdict);
+        let label = format!("{}, {}", told(trial, unit), quantity(Some(*usage), &fit.unit));
+        Mark::Point { at: (trial.load, *usage), shape, class, label }
+    }));
+    let name = if resource == Resource::Cpu { "CPU" } else { resource.word() };
+    Some(Figure {
+        id: format!("usage-{index}-{resource}"),
+        width: 460.0,
+        height: 268.0,
+        title: format!("{name} against load, {}", variant.name),
+        description: usage_words(fit, unit),
+        panels: vec![Panel {
+            frame: Frame { left: 48.0, top: 34.0, width: 400.0, height: 190.0 },
+            x,
+            y: Axis::amount(name, &fit.unit, 0.0, top, 4),
+            x_labels: true,
+            marks,
+        }],
+        legend: Vec::new(),
+    })
+}
+
+/// The trials that know their usage of the resource.
+fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resource) -> Vec<(&'a Trial, f64)> {
+    // The server's own memory goes by either name, as in the tables.
+    let names = match resource {
+        Resource::Memory => vec!["server_memory_bytes", "server_rss_bytes"],
+        other => other.metric().into_iter().collect(),
+    };
+    let usage = |trial: &Trial| names.iter().find_map(|name| trial.metrics.get(*name).copied().flatten());
+    run.trials_of(&variant.name).filter_map(|trial| Some((trial, usage(trial)?))).collect()
+}
+
+/// Interval, line, ceiling and the place where they meet.
+fn usage_lines(fit: &Saturation, ceiling: Option<(f64, &str)>, meets: Option<f64>, to: f64) -> Vec<Mark> {
+    let line = |load: f64| fit.usage_at_zero + fit.cost_per_load * load;
+    let mut marks = Vec::new();
+    if let (Some([from, until]), Some(_)) = (fit.saturates_interval, meets) {
+        marks.push(Mark::Band { x: [from, until], y: None, class: "band" });
+    }
+    // The line stops where the ceiling does not let it go on.
+    let end = meets.unwrap_or(to).min(to);
+    let start =
+        if line(0.0) < 0.0 && fit.cost_per_load > 0.0 { -fit.usage_at_zero / fit.cost_per_load } else { 0.0 };
+    if start < end {
+        marks.push(Mark::Line {
+            points: vec![(start, Some(line(start))), (end, Some(line(end)))],
+            class: "fit",
+        });
+    }
+    if let Some((value, source)) = ceiling {
+        let label = format!("ceiling {} ({source})", quantity(Some(value), &fit.unit));
+        marks.push(Mark::Rule { y: value, class: "ceiling", label: String::new() });
+        marks.push(Mark::Text { at: (0.0, value), offset: (6.0, -5.0), class: "note", text: label });
+    }
+    if let Some(load) = meets {
+        marks.push(Mark::Drop { x: load, class: "meets", label: format!("{} predicted", tidy(load)) });
+    }
+    marks
+}
+
+fn usage_words(fit: &Saturation, unit: &str) -> String {
+    let cost = quantity(Some(fit.cost_per_load), &fit.unit);
+    let ceiling = fit.ceiling.as_ref().map_or("the ceiling is not known".to_owned(), |c| {
+        format!("the ceiling is {} ({})", quantity(Some(c.value), &fit.unit), c.source)
+    });
+    let meets =
+        fit.saturates_at.map_or(String::new(), |load| format!("; they meet at {}", words::load(load, unit)));
+    format!("{cost} per {}; {ceiling}{meets}.", words::singular(unit))
+}
+
+/// One legend for all of the figures of usage.
+pub(super) fn usage_legend() -> Markup {
+    let mut legend = verdict_legend();
+    legend.extend([
+        Legend { class: "fit", shape: None, text: "fitted line" },
+        Legend { class: "ceiling", shape: None, text: "ceiling" },
+        Legend { class: "meets", shape: None, text: "predicted saturation" },
+        Legend { class: "band", shape: None, text: "its 95 % interval" },
+    ]);
+    html! { (crate::chart::legend(&legend)) }
+}
+
+/// Bars of capacity with their intervals.
+pub(super) fn comparison(run: &Run) -> Figure {
+    let unit = &run.capacity.unit;
+    let names: Vec<String> =
+        run.variants.iter().map(|variant| crate::units::clipped(&variant.name, 28)).collect();
+    let ends = run.variants.iter().flat_map(|v| [v.capacity.value, v.capacity.interval[1], v.predicted]);
+    let most = ends.flatten().filter(|v| v.is_finite()).fold(1.0, f64::max);
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
+    let left = (widest * 7.0 + 20.0).max(60.0);
+    let height = run.variants.len() as f64 * 34.0;
+    let x = if unit.contains('/') {
+        Axis::amount("capacity", unit, 0.0, most, 6)
+    } else {
+        Axis::whole(unit, 0.0, most, 8)
+    };
+    let mut marks = Vec::new();
+    for (i, variant) in run.variants.iter().enumerate() {
+        marks.extend(comparison_row(variant, i as f64));
+    }
+    let told: Vec<_> =
+        run.variants.iter().map(|v| format!("{}: {}", v.name, words::carries(run, v))).collect();
+    Figure {
+        id: "comparison".into(),
+        width: 960.0,
+        height: height + 56.0,
+        title: "Capacity of every variant".into(),
+        description: told.join(" "),
+        panels: vec![Panel {
+            frame: Frame { left, top: 12.0, width: 900.0 - left, height },
+            x,
+            y: Axis::names(&names),
+            x_labels: true,
+            marks,
+        }],
+        legend: Vec::new(),
+    }
+}
+
+fn comparison_row(variant: &VariantOutcome, y: f64) -> Vec<Mark> {
+    let Some(value) = variant.capacity.value else {
+        return vec![Mark::Text {
+            at: (0.0, y),
+            offset: (6.0, 4.0),
+            class: "note",
+            text: "not known".into(),
+        }];
+    };
+    let [least, most] = variant.capacity.interval;
+    let label = format!("{}: {}", variant.name, words::interval(&variant.capacity));
+    let mut marks = vec![Mark::Bar { y, value, class: "bar", label }];
+    // Points that fall on the bar's end would hide it; only repetitions that differ are shown.
+    let apart = variant.repetitions.iter().filter_map(|r| r.value).filter(|v| *v != value);
+    marks.extend(apart.map(|v| Mark::Point {
+        at: (v, y),
+        shape: Shape::Diamond,
+        class: "invalid",
+        label: format!("a repetition: {}", tidy(v)),
+    }));
+    if let (Some(least), Some(most)) = (least, most)
+        && least < most
+    {
+        marks.push(Mark::Whisker { y, x: [least, most], class: "whisker" });
+    }
+    let open = if most.is_none() { " or more" } else { "" };
+    let text = format!("{}{open} (n = {})", tidy(value), variant.repetitions.len());
+    let end = most.unwrap_or(value).max(value);
+    marks.push(Mark::Text { at: (end, y), offset: (8.0, 4.0), class: "value", text });
+    marks
+}

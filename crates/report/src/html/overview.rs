@@ -1,0 +1,157 @@
+//! The top of the page: the answer, key figures, all verdicts, and variants side by side.
+
+use base::outcome::{Resource, Run, VariantOutcome};
+use base::verdict::Verdict;
+use maud::{Markup, html};
+
+use super::{figures, number_cell};
+use crate::digest::{self, Row};
+use crate::units::{UNKNOWN, duration, moment, quantity, tidy};
+use crate::words::{self, Answer};
+
+/// Title, answer and key figures.
+pub(super) fn header(run: &Run) -> Markup {
+    let answers = words::answers(run);
+    html! {
+        header {
+            div.kind { "kagiri " (run.workload) " · " (moment(run.started_at)) }
+            h1 { (run.name) }
+            @if let Some(state) = words::state(run) { p.state { (state) } }
+            @match &answers[..] {
+                [] => p.answer { "No capacity is known: nothing was judged." },
+                [only] => (one(only)),
+                several => ul.answers { @for answer in several { li { (one(answer)) } } },
+            }
+            @if let [variant] = &run.variants[..] { (key_figures(run, variant)) }
+        }
+    }
+}
+
+fn one(answer: &Answer) -> Markup {
+    html! {
+        p.answer {
+            @if let Some(name) = &answer.variant { (name) ": " }
+            (answer.carries)
+        }
+        p.because { (answer.limit) }
+    }
+}
+
+fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
+    let unit = &variant.capacity.unit;
+    let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
+    let predicted = variant.predicted.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
+    let cost = variant.saturation.get(&variant.limit.resource).map(|s| {
+        let interval = s.cost_interval.map(|[a, b]| {
+            format!("95 %: {} to {}, n = {}", quantity(Some(a), &s.unit), quantity(Some(b), &s.unit), s.n)
+        });
+        (quantity(Some(s.cost_per_load), &s.unit), interval.unwrap_or_else(|| format!("n = {}", s.n)))
+    });
+    let doubts = digest::doubts(run).len();
+    html! {
+        dl.keys {
+            (figure("capacity", &capacity, &format!("interval {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
+            (figure("limit", variant.limit.resource.word(), words::certainty_word(variant.limit.certainty)))
+            (figure("predicted from slopes", &predicted, "from the loads' slopes and ceilings alone"))
+            @if let Some((cost, interval)) = cost {
+                (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost, &interval))
+            }
+            (figure("trials", &run.trials.len().to_string(), &words::length_s(run).map(duration).unwrap_or_default()))
+            (figure("doubts", &doubts.to_string(), if doubts == 0 { "nothing weakens it" } else { "listed below" }))
+        }
+    }
+}
+
+fn figure(name: &str, value: &str, note: &str) -> Markup {
+    html! { div { dt { (name) } dd { (value) small { (note) } } } }
+}
+
+/// One table of all loads and variants: steady, or how it failed and after how long.
+pub(super) fn verdicts(run: &Run) -> Markup {
+    if run.variants.len() < 2 || run.trials.is_empty() {
+        return html! {};
+    }
+    let all: Vec<Vec<Row>> = run.variants.iter().map(|variant| digest::rows(run, &variant.name)).collect();
+    let mut loads: Vec<f64> = all.iter().flatten().map(|row| row.load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    html! {
+        h2 { "Verdicts" }
+        div.scroll { table {
+            caption { "Per load and variant: steady, or how it failed and after how many seconds of the trial." }
+            thead { tr {
+                th.n scope="col" { (run.capacity.unit) }
+                @for variant in &run.variants { th.name scope="col" { (variant.name) } }
+            } }
+            tbody { @for load in &loads { tr {
+                th.n scope="row" { (tidy(*load)) }
+                @for rows in &all { @match rows.iter().find(|row| row.load == *load) {
+                    Some(row) => td { (how(row)) },
+                    None => td.none { "not offered" },
+                } }
+            } } }
+        } }
+    }
+}
+
+/// A verdict with its count and how it came about.
+pub(super) fn how(row: &Row) -> Markup {
+    html! {
+        (verdict(row.verdict, &row.verdict_words())) " "
+        @if row.verdict != Verdict::Pass { (row.how()) } @else { "steady" }
+    }
+}
+
+/// A verdict in its colour.
+pub(super) fn verdict(verdict: Verdict, text: &str) -> Markup {
+    html! { span class=(format!("v v-{verdict}")) { (text) } }
+}
+
+/// Variants side by side, where there are several.
+pub(super) fn comparison(run: &Run) -> Markup {
+    if run.variants.len() < 2 {
+        return html! {};
+    }
+    let first = &run.variants[0];
+    let unit = &run.capacity.unit;
+    html! {
+        h2 { "Comparison" }
+        figure {
+            figcaption { "Capacity of each variant: the median of its repetitions (bar), the interval that the trials allow (whisker), every repetition (point)." }
+            (figures::comparison(run).svg())
+        }
+        div.scroll { table {
+            caption { "Capacity in " (unit) "; the change is against " (first.name) "." }
+            thead { tr {
+                th scope="col" { "variant" }
+                @for head in ["capacity", "interval", "n", "change", "predicted"] { th.n scope="col" { (head) } }
+                th scope="col" { "limit" }
+                @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
+                    th.n scope="col" { (resource) small { "per " (words::singular(unit)) } }
+                }
+            } }
+            tbody { @for variant in &run.variants { tr {
+                th.name scope="row" { (variant.name) }
+                (number_cell(&variant.capacity.value.map_or(UNKNOWN.to_owned(), tidy)))
+                (number_cell(&words::interval(&variant.capacity)))
+                td.n { (variant.repetitions.len()) }
+                (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
+                (number_cell(&variant.predicted.map_or(UNKNOWN.to_owned(), tidy)))
+                td { (variant.limit.resource) " (" (words::certainty_word(variant.limit.certainty)) ")" }
+                @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
+                    (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), |s| quantity(Some(s.cost_per_load), &s.unit))))
+                }
+            } } }
+        } }
+    }
+}
+
+/// Where this page comes from.
+pub(super) fn footer(run: &Run) -> Markup {
+    html! {
+        footer {
+            "Run " code { (run.run) } " of " (moment(run.started_at)) ", " (words::state_word(run.state)) ", schema "
+            (run.schema) ", written by kagiri " (run.kagiri) ". The page holds everything it shows and loads nothing."
+        }
+    }
+}

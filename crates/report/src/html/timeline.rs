@@ -1,0 +1,226 @@
+//! The ramp over time: load, CPU, memory, disk, network and the least slack, trial after trial.
+
+use base::outcome::{Resource, Run, Trial, VariantOutcome};
+use base::verdict::Verdict;
+
+use super::figures::form;
+use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
+use crate::digest::{stall_times_s, trial_length_s};
+use crate::units::{quantity, tidy};
+use crate::words;
+
+/// Least and greatest of this many intervals are drawn per panel and page: finer than a screen shows, and small
+/// enough for a page of under a megabyte.
+const BUCKETS_OF_PAGE: usize = 2400;
+/// The share of the axis between two trials.
+const GAP_SHARE: f64 = 0.004;
+const LEFT: f64 = 52.0;
+const WIDTH: f64 = 890.0;
+
+/// A trial and where it begins on the figure's axis, in seconds.
+struct Placed<'a> {
+    trial: &'a Trial,
+    from_s: f64,
+    length_s: f64,
+}
+
+/// A resource's panel: title, names of its series, class, the resource whose ceiling it has.
+type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resource>);
+
+const KINDS: [Kind; 5] = [
+    ("CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
+    ("memory", &["server_memory_bytes", "server_rss_bytes"], "s5", Some(Resource::Memory)),
+    ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
+    ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
+    ("least slack", &["slack_min_s"], "s6", None),
+];
+
+/// The figure; `None` where no trial has a length.
+pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Option<Figure> {
+    let placed = place(run.trials_of(&variant.name).collect());
+    let end_s = placed.last().map(|last| last.from_s + last.length_s).filter(|end| *end > 0.0)?;
+    let x = time_axis(&placed, end_s);
+    let mut panels = vec![load_panel(&placed, &variant.capacity.unit, &x)];
+    let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
+    for kind in &KINDS {
+        let top = panels.last().map_or(0.0, |panel| panel.frame.top + panel.frame.height) + 34.0;
+        panels.extend(series_panel(&placed, variant, kind, &x, top, buckets));
+    }
+    let last = panels.last_mut()?;
+    last.x_labels = true;
+    let height = last.frame.top + last.frame.height + 40.0;
+    Some(Figure {
+        id: format!("ramp-{index}"),
+        width: LEFT + WIDTH + 18.0,
+        height,
+        title: format!("Ramp of {} over time", variant.name),
+        description: described(&placed, &variant.capacity.unit),
+        panels,
+        legend: legend(&placed),
+    })
+}
+
+/// Put trials end to end with small gaps.
+fn place(trials: Vec<&Trial>) -> Vec<Placed<'_>> {
+    let total: f64 = trials.iter().map(|trial| trial_length_s(trial)).sum();
+    let mut from_s = 0.0;
+    let place = |trial| {
+        let placed = Placed { trial, from_s, length_s: trial_length_s(trial) };
+        from_s += placed.length_s + total * GAP_SHARE;
+        placed
+    };
+    trials.into_iter().map(place).collect()
+}
+
+/// The time that was measured: what lies between trials does not count.
+fn time_axis(placed: &[Placed], end_s: f64) -> Axis {
+    let measured: f64 = placed.iter().map(|p| p.length_s).sum();
+    let (in_minutes, unit) = if measured > 300.0 { (60.0, "min") } else { (1.0, "s") };
+    let at = |time_s: f64| {
+        let mut before = 0.0;
+        for p in placed {
+            if time_s <= before + p.length_s {
+                return p.from_s + time_s - before;
+            }
+            before += p.length_s;
+        }
+        end_s
+    };
+    let marked = ticks(0.0, measured / in_minutes, 10).into_iter().filter(|t| t * in_minutes <= measured);
+    Axis {
+        title: format!("time measured ({unit})"),
+        domain: [0.0, end_s],
+        ticks: marked.map(|t| Tick { at: at(t * in_minutes), label: tidy(t) }).collect(),
+        grid: false,
+    }
+}
+
+/// What lies behind every panel: holds, in the verdict's shade, and the gaps.
+fn backdrop(placed: &[Placed]) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (i, p) in placed.iter().enumerate() {
+        let class = match p.trial.verdict {
+            Verdict::Pass => "hold",
+            Verdict::Fail => "bad-band",
+            Verdict::Invalid => "odd-band",
+        };
+        let x = [p.from_s + p.trial.hold_from_s, p.from_s + p.trial.hold_to_s];
+        marks.push(Mark::Band { x, y: None, class });
+        if let Some(next) = placed.get(i + 1) {
+            let middle = (p.from_s + p.length_s + next.from_s) / 2.0;
+            marks.push(Mark::Drop { x: middle, class: "gap", label: String::new() });
+        }
+    }
+    marks
+}
+
+fn stalls(placed: &[Placed], y: f64) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for p in placed {
+        // A trial of thousands of stalls is as clear with its first hundred.
+        for at_s in stall_times_s(p.trial).into_iter().take(100) {
+            let label = format!("stall in trial {} after {}", p.trial.number, quantity(Some(at_s), "s"));
+            let (shape, class) = (crate::chart::Shape::Triangle, "stall");
+            marks.push(Mark::Point { at: (p.from_s + at_s, y), shape, class, label });
+        }
+    }
+    marks
+}
+
+fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
+    let most = placed.iter().map(|p| p.trial.load).fold(1.0, f64::max);
+    let y = if unit.contains('/') {
+        Axis::amount("load", unit, 0.0, most, 3)
+    } else {
+        Axis::whole(unit, 0.0, most, 3)
+    };
+    let mut marks = backdrop(placed);
+    let mut steps = Vec::new();
+    for p in placed {
+        steps.push((p.from_s, Some(p.trial.load)));
+        steps.push((p.from_s + p.length_s, None));
+    }
+    marks.push(Mark::Step { points: steps, class: "fit" });
+    marks.extend(placed.iter().map(|p| {
+        let (shape, class) = form(p.trial.verdict);
+        let label =
+            format!("trial {}, {}, {}", p.trial.number, words::load(p.trial.load, unit), p.trial.verdict);
+        Mark::Point { at: (p.from_s + p.length_s / 2.0, p.trial.load), shape, class, label }
+    }));
+    Panel {
+        frame: Frame { left: LEFT, top: 24.0, width: WIDTH, height: 90.0 },
+        x: x.clone(),
+        y,
+        x_labels: false,
+        marks,
+    }
+}
+
+/// One resource over time; `None` where no trial sampled it.
+fn series_panel(
+    placed: &[Placed],
+    variant: &VariantOutcome,
+    (title, names, class, resource): &Kind,
+    x: &Axis,
+    top: f64,
+    buckets: usize,
+) -> Option<Panel> {
+    let name =
+        names.iter().find(|name| placed.iter().any(|p| p.trial.series.iter().any(|s| s.name == **name)))?;
+    let measured: f64 = placed.iter().map(|p| p.length_s).sum();
+    let (mut points, mut unit) = (Vec::new(), "");
+    for p in placed {
+        let Some(series) = p.trial.series.iter().find(|series| series.name == *name) else { continue };
+        unit = &series.unit;
+        let share = ((p.length_s / measured * buckets as f64) as usize).max(8);
+        let thin = thinned(&series.at_s, &series.values, share).into_iter();
+        points.extend(thin.map(|(at_s, value)| (p.from_s + at_s, value.filter(|v| v.is_finite()))));
+        points.push((p.from_s + p.length_s, None));
+    }
+    let most = points.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max);
+    let known = points.iter().any(|(_, value)| value.is_some());
+    let mut marks = backdrop(placed);
+    let fit = resource.and_then(|resource| variant.saturation.get(&resource));
+    let ceiling = fit.and_then(|fit| fit.ceiling.as_ref()).filter(|ceiling| ceiling.value <= most * 1.8);
+    marks.push(Mark::Line { points, class });
+    if let Some(ceiling) = ceiling {
+        let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
+        marks.push(Mark::Rule { y: ceiling.value, class: "ceiling", label });
+    }
+    if resource.is_none() {
+        marks.extend(stalls(placed, 0.0));
+    }
+    if !known {
+        let text = "could not be read".to_owned();
+        marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 0.0), class: "note", text });
+    }
+    let high = most.max(ceiling.map_or(0.0, |c| c.value));
+    let y = Axis::amount(title, unit, 0.0, if known { high } else { 1.0 }, 2);
+    let frame = Frame { left: LEFT, top, width: WIDTH, height: 62.0 };
+    Some(Panel { frame, x: x.clone(), y, x_labels: false, marks })
+}
+
+fn described(placed: &[Placed], unit: &str) -> String {
+    let loads: Vec<_> =
+        placed.iter().take(40).map(|p| format!("{} {}", tidy(p.trial.load), p.trial.verdict)).collect();
+    let more = if placed.len() > 40 { ", and so on" } else { "" };
+    format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
+}
+
+fn legend(placed: &[Placed]) -> Vec<Legend> {
+    let mut all = vec![Legend { class: "fit", shape: None, text: "load" }];
+    let mut verdict = |verdict, text| {
+        if placed.iter().any(|p| p.trial.verdict == verdict) {
+            let (shape, class) = form(verdict);
+            all.push(Legend { class, shape: Some(shape), text });
+        }
+    };
+    verdict(Verdict::Pass, "pass");
+    verdict(Verdict::Fail, "fail");
+    verdict(Verdict::Invalid, "invalid");
+    if placed.iter().any(|p| !stall_times_s(p.trial).is_empty()) {
+        all.push(Legend { class: "stall", shape: Some(crate::chart::Shape::Triangle), text: "stall" });
+    }
+    all.push(Legend { class: "ceiling", shape: None, text: "ceiling" });
+    all
+}

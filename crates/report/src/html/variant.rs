@@ -1,0 +1,166 @@
+//! The section of one variant: limit, figures, tables, consideration.
+
+use base::metric::MetricSpec;
+use base::outcome::{Limit, Resource, Run, VariantOutcome};
+use maud::{Markup, html};
+
+use super::overview::{how, verdict};
+use super::{figures, number_cell, timeline};
+use crate::digest::{self, Row};
+use crate::units::{Scale, UNKNOWN, quantity, tidy};
+use crate::words;
+
+/// Everything about one variant.
+pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: &[MetricSpec]) -> Markup {
+    let rows = digest::rows(run, &variant.name);
+    let several = run.variants.len() > 1;
+    html! {
+        section {
+            @if several { h2 { (variant.name) } } @else { h2 { "What was measured" } }
+            @if rows.is_empty() {
+                p { "No trial was made." }
+            } @else {
+                h3 { "Per load" }
+                (loads(run, variant, &rows, specs))
+                h3 { "The search" }
+                figure {
+                    figcaption { "The load of every trial in the order in which they were made, and its verdict." }
+                    (figures::search(run, variant, index).svg())
+                }
+                (usage(run, variant, index))
+                (saturation(variant))
+            }
+            (limit(&variant.limit))
+            @if !variant.considerations.is_empty() {
+                h3 { "Consideration " span.tag { "inferred" } }
+                p.caption { "Written by kagiri from the slopes, the headroom and the counters above; it is a reading, not a reading-off." }
+                @for paragraph in &variant.considerations { p { (paragraph) } }
+            }
+            @if let Some(figure) = timeline::figure(run, variant, index) {
+                h3 { "Up and down the ramp" }
+                figure {
+                    figcaption { "All trials of this variant end to end; time between trials is cut out at the dotted lines. The shaded part of each trial is its hold, over which the table's numbers are taken." }
+                    (figure.svg())
+                }
+            }
+        }
+    }
+}
+
+/// The table per load, as in the reference report with the margin and the evidence added.
+fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]) -> Markup {
+    let columns: Vec<_> = digest::columns(run, specs)
+        .into_iter()
+        .map(|column| {
+            let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
+            let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
+            (column, values, scale)
+        })
+        .collect();
+    let evidence: Vec<_> = rows.iter().map(Row::evidence).collect();
+    let any_evidence = evidence.iter().any(|found| !found.is_empty());
+    html! {
+        div.scroll { table {
+            caption {
+                "Medians over the hold of the valid trials at each load (slack: the least; stalls and start-up: the most). "
+                "The verdict counts the trials that came to it, of n. " (UNKNOWN) " is not known."
+            }
+            thead { tr {
+                th.n scope="col" { (variant.capacity.unit) }
+                th scope="col" { "verdict" }
+                @for (column, _, scale) in &columns {
+                    th.n scope="col" title=(column.metric) { (column.heading) small { (scale.unit) } }
+                }
+                @if any_evidence { th scope="col" { "evidence" } }
+            } }
+            tbody { @for (i, row) in rows.iter().enumerate() { tr {
+                th.n scope="row" { (tidy(row.load)) }
+                td { (how(row)) }
+                @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
+                @if any_evidence { td.wide { (evidence[i].join(", ")) } }
+            } } }
+        } }
+    }
+}
+
+/// Usage against load for every resource that was fitted.
+fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
+    let drawn: Vec<_> =
+        variant.saturation.iter().filter_map(|(r, s)| figures::usage(run, variant, *r, s, index)).collect();
+    if drawn.is_empty() {
+        return html! {};
+    }
+    html! {
+        h3 { "Usage against load" }
+        p.caption {
+            "Every point is a trial. The line is fitted to the loads that speak for themselves (n in the table below); where it meets the ceiling, the resource is used up."
+        }
+        div.pair { @for figure in &drawn { figure { (figure.svg()) } } }
+        (figures::usage_legend())
+    }
+}
+
+/// The lines as numbers.
+fn saturation(variant: &VariantOutcome) -> Markup {
+    if variant.saturation.is_empty() {
+        return html! {};
+    }
+    let unit = &variant.capacity.unit;
+    let range = |interval: Option<[f64; 2]>, unit: &str| {
+        interval.map_or(UNKNOWN.to_owned(), |[a, b]| {
+            format!("{} to {}", quantity(Some(a), unit), quantity(Some(b), unit))
+        })
+    };
+    html! {
+        div.scroll { table {
+            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals." }
+            thead { tr {
+                th scope="col" { "resource" }
+                th.n scope="col" { "cost per " (words::singular(unit)) }
+                th.n scope="col" { "95 %" }
+                th.n scope="col" { "at no load" }
+                th.n scope="col" { "ceiling" }
+                th scope="col" { "known from" }
+                th.n scope="col" { "saturates at" small { (unit) } }
+                th.n scope="col" { "95 %" }
+                th.n scope="col" { "n" }
+            } }
+            tbody { @for (resource, s) in &variant.saturation { tr {
+                th scope="row" { (resource) }
+                (number_cell(&quantity(Some(s.cost_per_load), &s.unit)))
+                (number_cell(&range(s.cost_interval, &s.unit)))
+                (number_cell(&quantity(Some(s.usage_at_zero), &s.unit)))
+                (number_cell(&quantity(s.ceiling.as_ref().map(|c| c.value), &s.unit)))
+                td { @match &s.ceiling { Some(ceiling) => (ceiling.source), None => span.none { "not known" } } }
+                (number_cell(&s.saturates_at.map_or(UNKNOWN.to_owned(), tidy)))
+                (number_cell(&range(s.saturates_interval, "")))
+                td.n { (s.n) }
+            } } }
+        } }
+    }
+}
+
+fn limit(limit: &Limit) -> Markup {
+    html! {
+        h3 { "The limit" }
+        p {
+            @match limit.resource {
+                Resource::None => "No limit was met within the loads that were offered.",
+                Resource::Player => "The measuring side gave out first: nothing is known of the target beyond.",
+                resource => strong { (resource) },
+            }
+            " " span.tag { (words::certainty_word(limit.certainty)) }
+        }
+        @if !limit.evidence.is_empty() {
+            ul.plain { @for piece in &limit.evidence { li {
+                (piece.statement) " "
+                span.tag { (piece.resource) ", " @if piece.inferred { "inferred" } @else { "read from a counter" } }
+            } } }
+        }
+    }
+}
+
+/// A verdict alone, for the list of trials.
+pub(super) fn short(of: base::verdict::Verdict) -> Markup {
+    verdict(of, of.word())
+}

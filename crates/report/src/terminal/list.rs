@@ -1,0 +1,90 @@
+//! Several runs on a terminal.
+
+use base::outcome::Run;
+
+use super::Style;
+use super::table::{Column, render};
+use crate::units::{UNKNOWN, clipped, moment, plain, tidy};
+use crate::words;
+
+/// One line of a list of runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The run's id.
+    pub run: String,
+    /// When it began.
+    pub started: String,
+    /// Which workload.
+    pub workload: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// How it ended.
+    pub state: String,
+    /// What it carries; a dash when that is not known.
+    pub capacity: String,
+    /// What limits it.
+    pub limit: String,
+}
+
+impl From<&Run> for Entry {
+    fn from(run: &Run) -> Self {
+        let capacity = run.capacity.value.map(|value| words::load(value, &run.capacity.unit));
+        Self {
+            run: run.run.clone(),
+            started: moment(run.started_at),
+            workload: run.workload.clone(),
+            name: run.name.clone(),
+            state: words::state_word(run.state).to_owned(),
+            capacity: capacity.unwrap_or_else(|| UNKNOWN.to_owned()),
+            limit: run.limit.resource.to_string(),
+        }
+    }
+}
+
+/// Runs as a table, in the order given; a sentence when there is none. Ends with a line break.
+pub fn list_table(entries: &[Entry], style: Style) -> String {
+    if entries.is_empty() {
+        return "No run is stored yet; measure with 'kagiri stream' or 'kagiri survey'.\n".to_owned();
+    }
+    let cells = |f: &dyn Fn(&Entry) -> String| entries.iter().map(|e| plain(&f(e))).collect::<Vec<_>>();
+    let columns = [
+        Column::words(&["run"], cells(&|e| e.run.clone())),
+        Column::words(&["started"], cells(&|e| e.started.clone())),
+        Column::words(&["workload"], cells(&|e| e.workload.clone())),
+        Column::words(&["name"], cells(&|e| clipped(&plain(&e.name), 28))),
+        Column::words(&["state"], cells(&|e| e.state.clone())),
+        Column::numbers(&["capacity"], cells(&|e| e.capacity.clone())),
+        Column::words(&["limit"], cells(&|e| e.limit.clone())),
+    ];
+    style.spell(render(&columns, 1, &style))
+}
+
+/// Runs side by side, the first being what the others are held against: capacity, change, prediction, limit.
+/// Variants of a run are lines of their own. Ends with a line break.
+pub fn comparison(runs: &[&Run], style: Style) -> String {
+    let lines: Vec<_> = runs.iter().flat_map(|run| run.variants.iter().map(move |v| (*run, v))).collect();
+    let Some((_, first)) = lines.first() else {
+        return "There is nothing to compare.\n".to_owned();
+    };
+    let change = |value| words::change(first.capacity.value, value);
+    let cells = |f: &dyn Fn(&Run, &base::outcome::VariantOutcome) -> String| {
+        lines.iter().map(|(run, variant)| f(run, variant)).collect::<Vec<_>>()
+    };
+    let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
+    let columns = [
+        Column::words(&["run"], cells(&|run, _| plain(&run.run))),
+        Column::words(&["variant"], cells(&|_, v| clipped(&plain(&v.name), 28))),
+        Column::numbers(&["capacity"], cells(&|_, v| number(v.capacity.value))),
+        Column::numbers(&["interval"], cells(&|_, v| words::interval(&v.capacity))),
+        Column::numbers(&["n"], cells(&|_, v| v.repetitions.len().to_string())),
+        Column::numbers(&["change"], cells(&|_, v| change(v.capacity.value))),
+        Column::numbers(&["predicted"], cells(&|_, v| number(v.predicted))),
+        Column::words(
+            &["limit"],
+            cells(&|_, v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
+        ),
+    ];
+    let unit =
+        format!("Capacities in {}; the change is against the first line.\n", plain(&first.capacity.unit));
+    style.spell(render(&columns, 2, &style) + &unit)
+}

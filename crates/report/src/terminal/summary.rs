@@ -1,0 +1,234 @@
+//! One run on a terminal.
+
+use std::collections::BTreeMap;
+
+use base::metric::MetricSpec;
+use base::outcome::{Resource, Run, Saturation, VariantOutcome};
+use base::verdict::Verdict;
+
+use super::Style;
+use super::paint::Tone;
+use super::table::{Column, render};
+use crate::digest::{self, Row};
+use crate::units::{Scale, UNKNOWN, clipped, duration, metric, moment, plain, quantity, tidy};
+use crate::words;
+
+/// How many pieces of evidence are told; the page has them all.
+const EVIDENCE_MAX: usize = 4;
+
+/// The run as text: the answer in words first, then a table per variant (medians per load over the hold; the
+/// least slack, the most stalls and the longest start-up), saturation, requirements, doubts, and where the page
+/// lies when `page` names it. Ends with a line break.
+pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>) -> String {
+    let mut text = answer(run, &style);
+    if run.variants.len() > 1 {
+        text += "\n";
+        text += &variants(run, &style);
+    }
+    for variant in &run.variants {
+        text += &one_variant(run, variant, specs, &style);
+    }
+    text += &requirements(run, &style);
+    text += &doubts(run, &style);
+    text += &footer(run, &style, page);
+    style.spell(text)
+}
+
+/// The first lines.
+fn answer(run: &Run, style: &Style) -> String {
+    let mut text = String::new();
+    if let Some(state) = words::state(run) {
+        text += &toned(style, Tone::Odd, "", &state);
+    }
+    let answers = words::answers(run);
+    if answers.is_empty() {
+        text += &toned(style, Tone::Bold, "", "No capacity is known: nothing was judged.");
+    }
+    for answer in answers {
+        let name = answer.variant.map(|name| format!("{}: ", plain(&name))).unwrap_or_default();
+        text += &toned(style, Tone::Bold, "", &format!("{name}{}", lower(&name, &plain(&answer.carries))));
+        text += &style.wrapped(if name.is_empty() { "" } else { "  " }, &plain(&answer.limit));
+    }
+    text
+}
+
+/// A sentence that follows a name and a colon begins in lower case.
+fn lower(name: &str, sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    match letters.next() {
+        Some(first) if !name.is_empty() => first.to_lowercase().chain(letters).collect(),
+        _ => sentence.to_owned(),
+    }
+}
+
+/// Wrapped lines, each in the tone by itself: a pager resets colours at line ends.
+fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String {
+    style.wrapped(lead, text).lines().map(|line| style.paint(tone, line) + "\n").collect()
+}
+
+/// Variants side by side.
+fn variants(run: &Run, style: &Style) -> String {
+    let all = || run.variants.iter();
+    let shown = |f: &dyn Fn(&VariantOutcome) -> String| all().map(f).collect::<Vec<_>>();
+    let columns = [
+        Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28))),
+        Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), tidy))),
+        Column::numbers(&["interval"], shown(&|v| words::interval(&v.capacity))),
+        Column::numbers(&["n"], shown(&|v| v.repetitions.len().to_string())),
+        Column::numbers(&["predicted"], shown(&|v| v.predicted.map_or(UNKNOWN.to_owned(), tidy))),
+        Column::words(
+            &["limit"],
+            shown(&|v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
+        ),
+    ];
+    render(&columns, 1, style)
+}
+
+fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
+    let mut text = "\n".to_owned();
+    if run.variants.len() > 1 {
+        text += &toned(style, Tone::Bold, "", &plain(&variant.name));
+    }
+    text += &loads(run, variant, specs, style);
+    if !variant.saturation.is_empty() {
+        text += "\n";
+        text += &saturation(&variant.saturation, &variant.capacity.unit, style);
+    }
+    let predicted = match variant.predicted {
+        Some(load) => {
+            format!("{}, from the slopes and ceilings alone", words::load(load, &variant.capacity.unit))
+        }
+        None => UNKNOWN.to_owned(),
+    };
+    text += "\n";
+    text += &style.wrapped("Predicted capacity: ", &predicted);
+    let evidence = variant.limit.evidence.iter().skip(1).take(EVIDENCE_MAX);
+    for (i, piece) in evidence.enumerate() {
+        let mark = if piece.inferred { " (inferred)" } else { "" };
+        let lead = if i == 0 { "Evidence:  - " } else { "           - " };
+        text += &style.wrapped(lead, &format!("{}{mark}", plain(&piece.statement).trim_end_matches('.')));
+    }
+    text
+}
+
+/// The table per load.
+fn loads(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
+    let rows = digest::rows(run, &variant.name);
+    if rows.is_empty() {
+        return "No trial was made.\n".to_owned();
+    }
+    let unit = plain(&variant.capacity.unit);
+    let head = if unit.is_empty() { "load" } else { unit.as_str() };
+    let load = Scale::for_values(rate_unit(&unit), rows.iter().map(|row| row.load));
+    let mut columns = vec![
+        Column::numbers(&["", head], rows.iter().map(|row| load.number(Some(row.load))).collect()),
+        Column::words(&["", "verdict"], rows.iter().map(Row::verdict_words).collect()),
+    ];
+    if head != load.unit && !load.unit.is_empty() {
+        columns[0].head = vec!["load".to_owned(), load.unit.clone()];
+    }
+    for column in digest::columns(run, specs) {
+        let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
+        // What nobody could read needs no column on a narrow screen; the page names it as unknown.
+        let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
+        let cells = values.iter().map(|value| scale.number(*value)).collect();
+        columns.push(Column::numbers(&[&column.heading, &scale.unit], cells));
+    }
+    coloured(&render(&columns, 2, style), style)
+}
+
+/// Units of loads that take a prefix.
+fn rate_unit(unit: &str) -> &'static str {
+    match unit {
+        "bit/s" => "bit/s",
+        "B" => "B",
+        "s" => "s",
+        _ => "",
+    }
+}
+
+/// Verdicts in their colours: the only words in the rows of the table.
+fn coloured(table: &str, style: &Style) -> String {
+    let paint = |line: &str| {
+        let found = [Verdict::Pass, Verdict::Fail, Verdict::Invalid].into_iter();
+        let mut found = found.filter(|verdict| line.contains(&format!("{verdict} ")));
+        match found.next() {
+            Some(verdict) => {
+                line.replacen(verdict.word(), &style.paint(Tone::of(verdict), verdict.word()), 1) + "\n"
+            }
+            None => format!("{line}\n"),
+        }
+    };
+    table.lines().map(paint).collect()
+}
+
+/// The table of resources.
+fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
+    let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
+    let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
+    let ceiling = |s: &Saturation| match &s.ceiling {
+        Some(ceiling) => {
+            format!("{} ({})", quantity(Some(ceiling.value), &s.unit), clipped(&plain(&ceiling.source), 18))
+        }
+        None => UNKNOWN.to_owned(),
+    };
+    let each = format!("per {}", words::singular(unit));
+    let columns = [
+        Column::words(&["resource"], all.keys().map(ToString::to_string).collect()),
+        Column::numbers(&[&each], shown(&|s| quantity(Some(s.cost_per_load), &s.unit))),
+        Column::numbers(&["ceiling"], shown(&ceiling)),
+        Column::numbers(&["saturates at"], shown(&|s| number(s.saturates_at))),
+        Column::numbers(
+            &["95 %"],
+            shown(&|s| {
+                s.saturates_interval.map_or(UNKNOWN.to_owned(), |[a, b]| format!("{}–{}", tidy(a), tidy(b)))
+            }),
+        ),
+        Column::numbers(&["n"], shown(&|s| s.n.to_string())),
+    ];
+    render(&columns, 1, style)
+}
+
+fn requirements(run: &Run, style: &Style) -> String {
+    let mut text = String::new();
+    for required in &run.requirements {
+        let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
+        let (tone, word) = if required.held { (Tone::Good, "held") } else { (Tone::Bad, "did not hold") };
+        let line = format!(
+            "{}: {word} (measured {})",
+            plain(&required.requirement),
+            metric(name, required.measured)
+        );
+        text += &toned(style, tone, "Required: ", &line);
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+fn doubts(run: &Run, style: &Style) -> String {
+    let mut text = String::new();
+    for (about, doubt) in digest::doubts(run) {
+        let about = if about.is_empty() { String::new() } else { format!("{}: ", plain(&about.join(", "))) };
+        let sentence = format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice));
+        text += &toned(style, Tone::Odd, "Doubt: ", &sentence);
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+fn footer(run: &Run, style: &Style, page: Option<&str>) -> String {
+    let length = words::length_s(run).map(|s| format!(", {}", duration(s))).unwrap_or_default();
+    let n = run.trials.len();
+    let line = format!(
+        "run {} ({}), {n} trial{}{length}, {}, kagiri {}",
+        plain(&run.run),
+        plain(&run.name),
+        if n == 1 { "" } else { "s" },
+        moment(run.started_at),
+        plain(&run.kagiri),
+    );
+    let mut text = format!("\n{}", toned(style, Tone::Faint, "", &line));
+    if let Some(path) = page {
+        // Not wrapped: a path that is broken cannot be copied.
+        text += &format!("Report: {}\n", plain(path));
+    }
+    text
+}

@@ -1,0 +1,30 @@
+//! What other programs read.
+
+use crate::report::export::{series_csv, trials_csv};
+
+use crate::simulate;
+
+#[test]
+fn trials_are_one_row_each_and_unknown_is_empty() {
+    insta::assert_snapshot!("trials_csv", trials_csv(&simulate::cpu_limited()));
+    insta::assert_snapshot!("trials_csv_interrupted", trials_csv(&simulate::interrupted()));
+}
+
+#[test]
+fn series_are_one_row_a_sample() {
+    let run = simulate::single();
+    let text = series_csv(&run);
+    let samples: usize = run.trials.iter().flat_map(|t| &t.series).map(|s| s.values.len()).sum();
+    assert_eq!(text.lines().count(), samples + 1);
+    insta::assert_snapshot!("series_csv", text.lines().step_by(16).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn hostile_names_stay_in_their_cell() {
+    let mut run = simulate::single();
+    run.trials[0].variant = "a,\"b\"\nc".into();
+    let text = trials_csv(&run);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
+    assert_eq!((rows.len(), &rows[0][2]), (1, "a,\"b\"\nc"));
+}

@@ -1,0 +1,129 @@
+//! What the page shows.
+
+use std::path::Path;
+
+use base::metric::{Better, MetricSpec};
+use base::outcome::{Phase, Run};
+
+use crate::report::html::{Extras, page};
+use crate::simulate::{self, CPU_LIMITED, Server};
+
+const SPECS: &[MetricSpec] = &[MetricSpec {
+    name: "stalls",
+    unit: "",
+    better: Better::Lower,
+    meaning: "how often a picture was missing when it was due",
+}];
+const EXTRAS: Extras =
+    Extras { specs: SPECS, command: Some("kagiri stream --bitrate 25Mbit/s --max 8 --hold 10s") };
+
+/// The words of a page, without its marks: what a snapshot of the figures' coordinates would drown.
+fn words(page: &str) -> String {
+    let body = page.split_once("<body>").unwrap().1;
+    let mut text = String::new();
+    let mut inside = false;
+    for c in body.chars() {
+        match c {
+            '<' => inside = true,
+            '>' => {
+                inside = false;
+                text.push('\n');
+            }
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn pages_of_all_kinds_of_runs() {
+    for (name, run) in simulate::all() {
+        let page = page(&run, &EXTRAS);
+        insta::assert_snapshot!(format!("page_{name}"), words(&page));
+        // To be looked at: nothing reads it again.
+        std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report_{name}.html")), page)
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_whole_page_with_its_figures() {
+    let mut run = simulate::single();
+    for series in &mut run.trials[0].series {
+        series.at_s.truncate(6);
+        series.values.truncate(6);
+    }
+    insta::assert_snapshot!("page_in_full", page(&run, &EXTRAS).replace("><", ">\n<"));
+}
+
+#[test]
+fn hostile_names_are_text_and_nothing_else() {
+    let hostile = "</title></script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
+    let mut run = simulate::several();
+    run.name = hostile.into();
+    run.capacity.unit = hostile.into();
+    run.environment.insert(hostile.into(), hostile.into());
+    run.plan = serde_json::json!({"name": hostile});
+    run.failure = Some(hostile.into());
+    run.requirements[0].requirement = hostile.into();
+    let old = run.variants[0].name.clone();
+    run.variants[0].name = hostile.into();
+    run.variants[0].capacity.unit = hostile.into();
+    run.variants[0].considerations.push(hostile.into());
+    run.variants[0].limit.evidence[0].statement = hostile.into();
+    for trial in run.trials.iter_mut().filter(|trial| trial.variant == old) {
+        trial.variant = hostile.into();
+        trial.reasons.push(hostile.into());
+        trial.metrics.insert(format!("queue{hostile}"), Some(1.0));
+        trial.series[0].name = hostile.into();
+    }
+    let page = page(&run, &Extras { command: Some(hostile), ..EXTRAS });
+    assert!(!page.contains("<script") && !page.contains("<img"), "a hostile name became a tag");
+    assert!(page.contains("&lt;script&gt;"));
+}
+
+#[test]
+fn a_page_fetches_nothing() {
+    for (name, run) in simulate::all() {
+        let page = page(&run, &EXTRAS);
+        for outside in ["http://", "https://", "src=", "@import", "url(", "<script"] {
+            assert!(!page.contains(outside), "{name}: {outside}");
+        }
+    }
+}
+
+/// Forty trials of ten minutes, sampled at 10 Hz.
+fn long() -> Run {
+    const LOADS: &[(u32, Phase)] = &[(5, Phase::Confirm); 40];
+    simulate::run("a long run", &[Server { loads: LOADS, hold_s: 600.0, samples_per_s: 10.0, ..CPU_LIMITED }])
+}
+
+#[test]
+fn a_long_run_makes_a_page_of_less_than_a_megabyte() {
+    let bytes = page(&long(), &EXTRAS).len();
+    assert!(bytes < 1_000_000, "{bytes} bytes");
+}
+
+#[test]
+fn runs_with_nothing_in_them_make_a_page() {
+    let mut run = simulate::single();
+    run.trials.clear();
+    assert!(page(&run, &Extras::default()).contains("No trial was made"));
+    run.variants.clear();
+    assert!(page(&run, &Extras::default()).contains("nothing was judged"));
+}
+
+#[test]
+fn numbers_that_are_none_do_not_reach_a_figure() {
+    let mut run = simulate::cpu_limited();
+    for trial in &mut run.trials {
+        trial.load = f64::NAN;
+        trial.metrics.insert("server_cpu_percent".into(), Some(f64::INFINITY));
+        for series in &mut trial.series {
+            series.values.fill(Some(f64::NAN));
+        }
+    }
+    let page = page(&run, &EXTRAS);
+    assert!(!page.contains("NaN") && !page.contains("inf "), "{}", words(&page));
+}

@@ -1,0 +1,66 @@
+//! What a terminal shows.
+
+use crate::report::terminal::{Entry, Style, comparison, list_table, summary};
+
+use crate::simulate;
+
+const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
+
+#[test]
+fn summaries_of_all_kinds_of_runs() {
+    for (name, run) in simulate::all() {
+        insta::assert_snapshot!(
+            format!("summary_{name}"),
+            summary(&run, &[], PLAIN, Some("/tmp/report.html"))
+        );
+    }
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    for (name, mut run) in simulate::all() {
+        run.name = "a name that is much longer than any terminal is wide ".repeat(4);
+        for variant in &mut run.variants {
+            variant.limit.evidence.extend(variant.limit.evidence.clone());
+        }
+        for width in [40, 60, 80, 132] {
+            let text = summary(&run, &[], Style { width, ..PLAIN }, None);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{name} at {width}: {widest:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn colours_and_characters_are_used_only_where_they_are_shown() {
+    let run = simulate::interrupted();
+    let plain = summary(&run, &[], Style { unicode: false, ..PLAIN }, None);
+    assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
+    let coloured = summary(&simulate::cpu_limited(), &[], Style { colour: true, ..PLAIN }, None);
+    assert!(coloured.contains("\u{1b}[32mpass\u{1b}[0m 3/3") || coloured.contains("\u{1b}[32mpass\u{1b}[0m"));
+    let mut bare = coloured;
+    for code in ["1", "2", "31", "32", "33", "0"] {
+        bare = bare.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(bare, summary(&simulate::cpu_limited(), &[], PLAIN, None), "colour changes no character");
+}
+
+#[test]
+fn escape_sequences_in_names_do_not_reach_the_terminal() {
+    let mut run = simulate::several();
+    run.name = "\u{1b}[2Jwiped".into();
+    run.variants[0].name = "\u{1b}]0;title\u{7}".into();
+    run.failure = Some("\u{1b}[31m".into());
+    let text = summary(&run, &[], PLAIN, Some("/tmp/\u{1b}[0m"));
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
+}
+
+#[test]
+fn several_runs_side_by_side() {
+    let runs = simulate::all();
+    let entries: Vec<_> = runs.iter().map(|(_, run)| Entry::from(run)).collect();
+    insta::assert_snapshot!("list", list_table(&entries, Style { width: 120, ..PLAIN }));
+    let pair = [&runs[0].1, &runs[1].1];
+    insta::assert_snapshot!("comparison", comparison(&pair, Style { width: 120, ..PLAIN }));
+    assert_eq!(comparison(&[], PLAIN), "There is nothing to compare.\n");
+}
