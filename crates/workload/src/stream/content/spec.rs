@@ -112,7 +112,8 @@ impl fmt::Display for FrameRate {
 }
 
 /// The content to make. The same specification always makes the same bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ContentSpec {
     /// How pictures are coded: MPEG-2 or H.264.
     pub codec: Codec,
