@@ -4,6 +4,8 @@
 //! Documentation/admin-guide/cgroup-v2.rst, one folder for all. Both may exist on one machine; each controller is taken
 //! from where the kernel has put it.
 
+mod limits;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::mounts::{Mount, mounts};
 use crate::proc::{BlockDevice, CgroupCpu};
 use crate::{Error, Result};
+
+pub use limits::{GroupLimits, cpu_reader_of, limits_of};
 
 /// The quota period in microseconds: the kernel's default.
 const PERIOD_US: u64 = 100_000;
@@ -40,20 +44,20 @@ pub struct Hierarchies {
 }
 
 impl Hierarchies {
-    /// Finds them below `root`.
+    /// Finds them below `root`; their folders are below it too.
     pub fn find(root: &Path) -> io::Result<Self> {
         let mounts = mounts(root)?;
+        let folder = |mount: &Mount| root.join(mount.target.strip_prefix("/").unwrap_or(&mount.target));
         let v1 = |controller: &str| {
             let has = |mount: &&Mount| {
                 mount.fs_type == "cgroup" && mount.options.split(',').any(|option| option == controller)
             };
-            mounts.iter().find(has).map(|mount| mount.target.clone())
+            mounts.iter().find(has).map(folder)
         };
         let v2 = |controller: &str| {
-            let mount = mounts.iter().find(|mount| mount.fs_type == "cgroup2")?;
-            let inside = mount.target.strip_prefix("/").ok()?;
-            let offered = std::fs::read_to_string(root.join(inside).join("cgroup.controllers")).ok()?;
-            offered.split_whitespace().any(|name| name == controller).then(|| mount.target.clone())
+            let folder = folder(mounts.iter().find(|mount| mount.fs_type == "cgroup2")?);
+            let offered = std::fs::read_to_string(folder.join("cgroup.controllers")).ok()?;
+            offered.split_whitespace().any(|name| name == controller).then_some(folder)
         };
         let either = |name_v1: &str, name_v2: &str| {
             let first = v1(name_v1).map(|folder| (CgroupVersion::V1, folder));
@@ -84,13 +88,17 @@ impl Cgroup {
     ///
     /// Errors: no rights, no CPU or disk controller at all, a name in use.
     pub fn create(journal: &Journal, name: &str) -> Result<Self> {
+        Self::create_below(Path::new("/"), journal, name)
+    }
+
+    fn create_below(root: &Path, journal: &Journal, name: &str) -> Result<Self> {
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         {
             return Err(Error::Refused(format!(
                 "`{name}` cannot name a control group: use 1 to 64 letters, digits and `-`"
             )));
         }
-        let found = Hierarchies::find(Path::new("/"));
+        let found = Hierarchies::find(root);
         let found = found.map_err(|error| Error::file("read", "/proc/self/mountinfo", error))?;
         if found.cpu.is_none() && found.io.is_none() {
             return Err(Error::Refused(
@@ -264,53 +272,5 @@ fn write(file: &Path, value: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn find(mountinfo: &str, controllers: Option<&str>) -> Hierarchies {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
-        std::fs::write(root.path().join("proc/self/mountinfo"), mountinfo).unwrap();
-        if let Some(controllers) = controllers {
-            let folder = root.path().join("sys/fs/cgroup/unified");
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("cgroup.controllers"), controllers).unwrap();
-        }
-        Hierarchies::find(root.path()).unwrap()
-    }
-
-    const V1: &str = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
-        34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n";
-    const V2: &str = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-
-    #[test]
-    fn each_controller_is_taken_from_where_it_is() {
-        let joint = PathBuf::from("/sys/fs/cgroup/cpu,cpuacct");
-        let unified = PathBuf::from("/sys/fs/cgroup/unified");
-        let hybrid = find(&format!("{V1}{V2}"), Some("io memory\n"));
-        assert_eq!(hybrid.cpu, Some((CgroupVersion::V1, joint.clone())));
-        assert_eq!(hybrid.cpu_accounting, Some(joint));
-        assert_eq!(hybrid.io, Some((CgroupVersion::V2, unified.clone())));
-        let pure = find(V2, Some("cpuset cpu io\n"));
-        assert_eq!(pure.cpu, Some((CgroupVersion::V2, unified)));
-        assert_eq!(pure.cpu_accounting, None);
-        assert_eq!(find(V2, Some("hugetlb\n")), Hierarchies::default());
-        assert_eq!(find("", None), Hierarchies::default());
-    }
-
-    #[test]
-    fn only_our_names_are_ours() {
-        assert!(is_our_name("kagiri-12-cpu"));
-        assert!(!is_our_name("kagiri-") && !is_our_name("system.slice") && !is_our_name(""));
-    }
-
-    #[test]
-    fn bad_names_and_values_are_refused_before_anything_is_made() {
-        let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::open(&dir.path().join("journal")).unwrap();
-        for name in ["", "../x", "a b", "ä"] {
-            assert!(matches!(Cgroup::create(&journal, name), Err(Error::Refused(_))), "{name}");
-        }
-        assert_eq!(journal.pending(), 0);
-    }
-}
+#[path = "cgroup/tests.rs"]
+mod tests;

@@ -5,13 +5,17 @@
 
 mod subnet;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 use crate::journal::{EntryId, Journal, Outcome, Undo};
 use crate::proc::NetDevice;
@@ -27,6 +31,9 @@ const PREFIX: &str = "kagiri-";
 const LINK_PREFIX: &str = "kg-";
 /// The end of the link inside the namespace.
 const INNER: &str = "eth0";
+
+/// Where namespaces have their names, by the custom of `ip netns`.
+const FOLDER: &str = "/run/netns";
 
 /// Tells the namespaces of one process apart.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -77,6 +84,8 @@ pub struct QueueReading {
     pub overlimits: Option<u64>,
     /// Bytes waiting now.
     pub backlog_bytes: Option<u64>,
+    /// The rate it is shaped to, bit/s; `None` when it is not.
+    pub rate_bit_per_s: Option<u64>,
 }
 
 /// A network namespace with one link to this one. Dropping it deletes both.
@@ -111,28 +120,23 @@ impl Netns {
         if path.exists() {
             return Err(Error::Refused(format!("the network namespace {full_name} exists already")));
         }
-        let entry = journal.record(Undo::DeleteNetns { name: full_name.clone() })?;
-        // Until `this` exists, errors have to be undone by hand.
-        let descriptor = IP
-            .run(&["netns", "add", &full_name], None, TOOL_FOR)
-            .and_then(|_| File::open(&path).map_err(|error| Error::file("open", &path, error)));
-        let descriptor = match descriptor {
-            Ok(file) => Arc::new(OwnedFd::from(file)),
+        let mut entries = Vec::new();
+        if !Path::new(FOLDER).exists() {
+            entries.push(journal.record(Undo::RemoveFolder { path: FOLDER.into() })?);
+        }
+        entries.push(journal.record(Undo::DeleteNetns { name: full_name.clone() })?);
+        let descriptor = match make_namespace(&path) {
+            Ok(descriptor) => Arc::new(descriptor),
             Err(error) => {
-                journal.undo(entry);
+                // Until there is a `Netns` to drop, this has to be done by hand.
+                entries.into_iter().rev().for_each(|entry| drop(journal.undo(entry)));
                 return Err(error);
             }
         };
         // At most 15 characters: "kg-", a process id (up to 7 digits), "-", a number.
         let host_link = format!("{LINK_PREFIX}{}-{}", std::process::id(), number % 1000);
-        let mut this = Self {
-            journal: journal.clone(),
-            entries: vec![entry],
-            name: full_name,
-            host_link,
-            subnet,
-            descriptor,
-        };
+        let mut this =
+            Self { journal: journal.clone(), entries, name: full_name, host_link, subnet, descriptor };
         this.link()?;
         Ok(this)
     }
@@ -202,8 +206,7 @@ impl Netns {
 
     /// The queue's counters at the end inside. Starts a program: for before and after a trial, not for the hot loop.
     pub fn queue_reading(&self) -> Result<QueueReading> {
-        let text = TC.run(&["-j", "-s", "qdisc", "show", "dev", INNER], Some(self.descriptor()), TOOL_FOR)?;
-        Ok(subnet::parse_queue(&text))
+        queue_in(INNER, Some(self.descriptor()))
     }
 
     /// A reader of the counters of the link's end inside. It stays valid after this returns, and needs no process in the
@@ -258,7 +261,42 @@ impl Drop for Netns {
 }
 
 fn namespace_path(name: &str) -> PathBuf {
-    Path::new("/run/netns").join(name)
+    Path::new(FOLDER).join(name)
+}
+
+/// Makes a namespace and gives it the name `path`, where `ip netns` finds it. Not done with `ip netns add`, because that
+/// leaves a mount on the folder behind.
+fn make_namespace(path: &Path) -> Result<OwnedFd> {
+    std::fs::create_dir_all(FOLDER).map_err(|error| Error::file("create", FOLDER, error))?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| Error::file("create", path, error))?;
+    let name_it = || -> Result<()> {
+        // Only this thread, which ends here, enters the new namespace; the name keeps it.
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;
+        let own = Some("/proc/thread-self/ns/net");
+        mount(own, path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|error| Error::file("name a network namespace", path, error))
+    };
+    std::thread::scope(|scope| match scope.spawn(name_it).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })?;
+    Ok(File::open(path).map_err(|error| Error::file("open", path, error))?.into())
+}
+
+/// The queue of `link` in this network namespace, or in the one process `namespace_of` lives in: its counters, and its
+/// rate if it is shaped. Starts a program: for before and after a trial.
+pub fn queue_of(link: &str, namespace_of: Option<i32>) -> Result<QueueReading> {
+    let open = |pid: i32| {
+        let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
+        File::open(&path).map(|file| Arc::new(file.into())).map_err(|error| Error::file("open", &path, error))
+    };
+    queue_in(link, namespace_of.map(open).transpose()?)
+}
+
+fn queue_in(link: &str, namespace: Option<Arc<OwnedFd>>) -> Result<QueueReading> {
+    TC.run(&["-j", "-s", "qdisc", "show", "dev", link], namespace, TOOL_FOR)
+        .map(|text| subnet::parse_queue(&text))
 }
 
 fn set_shape(link: &str, shape: Shape, namespace: Option<Arc<OwnedFd>>) -> Result<()> {

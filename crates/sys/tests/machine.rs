@@ -72,6 +72,11 @@ fn a_quota_holds_a_child_back_and_its_group_says_so() {
 
     let mut set = ProcessSet::open(Path::new("/"), &[child.pid()]).unwrap();
     assert!(set.read_cpu().cpu_ns > 0);
+    // What somebody who knows only the process finds out.
+    let limits = sys::cgroup::limits_of(Path::new("/"), child.pid(), None).unwrap();
+    assert_eq!(limits.cpu_quota_percent, Some(20.0));
+    let by_pid = sys::cgroup::cpu_reader_of(Path::new("/"), child.pid()).unwrap().read().unwrap();
+    assert!(by_pid.throttled_ns >= after.throttled_ns);
     group.clear_cpu_quota().unwrap();
     assert!(matches!(group.set_cpu_quota_percent(0.0), Err(Error::Refused(_))));
     assert!(matches!(group.set_cpu_quota_percent(f64::NAN), Err(Error::Refused(_))));
@@ -127,6 +132,8 @@ fn use_disk(journal: &Journal, disk: &DiskImage) {
     let before = reader.read().unwrap();
     let started = Instant::now();
     let mut child = Spawn::new("cat").arg(&file).cgroup(&group).start(journal).unwrap();
+    let limits = sys::cgroup::limits_of(Path::new("/"), child.pid(), Some(&device)).unwrap();
+    assert_eq!(limits.read_bytes_per_s, Some(4_000_000));
     assert!(child.wait(LONG).unwrap().success());
     let took = started.elapsed();
     let read = reader.read().unwrap().read_bytes - before.read_bytes;
@@ -194,6 +201,8 @@ fn a_shaped_link_into_a_namespace() {
     assert!(inner.read().unwrap().tx_bytes >= before.tx_bytes + 500_000);
     let queue = namespace.queue_reading().unwrap();
     assert!(queue.bytes >= Some(500_000) && queue.overlimits > Some(0), "{queue:?}");
+    let outside = sys::netns::queue_of(namespace.host_link(), None).unwrap();
+    assert_eq!((queue.rate_bit_per_s, outside.rate_bit_per_s), (Some(8_000_000), None));
     namespace.unshape().unwrap();
 
     namespace.set_congestion_control("reno").unwrap();
@@ -212,6 +221,7 @@ fn a_shaped_link_into_a_namespace() {
     let by_pid = sys::proc::NetDevice::open_of_pid(Path::new("/"), child.pid(), namespace.inner_link());
     assert!(by_pid.unwrap().read().unwrap().tx_bytes >= 500_000);
     assert!(sys::proc::NetDevice::open_of_pid(Path::new("/"), child.pid(), namespace.host_link()).is_err());
+    assert_eq!(sys::netns::queue_of(namespace.inner_link(), Some(child.pid())).unwrap().rate_bit_per_s, None);
     drop(child);
     let (name, link) = (namespace.name().to_owned(), namespace.host_link().to_owned());
     drop(namespace);

@@ -78,6 +78,9 @@ fn remove_folder(path: &Path) -> Step {
         Err(_) if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) => {
             Ok(Outcome::NotOurs("it holds files that are not ours".to_owned()))
         }
+        Err(_) if mounted_source(path).is_some() => {
+            Ok(Outcome::NotOurs("somebody has mounted something on it".to_owned()))
+        }
         other => other,
     }
 }

@@ -106,6 +106,14 @@ struct Queue {
     drops: Option<u64>,
     overlimits: Option<u64>,
     backlog: Option<u64>,
+    #[serde(default)]
+    options: Options,
+}
+
+/// The rate is in bytes/s here, whatever was given.
+#[derive(Default, Deserialize)]
+struct Options {
+    rate: Option<u64>,
 }
 
 /// The root queue among those that `tc -j -s qdisc show` printed; what it does not say is `None`.
@@ -118,6 +126,7 @@ pub(super) fn parse_queue(text: &[u8]) -> QueueReading {
         drops: queue.drops,
         overlimits: queue.overlimits,
         backlog_bytes: queue.backlog,
+        rate_bit_per_s: queue.options.rate.and_then(|bytes| bytes.checked_mul(8)),
     }
 }
 
@@ -159,6 +168,7 @@ mod tests {
             "lat":16682},"bytes":70,"packets":1,"drops":2,"overlimits":3,"requeues":0,"backlog":4,"qlen":0}]"#;
         let reading = parse_queue(text);
         assert_eq!((reading.bytes, reading.drops, reading.backlog_bytes), (Some(70), Some(2), Some(4)));
+        assert_eq!(reading.rate_bit_per_s, Some(110_000_000));
         assert_eq!(parse_queue(b"[]"), QueueReading::default());
         assert_eq!(parse_queue(b"nonsense"), QueueReading::default());
     }

@@ -117,25 +117,32 @@ impl Process {
             task.seen = false;
         }
         let folder = self.folder.join("task");
-        let mut count = 0;
+        let mut offered = true;
         for entry in std::fs::read_dir(&folder)? {
             let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
-            count += 1;
             if let Some(task) = self.tasks.iter_mut().find(|task| task.id == id) {
                 task.seen = true;
-            } else if self.tasks.len() < THREADS_MOST
-                && let Ok(schedstat) = SmallFile::open(&folder.join(id.to_string()).join("schedstat"))
-            {
-                self.tasks.push(Task { id, schedstat, run_ns: 0, wait_ns: 0, seen: true });
+            } else if self.tasks.len() < THREADS_MOST {
+                let path = folder.join(id.to_string());
+                match SmallFile::open(&path.join("schedstat")) {
+                    Ok(schedstat) => {
+                        self.tasks.push(Task { id, schedstat, run_ns: 0, wait_ns: 0, seen: true })
+                    }
+                    // A thread may have ended since it was listed; one that lives without the file tells that the
+                    // kernel does not offer it.
+                    Err(_) => offered &= !path.exists(),
+                }
+            } else {
+                offered = false;
             }
         }
         let mut at = 0;
         while at < self.tasks.len() {
             if self.tasks[at].seen { at += 1 } else { self.end_task(at) }
         }
-        self.wait_known = count == 0 || self.tasks.len() == count.min(THREADS_MOST) && count <= THREADS_MOST;
+        self.wait_known = offered;
         Ok(())
     }
 
