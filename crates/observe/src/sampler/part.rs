@@ -1,0 +1,118 @@
+//! The sampler as a part.
+
+use std::path::Path;
+
+use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Progress, Watch};
+use serde_json::{Value, json};
+use sys::clock::monotonic_ns;
+
+use super::record::{Record, Report, Watched};
+use super::settings::SamplerSettings;
+use super::source::Sources;
+use super::watcher::Watcher;
+
+/// Samples per second.
+const RATE_HZ: u64 = 10;
+const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
+
+/// The registry's entry.
+pub const KIND: PartKind = PartKind { name: "observe.sampler", build };
+
+fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    Ok(Box::new(Sampler::new(SamplerSettings::from_value(&spec.settings)?)))
+}
+
+enum Stage {
+    Built,
+    Prepared(Box<Sources>),
+    Running(Watcher),
+    Ended,
+}
+
+/// Watches a host; see the [module](super).
+pub struct Sampler {
+    settings: SamplerSettings,
+    watch: Watch,
+    stage: Stage,
+}
+
+impl Sampler {
+    /// One that has opened nothing yet.
+    pub fn new(settings: SamplerSettings) -> Self {
+        Self { settings, watch: Watch::default(), stage: Stage::Built }
+    }
+
+    fn watched(&self, sources: &Sources) -> Watched {
+        Watched {
+            pids: sources.server_pids(),
+            cgroup: self.watch.cgroup_cpu.clone(),
+            block_device: sources.disk_name().map(str::to_owned),
+            network_device: self.watch.network_device.clone(),
+            rate_hz: RATE_HZ as f64,
+        }
+    }
+
+    fn report(&self, sources: &Sources, record: Record) -> Report {
+        record.report(sources.offered(), sources.unavailable().to_vec(), self.watched(sources))
+    }
+}
+
+impl Part for Sampler {
+    fn prepare(&mut self, peers: &Endpoints, _host: &HostContext) -> Result<Value, PartError> {
+        self.watch = self.settings.resolve(peers)?;
+        let sources = Sources::open(Path::new("/"), &self.watch);
+        let names: Vec<&str> = sources.offered().iter().map(|quantity| quantity.name()).collect();
+        let endpoint = json!({ "series": names, "unavailable": sources.unavailable() });
+        self.stage = Stage::Prepared(Box::new(sources));
+        Ok(endpoint)
+    }
+
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        if at_monotonic_ns < monotonic_ns() {
+            return Err(PartError::new("the sampler was told to start at a moment that has passed"));
+        }
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Prepared(sources) => {
+                let watcher = Watcher::start(*sources, at_monotonic_ns, INTERVAL_NS);
+                let watcher = watcher.map_err(|error| {
+                    PartError::new(format!("the sampler's thread cannot be started: {error}"))
+                })?;
+                self.stage = Stage::Running(watcher);
+                Ok(())
+            }
+            other => {
+                self.stage = other;
+                Err(PartError::new("the sampler can be started only once, after it has been prepared"))
+            }
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        match &self.stage {
+            Stage::Running(watcher) if watcher.is_dead() => {
+                Progress::Failed(PartError::new("the sampler's thread has died; please report this"))
+            }
+            Stage::Ended => Progress::Finished,
+            _ => Progress::Running { done: None },
+        }
+    }
+
+    fn stop(&mut self) -> Result<Value, PartError> {
+        let report = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Running(watcher) => {
+                let watch = watcher.finish();
+                let watch = watch.ok_or_else(|| {
+                    PartError::new("the sampler's thread has died; please report this")
+                })?;
+                let mut report = self.report(&watch.sources, watch.record);
+                report.cost_cpu_percent = watch.cost_cpu_percent;
+                report
+            }
+            Stage::Prepared(sources) => self.report(&sources, Record::new()),
+            Stage::Built | Stage::Ended => {
+                return Err(PartError::new("the sampler has nothing to report: it was not started"));
+            }
+        };
+        serde_json::to_value(report).map_err(PartError::new)
+    }
+}

@@ -1,0 +1,164 @@
+//! What is sampled: the names are fixed, each ends in its unit, and stored runs rely on them.
+
+/// One sampled quantity; `as usize` is its place in a [`super::Sample`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// CPU time of the target: its control group's where it has one of its own, else its processes', in % of one core.
+    ServerCpu,
+    /// CPU time of the target's control group, in % of one core.
+    ServerCgroupCpu,
+    /// All CPUs, in % of one core: up to 100 for each core.
+    HostCpu,
+    /// Time the target's threads were ready to run and had no CPU, added up, in % of the wall time.
+    CpuWait,
+    /// Time the target's control group was held back by its quota, in % of the wall time, added up over CPUs.
+    Throttled,
+    /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
+    Softirq,
+    /// Time the hypervisor gave to others, all CPUs, in % of one core.
+    Steal,
+    /// The host without the target and without the measuring side, in % of one core.
+    OtherCpu,
+    /// Resident memory of the target's processes. What several of them share counts several times.
+    ServerMemory,
+    /// Memory in the queues of all TCP sockets of the host; no process's resident memory contains it.
+    SocketMemory,
+    /// File content in memory.
+    PageCache,
+    /// Kernel objects.
+    Slab,
+    /// Read from the block device.
+    DiskRead,
+    /// Written to the block device.
+    DiskWrite,
+    /// Time with at least one request on its way.
+    DiskBusy,
+    /// Mean time of the requests that ended in the interval; `None` where none did.
+    DiskAwait,
+    /// Mean number of requests on their way.
+    DiskQueue,
+    /// Sent by the network device; on loopback this is all traffic.
+    Network,
+    /// Packets the network device dropped, in and out. A queueing discipline's drops are not among them.
+    NetworkDrops,
+    /// Packets dropped because a CPU's backlog was full.
+    SoftnetDrops,
+    /// Time at least one task waited for a CPU.
+    PressureCpu,
+    /// Time at least one task waited for a disk.
+    PressureIo,
+    /// Time at least one task waited for memory.
+    PressureMemory,
+}
+
+impl Quantity {
+    /// All of them, in the order of their places.
+    pub const ALL: [Self; 23] = [
+        Self::ServerCpu,
+        Self::ServerCgroupCpu,
+        Self::HostCpu,
+        Self::CpuWait,
+        Self::Throttled,
+        Self::Softirq,
+        Self::Steal,
+        Self::OtherCpu,
+        Self::ServerMemory,
+        Self::SocketMemory,
+        Self::PageCache,
+        Self::Slab,
+        Self::DiskRead,
+        Self::DiskWrite,
+        Self::DiskBusy,
+        Self::DiskAwait,
+        Self::DiskQueue,
+        Self::Network,
+        Self::NetworkDrops,
+        Self::SoftnetDrops,
+        Self::PressureCpu,
+        Self::PressureIo,
+        Self::PressureMemory,
+    ];
+
+    /// The series' name, with the unit last.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ServerCpu => "server_cpu_percent",
+            Self::ServerCgroupCpu => "server_cgroup_cpu_percent",
+            Self::HostCpu => "host_cpu_percent",
+            Self::CpuWait => "cpu_wait_percent",
+            Self::Throttled => "throttled_percent",
+            Self::Softirq => "softirq_percent",
+            Self::Steal => "steal_percent",
+            Self::OtherCpu => "other_cpu_percent",
+            Self::ServerMemory => "server_memory_bytes",
+            Self::SocketMemory => "socket_memory_bytes",
+            Self::PageCache => "page_cache_bytes",
+            Self::Slab => "slab_bytes",
+            Self::DiskRead => "disk_bit_per_s",
+            Self::DiskWrite => "disk_write_bit_per_s",
+            Self::DiskBusy => "disk_busy_percent",
+            Self::DiskAwait => "disk_await_ms",
+            Self::DiskQueue => "disk_queue",
+            Self::Network => "network_bit_per_s",
+            Self::NetworkDrops => "network_drops_per_s",
+            Self::SoftnetDrops => "softnet_drops_per_s",
+            Self::PressureCpu => "pressure_cpu_percent",
+            Self::PressureIo => "pressure_io_percent",
+            Self::PressureMemory => "pressure_memory_percent",
+        }
+    }
+
+    /// The unit as printed; empty for a count.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::ServerMemory | Self::SocketMemory | Self::PageCache | Self::Slab => "B",
+            Self::DiskRead | Self::DiskWrite | Self::Network => "bit/s",
+            Self::DiskAwait => "ms",
+            Self::DiskQueue => "",
+            Self::NetworkDrops | Self::SoftnetDrops => "/s",
+            _ => "%",
+        }
+    }
+
+    /// The quantity whose reading tells whether this one could be read: a disk without requests has no waiting time,
+    /// and that is no failure to read it.
+    pub const fn read_with(self) -> Self {
+        match self {
+            Self::DiskAwait => Self::DiskBusy,
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_names_are_unique_and_units_come_last() {
+        let mut names = std::collections::BTreeSet::new();
+        for (place, quantity) in Quantity::ALL.into_iter().enumerate() {
+            assert_eq!(quantity as usize, place);
+            assert!(names.insert(quantity.name()), "{} twice", quantity.name());
+            let suffix = match quantity.unit() {
+                "%" => "_percent",
+                "B" => "_bytes",
+                "bit/s" => "_bit_per_s",
+                "/s" => "_per_s",
+                "ms" => "_ms",
+                _ => "",
+            };
+            assert!(quantity.name().ends_with(suffix), "{} [{}]", quantity.name(), quantity.unit());
+        }
+    }
+
+    #[test]
+    fn the_metrics_of_the_resources_are_sampled() {
+        use base::outcome::Resource;
+        for resource in [Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory] {
+            let metric = resource.metric().unwrap();
+            let quantity = Quantity::ALL.into_iter().find(|quantity| quantity.name() == metric);
+            assert_eq!(quantity.map(Quantity::unit), Some(resource.unit()), "{metric}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Keeps samples and makes the report of them.
+
+use std::collections::BTreeMap;
+
+use base::series::Series;
+use serde::{Deserialize, Serialize};
+
+use super::quantity::Quantity;
+use super::rates::Sample;
+
+/// Six hours at 10 Hz, about 90 MB: what is held in memory has an end.
+const SAMPLES_MOST: usize = 216_000;
+/// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter: three
+/// ticks of 10 ms in an interval of 100 ms.
+const DEBT_MOST_PERCENT: f64 = 30.0;
+
+/// The report of a sampler.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// One series for each quantity that could be watched, times in seconds after the start.
+    pub series: Vec<Series>,
+    /// Points in each series.
+    pub samples: u64,
+    /// The latest that a sample was taken after its time, in ms.
+    pub late_ms_max: f64,
+    /// Points at which nothing was read because the sampler came a whole interval late; their values are unknown.
+    pub missed: u64,
+    /// CPU time of the sampler's own thread, in % of one core; `None` when it took no sample.
+    pub cost_cpu_percent: Option<f64>,
+    /// For each series, the share of its points that could not be read, in %.
+    pub missing: BTreeMap<String, f64>,
+    /// What was watched.
+    pub watched: Watched,
+    /// What was to be watched and could not be, and why; one sentence each.
+    pub unavailable: Vec<String>,
+}
+
+/// What was watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// The target's processes at the end, those that it had started included.
+    pub pids: Vec<i32>,
+    /// The target's control group.
+    pub cgroup: Option<String>,
+    /// The kernel's name of the block device.
+    pub block_device: Option<String>,
+    /// The network device.
+    pub network_device: Option<String>,
+    /// Samples per second that were aimed at.
+    pub rate_hz: f64,
+}
+
+/// Samples of one trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    samples: Vec<(f64, Sample)>,
+    other_debt: f64,
+    missed: u64,
+    late_ns_max: u64,
+    full: bool,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Record {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self { samples: Vec::new(), other_debt: 0.0, missed: 0, late_ns_max: 0, full: false }
+    }
+
+    /// Keeps one sample, taken `at_s` after the start.
+    pub fn push(&mut self, at_s: f64, mut sample: Sample) {
+        let other = sample.get(Quantity::OtherCpu).map(|percent| self.settle(percent));
+        sample.set(Quantity::OtherCpu, other);
+        self.keep(at_s, sample);
+    }
+
+    /// Keeps the place of a sample that was not taken.
+    pub fn push_missed(&mut self, at_s: f64) {
+        self.missed += 1;
+        self.keep(at_s, Sample::UNKNOWN);
+    }
+
+    /// Notes how late a sample was taken.
+    pub fn note_late_ns(&mut self, late_ns: u64) {
+        self.late_ns_max = self.late_ns_max.max(late_ns);
+    }
+
+    fn keep(&mut self, at_s: f64, sample: Sample) {
+        if self.samples.len() < SAMPLES_MOST {
+            self.samples.push((at_s, sample));
+        } else {
+            self.full = true;
+        }
+    }
+
+    /// The host's counter has ticks of 10 ms, so a difference of two numbers near each other falls on both sides of
+    /// zero. Cutting the negative side off would leave the positive one as load that nobody made; it is carried over
+    /// to the following samples instead, so that the mean stays right.
+    fn settle(&mut self, percent: f64) -> f64 {
+        let balance = percent + self.other_debt;
+        self.other_debt = balance.clamp(-DEBT_MOST_PERCENT, 0.0);
+        balance.max(0.0)
+    }
+
+    /// The report over the quantities in `offered`.
+    pub fn report(self, offered: &[Quantity], mut unavailable: Vec<String>, watched: Watched) -> Report {
+        if self.full {
+            unavailable.push(format!("Samples after the first {SAMPLES_MOST} were not kept."));
+        }
+        let missing = |quantity: &Quantity| (quantity.name().to_owned(), self.missing_percent(*quantity));
+        Report {
+            series: offered.iter().map(|quantity| self.series(*quantity)).collect(),
+            samples: self.samples.len() as u64,
+            late_ms_max: self.late_ns_max as f64 / 1e6,
+            missed: self.missed,
+            cost_cpu_percent: None,
+            missing: offered.iter().map(missing).collect(),
+            watched,
+            unavailable,
+        }
+    }
+
+    fn series(&self, quantity: Quantity) -> Series {
+        let mut series = Series::new(quantity.name(), quantity.unit());
+        for (at_s, sample) in &self.samples {
+            series.push(*at_s, sample.get(quantity));
+        }
+        series
+    }
+
+    /// All of nothing is missing: without a sample nothing is known.
+    fn missing_percent(&self, quantity: Quantity) -> f64 {
+        if self.samples.is_empty() {
+            return 100.0;
+        }
+        let read = |sample: &Sample| sample.get(quantity.read_with()).is_some();
+        let unread = self.samples.iter().filter(|(_, sample)| !read(sample)).count();
+        100.0 * unread as f64 / self.samples.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn other(percent: f64) -> Sample {
+        let mut sample = Sample::UNKNOWN;
+        sample.set(Quantity::OtherCpu, Some(percent));
+        sample
+    }
+
+    #[test]
+    fn noise_around_zero_leaves_no_load_behind() {
+        let mut record = Record::new();
+        for (place, percent) in [10.0, -10.0, -5.0, 10.0, -10.0, 5.0, 40.0].into_iter().enumerate() {
+            record.push(place as f64, other(percent));
+        }
+        let report = record.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
+        let values: Vec<f64> = report.series[0].values.iter().map(|value| value.unwrap()).collect();
+        assert_eq!(values, [10.0, 0.0, 0.0, 0.0, 0.0, 0.0, 35.0]);
+        assert!(values.iter().all(|value| *value >= 0.0));
+    }
+
+    #[test]
+    fn a_lasting_error_does_not_hide_a_neighbour() {
+        let mut record = Record::new();
+        for place in 0..100 {
+            record.push(f64::from(place), other(-50.0));
+        }
+        record.push(100.0, other(80.0));
+        let report = record.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
+        assert_eq!(report.series[0].max(100.0, 100.0), Some(50.0));
+    }
+
+    #[test]
+    fn missing_is_counted_and_idle_disks_are_not_missing() {
+        let offered = [Quantity::DiskBusy, Quantity::DiskAwait, Quantity::Slab];
+        let mut record = Record::new();
+        for place in 0..4 {
+            let mut sample = Sample::UNKNOWN;
+            sample.set(Quantity::DiskBusy, Some(0.0));
+            sample.set(Quantity::Slab, (place > 0).then_some(1.0));
+            record.push(f64::from(place), sample);
+        }
+        record.push_missed(4.0);
+        record.note_late_ns(3_500_000);
+        let report = record.report(&offered, vec!["x cannot be watched: y.".into()], Watched::default());
+        assert_eq!(report.missing["disk_busy_percent"], 20.0);
+        assert_eq!(report.missing["disk_await_ms"], 20.0);
+        assert_eq!(report.missing["slab_bytes"], 40.0);
+        assert_eq!((report.samples, report.missed, report.late_ms_max), (5, 1, 3.5));
+        assert_eq!(report.series[1].values, [None; 5]);
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn without_samples_all_is_missing() {
+        let report = Record::new().report(&[Quantity::Slab], Vec::new(), Watched::default());
+        assert_eq!(report.missing["slab_bytes"], 100.0);
+        assert!(report.series[0].values.is_empty());
+    }
+}
