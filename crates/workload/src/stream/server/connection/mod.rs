@@ -96,6 +96,9 @@ pub struct Connection {
     answered: u64,
     /// Whether the socket may have something to read (edge-triggered: only an event says so again).
     readable: bool,
+    /// Whether the peer's end is among what can be read. No event will say so again, so a short read is then not the
+    /// last one.
+    peer_done: bool,
     progress_ns: u64,
     deadline_stale: bool,
 }
@@ -115,6 +118,7 @@ impl Connection {
             since_ns: now_ns,
             answered: 0,
             readable: true,
+            peer_done: false,
             progress_ns: now_ns,
             deadline_stale: true,
         }
@@ -130,9 +134,10 @@ impl Connection {
         self.peer
     }
 
-    /// An event said that there is something to read.
-    pub fn set_readable(&mut self) {
+    /// An event said that there is something to read, and perhaps the peer's end behind it.
+    pub fn set_readable(&mut self, peer_done: bool) {
         self.readable = true;
+        self.peer_done |= peer_done;
     }
 
     /// When it last moved bytes of an answer or an upload.
@@ -174,14 +179,20 @@ impl Connection {
         self.refuse(bench, Refusal { status: 408, reason, quoted })
     }
 
-    /// The connection is being closed: count and log what was under way.
-    pub fn on_close(&mut self, bench: &mut Bench<'_>, reason: Option<&'static str>) {
-        if let Phase::Respond(_) = self.phase {
-            self.serving.reason = reason.or(self.serving.reason);
-            self.log_answer(bench);
-        } else if let (Some(reason), Phase::Upload(_)) = (reason, &self.phase) {
-            self.serving.reason = Some(reason);
-            self.log_answer(bench);
+    /// The connection is being closed: count and log what was under way. `why` is the server's reason, and the status
+    /// to log for a request that has no answer yet.
+    pub fn on_close(&mut self, bench: &mut Bench<'_>, why: Option<(u16, &'static str)>) {
+        match (&self.phase, why) {
+            (Phase::Respond(_), _) => {
+                self.serving.reason = why.map(|(_, reason)| reason).or(self.serving.reason);
+                self.log_answer(bench);
+            }
+            (Phase::Upload(_), Some((status, reason))) => {
+                self.serving.status = status;
+                self.serving.reason = Some(reason);
+                self.log_answer(bench);
+            }
+            _ => {}
         }
     }
 

@@ -25,7 +25,7 @@ impl Connection {
                     if self.received.is_empty() {
                         self.since_ns = bench.now_ns;
                     }
-                    self.readable = n == room;
+                    self.readable = n == room || self.peer_done;
                     self.received.extend_from_slice(&bench.scratch[..n]);
                 }
                 Ok(Moved::WouldBlock) => {

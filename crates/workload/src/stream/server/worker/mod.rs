@@ -143,7 +143,7 @@ impl Worker {
             self.keep_deadlines();
         }
         for slot in 0..self.slots.len() as u32 {
-            self.close(slot, Some("server stopped"));
+            self.close(slot, Some((503, "server stopped")));
         }
         outcome
     }
@@ -182,7 +182,7 @@ impl Worker {
                 }
                 let Some(connection) = slot.connection.as_mut() else { return };
                 if event.is_readable() {
-                    connection.set_readable();
+                    connection.set_readable(event.is_peer_done());
                 }
                 self.enqueue(index);
             }
@@ -286,12 +286,12 @@ impl Worker {
         add(&self.desk().counters.timed_out, 1);
         // What is queued will not be read: free it now.
         let _ = connection.socket().reset_on_close();
-        self.close(index, Some("no progress before the deadline"));
+        self.close(index, Some((408, "no progress before the deadline")));
     }
 
-    fn close(&mut self, index: u32, reason: Option<&'static str>) {
+    fn close(&mut self, index: u32, why: Option<(u16, &'static str)>) {
         let Some(mut connection) = self.slots[index as usize].connection.take() else { return };
-        connection.on_close(&mut self.bench(), reason);
+        connection.on_close(&mut self.bench(), why);
         self.deadlines.clear(index);
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
