@@ -46,6 +46,12 @@ pub enum StoreError {
     /// The file or its file system is read-only.
     #[error("{} cannot be written (read-only); make it writable, or set KAGIRI_DATA to another folder", path.display())]
     ReadOnly { path: PathBuf },
+    /// SQLite could not open it, or the two files that it keeps beside it.
+    #[error(
+        "cannot open {} for writing; make the file and its folder writable (is the disk mounted read-only?), or set \
+         KAGIRI_DATA to another folder", path.display()
+    )]
+    NotOpened { path: PathBuf },
     /// Another process kept the file locked.
     #[error("{} is still in use by another process; try again when that one has finished", path.display())]
     Busy { path: PathBuf },
@@ -106,6 +112,7 @@ impl StoreError {
                 ErrorCode::DiskFull => Self::Full { path },
                 // A write-ahead log whose index cannot grow is a full disk too.
                 _ if code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => Self::Full { path },
+                ErrorCode::CannotOpen => Self::NotOpened { path },
                 ErrorCode::ReadOnly => Self::ReadOnly { path },
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy { path },
                 ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {

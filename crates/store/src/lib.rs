@@ -3,7 +3,7 @@
 //! One SQLite file, `runs.sqlite`, in the results folder. A run is written as it happens: [`Store::begin`], then
 //! [`Store::add_trial`] as soon as each trial ends, then [`Store::finish`]; whatever kills the writer, the
 //! finished trials stay. Beside that: one JSON document per run to carry away ([`export`], [`Store::import`]),
-//! and the pure comparison of runs ([`compare::compare`]).
+//! and the pure comparison of runs ([`compare()`]).
 //!
 //! The tables are made for queries by hand: `run`, `trial`, `metric` (one row per number, NULL where it is
 //! unknown) and `series` (columns of little-endian 64-bit floats, NaN where unknown); see `schema/1.sql`.
@@ -21,6 +21,7 @@ mod series;
 mod word;
 mod write;
 
+pub use compare::compare;
 pub use document::{IMPORT_BYTES_MAX, export, json_schema, read_export, read_export_file};
 pub use error::StoreError;
 pub use id::new_run_id;

@@ -1,6 +1,5 @@
 //! Where runs lie, and how the file is opened.
 
-use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,6 +14,8 @@ use crate::{StoreError, schema};
 
 /// Trials are written in moments; who holds the lock for longer is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The smallest page that SQLite knows (sqlite.org/fileformat.html), and with it the smallest file.
+const HEADER_PAGE_BYTES_MIN: u64 = 512;
 /// How long to wait between two attempts at what SQLite does not wait for itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -31,8 +32,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoPlace`] where none of them is set.
-    pub fn default_dir(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, StoreError> {
-        let set = |name| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    pub fn default_dir<T: Into<PathBuf>>(lookup: impl Fn(&str) -> Option<T>) -> Result<PathBuf, StoreError> {
+        let set = |name| lookup(name).map(T::into).filter(|path| !path.as_os_str().is_empty());
         if let Some(own) = set("KAGIRI_DATA") {
             return Ok(own);
         }
@@ -59,6 +60,7 @@ impl Store {
             }
             _ => {}
         }
+        refuse_remnant(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(&path, flags).map_err(|e| StoreError::from_sql(&path, e))?;
         prepare(&mut db, &path)?;
@@ -74,6 +76,27 @@ impl Store {
     pub(crate) fn sql(&self, error: rusqlite::Error) -> StoreError {
         StoreError::from_sql(&self.path, error)
     }
+}
+
+/// SQLite takes a file of less than 512 bytes for a new one and writes over it; and it throws away the log of an
+/// empty one. Neither is what a file of ours ever looks like, so it is what is left of one.
+fn refuse_remnant(path: &Path) -> Result<(), StoreError> {
+    // The log is looked at first: another process that makes the file at this moment fills it before it has a log.
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log_bytes = fs::metadata(&log).map_or(0, |found| found.len());
+    let found = fs::metadata(path).map_err(|source| StoreError::Folder { path: path.to_owned(), source })?;
+    let remnant = match found.len() {
+        0 => log_bytes > 0,
+        bytes => bytes < HEADER_PAGE_BYTES_MIN,
+    };
+    if !remnant {
+        return Ok(());
+    }
+    Err(StoreError::Damaged {
+        path: path.to_owned(),
+        detail: format!("{} bytes are left of it", found.len()),
+    })
 }
 
 fn prepare(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
@@ -118,9 +141,9 @@ mod tests {
             (&[("KAGIRI_DATA", ""), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")], "/x/kagiri"),
             (&[("XDG_DATA_HOME", "relative"), ("HOME", "/h")], "/h/.local/share/kagiri"),
         ] {
-            let lookup = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            let lookup = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
             assert_eq!(Store::default_dir(lookup).unwrap(), Path::new(expected));
         }
-        assert!(matches!(Store::default_dir(|_| None), Err(StoreError::NoPlace)));
+        assert!(matches!(Store::default_dir(|_| None::<PathBuf>), Err(StoreError::NoPlace)));
     }
 }

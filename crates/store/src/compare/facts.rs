@@ -79,6 +79,8 @@ fn flatten(key: &str, value: &Value, depth: u32, facts: &mut Facts) {
         Value::Object(entries) if depth > 0 && !Map::is_empty(entries) => {
             flatten_all(key, entries, depth - 1, facts);
         }
+        // Null is how JSON says that a fact is not known, which is no other fact.
+        Value::Null => {}
         leaf => {
             facts.insert(key.to_owned(), leaf.clone());
         }

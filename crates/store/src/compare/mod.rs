@@ -163,11 +163,12 @@ pub fn compare(runs: &[Run], specs: &[MetricSpec]) -> Comparison {
         .iter()
         .flat_map(|pair| std::iter::once(&pair.capacity).chain(pair.loads.iter().flat_map(|at| &at.metrics)));
     let judged = judged.filter(|d| d.interval.is_some_and(|[low, high]| low < high)).count();
-    let notes = notes(runs, &pairs);
+    let environment = facts::between_runs(runs, facts::environment);
+    let notes = notes(runs, &pairs, !environment.is_empty());
     Comparison {
         schema: SCHEMA,
         runs: runs.iter().map(|run| run.run.clone()).collect(),
-        environment: facts::between_runs(runs, facts::environment),
+        environment,
         plan: facts::between_runs(runs, facts::plan),
         unmatched: unmatched.iter().map(Of::side).collect(),
         by_chance: judged as f64 * (1.0 - CONFIDENCE),
@@ -221,7 +222,7 @@ fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec]) -> Pair {
     }
 }
 
-fn notes(runs: &[Run], pairs: &[Pair]) -> Vec<String> {
+fn notes(runs: &[Run], pairs: &[Pair], elsewhere: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if pairs.is_empty() {
         notes.push(match runs {
@@ -237,7 +238,7 @@ fn notes(runs: &[Run], pairs: &[Pair]) -> Vec<String> {
             runs[0].workload, other.workload
         ));
     }
-    if runs.len() > 1 && runs.iter().any(|run| run.environment != runs[0].environment) {
+    if elsewhere {
         notes.push(
             "the runs were made in different environments, so not only the target may differ".to_owned(),
         );
