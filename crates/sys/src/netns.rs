@@ -267,9 +267,16 @@ fn namespace_path(name: &str) -> PathBuf {
 /// Makes a namespace and gives it the name `path`, where `ip netns` finds it. Not done with `ip netns add`, because that
 /// leaves a mount on the folder behind.
 fn make_namespace(path: &Path) -> Result<OwnedFd> {
-    std::fs::create_dir_all(FOLDER).map_err(|error| Error::file("create", FOLDER, error))?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| Error::file("create", path, error))?;
+    let make_file = || {
+        std::fs::create_dir_all(FOLDER)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    };
+    // Another program's undo may take the empty folder away in between; then once more.
+    let again = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => make_file(),
+        _ => Err(error),
+    };
+    make_file().or_else(again).map_err(|error| Error::file("create", path, error))?;
     let name_it = || -> Result<()> {
         // Only this thread, which ends here, enters the new namespace; the name keeps it.
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;

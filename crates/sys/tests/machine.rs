@@ -184,9 +184,9 @@ fn a_shaped_link_into_a_namespace() {
     }
     let folder = work_folder();
     let journal = journal(folder.path());
-    let subnet = Subnet::new([10, 213, 78, 0].into(), 29).unwrap();
+    let subnet = Subnet::new([10, 214, 78, 0].into(), 29).unwrap();
     let namespace = Netns::create(&journal, "link", subnet).unwrap();
-    let taken = Netns::create(&journal, "other", Subnet::new([10, 213, 0, 0].into(), 16).unwrap());
+    let taken = Netns::create(&journal, "other", Subnet::new([10, 214, 0, 0].into(), 16).unwrap());
     assert!(matches!(taken, Err(Error::Refused(_))), "an overlapping network is refused");
 
     namespace.shape(Shape { rate_bit_per_s: 8_000_000, burst_bytes: 16_000, buffer_bytes: 64_000 }).unwrap();
