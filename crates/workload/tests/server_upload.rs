@@ -171,7 +171,7 @@ struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
     fn new() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
         let mount = ["-t", "tmpfs", "-o", "size=4m", "kagiri-test"];
         let made =
             Command::new("mount").args(mount).arg(dir.path()).stderr(std::process::Stdio::null()).status();

@@ -1,6 +1,7 @@
 //! A plain client of the content server, and ways to wait for things.
 
 #![allow(dead_code, reason = "every test file uses another part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -196,4 +197,16 @@ pub fn names(path: &Path) -> Vec<String> {
     let mut all: Vec<_> = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
     all.sort();
     all
+}
+
+/// A directory with the file `f`.
+pub fn root_with(content: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), content).unwrap();
+    dir
+}
+
+/// Whether a client that means well is served.
+pub fn good(server: &Server) -> bool {
+    Client::new(server.local_addr()).get("/f", "").status == 200
 }
