@@ -32,26 +32,50 @@ pub struct Column {
     pub factor: f64,
     /// How trials become one number.
     pub fold: Fold,
+    /// Whether it is left out where there is little room.
+    pub spare: bool,
 }
 
 /// The columns that every report of a server shows, by the names that their metrics may have.
-const KNOWN: [(&str, &[&str], Fold); 11] = [
-    ("CPU", &["server_cpu_percent"], Fold::Median),
-    ("RSS", &["server_rss_bytes", "server_memory_bytes"], Fold::Median),
-    ("socket", &["socket_memory_bytes", "server_socket_bytes", "socket_bytes"], Fold::Median),
-    ("cache", &["page_cache_bytes", "host_page_cache_bytes", "cache_bytes"], Fold::Median),
-    ("slab", &["slab_bytes", "host_slab_bytes"], Fold::Median),
-    ("disk", &["disk_bit_per_s"], Fold::Median),
-    ("network", &["network_bit_per_s"], Fold::Median),
-    ("slack", &["slack_min_s"], Fold::Least),
-    ("stalls", &["stalls"], Fold::Most),
-    ("start-up", &["startup_max_s", "start_up_max_s", "startup_s_max"], Fold::Most),
-    ("late", &["player_late_max_ms", "late_ms_max", "tick_late_max_ms"], Fold::Most),
+const KNOWN: [(&str, &str, Fold); 11] = [
+    ("CPU", "server_cpu_percent", Fold::Median),
+    ("RSS", "server_memory_bytes", Fold::Median),
+    ("socket", "socket_memory_bytes", Fold::Median),
+    ("cache", "page_cache_bytes", Fold::Median),
+    ("slab", "slab_bytes", Fold::Median),
+    ("disk", "disk_bit_per_s", Fold::Median),
+    ("network", "network_bit_per_s", Fold::Median),
+    ("slack", "slack_min_s", Fold::Least),
+    ("stalls", "stalls", Fold::Most),
+    ("start-up", "startup_max_s", Fold::Most),
+    ("late", "tick_late_max_ms", Fold::Most),
 ];
 
-/// Words in the names of metrics that speak for a limit: shown in the evidence column where they are not zero.
-const EVIDENCE: [&str; 9] =
-    ["throttl", "pressure", "psi", "iowait", "await", "queue", "drop", "retrans", "limited"];
+/// Columns for wide tables only.
+const SPARE: [&str; 2] = ["slab_bytes", "tick_late_max_ms"];
+
+/// Words in the names of metrics that speak for a limit: shown as evidence where they are large enough to matter.
+const EVIDENCE: [&str; 9] = [
+    "throttled",
+    "pressure",
+    "cpu_wait",
+    "disk_await",
+    "disk_busy",
+    "disk_queue",
+    "drops",
+    "retransmits",
+    "limited",
+];
+
+/// Below these an idle machine's numbers would drown the telling ones.
+fn matters(name: &str, value: f64) -> bool {
+    match name {
+        _ if name.ends_with("_percent") => value >= 5.0,
+        _ if name.ends_with("_ms") => value >= 5.0,
+        "disk_queue" => value >= 1.0,
+        _ => value > 0.0,
+    }
+}
 
 /// The columns that this run can fill: a metric that no trial names is left out, one that is named but unknown
 /// is shown as unknown.
@@ -59,13 +83,12 @@ pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
     let named = |name: &str| run.trials.iter().any(|trial| trial.metrics.contains_key(name));
     let column = |heading: &str, name: &str, fold| {
         let (unit, factor) = units::unit_of(name);
-        Column { heading: heading.to_owned(), metric: name.to_owned(), unit, factor, fold }
+        let spare = SPARE.contains(&name);
+        Column { spare, heading: heading.to_owned(), metric: name.to_owned(), unit, factor, fold }
     };
     let mut shown = Vec::new();
-    for (heading, names, fold) in KNOWN {
-        if let Some(name) = names.iter().find(|name| named(name)) {
-            shown.push(column(heading, name, fold));
-        }
+    for (heading, name, fold) in KNOWN.into_iter().filter(|(_, name, _)| named(name)) {
+        shown.push(column(heading, name, fold));
     }
     // Another workload than streams brings its own merits.
     if !named("stalls") {
@@ -142,12 +165,15 @@ impl<'a> Row<'a> {
             return String::new();
         };
         match (self.verdict, first_stall_s(worst)) {
-            (Verdict::Fail, Some(s)) => format!("stalls after {}", units::quantity(Some(s), "s")),
+            (Verdict::Fail, Some(s)) if s > 0.0 => {
+                format!("stalls {} into the hold", units::quantity(Some(s), "s"))
+            }
+            (Verdict::Fail, Some(_)) => "stalls before the hold".to_owned(),
             _ => worst.reasons.first().cloned().unwrap_or_else(|| self.verdict.to_string()),
         }
     }
 
-    /// Counters that speak for a limit at this load, as `name value`, the zero and the unknown ones left out.
+    /// Counters that speak for a limit at this load, as `name value`, the small and the unknown ones left out.
     pub fn evidence(&self) -> Vec<String> {
         let mut names: Vec<&str> =
             self.telling().flat_map(|t| t.metrics.keys().map(String::as_str)).collect();
@@ -156,7 +182,7 @@ impl<'a> Row<'a> {
         names.dedup();
         let told = names.into_iter().filter_map(|name| {
             let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
-            let value = median(&known).filter(|value| *value > 0.0)?;
+            let value = median(&known).filter(|value| matters(name, *value))?;
             Some(format!("{} {}", units::metric_words(name), units::metric(name, Some(value))))
         });
         told.collect()
@@ -185,25 +211,26 @@ pub fn doubts(run: &Run) -> Vec<(Vec<&str>, &DoubtNote)> {
     found
 }
 
-/// When the first stall of a trial came, in seconds after its start: from its metrics, else from its series.
+/// When the first stall of a trial came, in seconds after its hold's beginning (at most zero: before it): from its
+/// metrics, else from its series.
 pub fn first_stall_s(trial: &Trial) -> Option<f64> {
-    let stated = ["first_stall_s", "stall_first_s"].iter().find_map(|name| *trial.metrics.get(*name)?);
-    stated.or_else(|| stall_times_s(trial).first().copied())
+    let stated = trial.metrics.get("stall_first_s").copied().flatten();
+    stated.or_else(|| stall_times_s(trial).first().map(|at_s| at_s - trial.hold_from_s))
 }
 
-/// The times at which the trial's series of stalls rises, in seconds after its start. The series may count
-/// stalls so far, stalls per sample or players that stand still: each begins with a rise.
+/// The times at which a stream fell still, in seconds after the trial's start: where its series of stalls rises, or
+/// else where fewer streams play than before, up to the hold's end.
 pub fn stall_times_s(trial: &Trial) -> Vec<f64> {
-    let Some(series) =
-        trial.series.iter().find(|s| matches!(s.name.as_str(), "stalls" | "stalled" | "stalled_streams"))
-    else {
-        return Vec::new();
+    let named = |name| trial.series.iter().find(|series| series.name == name);
+    let (series, sign) = match (named("stalls"), named("streams_playing")) {
+        (Some(stalls), _) => (stalls, 1.0),
+        (None, Some(playing)) => (playing, -1.0),
+        (None, None) => return Vec::new(),
     };
     let mut before = 0.0;
     let mut times = Vec::new();
-    for (&at_s, value) in series.at_s.iter().zip(&series.values) {
-        let Some(value) = *value else { continue };
-        if value > before {
+    for (at_s, value) in series.known(0.0, trial.hold_to_s) {
+        if (value - before) * sign > 0.0 {
             times.push(at_s);
         }
         before = value;
@@ -252,9 +279,21 @@ mod tests {
             unit: "s",
             factor: 1.0,
             fold: Fold::Least,
+            spare: false,
         };
         assert_eq!((row.verdict_words().as_str(), row.value(&slack)), ("pass 2/3", Some(1.5)));
         assert_eq!(row.how(), "steady");
+    }
+
+    #[test]
+    fn a_stall_is_where_fewer_streams_play_than_before() {
+        let mut failed = trial(Verdict::Fail, None);
+        let mut playing = Series::new("streams_playing", "");
+        for (at, value) in [(0.0, 0.0), (0.5, 4.0), (1.0, 6.0), (8.0, 4.0), (9.0, 6.0), (14.5, 0.0)] {
+            playing.push(at, Some(value));
+        }
+        failed.series.push(playing);
+        assert_eq!(stall_times_s(&failed), [8.0], "streams that end with the trial have not stalled");
     }
 
     #[test]
@@ -269,6 +308,6 @@ mod tests {
         }
         failed.series.push(series);
         assert_eq!(stall_times_s(&failed), [5.2, 6.0]);
-        assert_eq!(row(vec![&failed]).how(), "stalls after 5.2 s");
+        assert_eq!(row(vec![&failed]).how(), "stalls 1.2 s into the hold");
     }
 }

@@ -95,6 +95,22 @@ pub fn quantity(value: Option<f64>, unit: &str) -> String {
     }
 }
 
+/// Both ends of an interval in the unit of the larger: `24.7 to 25.6 Mbit/s`.
+pub fn range(ends: Option<[f64; 2]>, unit: &str) -> String {
+    let Some([low, high]) = ends.filter(|ends| ends.iter().all(|end| end.is_finite())) else {
+        return UNKNOWN.to_owned();
+    };
+    let scale = Scale::for_largest(unit, low.abs().max(high.abs()));
+    let text = format!("{} to {} {}", tidy(low / scale.factor), tidy(high / scale.factor), scale.unit);
+    text.trim_end().to_owned()
+}
+
+/// A sentence begins with a capital letter.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// The unit of a metric or series by the suffix of its name, in base units: how to print one whose
 /// specification is not at hand. Returns the unit and the factor that turns the value into it.
 pub fn unit_of(name: &str) -> (&'static str, f64) {

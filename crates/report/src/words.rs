@@ -161,10 +161,17 @@ fn next(rows: &[Row], value: f64, unit: &str) -> String {
     }
 }
 
+/// A sentence that follows a name and a colon begins in lower case.
+pub fn lower(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
 /// The second sentence: what set the capacity, and the strongest evidence for it.
 pub fn limit(limit: &Limit) -> String {
     let evidence = limit.evidence.first().map(|e| format!(": {}", clause(&e.statement))).unwrap_or_default();
     match (limit.resource, limit.certainty) {
+        (Resource::None, Certainty::Unknown) => "What sets the limit is not known.".to_owned(),
         (Resource::None, _) if limit.evidence.is_empty() => {
             "No limit was met within the loads offered.".to_owned()
         }

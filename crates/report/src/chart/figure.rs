@@ -72,7 +72,7 @@ impl Figure {
             div.plot {
                 svg viewBox=(format!("0 0 {} {}", px(self.width), px(self.height))) role="img"
                     aria-labelledby=(format!("{title} {description}"))
-                    style=(format!("max-width:{}px;min-width:{}px", px(self.width), px(self.width.min(560.0)))) {
+                    style=(format!("max-width:{}px;min-width:{}px", px(self.width), px(if self.width > 560.0 { 560.0 } else { 300.0 }))) {
                     title id=(title) { (self.title) }
                     desc id=(description) { (self.description) }
                     @for panel in &self.panels { (panel.svg()) }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::number_cell;
 use super::variant::short;
 use crate::digest;
-use crate::units::{duration, metric, moment, tidy};
+use crate::units::{duration, metric, moment, sentence, tidy, unit_of};
 use crate::words;
 
 /// More trials than this are left to the CSV export: nobody reads them on a page.
@@ -48,7 +48,7 @@ pub(super) fn doubts(run: &Run) -> Markup {
             p.caption { "Everything that was seen to weaken this result, and what to do about it." }
             ul.plain { @for (names, doubt) in &all { li {
                 @if !names.is_empty() { strong { (names.join(", ")) ": " } }
-                (doubt.message) small { (doubt.advice) }
+                (if names.is_empty() { sentence(&doubt.message) } else { doubt.message.clone() }) small { (sentence(&doubt.advice)) }
             } } }
         }
     }
@@ -140,19 +140,39 @@ pub(super) fn environment(run: &Run) -> Markup {
     }
 }
 
-/// A fact as text; trees of facts become `name: value` lists.
+/// A fact as text: the facts of a tree on a line each, what is deeper in brackets.
 fn fact(name: &str, value: &Value) -> Markup {
     match value {
-        Value::Null => html! { span.none { "not known" } },
-        Value::String(text) => html! { (text) },
-        Value::Number(number) if name.contains('_') => html! { (metric(name, number.as_f64())) },
         Value::Object(facts) => html! {
             @for (i, (name, value)) in facts.iter().enumerate() {
                 @if i > 0 { br; }
-                (name) ": " (fact(name, value))
+                (name) ": " (flat(name, value))
             }
         },
-        other => html! { (other) },
+        other => html! { (flat(name, other)) },
+    }
+}
+
+fn flat(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "not known".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if unit_of(name) != ("", 1.0) => metric(name, number.as_f64()),
+        Value::Object(facts) => {
+            let all: Vec<_> =
+                facts.iter().map(|(name, value)| format!("{name} {}", inner(name, value))).collect();
+            all.join(", ")
+        }
+        Value::Array(items) => items.iter().map(|item| inner(name, item)).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// A fact within another.
+fn inner(name: &str, value: &Value) -> String {
+    match value {
+        Value::Object(_) | Value::Array(_) => format!("({})", flat(name, value)),
+        other => flat(name, other),
     }
 }
 

@@ -103,8 +103,9 @@ pub(super) fn usage(
     let ceiling = fit.ceiling.as_ref().filter(|c| c.value <= most_usage * 1.6);
     let top = most_usage.max(ceiling.map_or(0.0, |c| c.value * 1.04));
     let unit = &variant.capacity.unit;
-    let mut x = Axis::whole(unit, 0.0, loads_to.ceil(), 8);
-    x.grid = false;
+    let mut x = Axis::whole(unit, 0.0, loads_to, 8);
+    x.ticks.retain(|tick| tick.at <= loads_to);
+    (x.domain, x.grid) = ([0.0, loads_to], false);
     let mut marks = usage_lines(fit, ceiling.map(|c| (c.value, c.source.as_str())), meets, x.domain[1]);
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
@@ -131,12 +132,7 @@ pub(super) fn usage(
 
 /// The trials that know their usage of the resource.
 fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resource) -> Vec<(&'a Trial, f64)> {
-    // The server's own memory goes by either name, as in the tables.
-    let names = match resource {
-        Resource::Memory => vec!["server_memory_bytes", "server_rss_bytes"],
-        other => other.metric().into_iter().collect(),
-    };
-    let usage = |trial: &Trial| names.iter().find_map(|name| trial.metrics.get(*name).copied().flatten());
+    let usage = |trial: &Trial| trial.metrics.get(resource.metric()?).copied().flatten();
     run.trials_of(&variant.name).filter_map(|trial| Some((trial, usage(trial)?))).collect()
 }
 
@@ -240,6 +236,11 @@ fn comparison_row(variant: &VariantOutcome, y: f64) -> Vec<Mark> {
     let [least, most] = variant.capacity.interval;
     let label = format!("{}: {}", variant.name, words::interval(&variant.capacity));
     let mut marks = vec![Mark::Bar { y, value, class: "bar", label }];
+    if let (Some(least), Some(most)) = (least, most)
+        && least < most
+    {
+        marks.push(Mark::Whisker { y, x: [least, most], class: "whisker" });
+    }
     // Points that fall on the bar's end would hide it; only repetitions that differ are shown.
     let apart = variant.repetitions.iter().filter_map(|r| r.value).filter(|v| *v != value);
     marks.extend(apart.map(|v| Mark::Point {
@@ -248,11 +249,6 @@ fn comparison_row(variant: &VariantOutcome, y: f64) -> Vec<Mark> {
         class: "invalid",
         label: format!("a repetition: {}", tidy(v)),
     }));
-    if let (Some(least), Some(most)) = (least, most)
-        && least < most
-    {
-        marks.push(Mark::Whisker { y, x: [least, most], class: "whisker" });
-    }
     let open = if most.is_none() { " or more" } else { "" };
     let text = format!("{}{open} (n = {})", tidy(value), variant.repetitions.len());
     let end = most.unwrap_or(value).max(value);

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::{figures, number_cell};
 use crate::digest::{self, Row};
-use crate::units::{UNKNOWN, duration, moment, quantity, tidy};
-use crate::words::{self, Answer};
+use crate::units::{UNKNOWN, duration, moment, quantity, range, tidy};
+use crate::words::{self, Answer, lower};
 
 /// Title, answer and key figures.
 pub(super) fn header(run: &Run) -> Markup {
@@ -30,8 +30,10 @@ pub(super) fn header(run: &Run) -> Markup {
 fn one(answer: &Answer) -> Markup {
     html! {
         p.answer {
-            @if let Some(name) = &answer.variant { (name) ": " }
-            (answer.carries)
+            @match &answer.variant {
+                Some(name) => { (name) ": " (lower(&answer.carries)) },
+                None => (answer.carries),
+            }
         }
         p.because { (answer.limit) }
     }
@@ -40,19 +42,18 @@ fn one(answer: &Answer) -> Markup {
 fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
     let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
-    let predicted = variant.predicted.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
+    let predicted = variant.predicted.map_or(UNKNOWN.to_owned(), tidy);
     let cost = variant.saturation.get(&variant.limit.resource).map(|s| {
-        let interval = s.cost_interval.map(|[a, b]| {
-            format!("95 %: {} to {}, n = {}", quantity(Some(a), &s.unit), quantity(Some(b), &s.unit), s.n)
-        });
+        let interval =
+            s.cost_interval.map(|ends| format!("95 %: {}, n = {}", range(Some(ends), &s.unit), s.n));
         (quantity(Some(s.cost_per_load), &s.unit), interval.unwrap_or_else(|| format!("n = {}", s.n)))
     });
     let doubts = digest::doubts(run).len();
     html! {
         dl.keys {
-            (figure("capacity", &capacity, &format!("interval {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
+            (figure("capacity", &capacity, &format!("interval: {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             (figure("limit", variant.limit.resource.word(), words::certainty_word(variant.limit.certainty)))
-            (figure("predicted from slopes", &predicted, "from the loads' slopes and ceilings alone"))
+            (figure("predicted", &predicted, &format!("{unit}, from slopes and ceilings alone")))
             @if let Some((cost, interval)) = cost {
                 (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost, &interval))
             }
@@ -78,7 +79,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     html! {
         h2 { "Verdicts" }
         div.scroll { table {
-            caption { "Per load and variant: steady, or how it failed and after how many seconds of the trial." }
+            caption { "Per load and variant: steady, or how it failed and how many seconds into the hold." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -95,7 +96,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
 }
 
 /// A verdict with its count and how it came about.
-pub(super) fn how(row: &Row) -> Markup {
+fn how(row: &Row) -> Markup {
     html! {
         (verdict(row.verdict, &row.verdict_words())) " "
         @if row.verdict != Verdict::Pass { (row.how()) } @else { "steady" }
@@ -117,7 +118,7 @@ pub(super) fn comparison(run: &Run) -> Markup {
     html! {
         h2 { "Comparison" }
         figure {
-            figcaption { "Capacity of each variant: the median of its repetitions (bar), the interval that the trials allow (whisker), every repetition (point)." }
+            figcaption { "Capacity of each variant: the median of its repetitions (bar), the interval that the trials allow (whisker), repetitions that differ (diamond)." }
             (figures::comparison(run).svg())
         }
         div.scroll { table {

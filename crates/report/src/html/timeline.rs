@@ -29,10 +29,10 @@ type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resourc
 
 const KINDS: [Kind; 5] = [
     ("CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
-    ("memory", &["server_memory_bytes", "server_rss_bytes"], "s5", Some(Resource::Memory)),
+    ("memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
     ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
     ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
-    ("least slack", &["slack_min_s"], "s6", None),
+    ("least slack", &["slack_s", "slack_min_s"], "s6", None),
 ];
 
 /// The figure; `None` where no trial has a length.

@@ -4,10 +4,10 @@ use base::metric::MetricSpec;
 use base::outcome::{Limit, Resource, Run, VariantOutcome};
 use maud::{Markup, html};
 
-use super::overview::{how, verdict};
+use super::overview::verdict;
 use super::{figures, number_cell, timeline};
 use crate::digest::{self, Row};
-use crate::units::{Scale, UNKNOWN, quantity, tidy};
+use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy};
 use crate::words;
 
 /// Everything about one variant.
@@ -32,9 +32,9 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
             }
             (limit(&variant.limit))
             @if !variant.considerations.is_empty() {
-                h3 { "Consideration " span.tag { "inferred" } }
-                p.caption { "Written by kagiri from the slopes, the headroom and the counters above; it is a reading, not a reading-off." }
-                @for paragraph in &variant.considerations { p { (paragraph) } }
+                h3 { "Consideration" }
+                p.caption { "Written from the tables above; what was concluded rather than read from a counter is marked as inferred." }
+                @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
             @if let Some(figure) = timeline::figure(run, variant, index) {
                 h3 { "Up and down the ramp" }
@@ -58,7 +58,6 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
         })
         .collect();
     let evidence: Vec<_> = rows.iter().map(Row::evidence).collect();
-    let any_evidence = evidence.iter().any(|found| !found.is_empty());
     html! {
         div.scroll { table {
             caption {
@@ -71,13 +70,13 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 @for (column, _, scale) in &columns {
                     th.n scope="col" title=(column.metric) { (column.heading) small { (scale.unit) } }
                 }
-                @if any_evidence { th scope="col" { "evidence" } }
+                th scope="col" { "how it went, evidence" }
             } }
             tbody { @for (i, row) in rows.iter().enumerate() { tr {
                 th.n scope="row" { (tidy(row.load)) }
-                td { (how(row)) }
+                td { (verdict(row.verdict, &row.verdict_words())) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
-                @if any_evidence { td.wide { (evidence[i].join(", ")) } }
+                td.wide { (row.how()) @for counter in &evidence[i] { "; " (counter) } }
             } } }
         } }
     }
@@ -106,11 +105,6 @@ fn saturation(variant: &VariantOutcome) -> Markup {
         return html! {};
     }
     let unit = &variant.capacity.unit;
-    let range = |interval: Option<[f64; 2]>, unit: &str| {
-        interval.map_or(UNKNOWN.to_owned(), |[a, b]| {
-            format!("{} to {}", quantity(Some(a), unit), quantity(Some(b), unit))
-        })
-    };
     html! {
         div.scroll { table {
             caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals." }
@@ -153,10 +147,19 @@ fn limit(limit: &Limit) -> Markup {
         }
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
-                (piece.statement) " "
+                (sentence(&piece.statement)) " "
                 span.tag { (piece.resource) ", " @if piece.inferred { "inferred" } @else { "read from a counter" } }
             } } }
         }
+    }
+}
+
+/// A paragraph with its marks of inference set off.
+fn consideration(paragraph: &str) -> Markup {
+    let mut pieces = paragraph.split("(inferred)");
+    html! {
+        (pieces.next().unwrap_or_default())
+        @for piece in pieces { span.tag { "inferred" } (piece) }
     }
 }
 

@@ -45,20 +45,14 @@ fn answer(run: &Run, style: &Style) -> String {
         text += &toned(style, Tone::Bold, "", "No capacity is known: nothing was judged.");
     }
     for answer in answers {
-        let name = answer.variant.map(|name| format!("{}: ", plain(&name))).unwrap_or_default();
-        text += &toned(style, Tone::Bold, "", &format!("{name}{}", lower(&name, &plain(&answer.carries))));
-        text += &style.wrapped(if name.is_empty() { "" } else { "  " }, &plain(&answer.limit));
+        let (first, indent) = match &answer.variant {
+            Some(name) => (format!("{}: {}", plain(name), words::lower(&plain(&answer.carries))), "  "),
+            None => (plain(&answer.carries), ""),
+        };
+        text += &toned(style, Tone::Bold, "", &first);
+        text += &style.wrapped(indent, &plain(&answer.limit));
     }
     text
-}
-
-/// A sentence that follows a name and a colon begins in lower case.
-fn lower(name: &str, sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    match letters.next() {
-        Some(first) if !name.is_empty() => first.to_lowercase().chain(letters).collect(),
-        _ => sentence.to_owned(),
-    }
 }
 
 /// Wrapped lines, each in the tone by itself: a pager resets colours at line ends.
@@ -127,9 +121,8 @@ fn loads(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Styl
     if head != load.unit && !load.unit.is_empty() {
         columns[0].head = vec!["load".to_owned(), load.unit.clone()];
     }
-    for column in digest::columns(run, specs) {
+    for column in digest::columns(run, specs).into_iter().filter(|column| !column.spare) {
         let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
-        // What nobody could read needs no column on a narrow screen; the page names it as unknown.
         let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
         let cells = values.iter().map(|value| scale.number(*value)).collect();
         columns.push(Column::numbers(&[&column.heading, &scale.unit], cells));
@@ -181,7 +174,8 @@ fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -
         Column::numbers(
             &["95 %"],
             shown(&|s| {
-                s.saturates_interval.map_or(UNKNOWN.to_owned(), |[a, b]| format!("{}–{}", tidy(a), tidy(b)))
+                s.saturates_interval
+                    .map_or(UNKNOWN.to_owned(), |[a, b]| format!("{} to {}", tidy(a), tidy(b)))
             }),
         ),
         Column::numbers(&["n"], shown(&|s| s.n.to_string())),

@@ -83,13 +83,13 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     let (hold_from_s, length_s) = (5.0, 5.0 + server.hold_s);
     let names = [
         ("server_cpu_percent", "%"),
-        ("server_rss_bytes", "B"),
+        ("server_memory_bytes", "B"),
         ("socket_memory_bytes", "B"),
         ("page_cache_bytes", "B"),
         ("disk_bit_per_s", "bit/s"),
         ("network_bit_per_s", "bit/s"),
-        ("slack_min_s", "s"),
-        ("stalls", ""),
+        ("slack_s", "s"),
+        ("streams_playing", ""),
     ];
     let mut series: Vec<Series> = names.iter().map(|(name, unit)| Series::new(*name, *unit)).collect();
     let (mut slack_s, mut stalls) = (0.0f64, 0.0);
@@ -101,8 +101,10 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
             + 3.0 * (rate / demand * filling - 1.0).clamp(-1.0, 1.0) / server.samples_per_s
             + if t < 2.0 { 1.0 / server.samples_per_s } else { 0.0 })
         .clamp(0.0, 1.94);
+        let mut playing = f64::from(load);
         if slack_s == 0.0 && t > 2.0 {
-            stalls += f64::from(load) / 2.0;
+            let still = (playing / 2.0).floor();
+            (playing, stalls) = (playing - still, stalls + still);
             slack_s = 0.5;
         }
         let cpu = rate / STREAM_BIT_PER_S * server.cpu.0;
@@ -114,7 +116,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
             rate * (1.0 + 0.08 * noise.next()),
             rate * (1.06 + 0.02 * noise.next()),
             (slack_s - 0.03 * noise.next().abs()).max(0.0),
-            stalls,
+            playing,
         ];
         for (series, value) in series.iter_mut().zip(values) {
             series.push(t, Some((value * 100.0).round() / 100.0));
@@ -128,7 +130,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     metrics.insert("slack_min_s".into(), series[6].min(hold_from_s, length_s));
     metrics.insert("stalls".into(), Some(stalls));
     metrics.insert("startup_max_s".into(), Some(0.9 + 0.02 * f64::from(load)));
-    metrics.insert("cpu_throttled_ratio".into(), Some(if failed { 0.43 } else { 0.0 }));
+    metrics.insert("throttled_percent".into(), Some(if failed { 43.0 } else { 0.0 }));
     Trial {
         number,
         variant: server.name.to_owned(),
@@ -200,7 +202,7 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
             ),
             "Memory grows with the socket buffers of each stream and is far from any ceiling.".into(),
         ],
-        doubts: vec![Doubt::SingleRepetition.into()],
+        doubts: if server.repetitions == 1 { vec![Doubt::SingleRepetition.into()] } else { Vec::new() },
     }
 }
 
@@ -209,7 +211,7 @@ fn fit<'a>(
     ceiling: Option<(f64, &str)>,
     trials: impl Iterator<Item = &'a Trial>,
 ) -> Option<Saturation> {
-    let name = if resource == Resource::Memory { "server_rss_bytes" } else { resource.metric()? };
+    let name = resource.metric()?;
     let passed = trials.filter(|trial| trial.verdict == Verdict::Pass);
     let points: Vec<_> = passed.filter_map(|t| Some((t.load, (*t.metrics.get(name)?)?))).collect();
     let line = theil_sen(&points)?;
@@ -321,7 +323,7 @@ pub fn interrupted() -> Run {
             }
         }
         for series in &mut trial.series {
-            if !matches!(series.name.as_str(), "stalls" | "slack_min_s") {
+            if !matches!(series.name.as_str(), "streams_playing" | "slack_s") {
                 series.values.fill(None);
             }
         }

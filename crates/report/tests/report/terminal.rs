@@ -1,6 +1,6 @@
 //! What a terminal shows.
 
-use crate::report::terminal::{Entry, Style, comparison, list_table, summary};
+use crate::report::terminal::{Entry, Style, comparison, differences, list_table, summary};
 
 use crate::simulate;
 
@@ -63,4 +63,17 @@ fn several_runs_side_by_side() {
     let pair = [&runs[0].1, &runs[1].1];
     insta::assert_snapshot!("comparison", comparison(&pair, Style { width: 120, ..PLAIN }));
     assert_eq!(comparison(&[], PLAIN), "There is nothing to compare.\n");
+}
+
+#[test]
+fn differences_between_variants_and_between_runs() {
+    let several = store::compare::compare(&[simulate::several()], &[]);
+    insta::assert_snapshot!("differences_variants", differences(&several, PLAIN));
+    let mut later = simulate::cpu_limited();
+    later.run = "20260303-093000-c3d4".into();
+    later.environment.insert("kernel".into(), "6.19.0\u{1b}[2J".into());
+    let runs = store::compare::compare(&[simulate::cpu_limited(), later], &[]);
+    let text = differences(&runs, PLAIN);
+    assert!(!text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!("differences_runs", text);
 }
