@@ -32,7 +32,7 @@ pub fn data_dir() -> anyhow::Result<PathBuf> {
 /// Where changes to the system are written down before they are made.
 pub fn journal_dir() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    sys::journal::Journal::default_folder(runtime.as_deref())
+    sys::journal::default_folder(runtime.as_deref())
 }
 
 /// Open the results store.
@@ -79,7 +79,11 @@ fn environment() -> BTreeMap<String, Value> {
 /// Measure a plan on this host, store it, print what came of it.
 pub fn run_plan(plan: &Plan, common: &Common) -> Outcome {
     let (run, failure) = make_run(plan, common)?;
-    let code = output::present(&run, common)?;
+    // With nothing measured the error says it all; a script still gets its document.
+    let code = match run.trials.is_empty() && !common.json {
+        true => output::code(&run),
+        false => output::present(&run, common)?,
+    };
     match failure {
         Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
         Some(failure) => Err(Failure::World(anyhow::Error::msg(failure.message))),

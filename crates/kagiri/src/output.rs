@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use base::metric::MetricSpec;
 use base::outcome::{Run, State};
+use report::html::Extras;
 use report::terminal::Style;
 
 use crate::cli::Common;
@@ -88,7 +89,7 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
 /// The HTML report of a run.
 pub fn report_page(run: &Run) -> String {
     let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
-    report::html::page(run, metric_specs(run), &command)
+    report::html::page(run, &Extras { specs: metric_specs(run), command: Some(&command) })
 }
 
 /// Write a file whole or not at all: a full disk must not leave half a report under its name.

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
-use base::outcome::{Phase, Run, State, Trial};
-use base::part::{Endpoints, PartError, Watch};
+use base::outcome::{Run, State, Trial};
+use base::part::{Endpoints, PartError, PartSpec, Watch};
 use base::plan::{LoadPlan, Plan, Variant};
 use base::workload::{TrialContext, Workload};
 use fleet::{Bus, BusError, HERE};
@@ -188,29 +188,41 @@ impl Engine<'_> {
         self.observer.event(Event::Preparing { variant: &variant.name, repetition });
         let specs = self.workload.standing(&variant.settings)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let mut peers = Endpoints::new();
-        let mut stand_up = || -> Result<(), RunError> {
-            for spec in specs {
-                let name = spec.name.clone();
-                self.bus.place(HERE, spec)?;
-                let endpoint = self.bus.prepare(&name, &peers)?;
-                peers.insert(name, endpoint);
-            }
-            Ok(())
-        };
-        let searched = match stand_up() {
+        let searched = match self.stand_up(specs) {
             _ if self.observer.stop_requested() => Ok(false),
-            Ok(()) => self.search(variant, repetition, &peers),
+            Ok(peers) => self.search(variant, repetition, &peers, &names),
             Err(error) => Err(error),
         };
+        let mut put_back = Ok(());
         for name in names.iter().rev() {
-            // A part that was never placed has nothing to be ended.
-            let _ = self.bus.stop(name);
+            match self.bus.stop(name) {
+                // A part that was never placed has nothing to be ended.
+                Ok(_) | Err(BusError::Unknown(_)) => {}
+                Err(error) => put_back = Err(error.into()),
+            }
         }
-        searched
+        searched.and_then(|whole| put_back.map(|()| whole))
     }
 
-    fn search(&mut self, variant: &Variant, repetition: u32, peers: &Endpoints) -> Result<bool, RunError> {
+    /// Place and prepare the standing parts, in their order; each learns of those before it.
+    fn stand_up(&mut self, specs: Vec<PartSpec>) -> Result<Endpoints, RunError> {
+        let mut peers = Endpoints::new();
+        for spec in specs {
+            let name = spec.name.clone();
+            self.bus.place(HERE, spec)?;
+            let endpoint = self.bus.prepare(&name, &peers)?;
+            peers.insert(name, endpoint);
+        }
+        Ok(peers)
+    }
+
+    fn search(
+        &mut self,
+        variant: &Variant,
+        repetition: u32,
+        peers: &Endpoints,
+        standing: &[String],
+    ) -> Result<bool, RunError> {
         let loads = self.workload.load_plan(&variant.settings);
         let watch = watch(peers);
         let mut seen: Vec<Seen> = Vec::new();
@@ -226,6 +238,7 @@ impl Engine<'_> {
                 repetition,
                 number: self.run.trials.len() as u32 + 1,
                 peers,
+                standing,
                 watch: watch.as_ref(),
             };
             let context = self.context(&loads, &step, repetition);
@@ -270,9 +283,4 @@ impl Engine<'_> {
 fn watch(peers: &Endpoints) -> Option<Watch> {
     let watch = peers.values().find_map(|endpoint| endpoint.get("watch"))?;
     serde_json::from_value(watch.clone()).ok()
-}
-
-/// Whether any trial of the run was judged.
-pub fn has_result(run: &Run) -> bool {
-    run.trials.iter().any(|trial| trial.phase != Phase::RampDown)
 }

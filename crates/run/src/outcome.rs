@@ -54,9 +54,8 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let repetitions: Vec<Capacity> =
         (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, workload.load_unit())).collect();
     let capacity = median_capacity(&repetitions, workload.load_unit());
-    let mut table =
+    let table =
         LoadTable::from_trials(trials.iter().copied(), ceilings(run, &variant.name), workload.load_unit());
-    table.measured_capacity = capacity.value;
     let explanation = explain::explain(&table);
     let mut doubts = explanation.doubts;
     doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));

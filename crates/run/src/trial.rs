@@ -48,6 +48,8 @@ pub struct Place<'a> {
     pub repetition: u32,
     pub number: u32,
     pub peers: &'a Endpoints,
+    /// The standing parts: when one of them ends, the trial cannot go on.
+    pub standing: &'a [String],
     pub watch: Option<&'a Watch>,
 }
 
@@ -67,7 +69,7 @@ pub fn make(
     let mut names: Vec<&str> = offering.iter().map(String::as_str).collect();
     names.extend(place.watch.map(|_| SAMPLER));
     bus.start(&names, LEAD)?;
-    let whole = wait(bus, &offering, context, tick)?;
+    let whole = wait(bus, &offering, place.standing, context, tick)?;
     let mut reports = BTreeMap::new();
     for name in &offering {
         reports.insert(name.clone(), bus.stop(name)?);
@@ -101,6 +103,7 @@ fn prepare(bus: &mut dyn Bus, specs: Vec<PartSpec>, place: &Place<'_>) -> Result
 fn wait(
     bus: &mut dyn Bus,
     offering: &[String],
+    standing: &[String],
     context: &TrialContext,
     tick: &mut dyn FnMut(f64) -> bool,
 ) -> Result<bool, RunError> {
@@ -120,6 +123,11 @@ fn wait(
         }
         if finished {
             return Ok(true);
+        }
+        for name in standing {
+            if let Progress::Failed(error) = bus.progress(name)? {
+                return Err(error.into());
+            }
         }
         if !tick(done) {
             return Ok(false);
@@ -194,7 +202,7 @@ fn neighbours(metrics: &Metrics) -> Vec<Doubt> {
 
 /// A failure while the host was full, in part with other programs' work, is not the target's failure.
 fn spoiled_by_neighbour(verdict: Verdict, metrics: &Metrics) -> Option<String> {
-    let cores = sys::thread::online_cpus() as f64;
+    let cores = sys::thread::online_cpus().ok()?.len() as f64;
     let host = known(metrics, "host_cpu_percent")?;
     let other = known(metrics, "other_cpu_percent")?;
     let full = host >= HOST_FULL_RATIO * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;

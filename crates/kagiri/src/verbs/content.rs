@@ -185,7 +185,7 @@ fn watch(bar: &ProgressBar, stop: &AtomicBool, progress: Progress) -> ControlFlo
 fn failure(error: ContentError) -> Failure {
     match error {
         ContentError::Stopped => Failure::Interrupted("interrupted; nothing was left behind".into()),
-        ContentError::Spec(_) | ContentError::RateTooLow { .. } => Failure::usage(error),
+        ContentError::Spec { .. } | ContentError::RateTooLow { .. } => Failure::usage(error),
         other => Failure::World(other.into()),
     }
 }

@@ -42,7 +42,7 @@ impl Explain {
         if self.json {
             output::print(&(serde_json::to_string_pretty(&explanation)? + "\n"));
         } else {
-            output::print(&report::terminal::explanation(&explanation.digest(&table), &output::style()));
+            output::print(&(explanation.considerations.join("\n\n") + "\n"));
         }
         Ok(Code::Measured)
     }

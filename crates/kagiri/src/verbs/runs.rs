@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use base::outcome::Run;
 use clap::Subcommand;
-use store::{Filter, IMPORT_BYTES_MAX};
+use report::terminal::{Entry, list_table};
+use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::{measure, output};
@@ -84,9 +85,24 @@ fn list(json: bool) -> Outcome {
     } else if summaries.is_empty() {
         println!("There are no runs in {} yet; begin with 'kagiri survey'.", measure::data_dir()?.display());
     } else {
-        output::print(&report::terminal::runs(&summaries, output::style()));
+        let entries: Vec<Entry> = summaries.iter().map(entry).collect();
+        output::print(&list_table(&entries, output::style()));
     }
     Ok(Code::Measured)
+}
+
+/// A summary as a line of the list.
+fn entry(summary: &RunSummary) -> Entry {
+    let capacity = summary.capacity.map(|value| format!("{value} {}", summary.unit));
+    Entry {
+        run: summary.run.clone(),
+        started: summary.started_at.strftime("%Y-%m-%d %H:%M").to_string(),
+        workload: summary.workload.clone(),
+        name: summary.name.clone(),
+        state: format!("{:?}", summary.state).to_lowercase(),
+        capacity: capacity.unwrap_or_else(|| "–".into()),
+        limit: summary.limit.to_string(),
+    }
 }
 
 fn show(name: &str, json: bool, plan: bool) -> Outcome {
@@ -120,7 +136,7 @@ fn compare(names: &[String], json: bool) -> Outcome {
     if json {
         output::print(&(serde_json::to_string_pretty(&comparison)? + "\n"));
     } else {
-        output::print(&report::terminal::comparison(&comparison, output::style()));
+        output::print(&report::terminal::comparison(&runs.iter().collect::<Vec<_>>(), output::style()));
     }
     Ok(Code::Measured)
 }
