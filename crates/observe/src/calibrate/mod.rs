@@ -1,1 +1,106 @@
-//! Ceilings.
+//! How much of each resource this host has, found out by using all of it for a moment.
+//!
+//! Short and honest: every measurement has a deadline, is repeated three times and says in its source how it was made.
+//! What could not be measured is absent, with a line that says why. A ceiling found here holds for the way it was
+//! measured; a workload with another pattern may meet a lower one.
+
+mod cpu;
+mod disk;
+mod loopback;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::outcome::{Ceiling, Resource};
+
+pub use cpu::cpu;
+pub use disk::disk_read;
+pub use loopback::loopback;
+pub use memory::memory_copy_bytes_per_s;
+
+/// How often each measurement is made; the median counts.
+const REPEATS: usize = 3;
+
+/// Why a ceiling could not be found.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// The kernel said no.
+    #[error(transparent)]
+    Sys(#[from] sys::Error),
+    /// A socket call failed.
+    #[error(transparent)]
+    Net(#[from] sys::net::NetError),
+    /// A file could not be used.
+    #[error("{action} {path}: {source}; choose another directory, or free some space")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which directory's file.
+        path: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// There is nothing to measure, or too little was measured to say a number.
+    #[error("{0}")]
+    NotMeasured(String),
+    /// The caller wanted to stop.
+    #[error("the calibration was stopped before its end; run it again")]
+    Stopped,
+}
+
+/// Finds the ceilings of CPU, disk and loopback, a few seconds each. `directory` lies on the file system that is to be
+/// measured and takes a file of up to 256 MiB, which is gone afterwards. `say` is told what is being done; `stopped` is
+/// asked often.
+pub fn all(
+    directory: &Path,
+    say: &mut dyn FnMut(&str),
+    stopped: &dyn Fn() -> bool,
+) -> BTreeMap<Resource, Ceiling> {
+    let mut ceilings = BTreeMap::new();
+    let mut keep = |resource, found: Result<Ceiling, CalibrateError>, say: &mut dyn FnMut(&str)| match found {
+        Ok(ceiling) => {
+            ceilings.insert(resource, ceiling);
+        }
+        Err(CalibrateError::Stopped) => {}
+        Err(error) => say(&format!("{resource}: not calibrated: {error}")),
+    };
+    keep(Resource::Cpu, cpu(Path::new("/")), say);
+    keep(Resource::Disk, disk_read(directory, say, stopped), say);
+    keep(Resource::Network, loopback(directory, say, stopped), say);
+    if !stopped() {
+        let rate = memory_copy_bytes_per_s();
+        say(&format!("memory: one core copies {:.1} GB/s", rate / 1e9));
+    }
+    ceilings
+}
+
+/// The middle one; the mean of the two middle ones of an even number. `None` of nothing.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some(f64::midpoint(values[low], values[high]))
+}
+
+/// The spread of repeated values, to be read beside their median.
+fn spread_percent(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    if most > 0.0 { 100.0 * (most - least) / most } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_few() {
+        for (mut values, expected) in
+            [(vec![], None), (vec![2.0], Some(2.0)), (vec![3.0, 1.0], Some(2.0)), (vec![9.0, 1.0, 4.0], Some(4.0))]
+        {
+            assert_eq!(median(&mut values), expected);
+        }
+        assert_eq!(spread_percent(&[4.0, 5.0, 3.0]), 40.0);
+        assert_eq!(spread_percent(&[]), 0.0);
+    }
+}
