@@ -17,6 +17,13 @@ pub(crate) const LAYOUT: i64 = STEPS.len() as i64;
 /// # Errors
 /// A newer layout, some other program's database, a damaged file.
 pub(crate) fn check(db: &Connection, path: &Path) -> Result<i64, StoreError> {
+    // Number and tables of one moment: another process may be making the file just now.
+    let view = db.unchecked_transaction().map_err(|error| StoreError::from_sql(path, error))?;
+    check_within(&view, path)
+}
+
+/// [`check`] within a transaction.
+fn check_within(db: &Connection, path: &Path) -> Result<i64, StoreError> {
     let sql = |error| StoreError::from_sql(path, error);
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     if found > LAYOUT {
@@ -38,7 +45,7 @@ pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
     let sql = |error| StoreError::from_sql(path, error);
     let step = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
     // Asked again under the lock: another process may have been here first.
-    let found = check(&step, path)?;
+    let found = check_within(&step, path)?;
     for text in STEPS.iter().skip(usize::try_from(found).unwrap_or_default()) {
         step.execute_batch(text).map_err(sql)?;
     }
