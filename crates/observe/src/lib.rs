@@ -1,4 +1,12 @@
 //! Floor 2: watching a host while it carries load.
+//!
+//! [`sampler`] reads the kernel's counters ten times a second while a workload runs; [`calibrate`] finds out, before
+//! any workload, how much this host has of each resource.
+
+pub mod calibrate;
+pub mod sampler;
+
+use base::part::PartKind;
 
 /// Every kind of part of this crate.
-pub const PARTS: &[base::part::PartKind] = &[];
+pub const PARTS: &[PartKind] = &[sampler::KIND];

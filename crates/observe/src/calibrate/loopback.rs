@@ -76,7 +76,9 @@ fn round_bit_per_s(content: &File, pairs: usize, stopped: &dyn Fn() -> bool) -> 
         for thread in threads {
             match thread.join() {
                 Ok(result) => result?,
-                Err(_) => return Err(CalibrateError::NotMeasured("a thread died; please report this".into())),
+                Err(_) => {
+                    return Err(CalibrateError::NotMeasured("a thread died; please report this".into()));
+                }
             }
         }
         Ok(counted)

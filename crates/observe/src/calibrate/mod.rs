@@ -95,9 +95,12 @@ mod tests {
 
     #[test]
     fn the_median_of_few() {
-        for (mut values, expected) in
-            [(vec![], None), (vec![2.0], Some(2.0)), (vec![3.0, 1.0], Some(2.0)), (vec![9.0, 1.0, 4.0], Some(4.0))]
-        {
+        for (mut values, expected) in [
+            (vec![], None),
+            (vec![2.0], Some(2.0)),
+            (vec![3.0, 1.0], Some(2.0)),
+            (vec![9.0, 1.0, 4.0], Some(4.0)),
+        ] {
             assert_eq!(median(&mut values), expected);
         }
         assert_eq!(spread_percent(&[4.0, 5.0, 3.0]), 40.0);

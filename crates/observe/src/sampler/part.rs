@@ -101,9 +101,8 @@ impl Part for Sampler {
         let report = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Running(watcher) => {
                 let watch = watcher.finish();
-                let watch = watch.ok_or_else(|| {
-                    PartError::new("the sampler's thread has died; please report this")
-                })?;
+                let watch = watch
+                    .ok_or_else(|| PartError::new("the sampler's thread has died; please report this"))?;
                 let mut report = self.report(&watch.sources, watch.record);
                 report.cost_cpu_percent = watch.cost_cpu_percent;
                 report

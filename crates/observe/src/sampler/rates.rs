@@ -89,7 +89,8 @@ impl Step<'_> {
         sample.set(Quantity::Throttled, self.percent(|raw| raw.cgroup_throttled_ns));
         sample.set(Quantity::Softirq, self.percent(|raw| raw.softirq_ns));
         sample.set(Quantity::Steal, steal);
-        let unseen = whole_group.zip(processes).map_or(0.0, |(group, processes)| (group - processes).max(0.0));
+        let unseen =
+            whole_group.zip(processes).map_or(0.0, |(group, processes)| (group - processes).max(0.0));
         let known = self.percent(|raw| raw.known_cpu_ns);
         sample.set(Quantity::OtherCpu, host.zip(known).map(|(host, known)| host - known - unseen));
     }
@@ -104,8 +105,10 @@ impl Step<'_> {
 
     fn disk(&self, sample: &mut Sample) {
         sample.set(Quantity::DiskRead, self.per_s(|raw| Some(raw.disk?.read_bytes)).map(|rate| rate * BITS));
-        sample
-            .set(Quantity::DiskWrite, self.per_s(|raw| Some(raw.disk?.written_bytes)).map(|rate| rate * BITS));
+        sample.set(
+            Quantity::DiskWrite,
+            self.per_s(|raw| Some(raw.disk?.written_bytes)).map(|rate| rate * BITS),
+        );
         // The kernel counts in whole milliseconds, so a busy interval may come out a little over its length.
         let busy = self.percent(|raw| Some(raw.disk?.busy_ns));
         sample.set(Quantity::DiskBusy, busy.map(|percent| percent.min(100.0)));

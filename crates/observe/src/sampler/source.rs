@@ -194,11 +194,7 @@ fn signed(pids: &[u32]) -> Vec<i32> {
     pids.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect()
 }
 
-fn processes(
-    root: &Path,
-    watch: &Watch,
-    missing: &mut Missing,
-) -> (Option<ProcessSet>, Option<ProcessSet>) {
+fn processes(root: &Path, watch: &Watch, missing: &mut Missing) -> (Option<ProcessSet>, Option<ProcessSet>) {
     let target = signed(&watch.pids);
     let server = (!target.is_empty())
         .then(|| missing.or_note("the target's processes", ProcessSet::open(root, &target)))

@@ -1,0 +1,36 @@
+//! Calibration on the real machine: what it says is checked against what the kernel counts, not against a speed.
+
+use base::outcome::Resource;
+use kagiri_observe::calibrate;
+
+#[test]
+fn all_ceilings_say_how_they_were_measured_and_leave_nothing_behind() {
+    let here = std::env::current_exe().unwrap();
+    let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
+    let mut said = Vec::new();
+    let ceilings = calibrate::all(folder.path(), &mut |line| said.push(line.to_owned()), &|| false);
+    let explained =
+        |resource: Resource| said.iter().any(|line| line.starts_with(&format!("{resource}: not calibrated")));
+    for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
+        match ceilings.get(&resource) {
+            Some(ceiling) => {
+                assert!(ceiling.value > 0.0 && ceiling.value.is_finite(), "{resource} {ceiling:?}");
+                assert!(resource == Resource::Cpu || ceiling.source.contains("median of 3"), "{ceiling:?}");
+            }
+            None => assert!(explained(resource), "{resource}: {said:?}"),
+        }
+    }
+    assert!(said.iter().any(|line| line.starts_with("memory: ")), "{said:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    for line in said {
+        println!("{line}");
+    }
+    println!("{ceilings:#?}");
+}
+
+#[test]
+fn a_stop_ends_it_without_ceilings_of_disk_and_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let ceilings = calibrate::all(folder.path(), &mut |_| {}, &|| true);
+    assert!(ceilings.keys().all(|resource| *resource == Resource::Cpu), "{ceilings:?}");
+}
