@@ -105,6 +105,22 @@ pub fn range(ends: Option<[f64; 2]>, unit: &str) -> String {
     text.trim_end().to_owned()
 }
 
+/// The text with no line break between a number and its unit (no-break space, U+00A0).
+pub fn unbroken(text: &str) -> String {
+    const UNITS: [&str; 12] =
+        ["%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB", "s", "ms", "min"];
+    let mut kept = String::with_capacity(text.len());
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 {
+            let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
+            let after_number = kept.ends_with(|c: char| c.is_ascii_digit());
+            kept.push(if after_number && UNITS.contains(&bare) { '\u{a0}' } else { ' ' });
+        }
+        kept += word;
+    }
+    kept
+}
+
 /// A sentence begins with a capital letter.
 pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
@@ -226,6 +242,14 @@ mod tests {
         assert_eq!((scale.unit.as_str(), scale.number(Some(26.9e6))), ("Mbit/s", "26.9".to_owned()));
         assert_eq!(Scale::for_values("", [0.0, 4.0].into_iter()).number(Some(4.0)), "4");
         assert_eq!(scale.number(None), UNKNOWN);
+    }
+
+    #[test]
+    fn numbers_keep_their_unit_beside_them() {
+        assert_eq!(
+            unbroken("5 streams of 25 Mbit/s; 43 % (2 s)"),
+            "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s)"
+        );
     }
 
     #[test]

@@ -170,20 +170,18 @@ pub fn lower(sentence: &str) -> String {
 /// The second sentence: what set the capacity, and the strongest evidence for it.
 pub fn limit(limit: &Limit) -> String {
     let evidence = limit.evidence.first().map(|e| format!(": {}", clause(&e.statement))).unwrap_or_default();
+    format!("{}{evidence}.", limited(limit))
+}
+
+/// What set the capacity, without evidence and full stop.
+pub fn limited(limit: &Limit) -> String {
+    let certainty = certainty_word(limit.certainty);
     match (limit.resource, limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "What sets the limit is not known.".to_owned(),
-        (Resource::None, _) if limit.evidence.is_empty() => {
-            "No limit was met within the loads offered.".to_owned()
-        }
-        (Resource::None, _) => format!("No limit was met{evidence}."),
-        (Resource::Player, certainty) => {
-            format!(
-                "Limited by the measuring side, not by the target ({}){evidence}.",
-                certainty_word(certainty)
-            )
-        }
-        (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed){evidence}."),
-        (resource, certainty) => format!("Limited by {resource} ({}){evidence}.", certainty_word(certainty)),
+        (Resource::None, Certainty::Unknown) => "What sets the limit is not known".to_owned(),
+        (Resource::None, _) => "No limit was met within the loads offered".to_owned(),
+        (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
+        (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
+        (resource, _) => format!("Limited by {resource} ({certainty})"),
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Panel {
     pub y: Axis,
     /// Whether the horizontal axis is labelled (the lowest of stacked panels only).
     pub x_labels: bool,
+    /// What lies behind the axes and their grid.
+    pub backdrop: Vec<Mark>,
     /// What is drawn, the lowest first.
     pub marks: Vec<Mark>,
 }
@@ -125,6 +127,7 @@ impl Panel {
         let plane = self.plane();
         html! {
             g {
+                @for mark in &self.backdrop { (mark.svg(&plane)) }
                 (self.y_axis(&plane))
                 (self.x_axis(&plane))
                 @for mark in &self.marks { (mark.svg(&plane)) }

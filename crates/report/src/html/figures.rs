@@ -41,10 +41,10 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
     let trials: Vec<_> = run.trials_of(&variant.name).collect();
     let unit = &variant.capacity.unit;
     let most = trials.iter().map(|t| t.load).fold(1.0, f64::max);
-    let (first, last) = (trials.first().map_or(1, |t| t.number), trials.last().map_or(1, |t| t.number));
-    let mut x = Axis::whole("trial", f64::from(first), f64::from(last), 14);
-    x.domain = [f64::from(first) - 0.7, f64::from(last) + 0.7];
-    x.ticks.retain(|tick| tick.at >= f64::from(first) && tick.at <= f64::from(last));
+    let last = trials.len().max(1) as f64;
+    let mut x = Axis::whole("trial of this variant", 1.0, last, 14);
+    x.domain = [0.3, last + 0.7];
+    x.ticks.retain(|tick| tick.at >= 1.0 && tick.at <= last);
     let y = if unit.contains('/') {
         Axis::amount("load", unit, 0.0, most, 4)
     } else {
@@ -52,15 +52,24 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
     };
     let mut marks = Vec::new();
     if let Some(value) = variant.capacity.value.filter(|_| trials.len() > 1) {
-        marks.push(Mark::Rule { y: value, class: "meets", label: format!("capacity {}", tidy(value)) });
+        marks.push(Mark::Rule { y: value, class: "meets", label: String::new() });
+        let text = format!("capacity {}", tidy(value));
+        marks.push(Mark::Text { at: (0.0, value), offset: (6.0, -5.0), class: "note", text });
     }
-    marks.push(Mark::Line {
-        points: trials.iter().map(|t| (f64::from(t.number), Some(t.load))).collect(),
-        class: "way",
-    });
-    marks.extend(trials.iter().map(|trial| {
+    let mut way = Vec::new();
+    for (i, pair) in trials.iter().zip(trials.iter().skip(1).map(Some).chain([None])).enumerate() {
+        let at = i as f64 + 1.0;
+        way.push((at, Some(pair.0.load)));
+        // Every repetition is a search of its own.
+        if pair.1.is_some_and(|next| next.repetition != pair.0.repetition) {
+            way.push((at, None));
+            marks.push(Mark::Drop { x: at + 0.5, class: "gap", label: String::new() });
+        }
+    }
+    marks.push(Mark::Line { points: way, class: "way" });
+    marks.extend(trials.iter().enumerate().map(|(i, trial)| {
         let (shape, class) = form(trial.verdict);
-        Mark::Point { at: (f64::from(trial.number), trial.load), shape, class, label: told(trial, unit) }
+        Mark::Point { at: (i as f64 + 1.0, trial.load), shape, class, label: told(trial, unit) }
     }));
     let height = if trials.len() > 1 { 180.0 } else { 90.0 };
     Figure {
@@ -74,6 +83,7 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
             x,
             y,
             x_labels: true,
+            backdrop: Vec::new(),
             marks,
         }],
         legend: verdict_legend(),
@@ -124,6 +134,7 @@ pub(super) fn usage(
             x,
             y: Axis::amount(name, &fit.unit, 0.0, top, 4),
             x_labels: true,
+            backdrop: Vec::new(),
             marks,
         }],
         legend: Vec::new(),
@@ -218,6 +229,7 @@ pub(super) fn comparison(run: &Run) -> Figure {
             x,
             y: Axis::names(&names),
             x_labels: true,
+            backdrop: Vec::new(),
             marks,
         }],
         legend: Vec::new(),

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::{figures, number_cell};
 use crate::digest::{self, Row};
-use crate::units::{UNKNOWN, duration, moment, quantity, range, tidy};
+use crate::units::{UNKNOWN, duration, moment, quantity, range, tidy, unbroken};
 use crate::words::{self, Answer, lower};
 
 /// Title, answer and key figures.
@@ -31,11 +31,11 @@ fn one(answer: &Answer) -> Markup {
     html! {
         p.answer {
             @match &answer.variant {
-                Some(name) => { (name) ": " (lower(&answer.carries)) },
-                None => (answer.carries),
+                Some(name) => { (name) ": " (unbroken(&lower(&answer.carries))) },
+                None => (unbroken(&answer.carries)),
             }
         }
-        p.because { (answer.limit) }
+        p.because { (unbroken(&answer.limit)) }
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
 fn how(row: &Row) -> Markup {
     html! {
         (verdict(row.verdict, &row.verdict_words())) " "
-        @if row.verdict != Verdict::Pass { (row.how()) } @else { "steady" }
+        @if row.verdict != Verdict::Pass { (unbroken(&row.how())) } @else { "steady" }
     }
 }
 

@@ -29,7 +29,7 @@ type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resourc
 
 const KINDS: [Kind; 5] = [
     ("CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
-    ("memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
+    ("server memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
     ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
     ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
     ("least slack", &["slack_s", "slack_min_s"], "s6", None),
@@ -49,6 +49,8 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
     let last = panels.last_mut()?;
     last.x_labels = true;
     let height = last.frame.top + last.frame.height + 40.0;
+    let ceiling = |mark: &Mark| matches!(mark, Mark::Rule { class: "ceiling", .. });
+    let ceilings = panels.iter().any(|panel| panel.marks.iter().any(ceiling));
     Some(Figure {
         id: format!("ramp-{index}"),
         width: LEFT + WIDTH + 18.0,
@@ -56,7 +58,7 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
         title: format!("Ramp of {} over time", variant.name),
         description: described(&placed, &variant.capacity.unit),
         panels,
-        legend: legend(&placed),
+        legend: legend(&placed, ceilings),
     })
 }
 
@@ -134,7 +136,7 @@ fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
     } else {
         Axis::whole(unit, 0.0, most, 3)
     };
-    let mut marks = backdrop(placed);
+    let mut marks = Vec::new();
     let mut steps = Vec::new();
     for p in placed {
         steps.push((p.from_s, Some(p.trial.load)));
@@ -152,6 +154,7 @@ fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
         x: x.clone(),
         y,
         x_labels: false,
+        backdrop: backdrop(placed),
         marks,
     }
 }
@@ -179,7 +182,7 @@ fn series_panel(
     }
     let most = points.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max);
     let known = points.iter().any(|(_, value)| value.is_some());
-    let mut marks = backdrop(placed);
+    let mut marks = Vec::new();
     let fit = resource.and_then(|resource| variant.saturation.get(&resource));
     let ceiling = fit.and_then(|fit| fit.ceiling.as_ref()).filter(|ceiling| ceiling.value <= most * 1.8);
     marks.push(Mark::Line { points, class });
@@ -192,12 +195,15 @@ fn series_panel(
     }
     if !known {
         let text = "could not be read".to_owned();
-        marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 0.0), class: "note", text });
+        marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 4.0), class: "note", text });
     }
     let high = most.max(ceiling.map_or(0.0, |c| c.value));
-    let y = Axis::amount(title, unit, 0.0, if known { high } else { 1.0 }, 2);
-    let frame = Frame { left: LEFT, top, width: WIDTH, height: 62.0 };
-    Some(Panel { frame, x: x.clone(), y, x_labels: false, marks })
+    let mut y = Axis::amount(title, unit, 0.0, if known { high } else { 1.0 }, 2);
+    if !known {
+        (y.title, y.ticks) = ((*title).to_owned(), Vec::new());
+    }
+    let frame = Frame { left: LEFT, top, width: WIDTH, height: if known { 62.0 } else { 24.0 } };
+    Some(Panel { frame, x: x.clone(), y, x_labels: false, backdrop: backdrop(placed), marks })
 }
 
 fn described(placed: &[Placed], unit: &str) -> String {
@@ -207,7 +213,7 @@ fn described(placed: &[Placed], unit: &str) -> String {
     format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
 }
 
-fn legend(placed: &[Placed]) -> Vec<Legend> {
+fn legend(placed: &[Placed], ceilings: bool) -> Vec<Legend> {
     let mut all = vec![Legend { class: "fit", shape: None, text: "load" }];
     let mut verdict = |verdict, text| {
         if placed.iter().any(|p| p.trial.verdict == verdict) {
@@ -221,6 +227,8 @@ fn legend(placed: &[Placed]) -> Vec<Legend> {
     if placed.iter().any(|p| !stall_times_s(p.trial).is_empty()) {
         all.push(Legend { class: "stall", shape: Some(crate::chart::Shape::Triangle), text: "stall" });
     }
-    all.push(Legend { class: "ceiling", shape: None, text: "ceiling" });
+    if ceilings {
+        all.push(Legend { class: "ceiling", shape: None, text: "ceiling" });
+    }
     all
 }

@@ -1,13 +1,13 @@
 //! The section of one variant: limit, figures, tables, consideration.
 
 use base::metric::MetricSpec;
-use base::outcome::{Limit, Resource, Run, VariantOutcome};
+use base::outcome::{Limit, Run, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
 use super::{figures, number_cell, timeline};
 use crate::digest::{self, Row};
-use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy};
+use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy, unbroken};
 use crate::words;
 
 /// Everything about one variant.
@@ -24,7 +24,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                 (loads(run, variant, &rows, specs))
                 h3 { "The search" }
                 figure {
-                    figcaption { "The load of every trial in the order in which they were made, and its verdict." }
+                    figcaption { "The load of every trial in the order in which they were made, and its verdict; dotted lines part the repetitions." }
                     (figures::search(run, variant, index).svg())
                 }
                 (usage(run, variant, index))
@@ -76,7 +76,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 th.n scope="row" { (tidy(row.load)) }
                 td { (verdict(row.verdict, &row.verdict_words())) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
-                td.wide { (row.how()) @for counter in &evidence[i] { "; " (counter) } }
+                td.wide { (unbroken(&row.how())) @for counter in &evidence[i] { "; " span.keep { (counter) } } }
             } } }
         } }
     }
@@ -137,17 +137,10 @@ fn saturation(variant: &VariantOutcome) -> Markup {
 fn limit(limit: &Limit) -> Markup {
     html! {
         h3 { "The limit" }
-        p {
-            @match limit.resource {
-                Resource::None => "No limit was met within the loads that were offered.",
-                Resource::Player => "The measuring side gave out first: nothing is known of the target beyond.",
-                resource => strong { (resource) },
-            }
-            " " span.tag { (words::certainty_word(limit.certainty)) }
-        }
+        p { (words::limited(limit)) "." }
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
-                (sentence(&piece.statement)) " "
+                (unbroken(&sentence(&piece.statement))) " "
                 span.tag { (piece.resource) ", " @if piece.inferred { "inferred" } @else { "read from a counter" } }
             } } }
         }
@@ -156,6 +149,7 @@ fn limit(limit: &Limit) -> Markup {
 
 /// A paragraph with its marks of inference set off.
 fn consideration(paragraph: &str) -> Markup {
+    let paragraph = unbroken(paragraph);
     let mut pieces = paragraph.split("(inferred)");
     html! {
         (pieces.next().unwrap_or_default())
