@@ -74,6 +74,18 @@ fn start() -> Timestamp {
     "2026-03-02T09:30:00Z".parse().unwrap()
 }
 
+/// What is sampled, with its unit.
+const NAMES: [(&str, &str); 8] = [
+    ("server_cpu_percent", "%"),
+    ("server_memory_bytes", "B"),
+    ("socket_memory_bytes", "B"),
+    ("page_cache_bytes", "B"),
+    ("disk_bit_per_s", "bit/s"),
+    ("network_bit_per_s", "bit/s"),
+    ("slack_s", "s"),
+    ("streams_playing", ""),
+];
+
 /// One trial of the model.
 fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Phase), at_s: f64) -> Trial {
     let mut noise = Noise(u64::from(number) * 7919);
@@ -81,17 +93,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     let by_cpu = server.cpu.1 / server.cpu.0 * STREAM_BIT_PER_S;
     let carried = demand.min(by_cpu).min(server.disk_bit_per_s);
     let (hold_from_s, length_s) = (5.0, 5.0 + server.hold_s);
-    let names = [
-        ("server_cpu_percent", "%"),
-        ("server_memory_bytes", "B"),
-        ("socket_memory_bytes", "B"),
-        ("page_cache_bytes", "B"),
-        ("disk_bit_per_s", "bit/s"),
-        ("network_bit_per_s", "bit/s"),
-        ("slack_s", "s"),
-        ("streams_playing", ""),
-    ];
-    let mut series: Vec<Series> = names.iter().map(|(name, unit)| Series::new(*name, *unit)).collect();
+    let mut series: Vec<Series> = NAMES.iter().map(|(name, unit)| Series::new(*name, *unit)).collect();
     let (mut slack_s, mut stalls) = (0.0f64, 0.0);
     for i in 1..=(length_s * server.samples_per_s) as u32 {
         let t = f64::from(i) / server.samples_per_s;
@@ -125,7 +127,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     let failed = stalls > 0.0;
     let mean = |i: usize| series[i].mean(hold_from_s, length_s);
     let mut metrics: BTreeMap<String, Option<f64>> =
-        (0..6).map(|i| (names[i].0.to_owned(), mean(i).map(|v| v.round()))).collect();
+        (0..6).map(|i| (NAMES[i].0.to_owned(), mean(i).map(|v| v.round()))).collect();
     metrics.insert("server_cpu_percent".into(), mean(0).map(|v| (v * 10.0).round() / 10.0));
     metrics.insert("slack_min_s".into(), series[6].min(hold_from_s, length_s));
     metrics.insert("stalls".into(), Some(stalls));
