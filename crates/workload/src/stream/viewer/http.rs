@@ -252,7 +252,9 @@ impl Head {
         match (self.status, self.range) {
             (206, None) => Err(wrong("a part without saying which".into())),
             (206, Some((first, last, whole))) => {
-                let right = first == asked && last + 1 == total && whole.is_none_or(|whole| whole == total);
+                let right = first == asked
+                    && last.checked_add(1) == Some(total)
+                    && whole.is_none_or(|whole| whole == total);
                 let whole = whole.map_or("*".to_owned(), |whole| whole.to_string());
                 if !right {
                     return Err(wrong(format!("bytes {first} to {last} of {whole}")));
@@ -265,5 +267,21 @@ impl Head {
             _ if asked == 0 && bytes == total => Ok(bytes),
             _ => Err(wrong(format!("the whole of {bytes} bytes"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head {
+        HeadReader::default().feed(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn a_part_that_ends_at_the_largest_number_is_refused() {
+        let text = "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\nContent-Range: bytes 0-18446744073709551615/*\r\n\r\n";
+        let refused = head(text).body_from(0, 10).unwrap_err();
+        assert!(matches!(refused, HttpError::WrongRange { asked: 0, total: 10, .. }), "{refused}");
     }
 }

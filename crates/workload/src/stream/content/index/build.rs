@@ -4,6 +4,9 @@ use super::{ContentIndex, Made};
 use crate::stream::content::error::IndexError;
 use crate::stream::content::spec::{Codec, ContentSpec, FrameRate};
 
+/// A year, in ticks of 90 kHz: what is longer is no film, and players' clocks count ns in 64 bits.
+const DURATION_TICKS_MAX: u64 = 365 * 86_400 * 90_000;
+
 /// Collects groups and frames in the order they come.
 #[derive(Debug, Default)]
 pub(in crate::stream::content) struct IndexBuilder {
@@ -121,6 +124,9 @@ impl ContentIndex {
             if pair[0] >= pair[1] {
                 return wrong(at + 1, "is not later than the one before");
             }
+        }
+        if self.frame_dts_ticks.last().is_some_and(|&dts| dts > DURATION_TICKS_MAX) {
+            return wrong(self.frame_dts_ticks.len() - 1, "is later than any film lasts");
         }
         if self.frame_ends.last().is_some_and(|&end| end > self.total_bytes) {
             return wrong(self.frame_ends.len() - 1, "ends after the end of the content");

@@ -109,6 +109,19 @@ fn every_lie_is_named() {
 }
 
 #[test]
+fn a_film_longer_than_a_year_is_refused() {
+    let mut build = IndexBuilder::default();
+    build.gop(0);
+    build.gop_crc(0);
+    let year = 365 * 86_400 * 90_000;
+    for (frame, dts) in [0, year, year + 1].into_iter().enumerate() {
+        build.frame(188 * (frame as u64 + 1), dts);
+    }
+    let error = build.finish(whole()).expect_err("too long").to_string();
+    assert!(error.contains("frame entry 2 is later than any film lasts"), "{error}");
+}
+
+#[test]
 fn every_cut_is_seen() {
     let whole = sealed(SMALL.to_vec());
     for length in 0..whole.len() {
