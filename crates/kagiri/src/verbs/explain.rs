@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use base::outcome::VariantOutcome;
 use clap::Args;
+use run::explain::Explanation;
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
@@ -29,6 +31,20 @@ pub struct Explain {
     json: bool,
 }
 
+/// An explanation as the outcome of a variant that was measured elsewhere.
+fn outcome(explanation: Explanation) -> VariantOutcome {
+    VariantOutcome {
+        name: "table".into(),
+        repetitions: vec![explanation.capacity.clone()],
+        capacity: explanation.capacity,
+        limit: explanation.limit,
+        saturation: explanation.saturation,
+        predicted: explanation.predicted,
+        considerations: explanation.considerations,
+        doubts: explanation.doubts,
+    }
+}
+
 impl Explain {
     /// Explain it.
     pub fn perform(self) -> Outcome {
@@ -42,7 +58,8 @@ impl Explain {
         if self.json {
             output::print(&(serde_json::to_string_pretty(&explanation)? + "\n"));
         } else {
-            output::print(&(explanation.considerations.join("\n\n") + "\n"));
+            let ignored = explanation.ignored_columns.clone();
+            output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()));
         }
         Ok(Code::Measured)
     }

@@ -136,7 +136,7 @@ fn compare(names: &[String], json: bool) -> Outcome {
     if json {
         output::print(&(serde_json::to_string_pretty(&comparison)? + "\n"));
     } else {
-        output::print(&report::terminal::comparison(&runs.iter().collect::<Vec<_>>(), output::style()));
+        output::print(&report::terminal::differences(&comparison, output::style()));
     }
     Ok(Code::Measured)
 }

@@ -40,7 +40,7 @@ impl Survey {
         std::fs::create_dir_all(&data)?;
         let stop = measure::stop_flag()?;
         let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
-        let ceilings = BTreeMap::new(); let _ = (&data, &say);
+        let ceilings = observe::calibrate::all(&data, &mut |line| say(&format!("  {line}")), &stopped);
         if stopped() {
             return Err(Failure::Interrupted("interrupted before anything was measured".into()));
         }

@@ -1,12 +1,14 @@
 //! What a run says on a terminal: the answer in words, then its tables.
 
 mod differences;
+mod explanation;
 mod list;
 mod paint;
 mod summary;
 mod table;
 
 pub use differences::differences;
+pub use explanation::explanation;
 pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
 

@@ -56,7 +56,7 @@ fn answer(run: &Run, style: &Style) -> String {
 }
 
 /// Wrapped lines, each in the tone by itself: a pager resets colours at line ends.
-fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String {
+pub(super) fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String {
     style.wrapped(lead, text).lines().map(|line| style.paint(tone, line) + "\n").collect()
 }
 
@@ -156,7 +156,7 @@ fn coloured(table: &str, style: &Style) -> String {
 }
 
 /// The table of resources.
-fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
+pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
     let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
     let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
     let ceiling = |s: &Saturation| match &s.ceiling {

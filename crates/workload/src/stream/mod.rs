@@ -24,11 +24,14 @@ pub struct Stream;
 
 /// The name of the server under test among a run's parts.
 pub const SERVER: &str = "server";
+/// The name of what makes trials cold among a run's parts.
+const CACHE: &str = "cache";
 /// The name of the players among a run's parts.
 pub const VIEWERS: &str = "viewers";
 
 const PARTS: &[PartKind] = &[
     PartKind { name: "stream.server", build: origin::build },
+    PartKind { name: "stream.cache", build: origin::cache::build },
     PartKind { name: "stream.viewers", build: viewer::part::build },
 ];
 
@@ -100,7 +103,13 @@ impl Workload for Stream {
             "cold": stream.cold,
             "abort_early": stream.streams.is_none(),
         });
-        Ok(vec![PartSpec { kind: "stream.viewers".into(), name: VIEWERS.into(), settings }])
+        let mut specs = vec![PartSpec { kind: "stream.viewers".into(), name: VIEWERS.into(), settings }];
+        if stream.cold {
+            // After the players, whose look at the index may read from the content.
+            let settings = origin::cache::settings(&server["content_path"]);
+            specs.push(PartSpec { kind: "stream.cache".into(), name: CACHE.into(), settings });
+        }
+        Ok(specs)
     }
 
     fn judge(
@@ -110,6 +119,8 @@ impl Workload for Stream {
         reports: &BTreeMap<String, Value>,
     ) -> Result<Judgement, PartError> {
         let report = reports.get(VIEWERS).ok_or_else(|| PartError::new("the players left no report"))?;
-        viewer::judge::judge_report(report)
+        let mut judgement = viewer::judge::judge_report(report)?;
+        judgement.doubts.extend(reports.get(CACHE).and_then(origin::cache::doubt));
+        Ok(judgement)
     }
 }

@@ -1,6 +1,7 @@
 //! The server under test: one that is already there, or one made for the measurement with its content, disk, CPU
 //! quota and link.
 
+pub mod cache;
 mod film;
 mod process;
 mod remote;

@@ -41,7 +41,8 @@ impl Link {
 impl Stand {
     /// Make what the settings ask for.
     pub fn make(settings: &StreamSettings, journal: &Journal, host: &HostContext) -> Result<Self, PartError> {
-        let needs_root = settings.disk.is_some() || settings.link.is_some() || settings.server.cpu_quota_percent.is_some();
+        let needs_root =
+            settings.disk.is_some() || settings.link.is_some() || settings.server.cpu_quota_percent.is_some();
         if needs_root && !sys::environment::is_root() {
             return Err(PartError::new(
                 "a disk, a link or a CPU quota can be made only by root; run as root, or leave them out of the plan",
@@ -69,7 +70,9 @@ impl Stand {
         if let Some(percent) = settings.server.cpu_quota_percent {
             group.set_cpu_quota_percent(percent).map_err(PartError::new)?;
         }
-        if let (Some(limit), Some(device)) = (read_limit, self.disk.as_ref().and_then(DiskImage::block_device)) {
+        if let (Some(limit), Some(device)) =
+            (read_limit, self.disk.as_ref().and_then(DiskImage::block_device))
+        {
             group.set_read_limit(device, limit.byte_per_s()).map_err(PartError::new)?;
         }
         self.group = Some(group);

@@ -1,0 +1,49 @@
+//! What limits, explained on a terminal: for a table that was measured elsewhere.
+
+use base::outcome::VariantOutcome;
+
+use super::Style;
+use super::paint::Tone;
+use super::summary::{saturation, toned};
+use crate::units::plain;
+use crate::words;
+
+/// An outcome without its trials as text: the answer, cost and saturation per resource, the written consideration,
+/// doubts, and the columns of the table that were not used. Ends with a line break.
+pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: Style) -> String {
+    let unit = plain(&outcome.capacity.unit);
+    let carried = match (outcome.capacity.value, outcome.predicted) {
+        (Some(value), Some(predicted)) if value != predicted => {
+            format!(
+                "Carries {}; the lines and ceilings alone predict {}.",
+                words::load(value, &unit),
+                predicted
+            )
+        }
+        (Some(value), _) => format!("Carries {}.", words::load(value, &unit)),
+        (None, Some(predicted)) => {
+            format!("Would carry {}, by its lines and ceilings.", words::load(predicted, &unit))
+        }
+        (None, None) => "What it carries cannot be told from this table.".to_owned(),
+    };
+    let mut text = toned(&style, Tone::Bold, "", &carried);
+    text += &style.wrapped("", &plain(&words::limit(&outcome.limit)));
+    if !outcome.saturation.is_empty() {
+        text += "\n";
+        text += &saturation(&outcome.saturation, &unit, &style);
+    }
+    for paragraph in &outcome.considerations {
+        text += "\n";
+        text += &style.wrapped("", &plain(paragraph));
+    }
+    text += "\n";
+    for note in &outcome.doubts {
+        let sentence = format!("{}; {}", plain(&note.message), plain(&note.advice));
+        text += &toned(&style, Tone::Odd, "Doubt: ", &sentence);
+    }
+    if !ignored_columns.is_empty() {
+        let names = plain(&ignored_columns.join(", "));
+        text += &toned(&style, Tone::Odd, "", &format!("Columns that were not used: {names}"));
+    }
+    style.spell(text)
+}
