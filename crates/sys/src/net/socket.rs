@@ -254,6 +254,15 @@ impl TcpSocket {
         self.inner.set_tcp_nodelay(on).map_err(|e| self.fail("set TCP_NODELAY of", e))
     }
 
+    /// Sets `TCP_CORK`: while set, a segment that is not full waits for more data (at most 200 ms); unsetting sends
+    /// what waits (`tcp(7)`). Overrules `TCP_NODELAY` while set.
+    ///
+    /// # Errors
+    /// [`NetError`].
+    pub fn set_cork(&self, on: bool) -> Result<(), NetError> {
+        self.inner.set_tcp_cork(on).map_err(|e| self.fail("set TCP_CORK of", e))
+    }
+
     /// Sets `TCP_NOTSENT_LOWAT` in bytes (`tcp(7)`).
     ///
     /// # Errors

@@ -99,6 +99,8 @@ pub struct Connection {
     /// Whether the peer's end is among what can be read. No event will say so again, so a short read is then not the
     /// last one.
     peer_done: bool,
+    /// Whether segments that are not full wait for the next slice.
+    corked: bool,
     progress_ns: u64,
     deadline_stale: bool,
 }
@@ -119,6 +121,7 @@ impl Connection {
             answered: 0,
             readable: true,
             peer_done: false,
+            corked: false,
             progress_ns: now_ns,
             deadline_stale: true,
         }

@@ -29,6 +29,10 @@ impl Connection {
             Content::Bytes(bytes) => self.out.extend_from_slice(&bytes),
             Content::File { file, offset_bytes, len_bytes } => {
                 add(&bench.counters.streams, 1);
+                if len_bytes > bench.slice_bytes as u64 {
+                    // The slices are sent as one run of full segments. A socket that refuses only sends smaller ones.
+                    self.corked = self.socket.set_cork(true).is_ok();
+                }
                 outgoing = Outgoing { file: Some(file), offset_bytes, left_bytes: len_bytes };
             }
         }
@@ -105,6 +109,10 @@ impl Connection {
 
     /// The answer is out: log it, and go on with the next request or the end.
     pub(super) fn answered(&mut self, bench: &mut Bench<'_>) -> Next {
+        if std::mem::take(&mut self.corked) {
+            // The last segment must not wait for more. Fails only when the peer is gone, which the next call tells.
+            let _ = self.socket.set_cork(false);
+        }
         self.log_answer(bench);
         self.answered += 1;
         self.deadline_stale = true;
