@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::part::{Endpoints, HostContext, Part, PartSpec, Progress, Watch};
 use base::series::Series;
 use kagiri_observe::PARTS;
-use kagiri_observe::sampler::Report;
+use kagiri_observe::sampler::{Quantity, Raw, Report, Sources, rates};
 use serde_json::{Value, json};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::disk::{LoopDevice, drop_file_cache};
@@ -50,7 +50,7 @@ fn started(watch: &Watch) -> Box<dyn Part> {
     part
 }
 
-/// Goes on until something is true and has been seen by at least one more sample.
+/// Goes on until something is true.
 fn until(mut done: impl FnMut() -> bool) {
     let deadline = Deadline::after(LONG);
     while !done() {
@@ -164,7 +164,6 @@ fn a_process_is_measured_as_it_measures_itself() {
     let watch = Watch { pids: vec![pid], ..Watch::default() };
     let outer_from = (monotonic_ns(), burner.cpu_ns());
     let part = started(&watch);
-    let inner_from_ns = monotonic_ns();
     let burnt_from_ns = burner.cpu_ns();
     until(|| burner.cpu_ns() > burnt_from_ns + 400_000_000);
     let report = report(part);
@@ -175,7 +174,6 @@ fn a_process_is_measured_as_it_measures_itself() {
     // What the burner did before the first and after the last sample was not to be seen.
     let last_s = *series(&report, "server_cpu_percent").at_s.last().unwrap();
     let outside_s = (outer_to.0 - outer_from.0) as f64 / 1e9 - last_s;
-    assert!(inner_from_ns > outer_from.0);
     assert!(seen_s <= own_s + late_s(&report), "seen {seen_s} s, own {own_s} s");
     // It never runs on more than one core and a little of another at a time.
     assert!(
@@ -190,35 +188,44 @@ fn a_process_is_measured_as_it_measures_itself() {
     assert!(series(&report, "server_memory_bytes").min(0.0, 1e9).unwrap() > 0.0);
     assert!(series(&report, "cpu_wait_percent").min(0.0, 1e9).unwrap() >= 0.0);
     assert_eq!(report.watched.pids, [pid.cast_signed()]);
-    assert!(report.samples >= 4 && report.cost_cpu_percent.unwrap() > 0.0);
+    assert!(report.samples > 0 && report.cost_cpu_percent.unwrap() > 0.0);
     assert!(report.missing.values().all(|percent| *percent <= 100.0));
 }
 
 #[test]
 fn a_target_that_ends_is_unknown_and_not_idle() {
     let burner = Burner::start();
-    let watch = Watch { pids: vec![burner.child.id()], ..Watch::default() };
-    let part = started(&watch);
-    std::thread::sleep(Duration::from_millis(250));
+    let mut sources =
+        Sources::open(Path::new("/"), &Watch { pids: vec![burner.child.id()], ..Watch::default() });
+    let alive = sources.read();
+    assert!(alive.server_cpu_ns.is_some() && alive.server_memory_bytes.is_some());
     drop(burner);
-    // The set of processes is looked at once a second.
-    std::thread::sleep(Duration::from_millis(1500));
-    let report = report(part);
-    let server = series(&report, "server_cpu_percent");
-    assert!(server.values.first().unwrap().is_some());
-    assert_eq!(server.values.last().unwrap(), &None);
-    assert!(report.missing["server_cpu_percent"] > 0.0);
-    assert!(series(&report, "host_cpu_percent").values.last().unwrap().is_some());
+    // The set of processes is looked at again once a second.
+    until(|| sources.read().server_cpu_ns.is_none());
+    let ended = sources.read();
+    assert_eq!((ended.server_wait_ns, ended.server_memory_bytes), (None, None));
+    let sample = rates(&alive, &ended);
+    assert_eq!(sample.get(Quantity::ServerCpu), None);
+    assert!(sample.get(Quantity::HostCpu).is_some() && sample.get(Quantity::OtherCpu).is_some());
+    assert!(
+        sources.offered().contains(&Quantity::ServerCpu),
+        "it stays a series, with points that are unknown"
+    );
+}
+
+/// A value of one interval times the interval, in the value's unit times seconds.
+fn total(from: &Raw, to: &Raw, quantity: Quantity) -> f64 {
+    rates(from, to).get(quantity).unwrap() * (to.at_ns - from.at_ns) as f64 / 1e9
 }
 
 #[test]
 fn sent_bytes_are_seen_on_loopback() {
     const BYTES: u64 = 64 << 20;
     let mut device = NetDevice::open(Path::new("/"), "lo").unwrap();
-    let before = device.read().unwrap().tx_bytes;
-    let part = started(&Watch { network_device: Some("lo".into()), ..Watch::default() });
-    // The first snapshot is taken at the start; its own lateness is in `late_s`.
-    std::thread::sleep(Duration::from_millis(110));
+    let mut sources =
+        Sources::open(Path::new("/"), &Watch { network_device: Some("lo".into()), ..Watch::default() });
+    let outer_from = device.read().unwrap().tx_bytes;
+    let before = sources.read();
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -233,17 +240,14 @@ fn sent_bytes_are_seen_on_loopback() {
     assert_eq!(std::io::copy(&mut (&file).take(BYTES), &mut stream).unwrap(), BYTES);
     drop(stream);
     assert_eq!(reader.join().unwrap(), BYTES);
-    std::thread::sleep(Duration::from_millis(250));
-    let report = report(part);
-    let after = device.read().unwrap().tx_bytes;
 
-    let seen_bytes = integral(&report, "network_bit_per_s") / 8.0;
-    let counted_bytes = (after - before) as f64;
-    // Each value is a difference of counters over its own time: only the first interval's start is rounded.
-    let peak = series(&report, "network_bit_per_s").max(0.0, 1e9).unwrap() / 8.0;
+    let after = sources.read();
+    let outer_to = device.read().unwrap().tx_bytes;
+    let seen_bytes = total(&before, &after, Quantity::Network) / 8.0;
+    // Other tests may use loopback at the same time; the device's own counter knows about them.
+    let rounding = 1.0;
     assert!(seen_bytes >= BYTES as f64, "{seen_bytes} of {BYTES}");
-    assert!(seen_bytes <= counted_bytes + peak * late_s(&report), "{seen_bytes} of {counted_bytes}");
-    assert_eq!(report.missing["network_bit_per_s"], 0.0);
+    assert!(seen_bytes <= (outer_to - outer_from) as f64 + rounding, "{seen_bytes}");
 }
 
 #[test]
@@ -262,27 +266,24 @@ fn read_bytes_are_seen_on_a_loop_device() {
         Ok(device) => device,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let mut counters = BlockDeviceReader::open(device.block_device()).unwrap();
     drop_file_cache(device.path()).unwrap();
-    let before = counters.read().unwrap();
+    let mut counters = BlockDeviceReader::open(device.block_device()).unwrap();
     let watch = Watch { block_device: Some(device.block_device().numbers()), ..Watch::default() };
-    let part = started(&watch);
-    std::thread::sleep(Duration::from_millis(110));
-    let read = std::fs::read(device.path()).unwrap();
-    assert_eq!(read.len(), BYTES);
-    std::thread::sleep(Duration::from_millis(250));
-    let report = report(part);
-    let after = counters.read().unwrap();
+    let mut sources = Sources::open(Path::new("/"), &watch);
+    let outer_from = counters.read().unwrap().read_bytes;
+    let before = sources.read();
+    assert_eq!(std::fs::read(device.path()).unwrap().len(), BYTES);
+    let after = sources.read();
+    let outer_to = counters.read().unwrap().read_bytes;
 
-    let seen_bytes = integral(&report, "disk_bit_per_s") / 8.0;
-    let counted_bytes = (after.read_bytes - before.read_bytes) as f64;
+    let seen_bytes = total(&before, &after, Quantity::DiskRead) / 8.0;
     let rounding = 1.0;
-    assert!(counted_bytes >= BYTES as f64, "the pages were dropped, so all was read: {counted_bytes}");
-    assert!((seen_bytes - counted_bytes).abs() <= rounding + counted_bytes * 0.5 * late_s(&report));
-    let busy_s = integral(&report, "disk_busy_percent") / 100.0;
-    assert!(busy_s > 0.0 && busy_s <= report.samples as f64);
-    assert!(series(&report, "disk_await_ms").max(0.0, 1e9).is_some());
-    assert!(report.watched.block_device.as_deref().unwrap().starts_with("loop"));
+    assert!(seen_bytes >= BYTES as f64 - rounding, "the pages were dropped, so all was read: {seen_bytes}");
+    assert!(seen_bytes <= (outer_to - outer_from) as f64 + rounding, "{seen_bytes}");
+    assert!(total(&before, &after, Quantity::DiskBusy) > 0.0);
+    assert!(total(&before, &after, Quantity::DiskQueue) > 0.0);
+    assert!(rates(&before, &after).get(Quantity::DiskAwait).unwrap() >= 0.0);
+    assert_eq!(sources.disk_name(), Some(device.block_device().name.as_str()));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! CPU time that programs started from here can get: the CPUs they may use, or the quota of a control group they are in.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base::outcome::Ceiling;
-use sys::cgroup::{CgroupVersion, Hierarchies};
+use sys::cgroup::limits_of;
 
 use super::CalibrateError;
 
@@ -28,50 +28,8 @@ pub fn cpu(root: &Path) -> Result<Ceiling, CalibrateError> {
 
 /// The least quota of the control groups that this process is in, in % of one core; `None` without one.
 fn quota_percent(root: &Path) -> Option<f64> {
-    let (version, top) = Hierarchies::find(root).ok()?.cpu?;
-    let membership = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let inside = group_of(&membership, version)?;
-    let top = root.join(top.strip_prefix("/").ok()?);
-    let mut folder: PathBuf = top.join(inside.trim_start_matches('/'));
-    let mut least: Option<f64> = None;
-    // A quota holds for everything below it, so that of any group above counts too.
-    while folder.starts_with(&top) {
-        if let Some(quota) = quota_of(&folder, version) {
-            least = Some(least.map_or(quota, |least| least.min(quota)));
-        }
-        if !folder.pop() {
-            break;
-        }
-    }
-    least
-}
-
-/// The path of this process's group from `/proc/self/cgroup` (`ID:CONTROLLERS:PATH`, cgroups(7)).
-fn group_of(membership: &str, version: CgroupVersion) -> Option<&str> {
-    membership.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_it = match version {
-            CgroupVersion::V1 => controllers.split(',').any(|name| name == "cpu"),
-            CgroupVersion::V2 => controllers.is_empty(),
-        };
-        is_it.then_some(path)
-    })
-}
-
-fn quota_of(folder: &Path, version: CgroupVersion) -> Option<f64> {
-    let text = |name| std::fs::read_to_string(folder.join(name)).ok();
-    let (quota, period) = match version {
-        CgroupVersion::V1 => (text("cpu.cfs_quota_us")?, text("cpu.cfs_period_us")?),
-        CgroupVersion::V2 => {
-            let both = text("cpu.max")?;
-            let (quota, period) = both.split_once(' ')?;
-            (quota.to_owned(), period.to_owned())
-        }
-    };
-    // -1 and `max` mean no quota, and are no unsigned numbers.
-    let (quota, period): (u64, u64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
-    (period > 0 && quota > 0).then(|| 100.0 * quota as f64 / period as f64)
+    let pid = std::process::id().cast_signed();
+    limits_of(root, pid, None).ok()?.cpu_quota_percent
 }
 
 #[cfg(test)]
@@ -86,7 +44,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         put("proc/self/mountinfo", mountinfo);
-        put("proc/self/cgroup", membership);
+        put(&format!("proc/{}/cgroup", std::process::id()), membership);
         for (name, text) in files {
             put(name, text);
         }

@@ -75,35 +75,100 @@ fn wait_until(deadline_ns: u64, stopped: &Receiver<()>) -> bool {
     }
 }
 
+/// When samples are due. Pure, so that lateness can be tested without being late.
+struct Schedule {
+    at_ns: u64,
+    interval_ns: u64,
+    /// Which sample comes next, counted from 1.
+    place: u64,
+}
+
+impl Schedule {
+    fn new(at_ns: u64, interval_ns: u64) -> Self {
+        Self { at_ns, interval_ns: interval_ns.max(1), place: 1 }
+    }
+
+    fn due_ns(&self, place: u64) -> u64 {
+        self.at_ns.saturating_add(place.saturating_mul(self.interval_ns))
+    }
+
+    /// When the next sample is due.
+    fn next_ns(&self) -> u64 {
+        self.due_ns(self.place)
+    }
+
+    /// Goes on to the sample after the one that is taken at `now_ns`; returns when the samples in between, which are
+    /// lost, were due. The one that is taken belongs to the last interval that is over, and covers all of them.
+    fn advance(&mut self, now_ns: u64) -> Vec<u64> {
+        let late = now_ns.saturating_sub(self.next_ns()) / self.interval_ns;
+        let lost = (0..late.min(MISSED_MOST)).map(|behind| self.due_ns(self.place + behind)).collect();
+        self.place = self.place.saturating_add(late).saturating_add(1);
+        lost
+    }
+}
+
 fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>) -> Watch {
-    // Without the right to set it the samples are 50 us later, which `late_ms_max` shows.
+    // Where it cannot be set the samples are 50 us later, which `late_ms_max` shows.
     let _ = set_timer_slack_ns(1);
     let mut record = Record::new();
     if !wait_until(at_ns, stopped) {
         return Watch { sources, record, cost_cpu_percent: None };
     }
     let cpu_from_ns = thread_cpu_ns();
+    let mut schedule = Schedule::new(at_ns, interval_ns);
     let mut previous = sources.read();
     let from_ns = previous.at_ns;
+    record.note_late_ns(from_ns.saturating_sub(at_ns));
     let seconds = |ns: u64| ns.saturating_sub(at_ns) as f64 / 1e9;
-    let mut place = 1u64;
-    while wait_until(at_ns + place * interval_ns, stopped) {
-        let late_ns = monotonic_ns().saturating_sub(at_ns + place * interval_ns);
-        record.note_late_ns(late_ns);
-        // Whole intervals that are over keep their places without a value; the sample that is taken now belongs to
-        // the last of them and covers all the time since the one before.
-        let missed = late_ns / interval_ns;
-        for behind in 0..missed.min(MISSED_MOST) {
-            record.push_missed(seconds(at_ns + (place + behind) * interval_ns));
-        }
-        place += missed;
+    while wait_until(schedule.next_ns(), stopped) {
         let current = sources.read();
+        record.note_late_ns(current.at_ns.saturating_sub(schedule.next_ns()));
+        for lost_ns in schedule.advance(current.at_ns) {
+            record.push_missed(seconds(lost_ns));
+        }
         record.push(seconds(current.at_ns), rates(&previous, &current));
         previous = current;
-        place += 1;
     }
     let wall_ns = monotonic_ns().saturating_sub(from_ns);
     let cpu_ns = thread_cpu_ns().saturating_sub(cpu_from_ns);
     let cost_cpu_percent = (wall_ns > 0).then(|| 100.0 * cpu_ns as f64 / wall_ns as f64);
     Watch { sources, record, cost_cpu_percent }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_samples_are_lost_and_never_bunched() {
+        // The sample due at 1100 is taken at: lost, next due.
+        let table: [(u64, &[u64], u64); 6] = [
+            (1100, &[], 1200),
+            (1199, &[], 1200),
+            (1200, &[1100], 1300),
+            (1299, &[1100], 1300),
+            (1450, &[1100, 1200, 1300], 1500),
+            (900, &[], 1200),
+        ];
+        for (now, lost, next) in table {
+            let mut schedule = Schedule::new(1000, 100);
+            assert_eq!(schedule.next_ns(), 1100);
+            assert_eq!(schedule.advance(now), lost, "taken at {now}");
+            assert_eq!(schedule.next_ns(), next, "taken at {now}");
+        }
+    }
+
+    #[test]
+    fn deadlines_do_not_drift_and_a_long_gap_is_bounded() {
+        let mut schedule = Schedule::new(7, 100);
+        for place in 1..=1000 {
+            assert_eq!(schedule.next_ns(), 7 + place * 100);
+            assert!(schedule.advance(7 + place * 100 + 99).is_empty());
+        }
+        let lost = schedule.advance(u64::MAX / 2);
+        assert_eq!(lost.len() as u64, MISSED_MOST);
+        let next = schedule.next_ns();
+        assert!(next > u64::MAX / 2 && next - u64::MAX / 2 <= 100);
+        Schedule::new(u64::MAX, 0).advance(u64::MAX);
+    }
 }
