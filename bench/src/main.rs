@@ -1,2 +1,33 @@
-//! Side-by-side benchmarks against other tools.
-fn main() {}
+//! Side-by-side benchmarks against other tools: the numbers of `docs/benchmarks.md`, and how they came about.
+//!
+//! Everything is measured in pairs, interleaved (ours, peer, peer, ours, ...), and judged by the median of the pairs'
+//! ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands beside every pair,
+//! and no pair is left out.
+
+mod noise;
+mod record;
+mod render;
+mod stream;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+/// Benchmarks of kagiri side by side with other tools.
+#[derive(Parser)]
+#[command(name = "kagiri-bench", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Content, virtual players, content server, capacity searches
+    Stream(stream::StreamArgs),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().what {
+        What::Stream(stream) => stream.perform(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Making ten minutes of content.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use workload::stream::content::{RateMode, load_index};
+
+use super::{Found, Settings, Stage};
+use crate::noise::Meter;
+use crate::record::Row;
+use crate::tools;
+
+const LONG: Duration = Duration::from_secs(300);
+
+/// Measures.
+pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let duration_s = settings.full_or(600, 20);
+    let source = stage.film(10, RateMode::Vbr)?;
+    let (made, copied, looped) =
+        (stage.dir.join("made.ts"), stage.dir.join("copied.ts"), stage.dir.join("looped.ts"));
+    let what = format!("{duration_s} s of 25 Mbit/s");
+    let mut against_loop = Row::new(format!("{what}: make, against ffmpeg -stream_loop -c copy"), "s");
+    let mut against_copy = Row::new(format!("{what}: make, against cp of the same file"), "s");
+    for pair in 0..settings.pairs {
+        settings.await_quiet()?;
+        let meter = Meter::start(0)?;
+        let duration = format!("{duration_s}s");
+        let make = || {
+            timed(
+                Command::new(&stage.kagiri)
+                    .args(["content", "make", "--quiet", "--duration"])
+                    .arg(&duration)
+                    .arg(&made),
+                &made,
+            )
+        };
+        let copy = || timed(Command::new("cp").arg(&made).arg(&copied), &copied);
+        let repeat = (duration_s / 10 - 1).to_string();
+        let repeated = || {
+            let mut command = Command::new("ffmpeg");
+            command.args(["-v", "error", "-y", "-stream_loop", &repeat, "-i"]).arg(&source);
+            timed(command.args(["-c", "copy", "-f", "mpegts"]).arg(&looped), &looped)
+        };
+        let (ours, peer, disk) = if pair.is_multiple_of(2) {
+            let ours = make()?;
+            (ours, repeated()?, copy()?)
+        } else {
+            let peer = repeated()?;
+            (make()?, peer, copy()?)
+        };
+        against_loop.pair(ours, peer);
+        against_copy.pair(ours, disk);
+        let noise = meter.finish(0)?;
+        against_loop.noise.push(noise);
+        against_copy.noise.push(noise);
+    }
+    let frames = load_index(&made)?.frame_count();
+    let expected = duration_s * 25;
+    let mut counted = vec![exactly("frames in our index", frames as f64, expected)];
+    counted.push(exactly("frames that ffprobe decodes", ffprobe(&made)?, expected));
+    counted.push(exactly("frames that mplayer counts", mplayer(&made)?, expected));
+    for path in [&made, &copied, &looped] {
+        // Gigabytes that nobody needs any more; one that cannot be removed is made anew the next time.
+        let _ = std::fs::remove_file(path);
+    }
+    let mut rows = vec![against_loop.goal_ours("<= 5 s", |s| s <= 5.0), against_copy];
+    rows.extend(counted);
+    Ok(Found {
+        compared: "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) against ffmpeg \
+             repeating ten encoded seconds without encoding (the fastest way with common tools: the same pictures \
+             and sizes again and again, no index), and against cp of the finished file, which is what these bytes \
+             cost on this disk. All go through the page cache; the disk is synchronised before each."
+            .into(),
+        rows,
+        ..Found::default()
+    })
+}
+
+fn exactly(what: &str, value: f64, expected: u32) -> Row {
+    let mut row = Row::new(what, "frames");
+    row.ours.push(value);
+    row.goal_ours(&format!("{expected} exactly"), |frames| frames == f64::from(expected))
+}
+
+/// How long a command takes that writes `path`, on a disk that has nothing else to write.
+fn timed(command: &mut Command, path: &Path) -> anyhow::Result<f64> {
+    if path.exists() {
+        std::fs::remove_file(path)?;
+    }
+    tools::run(&mut Command::new("sync"), LONG, &[0])?;
+    Ok(tools::run(command, LONG, &[0])?.took_s)
+}
+
+fn ffprobe(path: &Path) -> anyhow::Result<f64> {
+    let mut command = Command::new("ffprobe");
+    command.args(["-v", "error", "-count_frames", "-select_streams", "v:0"]);
+    command.args(["-show_entries", "stream=nb_read_frames", "-of", "default=nw=1:nk=1"]).arg(path);
+    let ran = tools::run(&mut command, LONG, &[0])?;
+    anyhow::ensure!(ran.stderr.trim().is_empty(), "ffprobe found errors: {}", ran.stderr);
+    let last = ran.stdout.lines().last().context("ffprobe printed nothing")?;
+    last.trim().parse().with_context(|| format!("ffprobe printed '{last}'"))
+}
+
+/// mplayer's own frame counter at the end, unpaced.
+fn mplayer(path: &Path) -> anyhow::Result<f64> {
+    let mut command = Command::new("mplayer");
+    command.args(["-benchmark", "-vo", "null", "-nosound", "-vc", "null"]).arg(path);
+    let ran = tools::run(&mut command, LONG, &[0])?;
+    super::mplayer::frames(&ran.stdout).context("mplayer printed no frame counter")
+}

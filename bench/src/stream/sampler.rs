@@ -1,0 +1,91 @@
+//! What the sampler costs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use base::part::{Endpoints, Part, PartSpec, Watch};
+use serde_json::json;
+use sys::clock::monotonic_ns;
+use workload::stream::content::RateMode;
+
+use super::play::{Play, play};
+use super::stage::{Kind, Server};
+use super::{Found, Settings, Stage};
+use crate::noise::Meter;
+use crate::record::Row;
+
+const STREAMS: u64 = 400;
+
+/// Measures.
+pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let film = stage.film(60, RateMode::Vbr)?;
+    let streams = settings.full_or(STREAMS, 20);
+    let mut idle = Row::new("10 samples a second, server idle", "% of a core");
+    let mut busy = Row::new(format!("10 samples a second, {streams} streams playing"), "% of a core");
+    let mut notes = Vec::new();
+    for _ in 0..settings.pairs {
+        settings.await_quiet()?;
+        let mut server = stage.serve(Kind::Nginx)?;
+        let meter = Meter::start(server.cpu_ns())?;
+        let sampler = begin(stage, &server, &film)?;
+        std::thread::sleep(Duration::from_secs(settings.full_or(5, 2)));
+        let (cost, what) = end(sampler)?;
+        idle.ours.push(cost);
+        idle.noise.push(meter.finish(server.cpu_ns())?);
+        let sampler = begin(stage, &server, &film)?;
+        let wanted = Play {
+            film: film.clone(),
+            streams,
+            depth: "discard",
+            hold_s: settings.full_or(5, 1),
+            warm_up_s: Some(1),
+            parsing: 1,
+        };
+        let played = play(stage, &mut server, &wanted);
+        let (cost, _) = end(sampler)?;
+        server.stop();
+        busy.noise.push(played?.noise);
+        busy.ours.push(cost);
+        notes = vec![what];
+    }
+    Ok(Found {
+        compared: "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the content and the loopback \
+             device, ten times a second."
+            .into(),
+        rows: vec![
+            idle.goal_ours("<= 0.5 %", |percent| percent <= 0.5),
+            busy.goal_ours("<= 0.5 %", |percent| percent <= 0.5),
+        ],
+        notes,
+        ..Found::default()
+    })
+}
+
+fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Box<dyn Part>> {
+    let disk = sys::proc::block_device_of_path(Path::new("/"), film)?;
+    let watch = Watch {
+        pids: vec![server.pid()],
+        block_device: disk.map(|disk| disk.numbers()),
+        network_device: Some("lo".into()),
+        ..Watch::default()
+    };
+    let kind = observe::PARTS.iter().find(|kind| kind.name == "observe.sampler");
+    let kind = kind.context("there is no part observe.sampler")?;
+    let spec = PartSpec { kind: kind.name.into(), name: "sampler".into(), settings: json!(watch) };
+    let mut sampler = (kind.build)(&spec)?;
+    sampler.prepare(&Endpoints::new(), &stage.host())?;
+    sampler.start(monotonic_ns() + 20_000_000)?;
+    Ok(sampler)
+}
+
+/// Its cost in % of a core, and what it sampled.
+fn end(mut sampler: Box<dyn Part>) -> anyhow::Result<(f64, String)> {
+    let report = sampler.stop()?;
+    let cost = report["cost_cpu_percent"].as_f64().context("the sampler does not know its cost")?;
+    let series = report["series"].as_array().map_or(0, Vec::len);
+    let samples = report["samples"].as_u64().unwrap_or(0);
+    ensure!(samples > 0, "the sampler took no sample");
+    let late = report["late_ms_max"].as_f64().unwrap_or(f64::NAN);
+    Ok((cost, format!("{series} series; in the last run at most {late:.2} ms late")))
+}
