@@ -1,1 +1,35 @@
-//! Helpers that the whole-program tests share.
+//! Helpers that the whole-program tests share: they run the real program against real servers and players.
+
+mod hostile;
+mod machine;
+mod nginx;
+mod program;
+mod traces;
+
+pub use hostile::{HostileServer, Manner};
+pub use machine::{Alone, alone, is_root, missing, wait_until};
+pub use nginx::Nginx;
+pub use program::{Ended, Live, World, program, workspace};
+pub use traces::Traces;
+
+/// End a test early, saying why, unless it runs as root.
+#[macro_export]
+macro_rules! need_root {
+    () => {
+        if !$crate::is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+    };
+}
+
+/// End a test early, saying why, unless these programs are installed.
+#[macro_export]
+macro_rules! need_programs {
+    ($($name:literal),+) => {
+        if let Some(name) = $crate::missing(&[$($name),+]) {
+            eprintln!("skipped: needs {name}");
+            return;
+        }
+    };
+}

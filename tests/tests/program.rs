@@ -1,0 +1,196 @@
+//! The program as such: help, completions, manual pages, colour, output that nobody reads.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kagiri_tests::{Live, World, need_programs, workspace};
+
+/// Every verb, as it is typed.
+const VERBS: [&[&str]; 20] = [
+    &["survey"],
+    &["stream"],
+    &["explain"],
+    &["run"],
+    &["runs"],
+    &["runs", "list"],
+    &["runs", "show"],
+    &["runs", "compare"],
+    &["runs", "export"],
+    &["runs", "import"],
+    &["runs", "schema"],
+    &["report"],
+    &["content"],
+    &["content", "make"],
+    &["content", "index"],
+    &["content", "serve"],
+    &["undo"],
+    &["completions"],
+    &["man"],
+    &[],
+];
+
+#[test]
+fn every_verb_explains_itself() {
+    let world = World::new();
+    for verb in VERBS {
+        let words = [verb, &["--help"]].concat();
+        let ended = world.run(&words).code(0);
+        assert!(ended.stdout.contains("Usage: kagiri"), "{}", ended.stdout);
+        assert!(ended.stderr.is_empty(), "{}", ended.stderr);
+        assert!(!ended.stdout.contains('\x1b'), "no colour where it is not a terminal: {}", ended.stdout);
+        let wide = ended.stdout.lines().filter(|line| line.chars().count() > 120).collect::<Vec<_>>();
+        assert!(wide.is_empty(), "{verb:?}: {wide:?}");
+    }
+}
+
+#[test]
+fn help_shows_how_numbers_are_written() {
+    let world = World::new();
+    let help = |verb: &[&str]| world.run(&[verb, &["--help"]].concat()).code(0).stdout;
+    // The units that a verb reads stand in its help: as a default, or in an example.
+    for (verb, words) in [
+        (&[][..], &["25Mbit/s", "500ms", "128KiB", "Exit"][..]),
+        (&["stream"], &["Examples", "--hold 60s", "capacity>=", "disk=110Mbit/s", "RATE", "TIME"]),
+        (&["survey"], &["capacity>=4", "slack_min>=500ms"]),
+        (&["run"], &["--dry-run", "plans/", "capacity>=4"]),
+        (&["explain"], &["disk Mbit/s", "memory KB", "Example", "cpu=2cores", "memory=512MiB"]),
+        (&["content", "make"], &["default: 600s", "default: 25Mbit/s"]),
+        (&["content", "serve"], &["127.0.0.1:8080", "in ns", "--open"]),
+        (&["runs", "show"], &["last~1", "--json", "--plan"]),
+        (&["report"], &["last~1"]),
+    ] {
+        let help = help(verb);
+        for word in words {
+            assert!(help.contains(word), "{verb:?}: no '{word}' in\n{help}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let world = World::new();
+    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let version = manifest.parse::<toml::Table>().unwrap()["workspace"]["package"]["version"].clone();
+    let expected = format!("kagiri {}\n", version.as_str().unwrap());
+    assert_eq!(world.run(&["--version"]).code(0).stdout, expected);
+}
+
+#[test]
+fn completions_are_scripts_of_their_shells() {
+    let world = World::new();
+    for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef kagiri"), ("fish", "complete -c kagiri")] {
+        let script = world.run(&["completions", shell]).code(0).stdout;
+        assert!(script.contains(mark), "{shell}");
+        for verb in ["survey", "stream", "explain", "undo", "--require"] {
+            assert!(script.contains(verb.trim_start_matches("--")), "{shell}: {verb}");
+        }
+        let file = world.write(shell, script);
+        if kagiri_tests::missing(&[shell]).is_some() {
+            eprintln!("{shell} is not installed; its script is not parsed");
+            continue;
+        }
+        let parsed = Command::new(shell).arg("-n").arg(&file).output().unwrap();
+        assert!(parsed.status.success(), "{shell}: {}", String::from_utf8_lossy(&parsed.stderr));
+    }
+    world.run(&["completions", "teletype"]).code(2).says(&["teletype", "bash"]);
+}
+
+#[test]
+fn manual_pages_are_pages() {
+    let world = World::new();
+    let page = world.run(&["man"]).code(0).stdout;
+    assert!(page.contains(".TH kagiri 1") && page.contains(".SH SYNOPSIS"), "{page}");
+    let dir = world.path("man1");
+    world.run(&["man", "--out", dir.to_str().unwrap()]).code(0);
+    let pages: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(pages.len() >= VERBS.len(), "{pages:?}");
+    for name in ["kagiri.1", "kagiri-stream.1", "kagiri-content-make.1"] {
+        assert!(dir.join(name).is_file(), "{name} in {pages:?}");
+    }
+    need_programs!("groff");
+    for page in pages {
+        let rendered = Command::new("groff").args(["-man", "-Tutf8", "-ww"]).arg(&page).output().unwrap();
+        assert!(rendered.status.success() && rendered.stderr.is_empty(), "{}: {rendered:?}", page.display());
+    }
+}
+
+/// Whatever the program prints at length must not end in a panic when nobody reads it.
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let world = World::new();
+    world.run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().unwrap()]).code(0);
+    let plan = workspace().join("plans/disk-limited.toml");
+    let table = workspace().join("tests/fixtures/reference.csv");
+    let (plan, table) = (plan.to_str().unwrap(), table.to_str().unwrap());
+    for words in [
+        &["--help"][..],
+        &["completions", "bash"],
+        &["man"],
+        &["runs", "list"],
+        &["runs", "list", "--json"],
+        &["runs", "show"],
+        &["runs", "show", "--json"],
+        &["runs", "export"],
+        &["runs", "schema"],
+        &["report", "-o", "-"],
+        &["run", plan, "--dry-run"],
+        &["explain", table],
+        &["explain", table, "--json"],
+        &["undo"],
+    ] {
+        // A pipe whose reading end is closed before the program writes.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let child = world.command(words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{words:?}: {stderr}");
+        assert_eq!(stderr, "", "{words:?}");
+        assert!(output.status.success(), "{words:?}: {:?}", output.status);
+    }
+}
+
+/// What the program writes to a terminal, as `script` records it.
+fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
+    let kagiri = kagiri_tests::program();
+    // `script` gives its command a terminal of its own; the typescript goes to standard output.
+    let mut command = world.command(&[]);
+    let environment: Vec<_> = command.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
+    command = Command::new("script");
+    command.args(["-qec", &format!("'{}' {words}", kagiri.display()), "/dev/null"]).stdin(Stdio::null());
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("TERM", "xterm").envs(set.iter().copied());
+    Live::start(command).end(Duration::from_secs(60)).stdout
+}
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    need_programs!("script");
+    let world = World::new();
+    world.run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().unwrap()]).code(0);
+    for words in ["runs show", "explain nowhere.csv"] {
+        assert!(on_a_terminal(&world, words, &[]).contains("\x1b["), "{words}: colour on a terminal");
+        let plain = on_a_terminal(&world, words, &[("NO_COLOR", "1")]);
+        assert!(!plain.is_empty() && !plain.contains("\x1b["), "{words}: {plain:?}");
+    }
+    let bar = on_a_terminal(&world, "content make a.ts --duration 20s", &[("NO_COLOR", "1")]);
+    assert!(bar.contains("frames") && !bar.contains("\x1b[3"), "a bar may move, not be coloured: {bar:?}");
+}
+
+#[test]
+fn standard_input_can_be_the_table() {
+    let world = World::new();
+    let table = std::fs::File::open(workspace().join("tests/fixtures/reference.csv")).unwrap();
+    let mut child = world.command(&["explain", "-", "--json"]).stdin(table).stdout(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["limit"]["resource"], "cpu");
+}
