@@ -59,10 +59,24 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::World(error) => write!(f, "{error:#}"),
+            Self::World(error) => f.write_str(&told_once(error)),
             Self::Usage(problem) | Self::Interrupted(problem) => f.write_str(problem),
         }
     }
+}
+
+/// An error with its causes; a cause that the message above it has told already is not repeated.
+fn told_once(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut told, cause| {
+        let cause = cause.to_string();
+        if !told.contains(&cause) {
+            if !told.is_empty() {
+                told.push_str(": ");
+            }
+            told.push_str(&cause);
+        }
+        told
+    })
 }
 
 /// What a verb comes to.

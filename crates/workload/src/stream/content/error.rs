@@ -1,7 +1,7 @@
 //! What can go wrong with content, and what to do about it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An error of making, indexing or reading content.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +115,16 @@ pub enum ContentError {
         /// The size its index was made for, bytes.
         index_bytes: u64,
     },
+}
+
+impl ContentError {
+    /// The message with the file that it is about, where it does not name one itself.
+    #[must_use]
+    pub fn about(&self, file: &Path) -> String {
+        let told = self.to_string();
+        let file = file.display().to_string();
+        if told.contains(&file) { told } else { format!("{file}: {told}") }
+    }
 }
 
 /// Why an index cannot be used. Every one of them is mended by indexing the content again.

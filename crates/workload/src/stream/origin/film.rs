@@ -31,7 +31,8 @@ pub fn provide(
 fn indexed(file: PathBuf, host: &HostContext) -> Result<PathBuf, PartError> {
     if content::load_index(&file).is_err() {
         host.say(format!("indexing {}", file.display()));
-        content::index_file(&file, &mut |_| go_on(host)).map_err(PartError::new)?;
+        content::index_file(&file, &mut |_| go_on(host))
+            .map_err(|error| PartError::new(error.about(&file)))?;
     }
     Ok(file)
 }

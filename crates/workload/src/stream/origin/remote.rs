@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 
 use super::watch;
 use crate::stream::settings::StreamSettings;
-use crate::stream::viewer::fetch;
+use crate::stream::viewer::fetch::{self, FetchError};
 
 /// How long the server may take to say what it has.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The endpoint of a server that is already there.
 pub fn endpoint(settings: &StreamSettings, url: &str) -> Result<Value, PartError> {
-    let located = fetch::locate(url, ANSWER_WITHIN).map_err(PartError::new)?;
+    let located = fetch::locate(url, ANSWER_WITHIN).map_err(|error| match error {
+        FetchError::Url(error) => PartError::usage(error),
+        error => PartError::new(error),
+    })?;
     Ok(match watch_local(settings, located.address) {
         Some(watch) => json!({ "content_url": url, "watch": watch }),
         None => json!({ "content_url": url }),
