@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use base::outcome::{Ceiling, Resource};
+use base::part::Watch;
+
+use crate::sampler::{Quantity, Raw, Sources, rates};
 
 pub use cpu::cpu;
 pub use disk::disk_read;
@@ -58,7 +61,17 @@ pub fn all(
     stopped: &dyn Fn() -> bool,
 ) -> BTreeMap<Resource, Ceiling> {
     let mut ceilings = BTreeMap::new();
+    let mut noise = Noise::listen();
     let mut keep = |resource, found: Result<Ceiling, CalibrateError>, say: &mut dyn FnMut(&str)| match found {
+        Ok(mut ceiling) if resource != Resource::Cpu => {
+            if let Some(percent) = noise.heard() {
+                say(&format!(
+                    "{resource}: other programs used {percent:.0} % of a core meanwhile; there may be more"
+                ));
+                ceiling.source += &format!(", while other programs used {percent:.0} % of a core");
+            }
+            ceilings.insert(resource, ceiling);
+        }
         Ok(ceiling) => {
             ceilings.insert(resource, ceiling);
         }
@@ -73,6 +86,32 @@ pub fn all(
         say(&format!("memory: one core copies {:.1} GB/s", rate / 1e9));
     }
     ceilings
+}
+
+/// From this much of a core on, other programs make a ceiling look lower than it is.
+const NOISE_LEAST_PERCENT: f64 = 20.0;
+
+/// What other programs do while a ceiling is measured.
+struct Noise {
+    sources: Sources,
+    since: Raw,
+}
+
+impl Noise {
+    fn listen() -> Self {
+        let mut sources = Sources::open(Path::new("/"), &Watch::default());
+        let since = sources.read();
+        Self { sources, since }
+    }
+
+    /// CPU time of other programs since the last question, in % of one core; `None` when it is too little to matter
+    /// or not known.
+    fn heard(&mut self) -> Option<f64> {
+        let now = self.sources.read();
+        let percent = rates(&self.since, &now).get(Quantity::OtherCpu);
+        self.since = now;
+        percent.filter(|percent| *percent >= NOISE_LEAST_PERCENT)
+    }
 }
 
 /// The middle one; the mean of the two middle ones of an even number. `None` of nothing.
