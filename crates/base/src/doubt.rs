@@ -75,7 +75,7 @@ impl Doubt {
             Self::RepetitionsDisagree { .. } => "quote the interval, and look for a noisy neighbour",
             Self::FewLoads { .. } => "measure at least three loads",
             Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
-            Self::CeilingUnknown { .. } => "give it, as in --ceiling disk=110Mbit/s",
+            Self::CeilingUnknown { .. } => "give it with --ceiling, as in --ceiling disk=110Mbit/s",
             Self::PredictionDisagrees { .. } => {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }

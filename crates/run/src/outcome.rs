@@ -116,9 +116,6 @@ fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan
     if loads.fixed.is_some() {
         return doubts;
     }
-    if let Some(reason) = lower_bound(repetitions, trials, loads) {
-        doubts.push(Doubt::CapacityIsLowerBound { reason });
-    }
     let confirming = |trial: &&&Trial| trial.phase == Phase::Confirm && trial.verdict == Verdict::Pass;
     for value in values.iter().filter(|value| **value > 0.0) {
         let passed = trials.iter().filter(confirming).filter(|trial| trial.load == *value).count() as u32;
@@ -128,16 +125,6 @@ fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan
         }
     }
     doubts
-}
-
-/// Why the capacity is only a lower bound, where it is.
-fn lower_bound(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Option<String> {
-    repetitions.iter().find(|capacity| capacity.value.is_some() && capacity.interval[1].is_none())?;
-    let spoiled = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).map(|trial| trial.load);
-    Some(match spoiled.min_by(f64::total_cmp) {
-        Some(load) => format!("at {load} the measuring side gave out"),
-        None => format!("no load up to the largest that was offered ({}) failed", loads.load_max),
-    })
 }
 
 /// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials that

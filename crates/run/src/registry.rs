@@ -30,7 +30,7 @@ pub fn kinds() -> Vec<PartKind> {
 /// # Errors
 /// See [`Plan::from_toml`].
 pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
-    Plan::from_toml(text, |name, settings| resolve(name, settings))
+    Plan::from_toml(text, resolve)
 }
 
 /// Check settings of a workload and fill in what was left out.

@@ -196,7 +196,8 @@ impl Confirmation {
 fn descent(plan: &LoadPlan, from: u64) -> Vec<u64> {
     match from {
         _ if !plan.ramp_down => Vec::new(),
-        0..=RAMP_LOAD_MAX => (1..from).rev().collect(),
+        // At most four steps: the way down is there to be seen, and must not take as long as the way up.
+        0..=RAMP_LOAD_MAX => (1..from).rev().step_by(from.div_ceil(5).max(1) as usize).collect(),
         _ => vec![from * 3 / 4, from / 2, from / 4],
     }
 }

@@ -164,12 +164,14 @@ fn assemble(
         doubts.extend(
             missing.map(|(resource, missing_percent)| Doubt::SamplesMissing { resource, missing_percent }),
         );
+        series.retain(|own| sampled.series.iter().all(|other| other.name != own.name));
         series.extend(sampled.series);
     }
     doubts.extend(neighbours(&metrics));
     if let Some(reason) = spoiled_by_neighbour(verdict, &metrics) {
         verdict = Verdict::Invalid;
-        reasons.push(reason);
+        // First: it is what makes the trial invalid, and lines with room for one reason show the first.
+        reasons.insert(0, reason);
     }
     Trial {
         number: place.number,

@@ -19,6 +19,9 @@ use crate::measure;
 /// How often the server looks whether it is to end.
 const SERVE_POLL: Duration = Duration::from_millis(100);
 
+/// Send buffer of a server that stands for a slow CPU.
+const SLOW_SEND_BUFFER_BYTES: u64 = 256 * 1024;
+
 /// Content: MPEG transport streams and their frame index.
 #[derive(Subcommand)]
 pub enum Content {
@@ -119,7 +122,7 @@ impl Make {
         let bar = bar(self.quiet);
         let made = content::make_file(&spec, &self.out, &mut |progress| watch(&bar, &stop, progress));
         bar.finish_and_clear();
-        let index = made.map_err(failure)?;
+        let index = made.map_err(|error| failure(&self.out, error))?;
         if !self.quiet {
             println!("{} ({:.1} s)", describe(&self.out, &index), began.elapsed().as_secs_f64());
         }
@@ -133,7 +136,7 @@ impl Index {
         let bar = bar(self.quiet);
         let made = content::index_file(&self.file, &mut |progress| watch(&bar, &stop, progress));
         bar.finish_and_clear();
-        let index = made.map_err(failure)?;
+        let index = made.map_err(|error| failure(&self.file, error))?;
         if !self.quiet {
             println!("{}", describe(&self.file, &index));
         }
@@ -155,6 +158,8 @@ impl Serve {
         config.upload = self.upload;
         config.access_log = self.access_log.map(AccessLog::Path);
         config.cost_ns_per_byte = self.cost_ns_per_byte;
+        // A slow CPU must not be hidden behind megabytes that the kernel holds for every connection.
+        config.send_buffer_bytes = (self.cost_ns_per_byte > 0.0).then_some(SLOW_SEND_BUFFER_BYTES);
         let server = Server::start(config).with_context(|| format!("cannot serve {}", self.dir.display()))?;
         // The line that whoever started this process waits for.
         println!("serving {} at http://{}/", self.dir.display(), server.local_addr());
@@ -182,11 +187,11 @@ fn watch(bar: &ProgressBar, stop: &AtomicBool, progress: Progress) -> ControlFlo
     if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-fn failure(error: ContentError) -> Failure {
+fn failure(file: &Path, error: ContentError) -> Failure {
     match error {
         ContentError::Stopped => Failure::Interrupted("interrupted; nothing was left behind".into()),
         ContentError::Spec { .. } | ContentError::RateTooLow { .. } => Failure::usage(error),
-        other => Failure::World(other.into()),
+        other => Failure::World(anyhow::Error::msg(other.about(file))),
     }
 }
 

@@ -5,6 +5,7 @@ use base::outcome::Resource;
 
 use super::Explanation;
 use super::analysis::{ASSUMED, Analysis, INFERRED};
+use super::fit::Fit;
 use super::table::RESOURCES;
 
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
@@ -25,12 +26,18 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     let unknown = |resource: &Resource| {
         let ceiling = analysis.ceilings.get(resource);
         let is_known = ceiling.is_some_and(|c| !c.source.starts_with(INFERRED));
-        let rises = analysis.fits.get(resource).is_some_and(|fit| fit.line.slope > 0.0);
+        let rises = analysis.fits.get(resource).is_some_and(rises);
         *resource != Resource::Player && rises && !is_known
     };
     let unknown = RESOURCES.into_iter().filter(unknown);
     doubts.extend(unknown.map(|resource| Doubt::CeilingUnknown { resource: resource.word().to_owned() }));
     doubts
+}
+
+/// Whether a resource grows with load beyond its noise. One that does not is no candidate for the limit, so what is
+/// not known of it weakens nothing.
+fn rises(fit: &Fit) -> bool {
+    fit.line.slope > 0.0 && fit.slope_interval().is_none_or(|[least, _]| least > 0.0)
 }
 
 /// The prediction misses what was measured by more than one (or 5 % of a large capacity). A prediction above a
@@ -66,7 +73,7 @@ fn not_linear(analysis: &Analysis, explanation: &Explanation, resource: Resource
         }
         _ => explanation.limit.resource == resource,
     };
-    let crooked = fit.scatter.is_some() && fit.error_percent > LINEAR_PERCENT && matters;
+    let crooked = rises(fit) && fit.scatter.is_some() && fit.error_percent > LINEAR_PERCENT && matters;
     let (resource, error_percent) = (resource.word().to_owned(), fit.error_percent.min(1e6));
     crooked.then_some(Doubt::NotLinear { resource, error_percent })
 }

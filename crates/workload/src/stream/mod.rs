@@ -15,6 +15,7 @@ use base::metric::MetricSpec;
 use base::outcome::Resource;
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
 use base::plan::{LoadPlan, PlanError};
+use base::series::Series;
 use base::workload::{Judgement, TrialContext, Workload};
 use serde_json::{Value, json};
 use settings::StreamSettings;
@@ -93,7 +94,7 @@ impl Workload for Stream {
             "depth": stream.depth,
             "parsing": player.parsing,
             "hold": trial.hold,
-            "warm_up": stream.warm_up(),
+            "warm_up": player.warm_up,
             "seed": trial.seed,
             "start": player.start,
             "cap": player.cap,
@@ -121,6 +122,19 @@ impl Workload for Stream {
         let report = reports.get(VIEWERS).ok_or_else(|| PartError::new("the players left no report"))?;
         let mut judgement = viewer::judge::judge_report(report)?;
         judgement.doubts.extend(reports.get(CACHE).and_then(origin::cache::doubt));
+        received_stands_for_network(&mut judgement);
         Ok(judgement)
     }
+}
+
+/// Without a device of its own to sample (over loopback), the network's load is what the players received. A sampled
+/// device replaces this.
+fn received_stands_for_network(judgement: &mut Judgement) {
+    const NETWORK: &str = "network_bit_per_s";
+    const RECEIVED: &str = "received_bit_per_s";
+    let received = judgement.metrics.get(RECEIVED).copied().flatten();
+    judgement.metrics.insert(NETWORK.to_owned(), received);
+    let series = judgement.series.iter().find(|series| series.name == RECEIVED);
+    let copy = series.map(|series| Series { name: NETWORK.to_owned(), ..series.clone() });
+    judgement.series.extend(copy);
 }

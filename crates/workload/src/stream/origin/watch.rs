@@ -1,4 +1,7 @@
 //! What the sampler is to watch, and what is known of the ceilings.
+//!
+//! The loopback device is not watched: every program of the host sends over it. What the players received stands for
+//! the network then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +14,6 @@ use super::process::Serving;
 use super::stand::Stand;
 use crate::stream::settings::{ServerKind, StreamSettings};
 
-const LOOPBACK: &str = "lo";
-
 /// For a server that was made.
 pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film: &Path) -> Watch {
     let device = block_device_of_path(Path::new("/"), film).ok().flatten();
@@ -20,7 +21,6 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
         pids: vec![serving.pid()],
         cgroup_cpu: stand.cgroup_cpu_dir(),
         block_device: device.map(|device| device.numbers()),
-        network_device: Some(LOOPBACK.to_owned()),
         own_pids: vec![std::process::id()],
         ceilings: BTreeMap::from([(Resource::Cpu, cpu_of_made(settings))]),
         ..Watch::default()
@@ -48,7 +48,6 @@ pub fn of_found(settings: &StreamSettings, pids: Vec<u32>) -> Watch {
     let cores = cores();
     let mut watch = Watch {
         pids,
-        network_device: Some(LOOPBACK.to_owned()),
         own_pids: vec![std::process::id()],
         ceilings: BTreeMap::from([(Resource::Cpu, ceiling(100.0 * cores, &format!("{cores} cores")))]),
         ..Watch::default()
@@ -72,11 +71,12 @@ fn cpu_of_made(settings: &StreamSettings) -> Ceiling {
     }
     let threads = f64::from(settings.server.threads.max(1));
     let what = match settings.server.kind {
-        ServerKind::Embedded => "server threads",
-        ServerKind::Nginx => "worker processes",
+        ServerKind::Embedded => "thread",
+        ServerKind::Nginx => "worker",
     };
+    let plural = if threads > 1.0 { "s" } else { "" };
     if threads < cores() {
-        ceiling(100.0 * threads, &format!("{threads} {what}"))
+        ceiling(100.0 * threads, &format!("the server has {threads} {what}{plural}"))
     } else {
         ceiling(100.0 * cores(), &format!("{} cores", cores()))
     }

@@ -13,13 +13,20 @@ use crate::stream::settings::Depth;
 /// A stream's first picture must be there within this time (S. Krishnan and R. Sitaraman, IMC 2012: viewers begin
 /// to leave after 2 s).
 pub const STARTUP_MAX_NS: u64 = 2_000_000_000;
-/// Connections are begun at least this far apart, up to [`START_WINDOW_NS_MAX`] for all.
-const START_STEP_NS: u64 = 20_000_000;
-/// All connections are begun within this time ...
-const START_WINDOW_NS_MAX: u64 = 1_000_000_000;
-/// ... or, beyond 1000 streams, one each millisecond: every player fills its buffer as fast as it can, and more of
-/// them at once than the generator can carry would be measured as its own delay.
-const START_STEP_NS_MIN: u64 = 1_000_000;
+/// Up to so many viewers come one after the other: a new player fills its buffer as fast as it can, and several at
+/// once would find a server near its limit slow to start, although it carries them once they play.
+const FEW: u64 = 16;
+/// The time between few viewers ...
+const FEW_STEP_NS: u64 = 1_000_000_000;
+/// ... which is shortened so that all of them come within this time.
+const FEW_WINDOW_NS_MAX: u64 = 6_000_000_000;
+/// More than a few come within a second ...
+const START_WINDOW_NS: u64 = 1_000_000_000;
+/// ... unless there are more than 250: every player fills its buffer as fast as it can, and all at once would be a
+/// load many times that of the hold, on the server as on the generator.
+const MANY_STEP_NS: u64 = 4_000_000;
+/// The longest time that many take.
+const MANY_WINDOW_NS_MAX: u64 = 4_000_000_000;
 
 /// The settings of one group of players.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,8 +142,11 @@ impl ViewerSettings {
     /// The time over which the connections are begun.
     #[must_use]
     pub fn start_window_ns(&self) -> u64 {
-        let window_ns = START_WINDOW_NS_MAX.min(self.streams * START_STEP_NS);
-        window_ns.max(self.streams * START_STEP_NS_MIN)
+        match self.streams {
+            0..=1 => 0,
+            2..=FEW => FEW_WINDOW_NS_MAX.min(self.streams * FEW_STEP_NS),
+            many => MANY_WINDOW_NS_MAX.min(many * MANY_STEP_NS).max(START_WINDOW_NS),
+        }
     }
 
     /// The latest beginning of the hold, in ns after the group's start.
@@ -166,9 +176,9 @@ mod tests {
             assert!(error.usage && error.message.contains(part), "{settings}: {error}");
         }
         let read = ViewerSettings::read(&json!({"streams": 5, "warm_up": "5s"})).unwrap();
-        assert_eq!((read.start_window_ns(), read.hold_after_ns()), (100_000_000, 5_100_000_000));
+        assert_eq!((read.start_window_ns(), read.hold_after_ns()), (5_000_000_000, 10_000_000_000));
         assert_eq!((read.depth_of(0), read.depth_of(1)), (Depth::Parse, Depth::Discard));
         let many = ViewerSettings { streams: 2000, ..read };
-        assert_eq!(many.start_window_ns(), 2_000_000_000);
+        assert_eq!(many.start_window_ns(), 4_000_000_000);
     }
 }
