@@ -1,7 +1,7 @@
 //! The part `observe.sampler`: what a host does while it carries load, ten times a second.
 //!
-//! One direction: [`source`] reads counters into a [`Raw`] snapshot, [`rates`] makes a [`Sample`] of two of them (pure),
-//! [`record`] keeps the samples and turns them into a [`Report`].
+//! One direction: [`Sources`] read counters into a [`Raw`] snapshot, [`rates()`] makes a [`Sample`] of two of them (pure),
+//! [`Record`] keeps the samples and turns them into a [`Report`].
 //!
 //! A quantity that cannot be watched at all has no series and one sentence in [`Report::unavailable`]; a single
 //! reading that failed is `None`. Neither is ever zero.
