@@ -20,7 +20,18 @@ pub enum TimelineError {
         /// Which group of pictures, counted from 0.
         gop: usize,
     },
+    /// Over before anybody could watch; a player would do nothing but begin again.
+    #[error("the content plays for less than 100 ms; make or choose content that plays for some seconds")]
+    Short,
+    /// A rate beyond every link, so that the index lies.
+    #[error("the content's index asks for more than 1 Tbit/s; index the content again")]
+    Fast,
 }
+
+/// Content that plays for less than this is none. Also bounds how many laps a player can make.
+const LAP_NS_MIN: u64 = 100_000_000;
+/// Content of a higher rate is none. Also keeps the bytes of a year of playing within 64 bits.
+const RATE_BIT_PER_S_MAX: f64 = 1e12;
 
 /// A frame: it must have been received up to `end_bytes` by `due_ns` after the content's first frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +106,14 @@ impl Timeline {
         let per_frame_ns = (frames[last].due_ns / (last as u64).max(1)).max(1);
         let lap_ns = frames[last].due_ns + per_frame_ns;
         let gops = gops.into_iter().map(|gop| Gop { first_frame: gop.first_frame - first, ..gop }).collect();
-        Ok(Self { frames, gops, total_bytes, lap_bytes: total_bytes - base_bytes, lap_ns })
+        if lap_ns < LAP_NS_MIN {
+            return Err(TimelineError::Short);
+        }
+        let timeline = Self { frames, gops, total_bytes, lap_bytes: total_bytes - base_bytes, lap_ns };
+        if timeline.mean_bit_per_s() > RATE_BIT_PER_S_MAX {
+            return Err(TimelineError::Fast);
+        }
+        Ok(timeline)
     }
 
     /// The places where a player can begin.
@@ -311,6 +329,9 @@ mod tests {
             (vec![frame(5, 0), frame(5, 1)], vec![gop(0, 0)], 10, TimelineError::Disorder { frame: 1 }),
             (vec![frame(5, 9), frame(9, 1)], vec![gop(0, 0)], 10, TimelineError::Disorder { frame: 1 }),
             (vec![frame(5, 0), frame(11, 1)], vec![gop(0, 0)], 10, TimelineError::Disorder { frame: 1 }),
+            (vec![frame(5, 0)], vec![gop(0, 0)], 10, TimelineError::Short),
+            (vec![frame(5, 0), frame(9, 40 * MS)], vec![gop(0, 0)], 10, TimelineError::Short),
+            (vec![frame(5, 0), frame(9, 80 * MS)], vec![gop(0, 0)], u64::MAX, TimelineError::Fast),
         ] {
             assert_eq!(Timeline::new(frames, gops, total), Err(error));
         }
