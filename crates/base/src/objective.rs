@@ -90,6 +90,10 @@ impl FromStr for Objective {
         if metric.is_empty() || bound.is_empty() {
             return Err(error("it needs a metric on the left and a bound on the right"));
         }
+        // `a> =4` would be printed as `a>=4`, which means something else.
+        if bound.starts_with(['<', '>', '=']) {
+            return Err(error("there are two signs of comparison in it"));
+        }
         Ok(Self { metric: metric.to_owned(), relation: *relation, bound: bound.to_owned() })
     }
 }
@@ -218,6 +222,7 @@ mod tests {
         for (text, part) in [
             ("stalls", "there is no <="),
             ("<=4", "needs a metric on the left"),
+            ("stalls> =4", "two signs"),
             ("jitter<=1ms", "there is no metric 'jitter'"),
             ("p99<=500", "not a bound in the unit of response_p99_ms"),
             ("stalls<=2ms", "not a bound in the unit of stalls"),
