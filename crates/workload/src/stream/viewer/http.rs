@@ -120,6 +120,9 @@ impl HeadReader {
                 return Ok(None);
             };
             skipped += head_bytes;
+            if skipped > HEAD_BYTES_MAX {
+                return Err(HttpError::HeadTooLong);
+            }
             if head.status / 100 != 1 {
                 self.buffer.clear();
                 return Ok(Some((head, skipped.saturating_sub(before))));

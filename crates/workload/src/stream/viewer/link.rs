@@ -37,6 +37,14 @@ pub enum LinkError {
     /// The connection was closed before the head.
     #[error("the server closed the connection without an answer")]
     Silent,
+    /// The connection broke before the body's end.
+    #[error("the connection broke {missing_bytes} bytes before the content's end: {source}")]
+    Broken {
+        /// How much was still to come.
+        missing_bytes: u64,
+        /// The kernel's words.
+        source: std::io::Error,
+    },
     /// The connection was closed before the body's end.
     #[error("the server ended {missing_bytes} bytes before the content's end")]
     Early {
@@ -66,6 +74,8 @@ pub struct Link {
     /// Bytes of its body still to come.
     left_bytes: u64,
     keep_alive: bool,
+    /// This connection has carried an answer before.
+    reused: bool,
 }
 
 /// What reading achieved.
@@ -89,6 +99,7 @@ impl Link {
             from_bytes,
             left_bytes: 0,
             keep_alive: false,
+            reused: false,
         }
     }
 
@@ -105,6 +116,7 @@ impl Link {
         };
         self.socket = Some(TcpSocket::connect_start(source.address, None, &options)?);
         self.phase = Phase::Connecting;
+        self.reused = false;
         Ok(())
     }
 
@@ -146,7 +158,14 @@ impl Link {
     ) -> Result<Got, LinkError> {
         let mut got = Got::default();
         if !self.is_open() {
-            got.bytes = self.open(source, film, sink, buffer)?;
+            got.bytes = match self.open(source, film, sink, buffer) {
+                // A server may close a connection that it kept at any moment; then a new one is due (RFC 9112, 9.3.1).
+                Err(LinkError::Silent | LinkError::Net(_)) if self.reused && self.reader.is_empty() => {
+                    self.connect(source)?;
+                    0
+                }
+                other => other?,
+            };
             if !self.is_open() {
                 return Ok(got);
             }
@@ -222,12 +241,13 @@ impl Link {
         while got < wanted_bytes && self.left_bytes > 0 {
             let room = usize::try_from((wanted_bytes - got).min(self.left_bytes)).unwrap_or(usize::MAX);
             let (asked, moved) = if sink.discards() {
-                (room, socket.recv_discard(room)?)
+                (room, socket.recv_discard(room))
             } else {
                 let room = room.min(buffer.len());
-                (room, socket.recv(&mut buffer[..room])?)
+                (room, socket.recv(&mut buffer[..room]))
             };
-            match moved {
+            let missing_bytes = self.left_bytes;
+            match moved.map_err(|error| LinkError::Broken { missing_bytes, source: error.source })? {
                 Moved::Bytes(n) => {
                     if !sink.discards() {
                         sink.take(film, &buffer[..n]);
@@ -240,7 +260,7 @@ impl Link {
                     }
                 }
                 Moved::WouldBlock => break,
-                Moved::End => return Err(LinkError::Early { missing_bytes: self.left_bytes }),
+                Moved::End => return Err(LinkError::Early { missing_bytes }),
             }
         }
         Ok(got)
@@ -251,6 +271,7 @@ impl Link {
         sink.wrap();
         self.from_bytes = film.timeline.base_bytes();
         if self.keep_alive {
+            self.reused = true;
             self.request = http::get(&source.url, self.from_bytes, None);
             self.phase = Phase::Asking { sent_bytes: 0 };
             return Ok(());

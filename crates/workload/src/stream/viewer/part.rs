@@ -152,5 +152,5 @@ fn all_broken(report: &ViewerReport) -> Result<(), PartError> {
         return Ok(());
     }
     let why = first.broken.as_ref().map_or("", |broken| broken.message.as_str());
-    Err(PartError::new(format!("{}: no stream got any content: {why}", report.url)))
+    Err(PartError::new(format!("{}: no stream showed a picture: {why}", report.url)))
 }

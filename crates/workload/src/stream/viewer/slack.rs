@@ -8,7 +8,7 @@ use base::statistics::trend;
 /// The confidence at which a trend must be a fall.
 const CONFIDENCE: f64 = 0.99;
 /// Fewer seconds than this say nothing about a trend.
-const POINTS_MIN: usize = 6;
+const POINTS_MIN: usize = 5;
 /// A fall over the hold by less than this is no fall: a player reads every 40 ms and a frame is as long, so the
 /// slack of a healthy player moves by the sum of both as their phases shift.
 const FALL_MIN_S: f64 = 0.08;

@@ -65,6 +65,11 @@ pub struct ThreadRecord {
     pub thread_id: i32,
 }
 
+/// How many whole turns lie between a slot's time and now.
+fn missed_turns(now_ns: u64, due_ns: u64) -> u64 {
+    now_ns.saturating_sub(due_ns) / (SLOTS * SLOT_NS)
+}
+
 /// A thread at work.
 pub struct Worker {
     shared: Arc<Shared>,
@@ -79,7 +84,6 @@ pub struct Worker {
     next_start: usize,
     /// CPU time at the hold's beginning.
     cpu_from: Option<(u64, u64)>,
-    second: u64,
 }
 
 impl Worker {
@@ -111,7 +115,6 @@ impl Worker {
             watched: 0,
             next_start: 0,
             cpu_from: None,
-            second: 0,
         })
     }
 
@@ -130,16 +133,17 @@ impl Worker {
             let now_ns = monotonic_ns();
             let hold = self.shared.hold();
             self.note_time(now_ns, due_ns);
-            // One more turn behind the hold's end, in which every stream writes its figures down.
-            if due_ns >= hold.to_ns.saturating_add(SLOTS * SLOT_NS) || self.shared.is_over(due_ns) {
+            if due_ns >= hold.to_ns || self.shared.is_over(due_ns) {
                 break;
             }
             self.start_streams(now_ns);
             self.turn(slot);
-            if slot.is_multiple_of(SAMPLE_SLOTS) {
+            while self.record.samples.len() as u64 * SAMPLE_SLOTS <= slot {
                 self.sample();
             }
-            slot += 1;
+            // A read takes all that is wanted, so a turn that was missed altogether is not made up for: running
+            // after it would only cut the same bytes into smaller reads, and never catch up.
+            slot += 1 + missed_turns(now_ns, due_ns) * SLOTS;
         }
         self.finish()
     }
@@ -238,8 +242,10 @@ impl Worker {
         if due_ns <= hold.to_ns {
             (self.record.cpu_ns, self.record.wall_ns) = (thread_cpu_ns() - cpu_from, now_ns - wall_from);
         }
-        if now_ns >= hold.from_ns.saturating_add((self.second + 1) * 1_000_000_000) && due_ns <= hold.to_ns {
-            self.second += 1;
+        let over = |seconds: u64| hold.from_ns.saturating_add(seconds * 1_000_000_000);
+        while due_ns >= over(self.record.seconds.len() as u64 + 1)
+            && over(self.record.seconds.len() as u64 + 1) <= hold.to_ns
+        {
             self.close_second();
         }
     }
@@ -268,6 +274,10 @@ impl Worker {
     }
 
     fn finish(mut self) -> ThreadRecord {
+        // A last read, so that every stream sees the hold's end and writes its figures down.
+        for at in 0..self.record.viewers.len() {
+            self.serve(at);
+        }
         let now_ns = monotonic_ns();
         for viewer in &mut self.record.viewers {
             viewer.cut(now_ns);

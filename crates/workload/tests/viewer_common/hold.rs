@@ -1,0 +1,46 @@
+//! Players put through their phases as the engine does it.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
+use base::workload::Judgement;
+use kagiri_workload::stream::viewer::judge::judge;
+use kagiri_workload::stream::viewer::part::build;
+use kagiri_workload::stream::viewer::report::ViewerReport;
+use serde_json::Value;
+
+/// No test waits longer than this beyond what a hold takes.
+const GUARD: Duration = Duration::from_secs(60);
+
+pub fn host() -> HostContext {
+    HostContext {
+        data_dir: std::env::temp_dir(),
+        journal_dir: std::env::temp_dir(),
+        program: "unused".into(),
+        stop: Arc::new(AtomicBool::new(false)),
+        say: Arc::new(|line| eprintln!("{line}")),
+    }
+}
+
+pub fn part(settings: &Value) -> Box<dyn Part> {
+    let (kind, name) = ("stream.viewers".to_owned(), "viewers".to_owned());
+    build(&PartSpec { kind, name, settings: settings.clone() }).expect("settings")
+}
+
+/// Prepare, start, wait to the end, stop, judge.
+pub fn hold(settings: &Value) -> Result<(ViewerReport, Judgement), PartError> {
+    let mut part = part(settings);
+    part.prepare(&Endpoints::new(), &host())?;
+    part.start(sys::clock::monotonic_ns() + 20_000_000)?;
+    let give_up = Instant::now() + GUARD;
+    while !matches!(part.progress(), Progress::Finished) {
+        assert!(Instant::now() < give_up, "the players do not end: {:?}", part.progress());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let report: ViewerReport = serde_json::from_value(part.stop()?).expect("a report");
+    let judgement = judge(&report);
+    Ok((report, judgement))
+}

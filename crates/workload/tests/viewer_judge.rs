@@ -1,0 +1,265 @@
+//! From reports to verdicts: a table of what can go wrong, one at a time.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
+
+use base::doubt::Doubt;
+use base::objective::Objective;
+use base::verdict::Verdict;
+use kagiri_workload::stream::settings::Depth;
+use kagiri_workload::stream::viewer::judge::{METRICS, judge, judge_report};
+use kagiri_workload::stream::viewer::report::{
+    Broken, ChecksReport, StallReport, StreamReport, ThreadReport, ViewerReport,
+};
+use kagiri_workload::stream::viewer::slack::SlackTrend;
+
+fn stream(number: u64) -> StreamReport {
+    StreamReport {
+        stream: number,
+        begins_at_s: 0.0,
+        depth: Depth::Parse,
+        startup_s: Some(0.2),
+        waited_for: None,
+        stall_count: 0,
+        stalls: vec![],
+        stalls_before: 0,
+        stalled_s: 0.0,
+        frames_played: 250,
+        frames_expected: 250,
+        slack_min_s: Some(1.9),
+        received_bytes: 31_250_000,
+        throughput_ratio_worst: Some(1.0),
+        throughput_was_full: true,
+        receive_gap_max_s: 0.04,
+        checks: Some(ChecksReport {
+            packets: 1000,
+            frames: 250,
+            sync_errors: 0,
+            continuity_errors: 0,
+            damaged: 0,
+            hashes_checked: Some(20),
+            hash_errors: 0,
+        }),
+        broken: None,
+        p1203_stalling: vec![[0.0, 0.2]],
+    }
+}
+
+/// Four undisturbed streams.
+fn clean() -> ViewerReport {
+    ViewerReport {
+        url: "http://nas/film.ts".into(),
+        content_s: 600.0,
+        content_bit_per_s: 25e6,
+        hold_s: Some((6.0, 16.0)),
+        hold_wanted_s: 10.0,
+        aborted: false,
+        stopped: false,
+        cap_s: 2.0,
+        streams: (0..4).map(stream).collect(),
+        threads: vec![ThreadReport {
+            thread_id: 1,
+            streams: 4,
+            cpu_percent: Some(3.0),
+            late_ms_max: 1.0,
+            late_ms_p99: Some(0.5),
+            late_before_ms_max: 2.0,
+        }],
+        series: vec![],
+        slack_per_s: vec![],
+        slack_trend: Some(SlackTrend {
+            slope_s_per_s: 0.0,
+            interval: Some([-0.001, 0.001]),
+            empty_at_s: None,
+            drains: false,
+        }),
+        receive_buffer_bytes: Some(1 << 20),
+        congestion_control: Some("reno".into()),
+        retransmits: Some(0),
+        index_made_by_reading: false,
+        without_ranges: false,
+        overlapping: None,
+    }
+}
+
+fn stall(at_s: f64, length_s: f64, ended: bool) -> StallReport {
+    StallReport { at_s, length_s, ended }
+}
+
+type Change = fn(&mut ViewerReport);
+
+/// One thing that goes wrong, and how it is said.
+const DISTURBANCES: [(Change, &str); 12] = [
+    (
+        |r| {
+            r.streams[3].stalls = vec![stall(2.4, 0.8, true)];
+            r.streams[3].stall_count = 1;
+        },
+        "stream 3 stalled 2.4 s after the hold began, for 0.8 s",
+    ),
+    (
+        |r| {
+            r.streams[1].stalls = vec![stall(-0.5, 10.5, false)];
+            r.streams[1].stall_count = 7;
+        },
+        "stream 1 stalled 0.5 s before the hold began, for at least 10.5 s, 7 times in all",
+    ),
+    (
+        |r| r.streams[2].broken = Some(Broken { at_s: 3.0, message: "it ended".into() }),
+        "stream 2 broke 3.0 s after the hold began: it ended",
+    ),
+    (
+        |r| {
+            r.streams[0].startup_s = None;
+            r.streams[0].waited_for = Some("an answer".into());
+        },
+        "stream 0 never showed a picture: it was waiting for an answer",
+    ),
+    (
+        |r| r.streams[0].startup_s = Some(2.5),
+        "stream 0 showed its first picture 2.5 s after it had connected, later than 2 s",
+    ),
+    (|r| r.streams[0].frames_played = 248, "stream 0 showed 248 of 250 frames"),
+    (
+        |r| r.streams[0].throughput_ratio_worst = Some(0.9),
+        "stream 0 received 90 % of what it needed within 5 s",
+    ),
+    (
+        |r| r.streams[0].throughput_ratio_worst = Some(1.1),
+        "stream 0 received 110 % of what it needed within 5 s",
+    ),
+    (|r| r.streams[0].receive_gap_max_s = 1.2, "stream 0 received nothing for 1.2 s although it wanted to"),
+    (
+        |r| r.streams[0].checks.as_mut().unwrap().continuity_errors = 3,
+        "stream 0 lost sync 0 times and missed packets 3 times",
+    ),
+    (|r| r.streams[0].checks.as_mut().unwrap().hash_errors = 1, "stream 0 received 1 groups of wrong bytes"),
+    (
+        |r| {
+            r.slack_trend = Some(SlackTrend {
+                slope_s_per_s: -0.05,
+                interval: None,
+                empty_at_s: Some(38.0),
+                drains: true,
+            });
+        },
+        "the buffers lose 50 ms each second and would be empty 38 s after the hold began",
+    ),
+];
+
+#[test]
+fn each_disturbance_fails_with_its_sentence() {
+    assert_eq!(judge(&clean()).verdict, Verdict::Pass);
+    assert_eq!(judge(&clean()).doubts, vec![]);
+    for (change, sentence) in DISTURBANCES {
+        let mut report = clean();
+        change(&mut report);
+        let judgement = judge(&report);
+        assert_eq!(judgement.verdict, Verdict::Fail, "{sentence}");
+        assert!(judgement.reasons[0].contains(sentence), "{sentence}: {:?}", judgement.reasons);
+    }
+}
+
+#[test]
+fn what_lies_within_the_rules_passes() {
+    let cases: [Change; 4] = [
+        |r| r.streams[0].frames_played = 249,
+        |r| r.streams[0].throughput_ratio_worst = Some(0.96),
+        // A player that still filled its buffer.
+        |r| {
+            r.streams[0].throughput_ratio_worst = Some(1.4);
+            r.streams[0].throughput_was_full = false;
+        },
+        |r| r.threads[0].late_before_ms_max = 900.0,
+    ];
+    for change in cases {
+        let mut report = clean();
+        change(&mut report);
+        assert_eq!(judge(&report).verdict, Verdict::Pass, "{:?}", judge(&report).reasons);
+    }
+}
+
+#[test]
+fn a_generator_at_fault_makes_the_trial_invalid_whatever_happened() {
+    let cases: [(Change, &str); 3] = [
+        (|r| r.threads[0].late_ms_max = 501.0, "501 ms later than intended: they are the limit"),
+        (|r| r.threads[0].cpu_percent = Some(91.0), "a player thread used 91 % of its core"),
+        (
+            |r| {
+                r.threads[0].late_before_ms_max = 900.0;
+                r.streams[0].startup_s = Some(3.0);
+            },
+            "900 ms later than intended before the hold",
+        ),
+    ];
+    for (change, sentence) in cases {
+        let mut report = clean();
+        report.streams[3].stalls = vec![stall(2.4, 0.8, true)];
+        change(&mut report);
+        let judgement = judge(&report);
+        assert_eq!(judgement.verdict, Verdict::Invalid);
+        assert!(judgement.reasons[0].contains(sentence), "{:?}", judgement.reasons);
+    }
+}
+
+#[test]
+fn a_trial_cut_short_proves_a_failure_but_no_pass() {
+    let mut report = clean();
+    report.stopped = true;
+    assert_eq!(judge(&report).verdict, Verdict::Invalid);
+    report.streams[0].stalls = vec![stall(1.0, 1.0, true)];
+    assert_eq!(judge(&report).verdict, Verdict::Fail);
+    report.hold_s = None;
+    report.streams[0] = stream(0);
+    let judgement = judge(&report);
+    assert_eq!((judgement.verdict, judgement.metrics["stalls"]), (Verdict::Invalid, None));
+}
+
+#[test]
+fn many_disturbed_streams_are_named_in_order_up_to_five() {
+    let mut report = clean();
+    report.streams = (0..100).map(stream).collect();
+    for stream in &mut report.streams[10..] {
+        stream.stalls = vec![stall(9.0 - stream.stream as f64 / 25.0, 0.6, true)];
+        stream.stall_count = 1;
+        stream.stalled_s = 0.6;
+    }
+    let judgement = judge(&report);
+    assert!(judgement.reasons[0].contains("stream 99 stalled 5.0 s"), "{:?}", judgement.reasons);
+    assert_eq!(judgement.reasons[5], "85 more streams were disturbed");
+    assert_eq!(judgement.metrics["stalls"], Some(90.0));
+    assert!((judgement.metrics["rebuffer_ratio"].unwrap() - 90.0 * 0.6 / 1000.0).abs() < 1e-9);
+    assert!((judgement.metrics["stall_first_s"].unwrap() - 5.04).abs() < 1e-9);
+}
+
+#[test]
+fn doubts_are_named() {
+    let mut report = clean();
+    report.threads[0].cpu_percent = Some(80.0);
+    report.threads[0].late_ms_max = 200.0;
+    report.overlapping = Some(3);
+    report.index_made_by_reading = true;
+    report.slack_trend = None;
+    let doubts = judge(&report).doubts;
+    assert!(doubts.contains(&Doubt::GeneratorNearSaturation { cpu_percent: 80.0 }));
+    assert!(doubts.contains(&Doubt::GeneratorLate { late_ms_max: 200.0 }));
+    assert!(doubts.contains(&Doubt::RegionsOverlap { streams: 3, content_s: 600.0 }));
+    assert!(doubts.contains(&Doubt::IndexMadeByReading));
+    assert!(
+        doubts.iter().any(|d| matches!(d, Doubt::HoldTooShort { resolves_load, .. } if *resolves_load > 1.0))
+    );
+}
+
+#[test]
+fn reports_cross_the_bus_and_every_metric_has_its_description() {
+    let json = serde_json::to_value(clean()).unwrap();
+    assert_eq!(judge_report(&json).unwrap(), judge(&clean()));
+    assert!(judge_report(&serde_json::json!({"streams": 3})).unwrap_err().message.contains("cannot be read"));
+    let names = METRICS.iter().map(|spec| spec.name);
+    for name in judge(&clean()).metrics.keys() {
+        assert!(names.clone().any(|known| known == name), "{name} has no description");
+    }
+    for requirement in
+        ["stalls==0", "slack_min>=500ms", "startup_max<=2s", "rebuffer_ratio<=0.5%", "player_cpu<=90%"]
+    {
+        requirement.parse::<Objective>().unwrap().check_names(names.clone()).unwrap();
+    }
+}
