@@ -18,6 +18,15 @@ pub enum Manner {
     SaysAndResets(Vec<u8>),
     /// Accepts and says nothing.
     Silent,
+    /// Serves a film and its index with ranges, but resets every answer of the film after so many bytes.
+    BreaksFilm {
+        /// The film.
+        film: Vec<u8>,
+        /// What lies beside it under the name that ends in `.kgi`.
+        index: Vec<u8>,
+        /// Bytes of a body before the reset.
+        after_bytes: usize,
+    },
 }
 
 /// A server that misbehaves on every connection, on a free port of loopback.
@@ -69,7 +78,7 @@ fn answer(mut stream: TcpStream, manner: &Manner) -> Option<TcpStream> {
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
     let mut request = [0; 4096];
-    let _ = stream.read(&mut request);
+    let asked = stream.read(&mut request).unwrap_or(0);
     match manner {
         Manner::Silent => return Some(stream),
         Manner::Says(bytes) => {
@@ -78,9 +87,45 @@ fn answer(mut stream: TcpStream, manner: &Manner) -> Option<TcpStream> {
         }
         Manner::SaysAndResets(bytes) => {
             let _ = stream.write_all(bytes);
-            // Closing with a linger time of zero resets (tcp(7), SO_LINGER in socket(7)).
-            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            reset(&stream);
+        }
+        Manner::BreaksFilm { film, index, after_bytes } => {
+            let asked = String::from_utf8_lossy(&request[..asked]).into_owned();
+            if asked.starts_with("GET /film.ts.kgi") {
+                let _ = stream.write_all(&part(&asked, index));
+            } else {
+                let answer = part(&asked, film);
+                let whole = answer.len() <= *after_bytes;
+                // A reset throws away what was not received yet: with a small buffer little of it is under way.
+                let _ = SockRef::from(&stream).set_send_buffer_size(32 * 1024);
+                let _ = stream.write_all(&answer[..answer.len().min(*after_bytes)]);
+                if !whole {
+                    reset(&stream);
+                }
+            }
         }
     }
     None
+}
+
+/// Closing with a linger time of zero resets (SO_LINGER in socket(7)).
+fn reset(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// The answer to a request for a range (RFC 9110, section 14) of `whole`.
+fn part(request: &str, whole: &[u8]) -> Vec<u8> {
+    let range = request
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
+    let (from, to) = range.as_deref().and_then(|range| range.trim().split_once('-')).unwrap_or(("0", ""));
+    let from = from.parse().unwrap_or(0).min(whole.len());
+    let to = to.parse::<usize>().map_or(whole.len(), |last| (last + 1).min(whole.len()));
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{}\r\nConnection: close\r\n\r\n",
+        to - from,
+        to.max(1) - 1,
+        whole.len()
+    );
+    [head.as_bytes(), &whole[from..to]].concat()
 }

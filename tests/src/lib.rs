@@ -7,7 +7,7 @@ mod program;
 mod traces;
 
 pub use hostile::{HostileServer, Manner};
-pub use machine::{Alone, alone, is_root, missing, wait_until};
+pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
 pub use nginx::Nginx;
 pub use program::{Ended, Live, World, program, workspace};
 pub use traces::Traces;

@@ -2,9 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::Uid;
 
 /// The machine for oneself, among all tests of all binaries, until it is dropped.
@@ -44,5 +46,34 @@ pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> b
     while !condition() {
         assert!(Instant::now() < deadline, "not within {within:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A small file system in memory, gone when dropped. Needs root.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mount one of `bytes` at a folder that is made for it.
+    pub fn mount(at: &Path, bytes: u64) -> Self {
+        std::fs::create_dir(at).unwrap_or_else(|error| panic!("{}: {error}", at.display()));
+        let options = format!("size={bytes}");
+        mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
+            .unwrap_or_else(|error| panic!("mount {}: {error}", at.display()));
+        Self(at.to_owned())
+    }
+
+    /// Fill what is left of it; returns the file that does.
+    pub fn fill(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        let mut file = File::create(&path).expect("a file on the small disk");
+        let full = std::io::copy(&mut std::io::repeat(0), &mut file).expect_err("it has an end");
+        assert_eq!(full.raw_os_error(), Some(nix::errno::Errno::ENOSPC as i32), "{full}");
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }

@@ -79,7 +79,8 @@ fn the_version_is_the_packages() {
 #[test]
 fn completions_are_scripts_of_their_shells() {
     let world = World::new();
-    for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef kagiri"), ("fish", "complete -c kagiri")] {
+    for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef kagiri"), ("fish", "complete -c kagiri")]
+    {
         let script = world.run(&["completions", shell]).code(0).stdout;
         assert!(script.contains(mark), "{shell}");
         for verb in ["survey", "stream", "explain", "undo", "--require"] {
@@ -156,7 +157,8 @@ fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
     let kagiri = kagiri_tests::program();
     // `script` gives its command a terminal of its own; the typescript goes to standard output.
     let mut command = world.command(&[]);
-    let environment: Vec<_> = command.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
+    let environment: Vec<_> =
+        command.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
     command = Command::new("script");
     command.args(["-qec", &format!("'{}' {words}", kagiri.display()), "/dev/null"]).stdin(Stdio::null());
     for (name, value) in environment {
@@ -187,7 +189,8 @@ fn colour_is_for_terminals_that_want_it() {
 fn standard_input_can_be_the_table() {
     let world = World::new();
     let table = std::fs::File::open(workspace().join("tests/fixtures/reference.csv")).unwrap();
-    let mut child = world.command(&["explain", "-", "--json"]).stdin(table).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        world.command(&["explain", "-", "--json"]).stdin(table).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success());

@@ -84,6 +84,19 @@ impl Doubt {
             Self::Interrupted => "run it again to its end",
         }
     }
+
+    /// How grave it is among doubts of its own kind: the larger, the graver. 0 where there are no degrees.
+    pub fn gravity(&self) -> f64 {
+        match self {
+            Self::NoisyNeighbour { other_cpu_percent: degree }
+            | Self::CpuStolen { steal_percent: degree }
+            | Self::GeneratorNearSaturation { cpu_percent: degree }
+            | Self::GeneratorLate { late_ms_max: degree }
+            | Self::SamplesMissing { missing_percent: degree, .. }
+            | Self::CacheNotCold { resident_percent: degree } => *degree,
+            _ => 0.0,
+        }
+    }
 }
 
 impl fmt::Display for Doubt {

@@ -2,8 +2,9 @@
 //! stored run alone, so that it can be made again without measuring.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
-use base::doubt::Doubt;
+use base::doubt::{Doubt, DoubtNote};
 use base::metric::Metrics;
 use base::objective::{Objective, Requirement};
 use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, Trial, VariantOutcome};
@@ -59,6 +60,7 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let explanation = explain::explain(&table);
     let mut doubts = explanation.doubts;
     doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));
+    doubts.extend(trial_doubts(&trials));
     VariantOutcome {
         name: variant.name.clone(),
         capacity,
@@ -101,6 +103,29 @@ fn median_capacity(repetitions: &[Capacity], unit: &str) -> Capacity {
         passes: known.iter().map(|capacity| capacity.passes).sum(),
         failures_above: known.iter().map(|capacity| capacity.failures_above).sum(),
     }
+}
+
+/// What weakened single trials, each kind once, at its worst: a reader of the summary must not have to look for it.
+fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
+    let mut worst: Vec<(DoubtNote, usize)> = Vec::new();
+    for note in trials.iter().flat_map(|trial| &trial.doubts) {
+        let same =
+            |known: &&mut (DoubtNote, usize)| discriminant(&known.0.doubt) == discriminant(&note.doubt);
+        match worst.iter_mut().find(same) {
+            Some((known, count)) => {
+                *count += 1;
+                if note.doubt.gravity() > known.doubt.gravity() {
+                    *known = note.clone();
+                }
+            }
+            None => worst.push((note.clone(), 1)),
+        }
+    }
+    let all = trials.len();
+    for (note, count) in worst.iter_mut().filter(|_| all > 1) {
+        note.message = format!("{} (at worst; {count} of {all} trials)", note.message);
+    }
+    worst.into_iter().map(|(note, _)| note).collect()
 }
 
 fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Vec<Doubt> {

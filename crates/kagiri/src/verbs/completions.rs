@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
 use crate::exit::{Code, Outcome};
+use crate::output;
 
 /// Print a shell's completion script.
 #[derive(Args)]
@@ -18,7 +19,10 @@ pub struct Completions {
 impl Completions {
     /// Print it.
     pub fn perform(self) -> Outcome {
-        clap_complete::generate(self.shell, &mut Cli::command(), "kagiri", &mut std::io::stdout());
+        // Not straight to standard output: the generator panics when its reader goes away.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "kagiri", &mut script);
+        output::print(&String::from_utf8_lossy(&script));
         Ok(Code::Measured)
     }
 }
@@ -40,7 +44,11 @@ impl Man {
                 clap_mangen::generate_to(Cli::command(), &dir)
                     .with_context(|| format!("cannot write the manual pages into {}", dir.display()))?;
             }
-            None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+            None => {
+                let mut page = Vec::new();
+                clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+                output::print(&String::from_utf8_lossy(&page));
+            }
         }
         Ok(Code::Measured)
     }

@@ -14,7 +14,7 @@ use workload::stream::content::{self, Codec, ContentError, ContentIndex, Content
 use workload::stream::server::{AccessLog, Server, ServerConfig};
 
 use crate::exit::{Code, Failure, Outcome};
-use crate::measure;
+use crate::{measure, output};
 
 /// How often the server looks whether it is to end.
 const SERVE_POLL: Duration = Duration::from_millis(100);
@@ -124,7 +124,8 @@ impl Make {
         bar.finish_and_clear();
         let index = made.map_err(|error| failure(&self.out, error))?;
         if !self.quiet {
-            println!("{} ({:.1} s)", describe(&self.out, &index), began.elapsed().as_secs_f64());
+            let seconds = began.elapsed().as_secs_f64();
+            output::print(&format!("{} ({seconds:.1} s)\n", describe(&self.out, &index)));
         }
         Ok(Code::Measured)
     }
@@ -138,7 +139,7 @@ impl Index {
         bar.finish_and_clear();
         let index = made.map_err(|error| failure(&self.file, error))?;
         if !self.quiet {
-            println!("{}", describe(&self.file, &index));
+            output::print(&(describe(&self.file, &index) + "\n"));
         }
         Ok(Code::Measured)
     }
@@ -162,7 +163,7 @@ impl Serve {
         config.send_buffer_bytes = (self.cost_ns_per_byte > 0.0).then_some(SLOW_SEND_BUFFER_BYTES);
         let server = Server::start(config).with_context(|| format!("cannot serve {}", self.dir.display()))?;
         // The line that whoever started this process waits for.
-        println!("serving {} at http://{}/", self.dir.display(), server.local_addr());
+        output::print(&format!("serving {} at http://{}/\n", self.dir.display(), server.local_addr()));
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(SERVE_POLL);
         }

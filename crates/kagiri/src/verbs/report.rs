@@ -28,7 +28,7 @@ impl Report {
             output::print(&page);
         } else {
             output::write_whole(&path, page.as_bytes())?;
-            println!("{}", path.display());
+            output::print(&format!("{}\n", path.display()));
         }
         Ok(Code::Measured)
     }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::Common;
 use crate::exit::{Code, Failure, Outcome};
-use crate::measure;
+use crate::{measure, output};
 
 /// Run a plan: a workload over variants and repetitions.
 #[derive(Args)]
@@ -27,7 +27,7 @@ impl RunPlan {
     pub fn perform(self) -> Outcome {
         let plan = self.read()?;
         if self.dry_run {
-            println!("{}", serde_json::to_string_pretty(&plan)?);
+            output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
         }
         measure::run_plan(&plan, &self.common)

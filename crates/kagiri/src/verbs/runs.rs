@@ -11,7 +11,6 @@ use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
 use crate::exit::{Code, Failure, Outcome};
 use crate::{measure, output};
 
-
 /// Stored runs.
 #[derive(Subcommand)]
 pub enum Runs {
@@ -83,7 +82,8 @@ fn list(json: bool) -> Outcome {
     if json {
         output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"));
     } else if summaries.is_empty() {
-        println!("There are no runs in {} yet; begin with 'kagiri survey'.", measure::data_dir()?.display());
+        let data = measure::data_dir()?;
+        output::print(&format!("There are no runs in {} yet; begin with 'kagiri survey'.\n", data.display()));
     } else {
         let entries: Vec<Entry> = summaries.iter().map(entry).collect();
         output::print(&list_table(&entries, output::style()));
@@ -165,7 +165,7 @@ fn import(files: &[PathBuf]) -> Outcome {
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let imported = store.import(&bytes).with_context(|| format!("cannot import {}", file.display()))?;
         let word = if imported.new { "" } else { " (was stored already)" };
-        println!("{}{word}", imported.run);
+        output::print(&format!("{}{word}\n", imported.run));
     }
     Ok(Code::Measured)
 }

@@ -73,6 +73,7 @@ fn settings(ceilings: &BTreeMap<Resource, Ceiling>) -> Value {
     let mut known = serde_json::Map::new();
     known.extend(rate(Resource::Disk).map(|value| ("disk".to_owned(), value)));
     known.extend(rate(Resource::Network).map(|value| ("network".to_owned(), value)));
+    known.insert("source".into(), json!("calibrated by this survey"));
     json!({
         "first": FIRST_LOAD,
         "max": LOAD_MAX,

@@ -4,7 +4,7 @@ use clap::Args;
 use sys::journal::Journal;
 
 use crate::exit::{Code, Failure, Outcome};
-use crate::measure;
+use crate::{measure, output};
 
 /// Put back whatever a crash left changed on this system.
 #[derive(Args)]
@@ -34,10 +34,10 @@ impl Undo {
     pub fn perform(self) -> Outcome {
         let all = replay_all();
         for line in all.iter().flat_map(|replayed| &replayed.lines) {
-            println!("{line}");
+            output::print(&format!("{line}\n"));
         }
         if all.is_empty() {
-            println!("Nothing was left changed.");
+            output::print("Nothing was left changed.\n");
         }
         match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
             0 => Ok(Code::Measured),
