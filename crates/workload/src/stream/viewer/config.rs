@@ -54,7 +54,7 @@ pub struct ViewerSettings {
     pub resume: Span,
     /// Buffered at most.
     pub cap: Span,
-    /// `SO_RCVBUF`.
+    /// `SO_RCVBUF`; raised to twice what the content needs between two reads.
     pub receive_buffer: ByteSize,
     /// Threads that carry the players.
     pub threads: u32,

@@ -15,6 +15,7 @@ use super::group::Group;
 use super::link::Source;
 use super::report::ViewerReport;
 use super::shelf::{self, Bounds};
+use super::worker::{SLOT_NS, SLOTS};
 use crate::stream::SERVER;
 
 /// A server that has not answered by then is not there.
@@ -116,7 +117,7 @@ impl Part for Viewers {
         let source = Source {
             url: located.url.clone(),
             address: located.address,
-            receive_buffer_bytes: self.settings.receive_buffer.bytes(),
+            receive_buffer_bytes: self.settings.receive_buffer.bytes().max(two_turns_bytes(film)),
         };
         let (settings, film) = (self.settings.clone(), Arc::clone(film));
         let group = Group::start(settings, source, film, located.ranges, at_monotonic_ns);
@@ -141,6 +142,13 @@ impl Part for Viewers {
         all_broken(&report)?;
         serde_json::to_value(report).map_err(PartError::new)
     }
+}
+
+/// What a stream receives in two turns. A queue in the kernel that holds less would itself be the limit: it is
+/// emptied once a turn, and both rich scenes and the filling of the buffer need more than the mean rate.
+fn two_turns_bytes(film: &Film) -> u64 {
+    let turn_s = (SLOTS * SLOT_NS) as f64 / 1e9;
+    (film.timeline.mean_bit_per_s() / 8.0 * 2.0 * turn_s) as u64
 }
 
 /// When not one stream got any picture and all of them broke, the server is gone: nothing was measured.
