@@ -17,6 +17,9 @@ use crate::engine::RunError;
 use crate::explain::{self, LoadTable};
 use crate::search::{self, Seen};
 
+/// Usage beyond its ceiling by this factor refutes the ceiling; below, it is the sampling's imprecision.
+const REFUTED_BY: f64 = 1.1;
+
 /// The capacity before anything was measured.
 pub fn unknown_capacity(unit: &str) -> Capacity {
     Capacity { value: None, unit: unit.into(), interval: [None, None], passes: 0, failures_above: 0 }
@@ -73,10 +76,20 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     }
 }
 
-/// The ceilings that were known while a variant was measured.
+/// The ceilings that were known while a variant was measured, without those that its own trials refute: what was
+/// used, was there. A calibration beside a noisy neighbour finds too little.
 fn ceilings(run: &Run, variant: &str) -> BTreeMap<Resource, Ceiling> {
     let stored = run.environment.get("ceilings").and_then(|all| all.get(variant));
-    stored.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+    let stored: Option<BTreeMap<Resource, Ceiling>> =
+        stored.and_then(|value| serde_json::from_value(value.clone()).ok());
+    let used = |resource: Resource| {
+        let passed = run.trials_of(variant).filter(|trial| trial.verdict == Verdict::Pass);
+        let usage = passed.filter_map(|trial| trial.metrics.get(resource.metric()?).copied().flatten());
+        usage.max_by(f64::total_cmp).unwrap_or(0.0)
+    };
+    let mut known = stored.unwrap_or_default();
+    known.retain(|resource, ceiling| used(*resource) <= ceiling.value * REFUTED_BY);
+    known
 }
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {

@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(20);
 const OVERTIME: Duration = Duration::from_secs(90);
 /// Other programs' CPU, in % of one core, from which a trial carries a doubt.
 const NEIGHBOUR_PERCENT: f64 = 25.0;
+/// Missing samples, in %, from which a trial carries a doubt.
+const MISSING_PERCENT: f64 = 5.0;
 /// CPU time stolen by the hypervisor from which a trial carries a doubt, in %.
 const STEAL_PERCENT: f64 = 2.0;
 /// A failure on a host as busy as this, with a neighbour on it, is not the target's.
@@ -151,7 +153,8 @@ fn assemble(
     judgement: Judgement,
     sampled: Option<Sampled>,
 ) -> Trial {
-    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s } = judgement;
+    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s, is_definite } =
+        judgement;
     // What could have been sampled and was not is unknown, and says so.
     for spec in place.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);
@@ -160,15 +163,12 @@ fn assemble(
         for one in &sampled.series {
             metrics.insert(one.name.clone(), one.mean(hold_s.0, hold_s.1));
         }
-        let missing = sampled.missing.into_iter().filter(|(_, percent)| *percent > 5.0);
-        doubts.extend(
-            missing.map(|(resource, missing_percent)| Doubt::SamplesMissing { resource, missing_percent }),
-        );
+        doubts.extend(missing(&sampled.missing));
         series.retain(|own| sampled.series.iter().all(|other| other.name != own.name));
         series.extend(sampled.series);
     }
     doubts.extend(neighbours(&metrics));
-    if let Some(reason) = spoiled_by_neighbour(verdict, &metrics) {
+    if let Some(reason) = spoiled_by_neighbour(verdict, &metrics).filter(|_| !is_definite) {
         verdict = Verdict::Invalid;
         // First: it is what makes the trial invalid, and lines with room for one reason show the first.
         reasons.insert(0, reason);
@@ -188,6 +188,17 @@ fn assemble(
         hold_to_s: hold_s.1,
         series,
     }
+}
+
+/// One doubt for all that is missing: a late sampler misses everything at once.
+fn missing(percent_by_name: &BTreeMap<String, f64>) -> Option<Doubt> {
+    let gaps = || percent_by_name.iter().filter(|(_, percent)| **percent > MISSING_PERCENT);
+    let (worst, percent) = gaps().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let resource = match gaps().count() - 1 {
+        0 => worst.clone(),
+        others => format!("{worst} (and some of {others} others)"),
+    };
+    Some(Doubt::SamplesMissing { resource, missing_percent: *percent })
 }
 
 fn known(metrics: &Metrics, name: &str) -> Option<f64> {

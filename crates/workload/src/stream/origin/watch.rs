@@ -93,7 +93,7 @@ fn given(settings: &StreamSettings, watch: &mut Watch) {
     ];
     for (resource, value) in all {
         if let Some(value) = value {
-            watch.ceilings.insert(resource, ceiling(value, "given"));
+            watch.ceilings.insert(resource, ceiling(value, said.source.as_deref().unwrap_or("given")));
         }
     }
 }

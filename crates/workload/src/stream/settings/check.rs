@@ -114,7 +114,6 @@ mod tests {
         let settings = StreamSettings::read(json!({})).unwrap();
         assert_eq!(settings, StreamSettings::default());
         assert_eq!(settings.load_plan().search_hold, Span::from_s(5));
-        assert_eq!(settings.warm_up(), Span::from_s(5));
     }
 
     #[test]

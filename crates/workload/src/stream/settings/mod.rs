@@ -98,11 +98,7 @@ pub struct DiskSettings {
 
 impl Default for DiskSettings {
     fn default() -> Self {
-        Self {
-            size: ByteSize::from_bytes(2_600_000_000),
-            file_system: FileSystem::Ext4,
-            read_limit: None,
-        }
+        Self { size: ByteSize::from_bytes(2_600_000_000), file_system: FileSystem::Ext4, read_limit: None }
     }
 }
 
@@ -137,7 +133,7 @@ pub struct PlayerSettings {
     pub threads: u32,
     /// Players that check every packet whatever the depth; one of them also checks a hash of the content.
     pub parsing: u64,
-    /// Before the hold; start-up and twice the cap unless given.
+    /// From the last player's start to the hold; until all play, and twice the cap more, unless given.
     pub warm_up: Option<Span>,
 }
 
@@ -159,6 +155,8 @@ impl Default for PlayerSettings {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CeilingSettings {
+    /// Where the numbers come from, for the report; "given" unless said.
+    pub source: Option<String>,
     /// CPU of the server, in % of one core.
     pub cpu_percent: Option<f64>,
     /// The device that holds the content.
@@ -242,7 +240,8 @@ impl StreamSettings {
     /// # Errors
     /// An unknown key, a wrong unit or an impossible range, with the key named.
     pub fn read(settings: Value) -> Result<Self, PlanError> {
-        let read: Self = serde_json::from_value(settings).map_err(|error| unreadable(&error.to_string()))?;
+        let read: Result<Self, _> = serde_json::from_value(settings.clone());
+        let read = read.map_err(|error| unreadable(&settings, &error.to_string()))?;
         read.check()?;
         Ok(read)
     }
@@ -261,16 +260,31 @@ impl StreamSettings {
             resolution: self.resolution_percent / 100.0,
         }
     }
+}
 
-    /// Before the hold begins: start-up and two caps, unless given.
-    pub fn warm_up(&self) -> Span {
-        let usual = Span::from_duration(self.player.start.duration() + self.player.cap.duration() * 2);
-        self.player.warm_up.unwrap_or(usual)
+/// serde's message, with the key that it quotes or that it is about.
+fn unreadable(settings: &Value, message: &str) -> PlanError {
+    if message.starts_with("unknown field") {
+        let key = message.split('`').nth(1).map(str::to_owned);
+        return PlanError { key, ..PlanError::new(message) };
+    }
+    match at_fault(settings, &mut Vec::new(), message) {
+        Some(key) => PlanError::of_key(&key, message),
+        None => PlanError::new(message),
     }
 }
 
-/// serde's message, with the key that it quotes.
-fn unreadable(message: &str) -> PlanError {
-    let quoted = message.split('`').nth(1).filter(|_| message.starts_with("unknown field"));
-    PlanError { key: quoted.map(str::to_owned), ..PlanError::new(message) }
+/// serde does not say where in a tree it failed: the first value that fails in the same words when it stands alone.
+fn at_fault(tree: &Value, path: &mut Vec<String>, message: &str) -> Option<String> {
+    if let Value::Object(table) = tree {
+        return table.iter().find_map(|(key, value)| {
+            path.push(key.clone());
+            let found = at_fault(value, path, message);
+            path.pop();
+            found
+        });
+    }
+    let alone = path.iter().rev().fold(tree.clone(), |below, key| serde_json::json!({ key: below }));
+    let fails = serde_json::from_value::<StreamSettings>(alone).is_err_and(|e| e.to_string() == message);
+    fails.then(|| path.join("."))
 }
