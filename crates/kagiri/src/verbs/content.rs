@@ -91,6 +91,9 @@ pub struct Serve {
     /// Append one line per request to this file
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    /// Congestion control of every connection, such as reno; the host's default unless given
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
     /// CPU time in ns to burn per byte sent, to stand for a slower CPU
     #[arg(long, value_name = "NS", default_value_t = 0.0)]
     cost_ns_per_byte: f64,
@@ -158,6 +161,7 @@ impl Serve {
         config.threads = self.threads as usize;
         config.upload = self.upload;
         config.access_log = self.access_log.map(AccessLog::Path);
+        config.congestion_control = self.congestion_control;
         config.cost_ns_per_byte = self.cost_ns_per_byte;
         // A slow CPU must not be hidden behind megabytes that the kernel holds for every connection.
         config.send_buffer_bytes = (self.cost_ns_per_byte > 0.0).then_some(SLOW_SEND_BUFFER_BYTES);

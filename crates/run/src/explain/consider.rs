@@ -84,7 +84,10 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
             saturation.n
         )
     };
-    let costs: Vec<String> = explanation.saturation.iter().map(cost).collect();
+    // What does not rise beyond its noise costs nothing that could be told.
+    let rises =
+        |s: &Saturation| s.cost_per_load > 0.0 && s.cost_interval.is_none_or(|[least, _]| least > 0.0);
+    let costs: Vec<String> = explanation.saturation.iter().filter(|(_, s)| rises(s)).map(cost).collect();
     let unit = words::one(&analysis.table.load_unit);
     (!costs.is_empty()).then(|| format!("Each {unit} costs {} (slopes: inferred).", words::list(&costs)))
 }

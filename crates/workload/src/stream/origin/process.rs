@@ -97,6 +97,9 @@ fn embedded(
     }
     spawn = spawn.arg("--threads").arg(server.threads.max(1).to_string());
     spawn = spawn.arg("--cost-ns-per-byte").arg(server.cost_ns_per_byte.to_string());
+    if let Some(name) = &server.congestion_control {
+        spawn = spawn.arg("--congestion-control").arg(name);
+    }
     let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
     let line = child.wait_line(READY_WITHIN, |line| line.contains(READY_MARK)).map_err(PartError::new)?;
     let address = line.split(READY_MARK).nth(1).and_then(|rest| rest.trim_end_matches('/').parse().ok());

@@ -83,6 +83,8 @@ pub struct ServerConfig {
     /// CPU time burnt per content byte sent, in nanoseconds, to act as a slower processor; 0 is none. 44.8 makes
     /// a 25 Mbit/s stream cost 14 % of a core, as the published set-up did.
     pub cost_ns_per_byte: f64,
+    /// Congestion control of every connection, such as `reno`; `None`: the host's default.
+    pub congestion_control: Option<String>,
     /// `SO_SNDBUF` of every connection in bytes; `None`: the kernel tunes it.
     pub send_buffer_bytes: Option<u64>,
 }
@@ -99,6 +101,7 @@ impl ServerConfig {
             upload: false,
             limits: Limits::default(),
             cost_ns_per_byte: 0.0,
+            congestion_control: None,
             send_buffer_bytes: None,
         }
     }

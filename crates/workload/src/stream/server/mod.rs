@@ -69,6 +69,7 @@ impl Server {
             // The end of an answer must not wait for the acknowledgement of what is before it.
             nodelay: Some(true),
             send_buffer_bytes: config.send_buffer_bytes,
+            congestion: config.congestion_control,
             ..SocketOptions::default()
         };
         let options = ListenOptions { socket, ..ListenOptions::default() };

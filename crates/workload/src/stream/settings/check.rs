@@ -65,6 +65,11 @@ impl StreamSettings {
                 "a server that is already there cannot be given a server, disk or link",
             ));
         }
+        if self.server.kind == ServerKind::Nginx && self.server.congestion_control.is_some() {
+            let problem =
+                "only the embedded server can choose; for nginx set net.ipv4.tcp_congestion_control";
+            return Err(PlanError::of_key("server.congestion_control", problem));
+        }
         if self.server.kind == ServerKind::Nginx && self.server.cost_ns_per_byte > 0.0 {
             return Err(PlanError::of_key(
                 "server.cost_ns_per_byte",

@@ -77,6 +77,8 @@ pub struct ServerSettings {
     pub kind: ServerKind,
     /// Worker threads (or processes); 0 for one.
     pub threads: u32,
+    /// Congestion control of the embedded server's connections; the host's default unless given.
+    pub congestion_control: Option<String>,
     /// CPU time in ns that the embedded server burns for every byte it sends, to stand for a slower CPU.
     pub cost_ns_per_byte: f64,
     /// CPU quota of the server's cgroup, in % of one core. Needs root.
@@ -127,7 +129,8 @@ pub struct PlayerSettings {
     pub cap: Span,
     /// Buffered before playing goes on after a stall.
     pub resume: Span,
-    /// Socket receive buffer; automatic growth would hide seconds of video.
+    /// Socket receive buffer; automatic growth would hide seconds of video, and a larger one for each of more than a
+    /// thousand players on one host would bring the kernel's TCP memory under pressure.
     pub receive_buffer: ByteSize,
     /// Threads that carry the players.
     pub threads: u32,
@@ -143,7 +146,7 @@ impl Default for PlayerSettings {
             start: Span::from_s(1),
             cap: Span::from_s(2),
             resume: Span::from_ms(500),
-            receive_buffer: ByteSize::from_bytes(512 * 1024),
+            receive_buffer: ByteSize::from_bytes(256 * 1024),
             threads: 1,
             parsing: 1,
             warm_up: None,

@@ -80,7 +80,7 @@ impl Default for ViewerSettings {
             start: Span::from_s(1),
             resume: Span::from_ms(500),
             cap: Span::from_s(2),
-            receive_buffer: ByteSize::from_bytes(512 * 1024),
+            receive_buffer: ByteSize::from_bytes(256 * 1024),
             threads: 1,
             cpus: Vec::new(),
             cold: false,
