@@ -117,7 +117,7 @@ fn content_that_is_no_transport_stream() {
 fn film(world: &World) -> (Vec<u8>, Vec<u8>) {
     let made = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "5Mbit/s", "--quiet"];
     world.run(&made).code(0);
-    let read = |name| std::fs::read(world.path(name)).unwrap();
+    let read = |name| std::fs::read(world.path(name)).expect("just made");
     (read("film.ts"), read("film.ts.kgi"))
 }
 

@@ -33,6 +33,8 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Why it is not a pass.
     pub reasons: Vec<String>,
+    /// Whether it failed for what no busy neighbour explains, such as a broken connection or wrong bytes.
+    pub is_definite: bool,
     /// The workload's own numbers.
     pub metrics: Metrics,
     /// The workload's own series.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::config::STARTUP_MAX_NS;
 use super::metrics;
 pub use super::metrics::METRICS;
-use super::report::{StreamReport, ViewerReport};
+use super::report::{ChecksReport, StreamReport, ViewerReport};
 
 /// Received over demanded bytes of a 5 s window may be off by this much.
 const RATIO_TOLERANCE: f64 = 0.05;
@@ -54,6 +54,7 @@ pub fn judge(report: &ViewerReport) -> Judgement {
     reasons.extend(named(disturbed));
     reasons.extend(drains);
     Judgement {
+        is_definite: verdict == Verdict::Fail && report.streams.iter().any(is_wrong),
         verdict,
         reasons,
         metrics: metrics::of(report),
@@ -61,6 +62,14 @@ pub fn judge(report: &ViewerReport) -> Judgement {
         doubts: doubts(report, verdict),
         hold_s: report.hold_s.unwrap_or((0.0, 0.0)),
     }
+}
+
+/// Whether a stream was not late but wrong.
+fn is_wrong(stream: &StreamReport) -> bool {
+    let errors = |checks: &ChecksReport| {
+        checks.sync_errors + checks.continuity_errors + checks.damaged + checks.hash_errors
+    };
+    stream.broken.is_some() || stream.checks.as_ref().is_some_and(|checks| errors(checks) > 0)
 }
 
 /// The disturbances in the order of their time, the first few one by one.

@@ -1,0 +1,218 @@
+//! Places that do not let kagiri work: full disks, missing rights, files of other programs. Nothing that was stored
+//! is lost, nothing is left behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use kagiri_tests::{Live, SmallDisk, World, alone, need_programs, need_root, workspace};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Make a short film of low rate for a world.
+fn film(world: &World) {
+    let words = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "5Mbit/s", "--quiet"];
+    world.run(&words).code(0);
+}
+
+/// The names in a folder.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_disk_while_making_content() {
+    need_root!();
+    let world = World::new();
+    let _small = SmallDisk::mount(&world.path("small"), 8 << 20);
+    let words = ["content", "make", "small/film.ts", "--duration", "60s"];
+    world.measure(&words, PATIENCE).fails(1, &["small/film.ts", "no space left", "free some space"]);
+    assert_eq!(names(&world.path("small")), [""; 0], "nothing was left");
+    // What was there stays when it cannot be replaced.
+    world.run(&["content", "make", "small/film.ts", "--duration", "5s", "--bitrate", "2Mbit/s"]).code(0);
+    let before = fs::read(world.path("small/film.ts")).unwrap();
+    world.measure(&words, PATIENCE).fails(1, &["no space left"]);
+    assert!(fs::read(world.path("small/film.ts")).unwrap() == before, "the old film is whole");
+}
+
+#[test]
+fn a_full_disk_while_a_plan_makes_its_content() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    let small = world.path("small");
+    let _small = SmallDisk::mount(&small, 8 << 20);
+    let mut command = world.command(&["stream", "--streams", "1", "--hold", "2s"]);
+    command.env("KAGIRI_DATA", &small);
+    let ended = Live::start(command).end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    ended.fails(1, &["no space left"]);
+    assert!(names(&small.join("content")).is_empty(), "{:?}", names(&small.join("content")));
+}
+
+#[test]
+fn a_full_disk_while_storing_results_loses_no_finished_trial() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    film(&world);
+    let small = world.path("small");
+    let disk = SmallDisk::mount(&small, 4 << 20);
+    let command = |words: &[&str]| {
+        let mut command = world.command(words);
+        command.env("KAGIRI_DATA", &small);
+        command
+    };
+    let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s", "--no-ramp-down"];
+    let mut live = Live::start(command(&words));
+    // The first trial is stored when its line is written; then the disk fills up.
+    live.wait_for("1 streams", PATIENCE);
+    let ballast = disk.fill();
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    let told = ended.stderr.lines().filter(|line| line.contains(" streams  ")).count();
+    ended.fails(1, &["disk is full", "KAGIRI_DATA"]);
+    fs::remove_file(ballast).unwrap();
+    let shown = Live::start(command(&["runs", "show", "--json"])).end(PATIENCE).code(0).json();
+    let stored = shown["trials"].as_array().unwrap().len();
+    assert!(stored >= 1 && stored >= told, "{told} trials were told, {stored} are stored");
+    assert!(["failed", "interrupted"].contains(&shown["state"].as_str().unwrap()), "{}", shown["state"]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_loses_nothing() {
+    need_root!();
+    let world = World::new();
+    let fixture = workspace().join("tests/fixtures/run.json");
+    world.run(&["runs", "import", fixture.to_str().unwrap()]).code(0);
+    let disk = SmallDisk::mount(&world.path("small"), 64 << 10);
+    disk.fill();
+    for words in [&["report", "-o", "small/report.html"][..], &["runs", "export", "-o", "small/run.json"]] {
+        world.measure(words, PATIENCE).fails(1, &["small/", "No space left"]);
+        assert_eq!(names(&world.path("small")), ["ballast"], "no half file");
+    }
+}
+
+#[test]
+fn a_place_for_results_that_cannot_be_written() {
+    let world = World::new();
+    let file = world.write("file", "no folder");
+    for place in [file.join("data"), "/proc/kagiri".into()] {
+        for words in [&["runs", "list"][..], &["stream", "--streams", "1", "--hold", "2s"]] {
+            let mut command = world.command(words);
+            command.env("KAGIRI_DATA", &place);
+            Live::start(command).end(PATIENCE).fails(1, &[place.to_str().unwrap(), "KAGIRI_DATA"]);
+        }
+    }
+    need_root!();
+    need_programs!("setpriv");
+    let world = World::of_nobody();
+    fs::remove_dir(world.data()).unwrap();
+    fs::create_dir(world.data()).unwrap();
+    world.measure(&["runs", "list"], PATIENCE).fails(1, &["data", "Permission denied", "writable"]);
+    world
+        .run(&["content", "make", "data/film.ts", "--duration", "5s"])
+        .fails(1, &["data/film.ts", "Permission denied"]);
+}
+
+#[test]
+fn without_root_a_plan_that_needs_it_says_so() {
+    need_root!();
+    need_programs!("setpriv");
+    let _alone = alone();
+    let world = World::of_nobody();
+    for (name, table) in [
+        ("quota", "[stream.server]\ncpu_quota_percent = 50.0"),
+        ("disk", "[stream.disk]\nread_limit = '110Mbit/s'"),
+        ("link", "[stream.link]\nrate = '110Mbit/s'"),
+    ] {
+        world.write(
+            "plan.toml",
+            format!("workload = 'stream'\n[stream]\nstreams = 1\nhold = '2s'\n{table}\n"),
+        );
+        let ended = world.measure(&["run", "plan.toml"], PATIENCE);
+        assert!(ended.stderr.contains("root"), "{name}: {}", ended.stderr);
+        ended.fails(1, &["only by root", "run as root"]);
+    }
+}
+
+#[test]
+fn without_root_everything_else_works() {
+    need_root!();
+    need_programs!("setpriv");
+    let _alone = alone();
+    let world = World::of_nobody();
+    film(&world);
+    let words = ["stream", "--content", "film.ts", "--cold", "--streams", "1", "--hold", "2s", "--json"];
+    let document = world.measure(&words, PATIENCE).code(0).json();
+    assert_eq!(document["environment"]["root"], false);
+    assert!(
+        document["trials"][0]["metrics"]["server_cpu_percent"].is_number(),
+        "its own child can be watched"
+    );
+    world.measure(&["undo"], PATIENCE).code(0);
+}
+
+#[test]
+fn results_of_a_newer_kagiri_are_left_alone() {
+    let world = World::new();
+    world.run(&["runs", "list"]).code(0);
+    let file = world.path("data/runs.sqlite");
+    let database = rusqlite::Connection::open(&file).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let before = fs::read(&file).unwrap();
+    let fixture = workspace().join("tests/fixtures/run.json");
+    for words in [
+        &["runs", "list"][..],
+        &["runs", "import", fixture.to_str().unwrap()],
+        &["stream", "--streams", "1", "--hold", "2s"],
+    ] {
+        world
+            .measure(words, PATIENCE)
+            .fails(1, &["runs.sqlite", "layout 99", "newer kagiri", "left as it is"]);
+        assert!(fs::read(&file).unwrap() == before, "{words:?} touched it");
+    }
+}
+
+#[test]
+fn results_that_are_damaged_are_left_alone() {
+    let fixture = workspace().join("tests/fixtures/run.json");
+    let whole = {
+        let world = World::new();
+        world.run(&["runs", "import", fixture.to_str().unwrap()]).code(0);
+        fs::read(world.path("data/runs.sqlite")).unwrap()
+    };
+    assert!(whole.len() > 8192, "{}", whole.len());
+    for (what, bytes) in [
+        ("truncated", whole[..whole.len() / 2].to_vec()),
+        ("garbage", vec![0x5a; 20_000]),
+        ("a stub", whole[..50].to_vec()),
+    ] {
+        let world = World::new();
+        fs::create_dir(world.data()).unwrap();
+        let file = world.write("data/runs.sqlite", &bytes);
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        for words in [&["runs", "show"][..], &["stream", "--streams", "1", "--hold", "2s"]] {
+            let ended = world.measure(words, PATIENCE).fails(1, &["runs.sqlite"]);
+            assert!(!ended.stderr.contains("making"), "{what}: {}", ended.stderr);
+        }
+        assert!(fs::read(&file).unwrap() == bytes, "{what}: touched");
+    }
+}
+
+#[test]
+fn a_port_that_is_in_use() {
+    let world = World::new();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = world.measure(&["content", "serve", ".", "--listen", &address], PATIENCE);
+    ended.fails(1, &[&address, "in use"]);
+    world.measure(&["content", "serve", "missing"], PATIENCE).fails(1, &["missing", "No such file"]);
+    let file = world.write("file", "no folder");
+    world.measure(&["content", "serve", file.to_str().unwrap()], PATIENCE).fails(1, &["file"]);
+}

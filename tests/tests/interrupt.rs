@@ -1,0 +1,245 @@
+//! Ctrl-C in every phase, and crashes: what was measured stays, nothing else does.
+
+use std::time::Duration;
+
+use kagiri_tests::{Ended, Live, World, alone, need_root, wait_until};
+use nix::sys::signal::Signal;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A search that goes up to `max` in short trials of light content, so that each phase comes soon.
+fn search(world: &World, max: u32, extra: &[&str]) -> Live {
+    let film = world.path("film.ts");
+    let text = format!(
+        "workload = 'stream'\n[stream]\nmax = {max}\nhold = '2s'\nsearch_hold = '1s'\n\
+         player.warm_up = '1s'\ncontent.path = '{}'\n",
+        film.display()
+    );
+    world.write("search.toml", text);
+    world.start(&[&["run", "search.toml"][..], extra].concat())
+}
+
+fn film(world: &World) {
+    let words = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "2Mbit/s", "--quiet"];
+    world.run(&words).code(0);
+}
+
+/// Interrupt it, and see that it ends as the contract says.
+fn interrupt(world: &World, live: Live) -> Ended {
+    live.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    ended.code(130)
+}
+
+/// The last stored run, which has to say that it was interrupted.
+fn stored(world: &World) -> serde_json::Value {
+    let document = world.run(&["runs", "show", "--json"]).code(0).json();
+    assert_eq!(document["state"], "interrupted");
+    let shown = world.run(&["runs", "show"]).code(0).stdout;
+    assert!(shown.to_lowercase().contains("interrupted"), "{shown}");
+    document
+}
+
+fn phases(document: &serde_json::Value) -> Vec<&str> {
+    let trials = document["trials"].as_array().expect("trials");
+    trials.iter().map(|trial| trial["phase"].as_str().expect("a phase")).collect()
+}
+
+/// How many trials the progress lines tell of.
+fn told(ended: &Ended) -> usize {
+    ended.stderr.lines().filter(|line| line.contains(" streams  ")).count()
+}
+
+#[test]
+fn while_making_content() {
+    let world = World::new();
+    // More than can be made before the signal comes; the beginning of the file is the sign that it is being made.
+    let live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
+    let grows = || std::fs::metadata(world.path("film.ts.part")).is_ok_and(|facts| facts.len() > 0);
+    wait_until("film.ts.part grows", PATIENCE, grows);
+    let ended = interrupt(&world, live);
+    assert!(ended.stderr.contains("nothing was left behind"), "{}", ended.stderr);
+    for name in ["film.ts", "film.ts.part", "film.ts.kgi"] {
+        assert!(!world.path(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn while_indexing() {
+    let world = World::new();
+    world.run(&["content", "make", "film.ts", "--duration", "600s", "--quiet"]).code(0);
+    std::fs::remove_file(world.path("film.ts.kgi")).unwrap();
+    let live = world.start(&["content", "index", "film.ts"]);
+    // It has begun once it has the file open.
+    let film = world.path("film.ts").canonicalize().unwrap();
+    let descriptors = format!("/proc/{}/fd", live.pid());
+    let open = || {
+        let entries = std::fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == film))
+    };
+    wait_until("film.ts is open", PATIENCE, open);
+    interrupt(&world, live);
+    assert!(world.path("film.ts").exists() && !world.path("film.ts.kgi").exists());
+}
+
+#[test]
+fn while_serving() {
+    let world = World::new();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut live = world.start(&["content", "serve", ".", "--listen", "127.0.0.1:0"]);
+        live.wait_for(" at http://", PATIENCE);
+        live.signal(signal);
+        let ended = live.end(PATIENCE);
+        world.assert_nothing_left(ended.pid);
+        // To be ended is how a server ends.
+        ended.code(0);
+    }
+}
+
+#[test]
+fn during_the_search() {
+    let _alone = alone();
+    let world = World::new();
+    film(&world);
+    let mut live = search(&world, 16, &["--json"]);
+    live.wait_for("2 streams", PATIENCE);
+    let ended = interrupt(&world, live);
+    let document = stored(&world);
+    assert!(
+        phases(&document).len() >= 2 && phases(&document).len() >= told(&ended),
+        "no finished trial is lost"
+    );
+    assert_eq!(ended.json()["run"], document["run"], "what was measured is printed too");
+    assert!(document["doubts"].to_string().contains("interrupted"), "{}", document["doubts"]);
+}
+
+#[test]
+fn before_the_first_trial_has_ended() {
+    let _alone = alone();
+    let world = World::new();
+    film(&world);
+    let mut live = search(&world, 1, &[]);
+    live.wait_for("preparing", PATIENCE);
+    interrupt(&world, live);
+    assert!(phases(&stored(&world)).is_empty());
+}
+
+#[test]
+fn during_the_confirmation_and_on_the_way_down() {
+    let _alone = alone();
+    let world = World::new();
+    film(&world);
+    let mut live = search(&world, 1, &[]);
+    live.wait_for("confirm", PATIENCE);
+    interrupt(&world, live);
+    assert_eq!(phases(&stored(&world))[..2], ["search", "confirm"]);
+    let mut live = search(&world, 4, &[]);
+    live.wait_for(" down ", PATIENCE * 2);
+    interrupt(&world, live);
+    let document = stored(&world);
+    assert!(phases(&document).contains(&"ramp-down"), "{:?}", phases(&document));
+    assert!(document["capacity"]["value"].is_number(), "what was confirmed stands");
+}
+
+#[test]
+fn a_second_signal_leaves_at_once() {
+    let _alone = alone();
+    let world = World::new();
+    film(&world);
+    let mut live = search(&world, 16, &[]);
+    live.wait_for("1 streams", PATIENCE);
+    let pid = live.pid();
+    live.signal(Signal::SIGINT);
+    live.signal(Signal::SIGTERM);
+    live.end(PATIENCE).code(130);
+    // It may or may not have found the time to put everything back; after an undo it is.
+    world.run(&["undo"]).code(0);
+    world.assert_nothing_left(pid);
+    let document = world.run(&["runs", "show", "--json"]).code(0).json();
+    assert_eq!((document["state"].as_str(), phases(&document)[0]), (Some("interrupted"), "search"));
+}
+
+/// A plan that changes everything that can be changed: disk, group, link.
+fn write_plan(world: &World) {
+    let text = "workload = 'stream'\n[stream]\nmax = 3\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '5Mbit/s'\n\
+                content.duration = '60s'\n[stream.disk]\nsize = '200MB'\nfile_system = 'ext4'\nread_limit = '100Mbit/s'\n\
+                [stream.server]\ncpu_quota_percent = 90.0\n[stream.link]\nrate = '100Mbit/s'\n";
+    world.write("plan.toml", text);
+}
+
+#[test]
+fn while_a_plan_prepares_its_disk() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    write_plan(&world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("making a disk", PATIENCE);
+    interrupt(&world, live);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("of content", PATIENCE);
+    interrupt(&world, live);
+    assert!(phases(&stored(&world)).is_empty());
+}
+
+#[test]
+fn a_plan_that_is_interrupted_puts_everything_back() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    write_plan(&world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("1 streams", PATIENCE);
+    let traces = world.traces(live.pid());
+    assert!(!traces.mounts.is_empty() && !traces.loop_devices.is_empty(), "{traces:#?}");
+    assert!(
+        !traces.cgroups.is_empty() && !traces.namespaces.is_empty() && !traces.links.is_empty(),
+        "{traces:#?}"
+    );
+    interrupt(&world, live);
+    assert!(!phases(&stored(&world)).is_empty());
+}
+
+#[test]
+fn what_a_crash_leaves_is_undone() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    write_plan(&world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("1 streams", PATIENCE);
+    let pid = live.pid();
+    live.signal(Signal::SIGKILL);
+    let _ = live.end(PATIENCE);
+    let left = world.traces(pid);
+    assert!(!left.mounts.is_empty() && !left.cgroups.is_empty() && !left.journals.is_empty(), "{left:#?}");
+    let undone = world.run(&["undo"]).code(0).stdout;
+    for word in ["unmount", "detach", "control group", "network namespace"] {
+        assert!(undone.contains(word), "no '{word}' in\n{undone}");
+    }
+    world.assert_nothing_left(pid);
+    let again = world.run(&["undo"]).code(0).stdout;
+    assert_eq!(again, "Nothing was left changed.\n");
+    let document = stored(&world);
+    assert!(!phases(&document).is_empty(), "a crash loses no finished trial");
+}
+
+#[test]
+fn the_next_measurement_tidies_up_after_a_crash() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    write_plan(&world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("1 streams", PATIENCE);
+    let pid = live.pid();
+    live.signal(Signal::SIGKILL);
+    let _ = live.end(PATIENCE);
+    film(&world);
+    let words = ["stream", "--content", "film.ts", "--streams", "1", "--hold", "1s"];
+    let next = world.measure(&words, PATIENCE).code(0);
+    assert!(next.stderr.contains("unmount"), "and says so: {}", next.stderr);
+    world.assert_nothing_left(pid);
+}
