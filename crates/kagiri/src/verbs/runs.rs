@@ -47,8 +47,11 @@ pub enum Runs {
         #[arg(default_value = "last")]
         run: String,
         /// Where to; '-' for standard output
-        #[arg(long, short, default_value = "-")]
+        #[arg(long, short, value_name = "FILE", default_value = "-")]
         output: PathBuf,
+        /// The whole run for 'import', or one of its tables for a spreadsheet
+        #[arg(long, value_enum, default_value = "json")]
+        format: Format,
     },
     /// Read exported runs into the store
     Import {
@@ -60,6 +63,17 @@ pub enum Runs {
     Schema,
 }
 
+/// How a run is exported.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Format {
+    /// The whole run
+    Json,
+    /// One row per trial
+    TrialsCsv,
+    /// One row per sample
+    SeriesCsv,
+}
+
 impl Runs {
     /// Do it.
     pub fn perform(self) -> Outcome {
@@ -67,7 +81,7 @@ impl Runs {
             Self::List { json } => list(json),
             Self::Show { run, json, plan } => show(&run, json, plan),
             Self::Compare { runs, json } => compare(&runs, json),
-            Self::Export { run, output } => export(&run, &output),
+            Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
             Self::Schema => {
                 output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"));
@@ -141,9 +155,13 @@ fn compare(names: &[String], json: bool) -> Outcome {
     Ok(Code::Measured)
 }
 
-fn export(name: &str, path: &std::path::Path) -> Outcome {
+fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
     let run = measure::open_store()?.resolve(name)?;
-    let bytes = store::export(&run)?;
+    let bytes = match format {
+        Format::Json => store::export(&run)?,
+        Format::TrialsCsv => report::export::trials_csv(&run).into_bytes(),
+        Format::SeriesCsv => report::export::series_csv(&run).into_bytes(),
+    };
     if path.as_os_str() == "-" {
         output::print(&String::from_utf8_lossy(&bytes));
     } else {

@@ -19,6 +19,11 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 /// What the embedded server's ready line holds before its address.
 const READY_MARK: &str = " at http://";
 
+/// nginx's configuration, in its own directory.
+const CONF: &str = "nginx.conf";
+/// Folders that nginx makes there.
+const TEMPORARY: [&str; 5] = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+
 /// A running server.
 pub struct Serving {
     child: Child,
@@ -31,7 +36,8 @@ pub struct Serving {
 struct Configuration {
     dir: PathBuf,
     journal: Journal,
-    entry: EntryId,
+    /// Everything in it, in the order in which it is made.
+    entries: Vec<EntryId>,
 }
 
 impl Serving {
@@ -163,15 +169,28 @@ impl Configuration {
             std::process::id(),
             sys::clock::monotonic_ns()
         ));
-        let entry = journal.record(Undo::RemoveFolder { path: dir.clone() }).map_err(PartError::new)?;
+        let mut this = Self { dir: dir.clone(), journal: journal.clone(), entries: Vec::new() };
+        this.note(Undo::RemoveFolder { path: dir.clone() })?;
         std::fs::create_dir(&dir).map_err(|error| {
             PartError::new(format!("cannot make the directory {}: {error}", dir.display()))
         })?;
-        Ok(Self { dir, journal: journal.clone(), entry })
+        for file in [CONF, "nginx.pid"] {
+            this.note(Undo::RemoveFile { path: dir.join(file) })?;
+        }
+        // nginx makes them at its start and leaves them.
+        for kind in TEMPORARY {
+            this.note(Undo::RemoveFolder { path: dir.join(kind) })?;
+        }
+        Ok(this)
+    }
+
+    fn note(&mut self, undo: Undo) -> Result<(), PartError> {
+        self.entries.push(self.journal.record(undo).map_err(PartError::new)?);
+        Ok(())
     }
 
     fn write(&self, text: &str) -> Result<PathBuf, PartError> {
-        let file = self.dir.join("nginx.conf");
+        let file = self.dir.join(CONF);
         std::fs::write(&file, text)
             .map_err(|error| PartError::new(format!("cannot write {}: {error}", file.display())))?;
         Ok(file)
@@ -181,7 +200,9 @@ impl Configuration {
 impl Drop for Configuration {
     fn drop(&mut self) {
         // Left to `kagiri undo` if it cannot be removed now.
-        let _ = self.journal.undo(self.entry);
+        for entry in self.entries.iter().rev() {
+            let _ = self.journal.undo(*entry);
+        }
     }
 }
 
@@ -199,7 +220,7 @@ fn nginx_conf(own: &Path, root: &Path, address: SocketAddr, workers: u32) -> Str
          error_log stderr warn;\nevents {{ worker_connections 32768; }}\nhttp {{\n  access_log off;\n  sendfile on;\n  \
          default_type application/octet-stream;\n  keepalive_requests 1000000;\n"
     );
-    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+    for kind in TEMPORARY {
         let _ = writeln!(text, "  {kind}_temp_path {own}/{kind};");
     }
     let root = root.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,0 +1,162 @@
+//! Every export of a stored run, word by word: a change to any of them is seen in review.
+
+use std::fs;
+
+use kagiri_tests::{World, workspace};
+use serde_json::Value;
+
+/// A world that holds the fixture's run.
+fn world() -> World {
+    let world = World::new();
+    world
+        .run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().expect("text")])
+        .code(0);
+    world
+}
+
+fn said(world: &World, words: &[&str]) -> String {
+    let ended = world.run(words).code(0);
+    assert_eq!(ended.stderr, "", "{words:?}");
+    ended.stdout
+}
+
+#[test]
+fn a_run_as_json() {
+    let document: Value = serde_json::from_str(&said(&world(), &["runs", "export"])).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap());
+}
+
+#[test]
+fn a_run_on_the_terminal() {
+    let text = said(&world(), &["runs", "show"]);
+    assert!(!text.contains('\x1b'), "no colour in a pipe");
+    let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.is_empty(), "80 columns were given: {wide:#?}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn runs_as_a_list() {
+    let world = world();
+    insta::assert_snapshot!(said(&world, &["runs", "list"]));
+    let list: Value = serde_json::from_str(&said(&world, &["runs", "list", "--json"])).unwrap();
+    insta::assert_snapshot!("runs_as_a_json_list", serde_json::to_string_pretty(&list).unwrap());
+}
+
+/// The fixture's run beside one of another name and id, in which the server was half as strong.
+#[test]
+fn two_runs_compared() {
+    let world = world();
+    let text = fs::read_to_string(workspace().join("tests/fixtures/run.json")).unwrap();
+    let mut other: Value = serde_json::from_str(&text).unwrap();
+    other["run"] = "20261121-130000-othr".into();
+    other["name"] = "another server".into();
+    for trial in other["trials"].as_array_mut().unwrap() {
+        let percent = trial["metrics"]["server_cpu_percent"].as_f64().unwrap();
+        trial["metrics"]["server_cpu_percent"] = (2.0 * percent).into();
+    }
+    let file = world.write("other.json", other.to_string());
+    world.run(&["runs", "import", file.to_str().unwrap()]).code(0);
+    let words = ["runs", "compare", "20261121-120000-fixt", "20261121-130000-othr"];
+    insta::assert_snapshot!(said(&world, &words));
+    let compared: Value = serde_json::from_str(&said(&world, &[&words[..], &["--json"]].concat())).unwrap();
+    insta::assert_snapshot!("two_runs_compared_json", serde_json::to_string_pretty(&compared).unwrap());
+}
+
+#[test]
+fn tables_for_spreadsheets() {
+    let world = world();
+    for (kind, name) in [("trials", "trials_csv"), ("series", "series_csv")] {
+        let text = said(&world, &["runs", "export", "--format", &format!("{kind}-csv")]);
+        let header = text.lines().next().unwrap_or_default().split(',').count();
+        assert!(text.lines().all(|line| line.split(',').count() >= header || line.contains('"')), "{text}");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn a_table_explained() {
+    let table = workspace().join("tests/fixtures/reference.csv");
+    let table = table.to_str().unwrap();
+    let world = World::new();
+    insta::assert_snapshot!(said(&world, &["explain", table]));
+    insta::assert_snapshot!(
+        "a_table_with_a_ceiling",
+        said(&world, &["explain", table, "--ceiling", "disk=110Mbit/s"])
+    );
+    let words = ["explain", table, "--ceiling", "disk=110Mbit/s", "--json"];
+    let document: Value = serde_json::from_str(&said(&world, &words)).unwrap();
+    assert_eq!(
+        (document["capacity"]["value"].as_f64(), document["limit"]["resource"].as_str()),
+        (Some(4.0), Some("disk"))
+    );
+    for resource in ["cpu", "disk", "network", "memory"] {
+        assert!(document["saturation"][resource]["cost_per_load"].is_number(), "{resource}");
+    }
+    assert!(document["saturation"]["disk"]["saturates_at"].is_number());
+    insta::assert_snapshot!("a_table_explained_json", serde_json::to_string_pretty(&document).unwrap());
+}
+
+/// Addresses that a page would fetch when it is opened: a reader offline must miss nothing.
+fn fetched(page: &str) -> Vec<&str> {
+    let marks =
+        ["src=", "<link", "@import", "url(", "<iframe", "fetch(", "XMLHttpRequest", "<object", "<embed"];
+    let outside = |rest: &str| {
+        let value = rest.trim_start_matches(['"', '\'', ' ']);
+        !value.starts_with("data:") && !value.starts_with('#')
+    };
+    let mut found = Vec::new();
+    for mark in marks {
+        for (at, _) in page.match_indices(mark) {
+            let rest = &page[at + mark.len()..];
+            if outside(rest) {
+                found.push(&page[at..page.len().min(at + 80)]);
+            }
+        }
+    }
+    found
+}
+
+/// The text of a page is well formed as far as its tags: what is opened is closed, in order.
+fn unclosed(page: &str) -> Vec<String> {
+    const VOID: [&str; 6] = ["meta", "br", "hr", "img", "link", "input"];
+    let (mut open, mut rest) = (Vec::new(), page);
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let end = rest.find('>').expect("a tag ends");
+        let (tag, after) = (&rest[..end], &rest[end + 1..]);
+        rest = after;
+        let name: String =
+            tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
+        let name = name.to_ascii_lowercase();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_deref(), Some(name.as_str()), "</{name}> closes something else");
+        } else if !tag.starts_with('!') && !tag.ends_with('/') && !VOID.contains(&name.as_str()) {
+            if matches!(name.as_str(), "script" | "style") {
+                let close = format!("</{name}>");
+                rest = &rest[rest.find(&close).expect("it is closed") + close.len()..];
+            } else {
+                open.push(name);
+            }
+        }
+    }
+    open
+}
+
+#[test]
+fn the_report_is_one_page_that_works_offline() {
+    let world = world();
+    let page = said(&world, &["report", "-o", "-"]);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    assert_eq!(fetched(&page), [""; 0]);
+    assert_eq!(unclosed(&page), [""; 0]);
+    let document: Value = serde_json::from_str(&said(&world, &["runs", "export"])).unwrap();
+    let capacity = document["capacity"]["value"].as_f64().unwrap();
+    assert!(page.contains(&format!("{capacity} streams")), "the capacity stands in it");
+    assert!(page.contains("<svg") && page.contains(document["run"].as_str().unwrap()));
+    let file = said(&world, &["report", "-o", "page.html"]);
+    assert_eq!(file, "page.html\n");
+    assert_eq!(fs::read_to_string(world.path("page.html")).unwrap(), page);
+    let default = said(&world, &["report"]);
+    assert_eq!(fs::read_to_string(world.path(default.trim())).unwrap(), page);
+}

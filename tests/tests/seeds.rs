@@ -1,0 +1,110 @@
+//! The seeds of truth: servers whose limit is known, found by the search with the cause named.
+//!
+//! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end before
+//! the reader's patience does.
+
+use std::fs;
+use std::time::Duration;
+
+use kagiri_tests::{World, alone, need_programs, need_root, workspace};
+use serde_json::Value;
+use toml::Table;
+
+const PATIENCE: Duration = Duration::from_secs(420);
+/// A machine that was busy with other things is given so many chances.
+const ATTEMPTS: u32 = 3;
+
+/// A ready plan, made shorter.
+fn shortened(name: &str, search_hold: &str, hold: &str) -> Table {
+    let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
+    let mut plan: Table = text.parse().expect("TOML");
+    let shorter = format!(
+        "hold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\nplayer.warm_up = '2s'\n"
+    );
+    let stream = plan["stream"].as_table_mut().expect("the workload's settings");
+    stream.extend(shorter.parse::<Table>().expect("TOML"));
+    plan
+}
+
+/// Whether others used the machine so much that trials were spoilt or made doubtful.
+fn is_spoilt(document: &Value) -> bool {
+    let spoilt = |trial: &Value| trial["reasons"].to_string().contains("other programs");
+    document["trials"].as_array().expect("trials").iter().any(spoilt)
+}
+
+/// Run the plan until nobody else spoils it, at the latest the last time.
+fn search(plan: &Table, code: i32) -> Value {
+    let _alone = alone();
+    let mut attempt = 1;
+    loop {
+        let world = World::new();
+        world.write("plan.toml", plan.to_string());
+        let ended = world.measure(&["run", "plan.toml", "--json"], PATIENCE);
+        let document = ended.json();
+        if !is_spoilt(&document) || attempt == ATTEMPTS {
+            eprintln!("{}", ended.stderr);
+            ended.code(code);
+            return document;
+        }
+        eprintln!("attempt {attempt} was spoilt by other programs:\n{}", ended.stderr);
+        attempt += 1;
+    }
+}
+
+/// What was found, as one would say it.
+fn found(document: &Value) -> (f64, &str) {
+    let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
+    (value, document["limit"]["resource"].as_str().expect("a word"))
+}
+
+fn verdicts(document: &Value) -> Vec<&str> {
+    let trials = document["trials"].as_array().expect("trials");
+    trials.iter().map(|trial| trial["verdict"].as_str().expect("a verdict")).collect()
+}
+
+#[test]
+fn a_slow_cpu_carries_five() {
+    need_root!();
+    let document = search(&shortened("cpu-limited.toml", "6s", "10s"), 0);
+    assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
+    let cost = document["saturation"]["cpu"]["cost_per_load"].as_f64().unwrap();
+    assert!((12.0..17.0).contains(&cost), "44.8 ns a byte are 14 % a stream, not {cost}");
+}
+
+#[test]
+fn a_slow_disk_carries_four() {
+    need_root!();
+    need_programs!("mkfs.ext3");
+    let mut plan = shortened("disk-limited.toml", "8s", "12s");
+    plan["variant"]
+        .as_array_mut()
+        .expect("variants")
+        .retain(|variant| variant["name"].as_str() == Some("ext3"));
+    let document = search(&plan, 0);
+    assert_eq!(found(&document), (4.0, "disk"), "{}", document["limit"]);
+    assert_eq!(document["variants"][0]["name"], "ext3");
+}
+
+#[test]
+fn a_narrow_link_carries_four() {
+    need_root!();
+    need_programs!("ip", "tc");
+    let document = search(&shortened("network-limited.toml", "5s", "8s"), 0);
+    assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
+}
+
+/// The players give out long before the server: no trial may be called a failure, and the capacity is open above.
+#[test]
+fn players_that_give_out_are_not_the_servers_fault() {
+    let document = search(&shortened("player-limited.toml", "3s", "4s"), 0);
+    let verdicts = verdicts(&document);
+    assert!(verdicts.contains(&"invalid") && !verdicts.contains(&"fail"), "{verdicts:?}");
+    assert_eq!(document["limit"]["resource"], "player", "{}", document["limit"]);
+    assert!(
+        document["capacity"]["value"].as_f64().is_some_and(|value| value >= 1.0),
+        "{}",
+        document["capacity"]
+    );
+    assert!(document["capacity"]["interval"][1].is_null(), "open above: {}", document["capacity"]);
+    assert!(document["variants"][0]["doubts"].to_string().contains("capacity_is_lower_bound"));
+}
