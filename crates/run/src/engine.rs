@@ -128,8 +128,9 @@ pub fn make(
     };
     run.ended_at = Some(Timestamp::now());
     outcome::conclude(&mut run, plan, workload);
-    store.finish(&run)?;
-    Ok((run, failure))
+    // What was measured is handed out even if it could not be stored.
+    let stored = store.finish(&run);
+    Ok((run, failure.or(stored.err().map(RunError::from))))
 }
 
 fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<Run, RunError> {
@@ -188,10 +189,12 @@ impl Engine<'_> {
         self.observer.event(Event::Preparing { variant: &variant.name, repetition });
         let specs = self.workload.standing(&variant.settings)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let searched = match self.stand_up(specs) {
-            _ if self.observer.stop_requested() => Ok(false),
-            Ok(peers) => self.search(variant, repetition, &peers, &names),
-            Err(error) => Err(error),
+        let searched = self.stand_up(specs);
+        let searched = searched.and_then(|peers| self.search(variant, repetition, &peers, &names));
+        let searched = match searched {
+            // A part that was interrupted in its work says so as an error.
+            Err(_) if self.observer.stop_requested() => Ok(false),
+            other => other,
         };
         let mut put_back = Ok(());
         for name in names.iter().rev() {
@@ -225,6 +228,7 @@ impl Engine<'_> {
     ) -> Result<bool, RunError> {
         let loads = self.workload.load_plan(&variant.settings);
         let watch = watch(peers);
+        self.note_ceilings(variant, watch.as_ref());
         let mut seen: Vec<Seen> = Vec::new();
         while let Some(step) = search::next(&loads, &seen) {
             if self.observer.stop_requested() {
@@ -248,17 +252,19 @@ impl Engine<'_> {
                 !observer.stop_requested()
             };
             let Some(trial) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
-            self.store.add_trial(&self.run.run, &trial)?;
-            self.observer.event(Event::TrialEnded(&trial));
+            let stored = self.store.add_trial(&self.run.run, &trial);
+            if stored.is_ok() {
+                self.observer.event(Event::TrialEnded(&trial));
+            }
             seen.push(Seen { load: step.load, phase: step.phase, verdict: trial.verdict });
             self.run.trials.push(trial);
+            stored?;
         }
-        self.note_ceilings(variant, watch);
         Ok(true)
     }
 
-    /// All loads of a repetition share one seed; confirming trials take another each, so that a capacity does not
-    /// hang on one draw of offsets.
+    /// All loads of a repetition share one seed, so that N and N + 1 differ by one unit of load only; each repetition
+    /// takes another.
     fn context(&self, loads: &LoadPlan, step: &Step, repetition: u32) -> TrialContext {
         let hold = if trial::is_full_hold(step.phase) { loads.hold } else { loads.search_hold };
         let seed = self.plan.seed.wrapping_add(u64::from(repetition - 1));
@@ -266,9 +272,9 @@ impl Engine<'_> {
     }
 
     /// The ceilings of a variant are facts of the run: an explanation made later needs them.
-    fn note_ceilings(&mut self, variant: &Variant, watch: Option<Watch>) {
+    fn note_ceilings(&mut self, variant: &Variant, watch: Option<&Watch>) {
         let Some(watch) = watch else { return };
-        if let Ok(ceilings) = serde_json::to_value(watch.ceilings) {
+        if let Ok(ceilings) = serde_json::to_value(&watch.ceilings) {
             let all = self
                 .run
                 .environment

@@ -23,8 +23,9 @@ const SAMPLER: &str = "sampler";
 const LEAD: Duration = Duration::from_millis(100);
 /// How often the parts' progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// Beyond its hold a trial may take this long (start-up, warm-up, a stalled end) before it is given up.
-const OVERTIME: Duration = Duration::from_secs(90);
+/// Beyond its hold a trial may take this long (start-up, warm-up, a stalled end) before it is given up. More than any
+/// warm-up that settings allow.
+const OVERTIME: Duration = Duration::from_secs(150);
 /// Other programs' CPU, in % of one core, from which a trial carries a doubt.
 const NEIGHBOUR_PERCENT: f64 = 25.0;
 /// Missing samples, in %, from which a trial carries a doubt.
@@ -67,24 +68,40 @@ pub fn make(
     let started_at = Timestamp::now();
     let specs = place.workload.offering(place.settings, context, place.peers)?;
     let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-    prepare(bus, specs, place)?;
-    let mut names: Vec<&str> = offering.iter().map(String::as_str).collect();
-    names.extend(place.watch.map(|_| SAMPLER));
-    bus.start(&names, LEAD)?;
-    let whole = wait(bus, &offering, place.standing, context, tick)?;
+    let whole = offer(bus, specs, &offering, place, context, tick);
+    if !matches!(whole, Ok(true)) {
+        // Nobody asks for these reports; what was placed must be gone all the same.
+        for name in offering.iter().map(String::as_str).chain([SAMPLER]) {
+            let _ = bus.stop(name);
+        }
+        return whole.map(|_| None);
+    }
     let mut reports = BTreeMap::new();
     for name in &offering {
         reports.insert(name.clone(), bus.stop(name)?);
     }
     let sampled = place.watch.map(|_| bus.stop(SAMPLER)).transpose()?;
-    if !whole {
-        return Ok(None);
-    }
     let judgement = place.workload.judge(place.settings, context, &reports)?;
     let sampled = sampled.map(serde_json::from_value::<Sampled>).transpose();
     let sampled =
         sampled.map_err(|error| RunError::new(format!("the sampler's report cannot be read: {error}")))?;
     Ok(Some(assemble(place, context, started_at, judgement, sampled)))
+}
+
+/// Offer the load until all parts have finished; `false` when the user wants to stop.
+fn offer(
+    bus: &mut dyn Bus,
+    specs: Vec<PartSpec>,
+    offering: &[String],
+    place: &Place<'_>,
+    context: &TrialContext,
+    tick: &mut dyn FnMut(f64) -> bool,
+) -> Result<bool, RunError> {
+    prepare(bus, specs, place)?;
+    let mut names: Vec<&str> = offering.iter().map(String::as_str).collect();
+    names.extend(place.watch.map(|_| SAMPLER));
+    bus.start(&names, LEAD)?;
+    wait(bus, offering, place.standing, context, tick)
 }
 
 fn prepare(bus: &mut dyn Bus, specs: Vec<PartSpec>, place: &Place<'_>) -> Result<(), RunError> {
@@ -166,6 +183,9 @@ fn assemble(
         doubts.extend(missing(&sampled.missing));
         series.retain(|own| sampled.series.iter().all(|other| other.name != own.name));
         series.extend(sampled.series);
+    }
+    if place.watch.is_none() {
+        doubts.push(Doubt::ServerNotVisible { server: place.variant.to_owned() });
     }
     doubts.extend(neighbours(&metrics));
     if let Some(reason) = spoiled_by_neighbour(verdict, &metrics).filter(|_| !is_definite) {
