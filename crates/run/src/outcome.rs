@@ -100,11 +100,13 @@ fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, uni
     search::capacity(loads, &seen, unit)
 }
 
-/// The median over the repetitions, with the widest interval that any of them allows.
+/// The median over the repetitions, with the widest interval that any of them allows. Of an even number the lower of
+/// the two middle ones: a load that was offered, and that at least half of the repetitions carried.
 fn median_capacity(repetitions: &[Capacity], unit: &str) -> Capacity {
     let known: Vec<&Capacity> = repetitions.iter().filter(|capacity| capacity.value.is_some()).collect();
-    let values: Vec<f64> = known.iter().filter_map(|capacity| capacity.value).collect();
-    let Some(value) = statistics::median(&values) else { return unknown_capacity(unit) };
+    let mut values: Vec<f64> = known.iter().filter_map(|capacity| capacity.value).collect();
+    values.sort_by(f64::total_cmp);
+    let Some(&value) = values.get(values.len().saturating_sub(1) / 2) else { return unknown_capacity(unit) };
     let lower = known.iter().filter_map(|capacity| capacity.interval[0]).min_by(f64::total_cmp);
     // One repetition without an upper end leaves the whole without one.
     let uppers: Option<Vec<f64>> = known.iter().map(|capacity| capacity.interval[1]).collect();

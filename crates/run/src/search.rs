@@ -55,14 +55,15 @@ pub fn next(plan: &LoadPlan, seen: &[Seen]) -> Option<Step> {
 
 /// What the trials say of the capacity, in the load's `unit`.
 pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
-    let sound = seen.iter().filter(|trial| trial.verdict != Verdict::Invalid);
+    let passed = |load: u64| seen.iter().any(|trial| trial.load == load && trial.verdict == Verdict::Pass);
     let value = match plan.fixed {
-        Some(load) => sound.clone().next().map(|trial| if trial.verdict == Verdict::Pass { load } else { 0 }),
-        None => {
-            sound.clone().next().map(|_| Confirmation::of(plan, &Bracket::of(plan, seen), seen).candidate)
-        }
+        Some(load) if passed(load) => load,
+        Some(_) => 0,
+        None => Confirmation::of(plan, &Bracket::of(plan, seen), seen).candidate,
     };
-    let Some(value) = value else {
+    // Only a failure of the very first unit makes it zero: below a larger one that failed, loads may be untried.
+    let failed_first = || seen.iter().any(|trial| trial.load <= 1 && trial.verdict == Verdict::Fail);
+    if value == 0 && !failed_first() {
         return Capacity {
             value: None,
             unit: unit.into(),
@@ -70,8 +71,7 @@ pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
             passes: 0,
             failures_above: 0,
         };
-    };
-    let passed = |load: u64| seen.iter().any(|trial| trial.load == load && trial.verdict == Verdict::Pass);
+    }
     let failed_above = seen.iter().filter(|trial| trial.load > value && trial.verdict == Verdict::Fail);
     // A load above that both passed and failed is within the uncertainty.
     let upper = failed_above.clone().map(|trial| trial.load).filter(|&load| !passed(load)).min();
@@ -314,6 +314,8 @@ mod tests {
         let seen = search(&fixed, carries(9));
         assert_eq!(seen, [Seen { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
         assert_eq!(capacity(&fixed, &seen, "streams").value, Some(7.0));
+        let seen = search(&fixed, carries(3));
+        assert_eq!(capacity(&fixed, &seen, "streams").value, None, "lower loads were not tried");
     }
 
     proptest! {
