@@ -30,7 +30,7 @@ const fn sign(
 use Resource::{Cpu, Disk, Memory, Network, Player};
 
 /// Thresholds are far above what healthy loads showed in the prototypes, so that noise does not cross them.
-const SIGNS: [Sign; 14] = [
+const SIGNS: [Sign; 13] = [
     sign(Cpu, "throttled_percent", 5.0, 3, "the quota throttled the server for {} % of the time"),
     sign(Cpu, "cpu_wait_percent", 20.0, 1, "the server waited for a CPU {} % of the time"),
     sign(Cpu, "pressure_cpu_percent", 20.0, 1, "tasks waited for a CPU {} % of the time (PSI)"),
@@ -41,8 +41,7 @@ const SIGNS: [Sign; 14] = [
     sign(Network, "network_drops_per_s", 1.0, 2, "the link's queue dropped {} packets per second"),
     sign(Network, "sender_limited_percent", 20.0, 1, "the network held the senders back {} % of the time"),
     sign(Memory, "pressure_memory_percent", 10.0, 2, "tasks waited for memory {} % of the time (PSI)"),
-    sign(Player, "late_ms_max", 100.0, 1, "the players did their work up to {} ms late"),
-    sign(Player, "player_late_ms_max", 100.0, 1, "the players did their work up to {} ms late"),
+    sign(Player, "tick_late_max_ms", 100.0, 1, "the players did their work up to {} ms late"),
     sign(Player, "other_cpu_percent", 20.0, 1, "other programs used {} % of a core"),
     sign(Player, "steal_percent", 3.0, 1, "the hypervisor took {} % of the CPU time"),
 ];
