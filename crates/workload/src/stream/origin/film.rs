@@ -19,7 +19,8 @@ pub fn provide(
     host: &HostContext,
 ) -> Result<PathBuf, PartError> {
     match (&settings.content.path, made_dir) {
-        (Some(given), None) => indexed(given.clone(), host),
+        // A name without a folder would leave the server without one to serve.
+        (Some(given), None) => indexed(given.canonicalize().unwrap_or_else(|_| given.clone()), host),
         (Some(given), Some(dir)) => copy(given, dir, host),
         (None, dir) => {
             make(settings, &dir.map_or_else(|| host.data_dir.join("content"), Path::to_path_buf), host)
@@ -65,7 +66,8 @@ fn make(settings: &StreamSettings, dir: &Path, host: &HostContext) -> Result<Pat
     std::fs::create_dir_all(dir)
         .map_err(|error| PartError::new(format!("cannot make the directory {}: {error}", dir.display())))?;
     host.say(format!("making {} of content: {}", ByteSize::from_bytes(spec.total_bytes()), file.display()));
-    content::make_file(&spec, &file, &mut |_| go_on(host)).map_err(PartError::new)?;
+    content::make_file(&spec, &file, &mut |_| go_on(host))
+        .map_err(|error| PartError::new(error.about(&file)))?;
     Ok(file)
 }
 

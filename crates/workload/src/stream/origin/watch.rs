@@ -66,19 +66,20 @@ fn cores() -> f64 {
 
 /// The least of what the host has, what the server's threads can use, and its quota.
 fn cpu_of_made(settings: &StreamSettings) -> Ceiling {
-    if let Some(percent) = settings.server.cpu_quota_percent {
-        return ceiling(percent, "the CPU quota that was set");
-    }
     let threads = f64::from(settings.server.threads.max(1));
     let what = match settings.server.kind {
         ServerKind::Embedded => "thread",
         ServerKind::Nginx => "worker",
     };
     let plural = if threads > 1.0 { "s" } else { "" };
-    if threads < cores() {
+    let usable = if threads < cores() {
         ceiling(100.0 * threads, &format!("the server has {threads} {what}{plural}"))
     } else {
         ceiling(100.0 * cores(), &format!("{} cores", cores()))
+    };
+    match settings.server.cpu_quota_percent {
+        Some(percent) if percent <= usable.value => ceiling(percent, "the CPU quota that was set"),
+        _ => usable,
     }
 }
 

@@ -26,6 +26,7 @@ impl StreamSettings {
         ranged("resolution_percent", self.resolution_percent, 0.1, 50.0)?;
         self.check_player()?;
         span("content.duration", self.content.duration, 5, 36_000)?;
+        within("server.threads", u64::from(self.server.threads), 0, 1024, "0 to 1024")?;
         ranged("server.cost_ns_per_byte", self.server.cost_ns_per_byte, 0.0, 10_000.0)?;
         if let Some(percent) = self.server.cpu_quota_percent {
             ranged("server.cpu_quota_percent", percent, 1.0, 100_000.0)?;
@@ -33,7 +34,28 @@ impl StreamSettings {
         if let Some(link) = &self.link {
             within("link.rate", link.rate.bit_per_s(), mbit / 10, 100_000 * mbit, "100kbit/s to 100Gbit/s")?;
         }
+        self.check_ceilings()?;
         self.check_made()
+    }
+
+    /// A ceiling of nothing would be left out without a word.
+    fn check_ceilings(&self) -> Result<(), PlanError> {
+        let said = &self.ceiling;
+        if let Some(percent) = said.cpu_percent {
+            ranged("ceiling.cpu_percent", percent, 1.0, 1_000_000.0)?;
+        }
+        let read_limit = self.disk.as_ref().and_then(|disk| disk.read_limit);
+        for (key, rate) in
+            [("ceiling.disk", said.disk), ("ceiling.network", said.network), ("disk.read_limit", read_limit)]
+        {
+            if let Some(rate) = rate {
+                within(key, rate.bit_per_s(), 100_000, u64::MAX, "100kbit/s or more")?;
+            }
+        }
+        if let Some(size) = said.memory {
+            within("ceiling.memory", size.bytes(), 1, u64::MAX, "1B or more")?;
+        }
+        Ok(())
     }
 
     fn check_player(&self) -> Result<(), PlanError> {
@@ -51,6 +73,9 @@ impl StreamSettings {
                 "player.cap",
                 "the cap must be at least as long as start and resume",
             ));
+        }
+        if let Some(warm_up) = player.warm_up {
+            span("player.warm_up", warm_up, 0, 120)?;
         }
         within("player.receive_buffer", player.receive_buffer.bytes(), 16 << 10, 64 << 20, "16KiB to 64MiB")?;
         within("player.threads", u64::from(player.threads), 1, 1024, "1 to 1024")
@@ -133,6 +158,10 @@ mod tests {
             (json!({"disk": {"size": "10MB"}}), "disk.size: 10MB cannot hold 375 MB"),
             (json!({"url": "http://nas/x.ts", "disk": {}}), "url: a server that is already there"),
             (json!({"server": {"cpu_quota_percent": 0.0}}), "server.cpu_quota_percent"),
+            (json!({"server": {"threads": 5000}}), "server.threads: 5000 is not within"),
+            (json!({"ceiling": {"cpu_percent": -5.0}}), "ceiling.cpu_percent"),
+            (json!({"disk": {"read_limit": "0bit/s"}}), "disk.read_limit"),
+            (json!({"player": {"warm_up": "1h"}}), "player.warm_up"),
             (json!({"server": {"kind": "nginx", "cost_ns_per_byte": 1.0}}), "only the embedded server"),
         ] {
             let message = StreamSettings::read(settings.clone()).unwrap_err().to_string();
