@@ -63,9 +63,9 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 
 /// Put back what a crashed kagiri left, before anything new is changed.
 pub fn clean_leftovers(say: &dyn Fn(&str)) {
-    let results = crate::verbs::undo::replay_all();
-    for line in results.iter().flat_map(|leftover| &leftover.lines) {
-        say(line);
+    match crate::verbs::undo::replay_all() {
+        Ok(results) => results.iter().flat_map(|leftover| &leftover.lines).for_each(|line| say(line)),
+        Err(error) => say(&format!("what crashes may have left cannot be looked at: {error}")),
     }
 }
 
@@ -79,15 +79,16 @@ fn environment() -> BTreeMap<String, Value> {
 /// Measure a plan on this host, store it, print what came of it.
 pub fn run_plan(plan: &Plan, common: &Common) -> Outcome {
     let (run, failure) = make_run(plan, common)?;
-    // With nothing measured the error says it all; a script still gets its document.
-    let code = match run.trials.is_empty() && !common.json {
-        true => output::code(&run),
-        false => output::present(&run, common)?,
+    // With nothing measured one line says it all; a script still gets its document.
+    let presented = match run.trials.is_empty() && !common.json {
+        true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
+        false => output::present(&run, common),
     };
+    // Why it could not be measured says more than that a report could not be written.
     match failure {
         Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
         Some(failure) => Err(Failure::World(anyhow::Error::msg(failure.message))),
-        None => Ok(code),
+        None => presented,
     }
 }
 

@@ -30,8 +30,15 @@ pub fn style() -> Style {
     Style {
         colour: terminal && std::env::var_os("NO_COLOR").is_none(),
         width: width.unwrap_or(100),
-        unicode: std::env::var("LC_ALL").or_else(|_| std::env::var("LANG")).is_ok_and(|l| l.contains("UTF")),
+        unicode: is_utf8_locale(),
     }
+}
+
+/// Whether the terminal's characters are UTF-8, by the first locale variable that says anything (locale(7)).
+fn is_utf8_locale() -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = said.into_iter().find(|locale| !locale.is_empty()).unwrap_or_default();
+    locale.to_ascii_uppercase().contains("UTF")
 }
 
 /// The metrics of a run's workload; none for a workload that this version does not know.
@@ -47,14 +54,17 @@ pub fn print(text: &str) {
 
 /// Print what came of a run, write what was asked for, and say how to end.
 pub fn present(run: &Run, common: &Common) -> Outcome {
-    let report = write_files(run, common.out.as_deref())?;
+    // What was measured is printed even if it cannot be written.
+    let report = write_files(run, common.out.as_deref());
     if common.json {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes));
     } else {
-        let text = report::terminal::summary(run, metric_specs(run), style(), report.to_str());
+        let written = report.as_ref().ok().and_then(|path| path.to_str());
+        let text = report::terminal::summary(run, metric_specs(run), style(), written);
         print(&text);
     }
+    report?;
     Ok(code(run))
 }
 

@@ -19,20 +19,23 @@ pub struct Replayed {
 }
 
 /// Replay the journals of all processes that are no more.
-pub fn replay_all() -> Vec<Replayed> {
-    let leftovers = Journal::leftovers(&measure::journal_dir()).unwrap_or_default();
+///
+/// # Errors
+/// The folder of the journals cannot be read, so that what was left is not known.
+pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
+    let leftovers = Journal::leftovers(&measure::journal_dir())?;
     let replay = |leftover| {
         let results = Journal::replay(leftover);
         let failed = results.iter().filter(|result| !result.outcome.is_settled()).count();
         Replayed { lines: results.iter().map(ToString::to_string).collect(), failed }
     };
-    leftovers.into_iter().map(replay).collect()
+    Ok(leftovers.into_iter().map(replay).collect())
 }
 
 impl Undo {
     /// Do it, and say what was done.
     pub fn perform(self) -> Outcome {
-        let all = replay_all();
+        let all = replay_all()?;
         for line in all.iter().flat_map(|replayed| &replayed.lines) {
             output::print(&format!("{line}\n"));
         }
