@@ -167,7 +167,7 @@ fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
             None => command.env_remove(name),
         };
     }
-    command.env("TERM", "xterm").envs(set.iter().copied());
+    command.current_dir(world.path("")).env("TERM", "xterm").envs(set.iter().copied());
     Live::start(command).end(Duration::from_secs(60)).stdout
 }
 
