@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::part::{PartError, Watch};
 use serde_json::{Value, json};
+use sys::proc::Listening;
 
 use super::watch;
 use crate::stream::settings::StreamSettings;
@@ -33,7 +34,8 @@ fn watch_local(settings: &StreamSettings, address: SocketAddr) -> Option<Watch> 
     if !is_own(address.ip()) {
         return None;
     }
-    let pids = sys::proc::listening_pids(Path::new("/"), address.port()).ok()?;
+    let listening = Listening { port: address.port(), address: Some(address.ip()), namespace_of: None };
+    let pids = listening.pids(Path::new("/")).ok()?;
     let pids: Vec<u32> = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
     // This host is its own peer: whatever the address, the packets go over lo.
     (!pids.is_empty()).then(|| watch::of_found(settings, pids))
