@@ -37,7 +37,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("tick_late_max_ms", "ms", Lower, "how much later than intended a player read, at most"),
     metric("retransmits", "", Lower, "segments sent again by the players' own side"),
     metric("server_cpu_percent", "%", Lower, "CPU of the server, in % of one core"),
-    metric("server_memory_bytes", "B", Lower, "resident memory of the server; what its processes share counts for each"),
+    metric("server_memory_bytes", "B", Lower, "resident memory of the server's processes, added up"),
     metric("disk_bit_per_s", "bit/s", Neither, "read from the device that holds the content"),
     metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and players"),
 ];
