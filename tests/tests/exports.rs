@@ -109,6 +109,12 @@ fn fetched(page: &str) -> Vec<&str> {
     for mark in marks {
         for (at, _) in page.match_indices(mark) {
             let rest = &page[at + mark.len()..];
+            // What a link tag fetches stands in its href.
+            let rest = if mark == "<link" {
+                rest.split_once("href=").map_or(rest, |(_, value)| value)
+            } else {
+                rest
+            };
             if outside(rest) {
                 found.push(&page[at..page.len().min(at + 80)]);
             }

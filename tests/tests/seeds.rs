@@ -15,11 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(420);
 const ATTEMPTS: u32 = 3;
 
 /// A ready plan, made shorter.
-fn shortened(name: &str, search_hold: &str, hold: &str) -> Table {
+fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
     let shorter = format!(
-        "hold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\nplayer.warm_up = '2s'\n"
+        "hold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\n{}",
+        warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");
     stream.extend(shorter.parse::<Table>().expect("TOML"));
@@ -65,7 +66,7 @@ fn verdicts(document: &Value) -> Vec<&str> {
 #[test]
 fn a_slow_cpu_carries_five() {
     need_root!();
-    let document = search(&shortened("cpu-limited.toml", "6s", "10s"), 0);
+    let document = search(&shortened("cpu-limited.toml", "6s", "10s", Some("2s")), 0);
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = document["saturation"]["cpu"]["cost_per_load"].as_f64().unwrap();
     assert!((12.0..17.0).contains(&cost), "44.8 ns a byte are 14 % a stream, not {cost}");
@@ -75,7 +76,7 @@ fn a_slow_cpu_carries_five() {
 fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
-    let mut plan = shortened("disk-limited.toml", "8s", "12s");
+    let mut plan = shortened("disk-limited.toml", "8s", "12s", Some("2s"));
     plan["variant"]
         .as_array_mut()
         .expect("variants")
@@ -89,14 +90,14 @@ fn a_slow_disk_carries_four() {
 fn a_narrow_link_carries_four() {
     need_root!();
     need_programs!("ip", "tc");
-    let document = search(&shortened("network-limited.toml", "5s", "8s"), 0);
+    let document = search(&shortened("network-limited.toml", "5s", "8s", None), 0);
     assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
 }
 
 /// The players give out long before the server: no trial may be called a failure, and the capacity is open above.
 #[test]
 fn players_that_give_out_are_not_the_servers_fault() {
-    let document = search(&shortened("player-limited.toml", "3s", "4s"), 0);
+    let document = search(&shortened("player-limited.toml", "3s", "4s", None), 0);
     let verdicts = verdicts(&document);
     assert!(verdicts.contains(&"invalid") && !verdicts.contains(&"fail"), "{verdicts:?}");
     assert_eq!(document["limit"]["resource"], "player", "{}", document["limit"]);
