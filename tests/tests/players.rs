@@ -137,7 +137,7 @@ impl Drop for Mplayer {
 /// One trial of one stream at a URL.
 fn trial(url: &str) -> Value {
     let world = World::new();
-    let words = ["stream", url, "--streams", "1", "--hold", "8s", "--json"];
+    let words = ["stream", url, "--streams", "1", "--hold", "6s", "--json"];
     let document = world.measure(&words, PATIENCE).code(0).json();
     document["trials"][0].clone()
 }
@@ -147,7 +147,7 @@ fn mplayer_agrees_with_the_verdict_at_full_and_at_limited_rate() {
     need_programs!("mplayer", "nginx");
     let _alone = alone();
     let world = World::new();
-    let frames = make(&world, "film.ts", &["--duration", "30s", "--cbr"]);
+    let frames = make(&world, "film.ts", &["--duration", "20s", "--cbr"]);
     // 25 Mbit/s of film through 20 Mbit/s.
     let (full, limited) = (Nginx::start(&world.path(""), 0), Nginx::start(&world.path(""), 2_500_000));
     let mut at_full = Mplayer::start(&full.url("film.ts"), &world.path("tmp"));

@@ -27,9 +27,14 @@ fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -
     plan
 }
 
-/// Whether others used the machine so much that trials were spoilt or made doubtful.
+/// Whether others used the machine so much that trials were spoilt: the program says so of a full host, and where
+/// the few players of a small search are late, others held them up.
 fn is_spoilt(document: &Value) -> bool {
-    let spoilt = |trial: &Value| trial["reasons"].to_string().contains("other programs");
+    let few = |trial: &Value| trial["load"].as_f64().is_some_and(|load| load <= 16.0);
+    let spoilt = |trial: &Value| {
+        trial["reasons"].to_string().contains("other programs")
+            || (few(trial) && trial["verdict"] == "invalid")
+    };
     document["trials"].as_array().expect("trials").iter().any(spoilt)
 }
 
@@ -66,7 +71,7 @@ fn verdicts(document: &Value) -> Vec<&str> {
 #[test]
 fn a_slow_cpu_carries_five() {
     need_root!();
-    let document = search(&shortened("cpu-limited.toml", "6s", "10s", Some("2s")), 0);
+    let document = search(&shortened("cpu-limited.toml", "6s", "8s", Some("2s")), 0);
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = document["saturation"]["cpu"]["cost_per_load"].as_f64().unwrap();
     assert!((12.0..17.0).contains(&cost), "44.8 ns a byte are 14 % a stream, not {cost}");
@@ -76,7 +81,7 @@ fn a_slow_cpu_carries_five() {
 fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
-    let mut plan = shortened("disk-limited.toml", "8s", "12s", Some("2s"));
+    let mut plan = shortened("disk-limited.toml", "6s", "10s", Some("2s"));
     plan["variant"]
         .as_array_mut()
         .expect("variants")
@@ -97,7 +102,9 @@ fn a_narrow_link_carries_four() {
 /// The players give out long before the server: no trial may be called a failure, and the capacity is open above.
 #[test]
 fn players_that_give_out_are_not_the_servers_fault() {
-    let document = search(&shortened("player-limited.toml", "3s", "4s", None), 0);
+    let mut plan = shortened("player-limited.toml", "3s", "4s", None);
+    plan["stream"]["resolution_percent"] = 50.0.into();
+    let document = search(&plan, 0);
     let verdicts = verdicts(&document);
     assert!(verdicts.contains(&"invalid") && !verdicts.contains(&"fail"), "{verdicts:?}");
     assert_eq!(document["limit"]["resource"], "player", "{}", document["limit"]);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use workload::stream::content::{RateMode, load_index};
+use workload::stream::content::{RateMode, index_path, load_index};
 
 use super::{Found, Settings, Stage};
 use crate::noise::Meter;
@@ -60,8 +60,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let expected = duration_s * 25;
     let mut counted = vec![exactly("frames in our index", frames as f64, expected)];
     counted.push(exactly("frames that ffprobe decodes", ffprobe(&made)?, expected));
-    counted.push(exactly("frames that mplayer counts", mplayer(&made)?, expected));
-    for path in [&made, &copied, &looped] {
+    // mplayer's counter ends two short of every file, whoever made it: ffmpeg's film of as many frames is the measure.
+    let mut shown = Row::new("frames that mplayer counts, in ours and in ffmpeg's film", "frames");
+    shown.pair(mplayer(&made)?, mplayer(&looped)?);
+    counted.push(shown.goal_ratio("the same number", |ratio| ratio == 1.0));
+    for path in [&made, &copied, &looped, &index_path(&made)] {
         // Gigabytes that nobody needs any more; one that cannot be removed is made anew the next time.
         let _ = std::fs::remove_file(path);
     }

@@ -1,11 +1,14 @@
 //! The verdict against mplayer's frame counter at limited rates.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use base::verdict::Verdict;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sys::clock::Deadline;
 use workload::stream::content::RateMode;
 
@@ -83,6 +86,7 @@ fn watch(url: &str, hold_s: f64) -> anyhow::Result<f64> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .context("cannot start mplayer; is it installed?")?;
     let mut output = child.stdout.take().context("mplayer has no output")?;
@@ -106,7 +110,10 @@ fn watch(url: &str, hold_s: f64) -> anyhow::Result<f64> {
     });
     let deadline = Deadline::after(Duration::from_secs_f64(SETTLE_S + hold_s));
     while deadline.pause(Duration::from_millis(50)) && child.try_wait()?.is_none() {}
-    child.kill()?;
+    // mplayer reads the network in a second process, which would outlive a kill of the first.
+    let group = Pid::from_raw(-child.id().cast_signed());
+    // A group that is gone already has ended by itself.
+    let _ = kill(group, Signal::SIGKILL);
     child.wait()?;
     let seen = reader.join().map_err(|_| anyhow::anyhow!("mplayer's reader died"))?;
     let first = seen.iter().find(|(at, _)| *at >= SETTLE_S).context("mplayer showed no frame")?;
