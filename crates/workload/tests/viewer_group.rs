@@ -168,6 +168,15 @@ fn a_server_too_slow_for_one_stream_stalls_it() {
     assert_eq!(stream.p1203_stalling[0][0], 0.0);
 }
 
+/// Waits until the peer's kernel has all that was written.
+fn wait_until_acknowledged(socket: &TcpStream) {
+    let socket = sys::net::TcpSocket::try_from(socket.try_clone().unwrap()).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while socket.unacked_bytes().is_ok_and(|bytes| bytes > 0) && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn streams_that_break_say_how() {
     let directory = tempfile::tempdir().unwrap();
@@ -178,7 +187,11 @@ fn streams_that_break_say_how() {
         drop(socket.read(&mut [0]));
         drop(socket.write_all(&body[..part_of(body)]));
     });
-    let reset = serve(bytes, move |socket, body| drop(socket.write_all(&body[..part_of(body)])));
+    // The request is never read: closing resets, and drops what was not sent, so that all must be with the player.
+    let reset = serve(bytes, move |socket, body| {
+        drop(socket.write_all(&body[..part_of(body)]));
+        wait_until_acknowledged(socket);
+    });
     for (address, part) in [(early, "the server ended"), (reset, "Connection reset by peer")] {
         let settings = json!({
             "url": format!("http://{address}/film.ts?play{whole}"), "content_path": path, "streams": 2,

@@ -34,8 +34,15 @@ impl SizeModel {
     /// The packets of the next group.
     ///
     /// `nominal_bytes` is what its frames should have by the rate, `debt_bytes` how much more than that was written
-    /// before it, `groups_left` how many groups are to come, with this one.
-    pub(super) fn group_packets(&mut self, nominal_bytes: u64, debt_bytes: i64, groups_left: u64) -> u64 {
+    /// before it, `groups_left` how many groups are to come, with this one, and `later_bytes` what those after this
+    /// one should have by the rate: the last may be as short as a frame.
+    pub(super) fn group_packets(
+        &mut self,
+        nominal_bytes: u64,
+        debt_bytes: i64,
+        groups_left: u64,
+        later_bytes: u64,
+    ) -> u64 {
         let nominal = nominal_bytes as f64;
         let (factor, gain) = match self.mode {
             RateMode::Cbr => (1.0, 1.0),
@@ -48,7 +55,7 @@ impl SizeModel {
             RateMode::Cbr => wanted.max(0.0),
             RateMode::Vbr => {
                 // What is owed after this group must be little enough for those that are left to pay.
-                let payable = nominal * DEBT_SHARE_MAX * groups_left.saturating_sub(1) as f64;
+                let payable = later_bytes as f64 * DEBT_SHARE_MAX;
                 let even = nominal - debt_bytes as f64;
                 let range = (nominal * FACTOR_RANGE.0, nominal * FACTOR_RANGE.1);
                 wanted.clamp(even - payable, even + payable).clamp(range.0, range.1)
@@ -81,7 +88,7 @@ mod tests {
         let (mut model, mut debt) = (SizeModel::new(&spec), 0_i64);
         (0..count)
             .map(|i| {
-                let packets = model.group_packets(1_500_000, debt, count - i);
+                let packets = model.group_packets(1_500_000, debt, count - i, (count - i - 1) * 1_500_000);
                 debt += (packets * 188) as i64 - 1_500_000;
                 packets
             })

@@ -144,8 +144,9 @@ impl<'a> Maker<'a> {
     /// The packets for frames `first` to `end` with their tables.
     fn plan(&mut self, first: u64, end: u64, groups_left: u64) -> u64 {
         let due = self.spec.nominal_bytes(first);
-        let nominal = self.spec.nominal_bytes(end) - due;
-        self.sizes.group_packets(nominal, self.position as i64 - due as i64, groups_left)
+        let until = self.spec.nominal_bytes(end);
+        let later = self.spec.nominal_bytes(self.spec.frames().into()) - until;
+        self.sizes.group_packets(until - due, self.position as i64 - due as i64, groups_left, later)
     }
 
     fn make_group(&mut self, first: u64, end: u64, packets: u64, build: &mut IndexBuilder) {
