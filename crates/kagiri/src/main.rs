@@ -1,11 +1,13 @@
 //! Floor 5: the program. Reads the command line and the environment, calls the rooms below, prints.
 
 mod cli;
+mod document;
 mod exit;
 mod measure;
 mod output;
 mod progress;
 mod verbs;
+mod whole;
 
 use std::process::ExitCode;
 

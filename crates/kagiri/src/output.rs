@@ -12,6 +12,7 @@ use report::terminal::Style;
 use crate::cli::Common;
 use crate::exit::{Code, Failure, Outcome};
 use crate::measure;
+use crate::whole::write_whole;
 
 /// One error, on standard error.
 pub fn error_line(text: &str) {
@@ -100,16 +101,6 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
 pub fn report_page(run: &Run) -> String {
     let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
     report::html::page(run, &Extras { specs: metric_specs(run), command: Some(&command) })
-}
-
-/// Write a file whole or not at all: a full disk must not leave half a report under its name.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let beside = path.with_extension("part");
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::exit::{Code, Outcome};
+use crate::whole::write_whole;
 use crate::{measure, output};
 
 /// Write the HTML report of a stored run.
@@ -27,7 +28,7 @@ impl Report {
         if path.as_os_str() == "-" {
             output::print(&page);
         } else {
-            output::write_whole(&path, page.as_bytes())?;
+            write_whole(&path, page.as_bytes())?;
             output::print(&format!("{}\n", path.display()));
         }
         Ok(Code::Measured)

@@ -8,7 +8,9 @@ use clap::Subcommand;
 use report::terminal::{Entry, list_table};
 use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
 
+use crate::document::Document;
 use crate::exit::{Code, Failure, Outcome};
+use crate::whole::write_whole;
 use crate::{measure, output};
 
 /// Stored runs.
@@ -148,7 +150,7 @@ fn compare(names: &[String], json: bool) -> Outcome {
     }
     let comparison = store::compare::compare(&runs, output::metric_specs(&runs[0]));
     if json {
-        output::print(&(serde_json::to_string_pretty(&comparison)? + "\n"));
+        output::print(&Document::of(&comparison).text()?);
     } else {
         output::print(&report::terminal::differences(&comparison, output::style()));
     }
@@ -165,7 +167,7 @@ fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
     if path.as_os_str() == "-" {
         output::print(&String::from_utf8_lossy(&bytes));
     } else {
-        output::write_whole(path, &bytes)?;
+        write_whole(path, &bytes)?;
     }
     Ok(Code::Measured)
 }

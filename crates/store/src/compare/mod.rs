@@ -8,7 +8,7 @@ mod judge;
 mod trials;
 
 use base::metric::{Better, MetricSpec};
-use base::outcome::{Resource, Run, SCHEMA, VariantOutcome};
+use base::outcome::{Resource, Run, VariantOutcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,8 +123,6 @@ pub struct Pair {
 /// Runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// [`SCHEMA`].
-    pub schema: u32,
     /// The runs' ids in the order given.
     pub runs: Vec<String>,
     /// Every later run with the first, variant by variant; for a single run every later variant with the first.
@@ -166,7 +164,6 @@ pub fn compare(runs: &[Run], specs: &[MetricSpec]) -> Comparison {
     let environment = facts::between_runs(runs, facts::environment);
     let notes = notes(runs, &pairs, !environment.is_empty());
     Comparison {
-        schema: SCHEMA,
         runs: runs.iter().map(|run| run.run.clone()).collect(),
         environment,
         plan: facts::between_runs(runs, facts::plan),
