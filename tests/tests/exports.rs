@@ -20,6 +20,19 @@ fn said(world: &World, words: &[&str]) -> String {
     ended.stdout
 }
 
+/// A JSON document, which begins with its schema and the version that wrote it; that version does not stand in the
+/// snapshots.
+fn document(world: &World, words: &[&str]) -> Value {
+    let mut document: Value = serde_json::from_str(&said(world, words)).unwrap();
+    let keys: Vec<_> = document.as_object().expect("an object").keys().take(2).cloned().collect();
+    assert_eq!(keys, ["schema", "kagiri"], "{words:?}");
+    assert_eq!(document["schema"], 1, "{words:?}");
+    let version = world.run(&["--version"]).code(0).stdout;
+    assert_eq!(format!("kagiri {}\n", document["kagiri"].as_str().expect("a version")), version, "{words:?}");
+    document["kagiri"] = "VERSION".into();
+    document
+}
+
 #[test]
 fn a_run_as_json() {
     let document: Value = serde_json::from_str(&said(&world(), &["runs", "export"])).unwrap();
@@ -59,7 +72,7 @@ fn two_runs_compared() {
     world.run(&["runs", "import", file.to_str().unwrap()]).code(0);
     let words = ["runs", "compare", "20261121-120000-fixt", "20261121-130000-othr"];
     insta::assert_snapshot!(said(&world, &words));
-    let compared: Value = serde_json::from_str(&said(&world, &[&words[..], &["--json"]].concat())).unwrap();
+    let compared = document(&world, &[&words[..], &["--json"]].concat());
     insta::assert_snapshot!("two_runs_compared_json", serde_json::to_string_pretty(&compared).unwrap());
 }
 
@@ -85,7 +98,7 @@ fn a_table_explained() {
         said(&world, &["explain", table, "--ceiling", "disk=110Mbit/s"])
     );
     let words = ["explain", table, "--ceiling", "disk=110Mbit/s", "--json"];
-    let document: Value = serde_json::from_str(&said(&world, &words)).unwrap();
+    let document = document(&world, &words);
     assert_eq!(
         (document["capacity"]["value"].as_f64(), document["limit"]["resource"].as_str()),
         (Some(4.0), Some("disk"))

@@ -6,6 +6,7 @@ use base::outcome::VariantOutcome;
 use clap::Args;
 use run::explain::Explanation;
 
+use crate::document::Document;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 
@@ -56,7 +57,7 @@ impl Explain {
         let table = table.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
         let explanation = run::explain::explain(&table);
         if self.json {
-            output::print(&(serde_json::to_string_pretty(&explanation)? + "\n"));
+            output::print(&Document::of(&explanation).text()?);
         } else {
             let ignored = explanation.ignored_columns.clone();
             output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()));
