@@ -57,9 +57,10 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let loads = workload.load_plan(&variant.settings);
     let repetitions: Vec<Capacity> =
         (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, workload.load_unit())).collect();
-    let capacity = median_capacity(&repetitions, workload.load_unit());
-    let table =
-        LoadTable::from_trials(trials.iter().copied(), ceilings(run, &variant.name), workload.load_unit());
+    let capacity = median_capacity(&repetitions, &trials, workload.load_unit());
+    let mut table =
+        LoadTable::from_trials(trials.iter().copied(), ceilings(run, &variant.name), &capacity.unit);
+    table.capacity = Some(capacity.clone());
     let explanation = explain::explain(&table);
     let mut doubts = explanation.doubts;
     doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));
@@ -94,15 +95,18 @@ fn ceilings(run: &Run, variant: &str) -> BTreeMap<Resource, Ceiling> {
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {
     let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition);
-    let seen: Vec<Seen> = of_repetition
-        .map(|trial| Seen { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict })
-        .collect();
+    let seen: Vec<Seen> = of_repetition.map(|trial| seen(trial)).collect();
     search::capacity(loads, &seen, unit)
+}
+
+/// A trial as the search saw it.
+fn seen(trial: &Trial) -> Seen {
+    Seen { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict }
 }
 
 /// The median over the repetitions, with the widest interval that any of them allows. Of an even number the lower of
 /// the two middle ones: a load that was offered, and that at least half of the repetitions carried.
-fn median_capacity(repetitions: &[Capacity], unit: &str) -> Capacity {
+fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> Capacity {
     let known: Vec<&Capacity> = repetitions.iter().filter(|capacity| capacity.value.is_some()).collect();
     let mut values: Vec<f64> = known.iter().filter_map(|capacity| capacity.value).collect();
     values.sort_by(f64::total_cmp);
@@ -111,13 +115,10 @@ fn median_capacity(repetitions: &[Capacity], unit: &str) -> Capacity {
     // One repetition without an upper end leaves the whole without one.
     let uppers: Option<Vec<f64>> = known.iter().map(|capacity| capacity.interval[1]).collect();
     let upper = uppers.and_then(|uppers| uppers.into_iter().max_by(f64::total_cmp));
-    Capacity {
-        value: Some(value),
-        unit: unit.to_owned(),
-        interval: [lower, upper],
-        passes: known.iter().map(|capacity| capacity.passes).sum(),
-        failures_above: known.iter().map(|capacity| capacity.failures_above).sum(),
-    }
+    // Counted at this load and the next that failed, whichever repetition tried them.
+    let all: Vec<Seen> = trials.iter().map(|trial| seen(trial)).collect();
+    let (passes, failures_above) = search::counts(&all, value);
+    Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }
 
 /// What weakened single trials, each kind once, at its worst: a reader of the summary must not have to look for it.
@@ -203,3 +204,6 @@ fn decisive_metrics(run: &Run, variant: &VariantOutcome) -> Metrics {
     metrics.insert("capacity".into(), variant.capacity.value);
     metrics
 }
+
+#[cfg(test)]
+mod tests;

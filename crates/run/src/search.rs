@@ -74,17 +74,25 @@ pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
     }
     let failed_above = seen.iter().filter(|trial| trial.load > value && trial.verdict == Verdict::Fail);
     // A load above that both passed and failed is within the uncertainty.
-    let upper = failed_above.clone().map(|trial| trial.load).filter(|&load| !passed(load)).min();
-    let nearest = failed_above.clone().map(|trial| trial.load).min();
-    let passes = seen.iter().filter(|trial| trial.load == value && trial.verdict == Verdict::Pass).count();
-    let failures_above = failed_above.filter(|trial| Some(trial.load) == nearest).count();
+    let upper = failed_above.map(|trial| trial.load).filter(|&load| !passed(load)).min();
+    let (passes, failures_above) = counts(seen, value as f64);
     Capacity {
         value: Some(value as f64),
         unit: unit.into(),
         interval: [Some(value as f64), upper.map(|load| (load - 1) as f64)],
-        passes: passes as u32,
-        failures_above: failures_above as u32,
+        passes,
+        failures_above,
     }
+}
+
+/// How often a capacity passed, and how often the nearest load above it that failed did.
+pub fn counts(seen: &[Seen], capacity: f64) -> (u32, u32) {
+    let at = |load: f64, verdict| {
+        seen.iter().filter(|trial| trial.load as f64 == load && trial.verdict == verdict).count() as u32
+    };
+    let failed = seen.iter().filter(|trial| trial.verdict == Verdict::Fail).map(|trial| trial.load as f64);
+    let nearest = failed.filter(|load| *load > capacity).min_by(f64::total_cmp);
+    (at(capacity, Verdict::Pass), nearest.map_or(0, |load| at(load, Verdict::Fail)))
 }
 
 /// How far apart two loads are told apart around `load`.

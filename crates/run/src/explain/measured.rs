@@ -46,13 +46,30 @@ impl Measured {
         if tallies.is_empty() {
             return None;
         }
+        Some(match &table.capacity {
+            Some(capacity) => Self::found(capacity, &tallies),
+            None => Self::read(table, &tallies),
+        })
+    }
+
+    /// Where the verdicts turn, when a search has said which load was carried.
+    fn found(capacity: &Capacity, tallies: &[Tally]) -> Self {
+        let carried = capacity.value.filter(|value| *value > 0.0);
+        let above = |tally: &&Tally| carried.is_none_or(|carried| tally.load > carried);
+        let failed = tallies.iter().filter(above).find(|tally| tally.fails > 0).map(|tally| tally.load);
+        let invalid = tallies.iter().filter(above).find(|tally| is_only_invalid(tally, failed));
+        Self { carried, failed, invalid: invalid.map(|tally| tally.load), capacity: capacity.clone() }
+    }
+
+    /// Where the verdicts turn, from the verdicts alone.
+    fn read(table: &LoadTable, tallies: &[Tally]) -> Self {
         let failed = tallies.iter().find(|tally| tally.is_failed()).copied();
         let below = |load: f64| failed.is_none_or(|failed| load < failed.load);
         let carried = tallies.iter().rev().find(|tally| tally.is_carried() && below(tally.load)).copied();
         let above = |load: f64| carried.is_none_or(|carried| load > carried.load);
-        let invalid = tallies.iter().find(|tally| {
-            tally.invalids > 0 && !tally.is_carried() && above(tally.load) && below(tally.load)
-        });
+        let invalid = tallies
+            .iter()
+            .find(|tally| above(tally.load) && is_only_invalid(tally, failed.map(|failed| failed.load)));
         let step = if table.is_counted() { 1.0 } else { 0.0 };
         let value = match (carried, failed) {
             (Some(carried), _) => Some(carried.load),
@@ -63,13 +80,18 @@ impl Measured {
         let capacity = Capacity {
             value,
             unit: table.load_unit.clone(),
-            interval: [least(&tallies), most(&tallies).map(|load| (load - step).max(0.0))],
+            interval: [least(tallies), most(tallies).map(|load| (load - step).max(0.0))],
             passes: carried.map_or(0, |carried| carried.passes),
             failures_above: failed.map_or(0, |failed| failed.fails),
         };
         let invalid = invalid.map(|tally| tally.load);
-        Some(Self { carried: carried.map(|c| c.load), failed: failed.map(|f| f.load), invalid, capacity })
+        Self { carried: carried.map(|c| c.load), failed: failed.map(|f| f.load), invalid, capacity }
     }
+}
+
+/// Nothing was learnt at this load, which lies below the first that failed.
+fn is_only_invalid(tally: &Tally, failed: Option<f64>) -> bool {
+    tally.invalids > 0 && !tally.is_carried() && failed.is_none_or(|failed| tally.load < failed)
 }
 
 /// The largest load that passed below any failure at all, even a single one.

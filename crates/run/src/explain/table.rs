@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::outcome::{Ceiling, Resource, Trial};
+use base::outcome::{Capacity, Ceiling, Resource, Trial};
 use base::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub struct LoadTable {
     pub load_unit: String,
     /// Whether the table was measured elsewhere: a ceiling that is given then may be another machine's.
     pub elsewhere: bool,
+    /// The capacity, where a search has found it: the verdicts are then not read a second time by another rule.
+    pub capacity: Option<Capacity>,
     /// Columns of the text that the explanation does not use.
     pub ignored_columns: Vec<String>,
 }
@@ -49,9 +51,10 @@ impl LoadTable {
         Self { rows, ceilings, load_unit: load_unit.to_owned(), ..Self::default() }
     }
 
-    /// The same table without the rows above `load`: what was known before those loads were tried.
+    /// The same table without the rows above `load`: what was known before those loads were tried, and before the
+    /// capacity was.
     pub fn up_to(&self, load: f64) -> Self {
-        let mut lower = self.clone();
+        let mut lower = Self { capacity: None, ..self.clone() };
         lower.rows.retain(|row| row.load <= load);
         lower
     }

@@ -1,0 +1,103 @@
+//! Runs made of imagined trials: what is concluded from them.
+
+use base::outcome::State;
+use base::plan::SCHEMA;
+use serde_json::{Value, json};
+use workload::stream::Stream;
+
+use super::*;
+
+/// One repetition of a search: loads with the phase and the verdict of their trials.
+type Tried = (f64, Phase, Verdict);
+
+fn trial(repetition: u32, (load, phase, verdict): Tried) -> Trial {
+    Trial {
+        number: 1,
+        variant: "default".into(),
+        repetition,
+        phase,
+        load,
+        verdict,
+        reasons: Vec::new(),
+        metrics: Metrics::from([("server_cpu_percent".to_owned(), Some(10.0 * load))]),
+        doubts: Vec::new(),
+        started_at: jiff::Timestamp::UNIX_EPOCH,
+        hold_from_s: 4.0,
+        hold_to_s: 14.0,
+        series: Vec::new(),
+    }
+}
+
+fn plan(repeats: u32, settings: Value, require: &[&str]) -> Plan {
+    let settings = Stream.resolve(settings).unwrap();
+    Plan {
+        schema: SCHEMA,
+        name: "test".into(),
+        workload: "stream".into(),
+        repeats,
+        seed: 1,
+        require: require.iter().map(ToString::to_string).collect(),
+        variants: vec![Variant { name: "default".into(), settings }],
+    }
+}
+
+/// A run of these trials, concluded.
+fn concluded(plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
+    let mut run = Run {
+        schema: base::outcome::SCHEMA,
+        kagiri: "0".into(),
+        run: "test".into(),
+        name: "test".into(),
+        workload: "stream".into(),
+        state: State::Complete,
+        failure: None,
+        started_at: jiff::Timestamp::UNIX_EPOCH,
+        ended_at: None,
+        environment: BTreeMap::from([("ceilings".to_owned(), json!({ "default": ceilings }))]),
+        plan: Value::Null,
+        trials,
+        capacity: unknown_capacity("streams"),
+        limit: unknown_limit(),
+        saturation: BTreeMap::new(),
+        variants: Vec::new(),
+        requirements: Vec::new(),
+        doubts: Vec::new(),
+    };
+    conclude(&mut run, plan, &Stream);
+    run
+}
+
+fn searched(tried: &[Tried]) -> Vec<Trial> {
+    tried.iter().map(|tried| trial(1, *tried)).collect()
+}
+
+use Phase::{Confirm, Search};
+use Verdict::{Fail, Pass};
+
+#[test]
+fn one_report_holds_one_capacity() {
+    // 4 passed more often than it failed, but its confirmation failed in the end: the search says 3.
+    let tried = [(1.0, Search, Pass), (2.0, Search, Pass), (3.0, Search, Pass), (4.0, Search, Pass)];
+    let then = [(5.0, Search, Fail), (4.0, Confirm, Pass), (4.0, Confirm, Fail), (3.0, Confirm, Pass)];
+    let trials = searched(&[&tried[..], &then].concat());
+    let run = concluded(&plan(1, json!({ "max": 10 }), &[]), trials, json!({}));
+    let variant = &run.variants[0];
+    assert_eq!((variant.capacity.value, variant.capacity.passes), (Some(3.0), 2));
+    assert_eq!(variant.capacity.failures_above, 1);
+    let text = variant.considerations.join("\n");
+    assert!(text.contains("3 streams were carried (passed 2 times"), "{text}");
+    assert!(text.contains("4 streams did not (failed once)"), "{text}");
+    assert!(text.contains("measured: 3 streams"), "{text}");
+}
+
+#[test]
+fn passes_of_a_median_capacity_are_those_at_its_load() {
+    let of = |repetition, capacity: f64| {
+        [(capacity, Search, Pass), (capacity + 1.0, Search, Fail), (capacity, Confirm, Pass)]
+            .map(|tried| trial(repetition, tried))
+    };
+    let trials = [of(1, 3.0), of(2, 5.0), of(3, 5.0)].concat();
+    let run = concluded(&plan(3, json!({ "max": 10 }), &[]), trials, json!({}));
+    let capacity = &run.variants[0].capacity;
+    assert_eq!((capacity.value, capacity.passes, capacity.failures_above), (Some(5.0), 4, 2));
+}
