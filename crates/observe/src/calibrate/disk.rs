@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::outcome::Ceiling;
+use base::statistics::median;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::disk::drop_file_cache;
 use sys::file::{Directory, PendingFile};
 use sys::proc::mounts::{mount_of, mounts};
 
-use super::{CalibrateError, REPEATS, median, spread_percent};
+use super::{CalibrateError, REPEATS, spread_percent};
 
 const BLOCK_BYTES: usize = 1 << 20;
 const FILE_BYTES_MOST: u64 = 256 << 20;
@@ -58,7 +59,7 @@ pub fn disk_read(
         say(&format!("disk: reading {} MiB, {round} of {REPEATS}", bytes >> 20));
         rates.push(reader.rate_bit_per_s(bytes, directory, stopped)?);
     }
-    let value = median(&mut rates).unwrap_or_default();
+    let value = median(&rates).unwrap_or_default();
     let how = reader.how();
     let spread = spread_percent(&rates);
     let source = format!(

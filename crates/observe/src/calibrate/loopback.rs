@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::outcome::Ceiling;
+use base::statistics::median;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::file::{Directory, PendingFile};
 use sys::net::{
     ConnectState, Epoll, Events, Interest, ListenOptions, Listener, Moved, NetError, SocketOptions, TcpSocket,
 };
 
-use super::{CalibrateError, REPEATS, median, spread_percent};
+use super::{CalibrateError, REPEATS, spread_percent};
 
 /// Content that stays in the processor's cache: the ceiling is that of the network stack.
 const FILE_BYTES: usize = 1 << 20;
@@ -53,7 +54,7 @@ pub fn loopback(
         say(&format!("loopback: sending for {} s, {round} of {REPEATS}", COUNT_FOR.as_secs()));
         rates.push(round_bit_per_s(content.file(), pairs, stopped)?);
     }
-    let value = median(&mut rates).unwrap_or_default();
+    let value = median(&rates).unwrap_or_default();
     let spread = spread_percent(&rates);
     let connections = if pairs == 1 { "1 connection".to_owned() } else { format!("{pairs} connections") };
     let source =

@@ -2,9 +2,10 @@
 
 use std::hint::black_box;
 
+use base::statistics::median;
 use sys::clock::monotonic_ns;
 
-use super::{REPEATS, median};
+use super::REPEATS;
 
 /// Larger than the caches of most machines.
 const BUFFER_BYTES: usize = 64 << 20;
@@ -22,5 +23,5 @@ pub fn memory_copy_bytes_per_s() -> f64 {
         let elapsed_ns = monotonic_ns().saturating_sub(started_ns).max(1);
         *rate = BUFFER_BYTES as f64 * 1e9 / elapsed_ns as f64;
     }
-    median(&mut rates).unwrap_or_default()
+    median(&rates).unwrap_or_default()
 }

@@ -114,13 +114,6 @@ impl Noise {
     }
 }
 
-/// The middle one; the mean of the two middle ones of an even number. `None` of nothing.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some(f64::midpoint(values[low], values[high]))
-}
-
 /// The spread of repeated values, to be read beside their median.
 fn spread_percent(values: &[f64]) -> f64 {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -133,15 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_few() {
-        for (mut values, expected) in [
-            (vec![], None),
-            (vec![2.0], Some(2.0)),
-            (vec![3.0, 1.0], Some(2.0)),
-            (vec![9.0, 1.0, 4.0], Some(4.0)),
-        ] {
-            assert_eq!(median(&mut values), expected);
-        }
+    fn the_spread_is_a_share_of_the_most() {
         assert_eq!(spread_percent(&[4.0, 5.0, 3.0]), 40.0);
         assert_eq!(spread_percent(&[]), 0.0);
     }
