@@ -13,6 +13,7 @@ pub mod environment;
 pub mod file;
 pub mod journal;
 pub mod net;
+pub mod netlink;
 pub mod netns;
 pub mod proc;
 pub mod stop;

@@ -18,7 +18,6 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::journal::{EntryId, Journal, Outcome, Undo};
-use crate::proc::NetDevice;
 use crate::tool::Tool;
 use crate::{Error, Result};
 
@@ -69,23 +68,6 @@ pub struct Shape {
     pub burst_bytes: u64,
     /// What may wait, bytes; more is dropped.
     pub buffer_bytes: u64,
-}
-
-/// Counters of the queue at the shaped end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct QueueReading {
-    /// Bytes sent.
-    pub bytes: Option<u64>,
-    /// Packets sent.
-    pub packets: Option<u64>,
-    /// Packets dropped because the buffer was full.
-    pub drops: Option<u64>,
-    /// Times a packet had to wait for the rate.
-    pub overlimits: Option<u64>,
-    /// Bytes waiting now.
-    pub backlog_bytes: Option<u64>,
-    /// The rate it is shaped to, bit/s; `None` when it is not.
-    pub rate_bit_per_s: Option<u64>,
 }
 
 /// A network namespace with one link to this one. Dropping it deletes both.
@@ -191,46 +173,7 @@ impl Netns {
 
     /// Limits what programs inside send: the way out of a server.
     pub fn shape(&self, shape: Shape) -> Result<()> {
-        set_shape(INNER, shape, Some(self.descriptor()))
-    }
-
-    /// Limits what this host sends into the namespace.
-    pub fn shape_host_end(&self, shape: Shape) -> Result<()> {
-        set_shape(&self.host_link, shape, None)
-    }
-
-    /// Takes the limit of the end inside away.
-    pub fn unshape(&self) -> Result<()> {
-        TC.run(&["qdisc", "delete", "dev", INNER, "root"], Some(self.descriptor()), TOOL_FOR).map(drop)
-    }
-
-    /// The queue's counters at the end inside. Starts a program: for before and after a trial, not for the hot loop.
-    pub fn queue_reading(&self) -> Result<QueueReading> {
-        queue_in(INNER, Some(self.descriptor()))
-    }
-
-    /// A reader of the counters of the link's end inside. It stays valid after this returns, and needs no process in the
-    /// namespace.
-    pub fn device_reader(&self) -> Result<NetDevice> {
-        self.within(|| NetDevice::open_of_this_thread(INNER))?
-            .map_err(|error| Error::call(format!("read {INNER} in {}", self.name), error))
-    }
-
-    /// Chooses the congestion control of connections made inside; only those the kernel lets a namespace have (often
-    /// `reno` and the host's default) are accepted. It ends with the namespace, so there is nothing to undo.
-    pub fn set_congestion_control(&self, algorithm: &str) -> Result<()> {
-        let file = Path::new("/proc/sys/net/ipv4/tcp_congestion_control");
-        let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-        self.within(|| {
-            std::fs::write(file, algorithm).map_err(|error| {
-                let names = std::fs::read_to_string(allowed).unwrap_or_default();
-                Error::Refused(format!(
-                    "cannot use congestion control `{algorithm}` in {}: {error}; allowed are: {}",
-                    self.name,
-                    names.trim()
-                ))
-            })
-        })?
+        set_shape(INNER, shape, self.descriptor())
     }
 
     /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened there stay
@@ -291,22 +234,7 @@ fn make_namespace(path: &Path) -> Result<OwnedFd> {
     Ok(File::open(path).map_err(|error| Error::file("open", path, error))?.into())
 }
 
-/// The queue of `link` in this network namespace, or in the one process `namespace_of` lives in: its counters, and its
-/// rate if it is shaped. Starts a program: for before and after a trial.
-pub fn queue_of(link: &str, namespace_of: Option<i32>) -> Result<QueueReading> {
-    let open = |pid: i32| {
-        let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
-        File::open(&path).map(|file| Arc::new(file.into())).map_err(|error| Error::file("open", &path, error))
-    };
-    queue_in(link, namespace_of.map(open).transpose()?)
-}
-
-fn queue_in(link: &str, namespace: Option<Arc<OwnedFd>>) -> Result<QueueReading> {
-    TC.run(&["-j", "-s", "qdisc", "show", "dev", link], namespace, TOOL_FOR)
-        .map(|text| subnet::parse_queue(&text))
-}
-
-fn set_shape(link: &str, shape: Shape, namespace: Option<Arc<OwnedFd>>) -> Result<()> {
+fn set_shape(link: &str, shape: Shape, namespace: Arc<OwnedFd>) -> Result<()> {
     if shape.rate_bit_per_s == 0 || shape.burst_bytes == 0 || shape.buffer_bytes < shape.burst_bytes {
         return Err(Error::Refused(format!(
             "cannot shape {link} to {} bit/s with a burst of {} B and a buffer of {} B: none may be zero, and the buffer \
@@ -321,5 +249,5 @@ fn set_shape(link: &str, shape: Shape, namespace: Option<Arc<OwnedFd>>) -> Resul
     );
     let arguments =
         ["qdisc", "replace", "dev", link, "root", "tbf", "rate", &rate, "burst", &burst, "limit", &limit];
-    TC.run(&arguments, namespace, TOOL_FOR).map(drop)
+    TC.run(&arguments, Some(namespace), TOOL_FOR).map(drop)
 }

@@ -48,7 +48,7 @@ impl TcpInfo {
     pub(super) const BYTES_MAX: usize = 512;
 
     /// Reads the fields that lie within `bytes`, which is as long as the kernel filled.
-    pub(super) fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let u32_at = |at: usize| field::<4>(bytes, at).map(u32::from_ne_bytes);
         let u64_at = |at: usize| field::<8>(bytes, at).map(u64::from_ne_bytes);
         Self {

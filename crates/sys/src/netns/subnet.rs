@@ -1,4 +1,4 @@
-//! The addresses of a link, and reading what `ip` and `tc` print as JSON.
+//! The addresses of a link, and reading what `ip` prints as JSON.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use super::QueueReading;
 use crate::{Error, Result};
 
 /// An IPv4 network, `10.77.0.0/24`.
@@ -97,39 +96,6 @@ struct Route {
     dev: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Queue {
-    #[serde(default)]
-    root: bool,
-    bytes: Option<u64>,
-    packets: Option<u64>,
-    drops: Option<u64>,
-    overlimits: Option<u64>,
-    backlog: Option<u64>,
-    #[serde(default)]
-    options: Options,
-}
-
-/// The rate is in bytes/s here, whatever was given.
-#[derive(Default, Deserialize)]
-struct Options {
-    rate: Option<u64>,
-}
-
-/// The root queue among those that `tc -j -s qdisc show` printed; what it does not say is `None`.
-pub(super) fn parse_queue(text: &[u8]) -> QueueReading {
-    let queues: Vec<Queue> = serde_json::from_slice(text).unwrap_or_default();
-    let Some(queue) = queues.into_iter().find(|queue| queue.root) else { return QueueReading::default() };
-    QueueReading {
-        bytes: queue.bytes,
-        packets: queue.packets,
-        drops: queue.drops,
-        overlimits: queue.overlimits,
-        backlog_bytes: queue.backlog,
-        rate_bit_per_s: queue.options.rate.and_then(|bytes| bytes.checked_mul(8)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,17 +126,6 @@ mod tests {
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "default", "::/0"] {
             assert!(wrong.parse::<Subnet>().is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_queue_as_tc_prints_it() {
-        let text = br#"[{"kind":"tbf","handle":"8001:","root":true,"refcnt":3,"options":{"rate":13750000,"burst":32766,
-            "lat":16682},"bytes":70,"packets":1,"drops":2,"overlimits":3,"requeues":0,"backlog":4,"qlen":0}]"#;
-        let reading = parse_queue(text);
-        assert_eq!((reading.bytes, reading.drops, reading.backlog_bytes), (Some(70), Some(2), Some(4)));
-        assert_eq!(reading.rate_bit_per_s, Some(110_000_000));
-        assert_eq!(parse_queue(b"[]"), QueueReading::default());
-        assert_eq!(parse_queue(b"nonsense"), QueueReading::default());
     }
 
     proptest! {

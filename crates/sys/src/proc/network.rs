@@ -49,11 +49,6 @@ impl NetDevice {
         Self::open_file(root, PathBuf::from(format!("proc/{pid}/net/dev")), name)
     }
 
-    /// Opens device `name` of the network namespace of the calling thread, which may differ from its process's.
-    pub(crate) fn open_of_this_thread(name: &str) -> io::Result<Self> {
-        Self::open_file(Path::new("/"), PathBuf::from("proc/thread-self/net/dev"), name)
-    }
-
     fn open_file(root: &Path, relative: PathBuf, name: &str) -> io::Result<Self> {
         let mut this = Self { file: KeptFile::open(root, relative)?, name: name.to_owned() };
         this.read()?;

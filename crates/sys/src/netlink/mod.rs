@@ -1,0 +1,179 @@
+//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]) and the connections of a
+//! server ([`Connections`]).
+//!
+//! The readers open a socket once, in the network namespace that is asked about, and ask through it as often as they
+//! like; nothing is started, and nothing needs root but entering another namespace.
+
+mod connections;
+mod queue;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+pub use connections::{Connection, Connections};
+pub use queue::{Queue, QueueReading};
+
+/// The kernel answers while it is asked; this only bounds what nobody has foreseen.
+const ANSWER_WITHIN_S: i64 = 2;
+/// The kernel fills at most this in one message of a list (`NLMSG_GOODSIZE` is a page or two, 32 KiB when room is
+/// offered).
+const BUFFER_BYTES: usize = 32 << 10;
+/// `struct nlmsghdr`: length, type, flags, sequence number, port.
+const HEADER_BYTES: usize = 16;
+
+/// A netlink socket.
+#[derive(Debug)]
+struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// A socket of `protocol` in the network namespace of this thread.
+    fn open(protocol: SockProtocol) -> io::Result<Self> {
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+        setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(ANSWER_WITHIN_S))?;
+        Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// Asks for all objects of a kind with a message of type `kind`, and hands the payload of each answer of type
+    /// `answer` to `take`. (A request for one object is answered to everybody who watches such objects.)
+    fn dump(
+        &mut self,
+        (kind, answer): (u16, u16),
+        payload: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = Vec::with_capacity(HEADER_BYTES + payload.len());
+        message.extend_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+        message.extend_from_slice(&self.sequence.to_ne_bytes());
+        // The kernel's port is 0, and it fills in ours.
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(payload);
+        send(self.socket.as_raw_fd(), &message, MsgFlags::empty())?;
+        loop {
+            let got = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
+                Err(nix::errno::Errno::EINTR) => continue,
+                other => other?,
+            };
+            for message in messages(&self.buffer[..got]) {
+                // What is left of an earlier request that was given up.
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                match i32::from(message.kind) {
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => return refused(message.payload),
+                    kind if kind == i32::from(answer) => take(message.payload),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// `struct nlmsgerr` begins with a negative error number; 0 acknowledges.
+fn refused(payload: &[u8]) -> io::Result<()> {
+    match payload.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// One message.
+struct Message<'a> {
+    kind: u16,
+    sequence: u32,
+    payload: &'a [u8],
+}
+
+/// The messages in what one read returned.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let length = u32_at(bytes, 0)? as usize;
+        let payload = bytes.get(HEADER_BYTES..length)?;
+        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, 8)?);
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(Message { kind, sequence, payload })
+    })
+}
+
+/// The attributes (type, content) behind a message's own structure: length and type of 16 bits each, then the
+/// content, filled up to 4 bytes (rtnetlink(7)).
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let content = bytes.get(4..length)?;
+        // The two upper bits say how the content is encoded.
+        let kind = u16_at(bytes, 2)? & 0x3fff;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, content))
+    })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// What `work` returns in the network namespace that process `pid` lives in, in this one for `None`. A thread of its
+/// own enters it and ends; sockets opened there stay there.
+fn in_namespace_of<T: Send>(pid: Option<i32>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let Some(pid) = pid else { return work() };
+    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+    let enter = || {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        work()
+    };
+    std::thread::scope(|scope| match scope.spawn(enter).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(bytes: Vec<u8>) {
+            for message in messages(&bytes) {
+                let _ = refused(message.payload);
+            }
+            for (_, content) in attributes(&bytes) {
+                attributes(content).for_each(drop);
+            }
+            queue::parse(&bytes, 0);
+            connections::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_the_kernels_error() {
+        let payload = (-libc::ENOENT).to_ne_bytes();
+        assert_eq!(refused(&payload).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert!(refused(&0i32.to_ne_bytes()).is_ok());
+    }
+}
