@@ -37,7 +37,6 @@ pub struct Spawn {
     group_files: Vec<PathBuf>,
     namespace: Option<Arc<OwnedFd>>,
     death_signal: Signal,
-    capture: bool,
 }
 
 impl Spawn {
@@ -51,7 +50,6 @@ impl Spawn {
             group_files: Vec::new(),
             namespace: None,
             death_signal: Signal::SIGKILL,
-            capture: true,
         }
     }
 
@@ -98,26 +96,17 @@ impl Spawn {
         self
     }
 
-    /// Lets it write to this program's own output instead of having its lines kept.
-    pub fn inherit_output(mut self) -> Self {
-        self.capture = false;
-        self
-    }
-
     /// Starts it and writes it down in `journal`. Errors: no such program, or the kernel refused the group, the
     /// namespace or the start.
     pub fn start(self, journal: &Journal) -> Result<Child> {
         let name = self.program.display().to_string();
-        let capture = self.capture;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        if capture {
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         spawner::prepare(&mut command, &self.group_files, self.namespace, self.death_signal)?;
         let mut process = spawner::spawn(command).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::Refused(format!(

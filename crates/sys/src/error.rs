@@ -73,16 +73,6 @@ impl Error {
     pub(crate) fn call(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Call { action: action.into(), source: source.into() }
     }
-
-    /// Whether missing rights are the reason, so that the caller can go on without root.
-    pub fn is_permission(&self) -> bool {
-        match self {
-            Self::File { source, .. } | Self::Call { source, .. } => {
-                source.kind() == io::ErrorKind::PermissionDenied
-            }
-            _ => false,
-        }
-    }
 }
 
 /// What to do about the common kernel answers.

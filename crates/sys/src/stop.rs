@@ -49,12 +49,6 @@ impl StopSignal {
         Ok(Self { event })
     }
 
-    /// The stop signal without taking over any Unix signal: only [`StopSignal::request`] raises it. For agents and
-    /// embedding programs that handle signals themselves.
-    pub fn without_signals() -> io::Result<Self> {
-        Ok(Self { event: Self::event()? })
-    }
-
     fn event() -> io::Result<BorrowedFd<'static>> {
         if EVENT.get().is_none() {
             let made = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;

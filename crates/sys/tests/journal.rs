@@ -190,28 +190,6 @@ fn members_of_a_group_are_ended_after_their_leader() {
 }
 
 #[test]
-fn kernel_files_are_set_back_unless_changed_by_others() {
-    let folder = private_folder();
-    let journal = Journal::open(&folder.path().join("journal")).unwrap();
-    let sysctl = folder.path().join("tcp_rmem");
-    let read = || std::fs::read_to_string(&sysctl).unwrap();
-    std::fs::write(&sysctl, "4096\t131072\t6291456\n").unwrap();
-
-    assert_eq!(journal.write_file(&sysctl, "4096 131072 6291456").unwrap(), None, "it has that value");
-    let entry = journal.write_file(&sysctl, "1 2 3").unwrap().unwrap();
-    assert_eq!(read(), "1 2 3");
-    assert_eq!(journal.undo(entry).unwrap().outcome, Outcome::Done);
-    assert_eq!(read(), "4096\t131072\t6291456");
-
-    let entry = journal.write_file(&sysctl, "1 2 3").unwrap().unwrap();
-    std::fs::write(&sysctl, "7 8 9\n").unwrap();
-    assert!(matches!(journal.undo(entry).unwrap().outcome, Outcome::NotOurs(_)));
-    assert_eq!(read(), "7 8 9\n");
-    assert!(journal.write_file(&folder.path().join("missing"), "1").is_err());
-    assert_eq!(journal.pending(), 0);
-}
-
-#[test]
 fn a_restart_of_the_machine_leaves_only_files() {
     let folder = private_folder();
     let made = folder.path().join("made");

@@ -61,15 +61,6 @@ pub enum Undo {
         /// Its name, `kg...`.
         name: String,
     },
-    /// Set a file of the kernel back if it still holds what was written.
-    WriteFile {
-        /// The file.
-        path: PathBuf,
-        /// Its content before.
-        previous: String,
-        /// What this program put there.
-        written: String,
-    },
     /// End a process if it is still the one that was started.
     KillProcess {
         /// Its id.
@@ -99,9 +90,6 @@ impl fmt::Display for Undo {
             Self::RemoveFolder { path } => write!(f, "remove folder {}", path.display()),
             Self::DeleteNetns { name } => write!(f, "delete network namespace {name}"),
             Self::DeleteLink { name } => write!(f, "delete network interface {name}"),
-            Self::WriteFile { path, previous, .. } => {
-                write!(f, "set {} back to `{previous}`", path.display())
-            }
             Self::KillProcess { pid, group: false, .. } => write!(f, "end process {pid}"),
             Self::KillProcess { pid, group: true, .. } => write!(f, "end process {pid} and its group"),
         }
@@ -195,9 +183,4 @@ pub(super) fn boot_id() -> String {
 pub(super) enum Line {
     Undo { id: EntryId, undo: Undo },
     Done { done: EntryId },
-}
-
-/// Whether two contents of a kernel file are the same: the kernel separates numbers by tabs or blanks as it likes.
-pub(super) fn same_words(a: &str, b: &str) -> bool {
-    a.split_whitespace().eq(b.split_whitespace())
 }

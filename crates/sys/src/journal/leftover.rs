@@ -41,11 +41,6 @@ impl Leftover {
         self.pending.iter().map(|(_, undo)| undo)
     }
 
-    /// How many lines in the middle could not be read: their changes are not known.
-    pub fn damaged_lines(&self) -> usize {
-        self.damaged
-    }
-
     /// Undoes everything, newest first, going on after failures. The journal is removed when all is settled, else it
     /// keeps what failed, to be tried again.
     pub fn replay(mut self) -> Vec<UndoResult> {

@@ -129,34 +129,6 @@ impl Journal {
         self.state().pending.len()
     }
 
-    /// Sets a file of the kernel (a sysctl) to `value`, to be set back on undo unless somebody else has changed it
-    /// meanwhile. Returns the entry, or `None` when it already had the value.
-    pub fn write_file(&self, path: &Path, value: &str) -> Result<Option<EntryId>> {
-        let read = || std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error));
-        let previous = read()?;
-        if entry::same_words(&previous, value) {
-            return Ok(None);
-        }
-        let undo = |written: &str| Undo::WriteFile {
-            path: path.to_path_buf(),
-            previous: previous.trim_end().to_owned(),
-            written: written.trim_end().to_owned(),
-        };
-        let id = self.record(undo(value))?;
-        if let Err(error) = std::fs::write(path, value) {
-            self.done(id)?;
-            return Err(Error::file("write", path, error));
-        }
-        // The kernel may round: remember what it made of the value, or undo would take it for somebody else's.
-        let now = read()?;
-        if entry::same_words(&now, value) {
-            return Ok(Some(id));
-        }
-        let rounded = self.record(undo(&now))?;
-        self.done(id)?;
-        Ok(Some(rounded))
-    }
-
     /// The journals in `folder` whose owner has died. A folder that does not exist holds none.
     pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>> {
         leftover::find(folder)

@@ -8,7 +8,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
-use super::entry::same_words;
 use super::{Outcome, Undo, UndoResult};
 use crate::clock::Deadline;
 
@@ -57,7 +56,6 @@ fn run(undo: &Undo) -> Outcome {
         Undo::RemoveFolder { path } => remove_folder(path),
         Undo::DeleteNetns { name } => delete_netns(name),
         Undo::DeleteLink { name } => crate::netns::delete_link_if_ours(name),
-        Undo::WriteFile { path, previous, written } => write_back(path, previous, written),
         Undo::KillProcess { pid, start_ticks, group } => {
             crate::child::end_if_started_at(*pid, *start_ticks, *group)
         }
@@ -185,18 +183,4 @@ fn delete_netns(name: &str) -> Step {
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => gone_or(std::fs::remove_file(&path)),
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn write_back(path: &Path, previous: &str, written: &str) -> Step {
-    let now = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return gone_or(Err(error)),
-    };
-    if same_words(&now, previous) {
-        return Ok(Outcome::AlreadyGone);
-    }
-    if !same_words(&now, written) {
-        return Ok(Outcome::NotOurs(format!("it was set to `{}` meanwhile", now.trim_end())));
-    }
-    std::fs::write(path, previous).map(|()| Outcome::Done).map_err(|error| error.to_string())
 }

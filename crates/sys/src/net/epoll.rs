@@ -46,16 +46,6 @@ impl Event {
         self.has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
     }
 
-    /// Writing will make progress (room, or an error to collect).
-    pub fn is_writable(self) -> bool {
-        self.has(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR)
-    }
-
-    /// The connection is over in both directions, or failed.
-    pub fn is_closed(self) -> bool {
-        self.has(libc::EPOLLHUP | libc::EPOLLERR)
-    }
-
     /// The peer will send no more.
     pub fn is_peer_done(self) -> bool {
         self.has(libc::EPOLLRDHUP | libc::EPOLLHUP)

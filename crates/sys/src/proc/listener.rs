@@ -22,16 +22,12 @@ pub struct Listening {
     pub namespace_of: Option<i32>,
 }
 
-/// The processes that share a listening socket on TCP port `port` in this network namespace, in ascending order; for a
-/// server with a master and workers all of them. Empty when nothing listens there.
-///
-/// Errors with `PermissionDenied` when something listens but its processes belong to somebody else.
-pub fn listening_pids(root: &Path, port: u16) -> io::Result<Vec<i32>> {
-    Listening { port, address: None, namespace_of: None }.pids(root)
-}
-
 impl Listening {
-    /// The processes that share such a socket; see [`listening_pids`].
+    /// The processes that share such a socket, in ascending order; for a server with a master and workers all of them.
+    /// Empty when nothing listens there.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when something listens but its processes belong to somebody else.
     pub fn pids(&self, root: &Path) -> io::Result<Vec<i32>> {
         let inodes = self.inodes(root)?;
         if inodes.is_empty() {
@@ -155,6 +151,10 @@ mod tests {
         inodes
     }
 
+    fn pids(port: u16) -> io::Result<Vec<i32>> {
+        Listening { port, address: None, namespace_of: None }.pids(Path::new("/"))
+    }
+
     #[test]
     #[cfg(target_endian = "little")]
     fn a_real_sample() {
@@ -171,7 +171,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(listening_pids(Path::new("/"), port).unwrap(), [own]);
+        assert_eq!(pids(port).unwrap(), [own]);
 
         // A child that inherits the socket as its input, as a server's worker does.
         let inherited = listener.try_clone().unwrap();
@@ -180,7 +180,7 @@ mod tests {
             .stdin(std::os::fd::OwnedFd::from(inherited))
             .spawn()
             .unwrap();
-        let both = listening_pids(Path::new("/"), port);
+        let both = pids(port);
         child.kill().unwrap();
         child.wait().unwrap();
         let mut expected = vec![own, i32::try_from(child.id()).unwrap()];
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(both.unwrap(), expected);
         assert!(listener.as_raw_fd() >= 0);
         drop(listener);
-        assert_eq!(listening_pids(Path::new("/"), port).unwrap(), [0i32; 0]);
+        assert_eq!(pids(port).unwrap(), [0i32; 0]);
     }
 
     proptest! {

@@ -25,7 +25,7 @@ mod kept;
 pub use block::{BlockDevice, BlockDeviceReader, BlockReading, block_device_of_path, open_files};
 pub use cgroup_cpu::{CgroupCpu, CgroupCpuReading};
 pub use host_cpu::{CpuTimes, HostCpu, HostCpuReading};
-pub use listener::{Listening, listening_pids};
+pub use listener::Listening;
 pub use memory::{HostMemory, HostMemoryReading, page_bytes};
 pub use network::{
     NetDevice, NetDeviceReading, SocketMemory, SocketMemoryReading, Softnet, SoftnetReading, TcpCounters,
