@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::{Ceiling, Resource};
+
 /// A reason to trust a result less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -45,6 +47,9 @@ pub enum Doubt {
     NotLinear { resource: String, error_percent: f64 },
     /// The ceiling of a resource is unknown, so that it was left out of the prediction.
     CeilingUnknown { resource: String },
+    /// More of a resource was used at loads that passed (in the resource's unit) than its ceiling allows, so that the
+    /// ceiling was left out.
+    CeilingRefuted { resource: Resource, ceiling: Ceiling, most_used: f64 },
     /// The predicted and the measured capacity differ.
     PredictionDisagrees { predicted: f64, measured: f64 },
     /// Something needed a privilege that this user does not have.
@@ -76,6 +81,9 @@ impl Doubt {
             Self::FewLoads { .. } => "measure at least three loads",
             Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
             Self::CeilingUnknown { .. } => "give it with --ceiling, as in --ceiling disk=110Mbit/s",
+            Self::CeilingRefuted { .. } => {
+                "give the true one with --ceiling, or calibrate again on a quiet host"
+            }
             Self::PredictionDisagrees { .. } => {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
@@ -148,6 +156,14 @@ impl fmt::Display for Doubt {
                 write!(f, "{resource} departs from a straight line by up to {error_percent:.0} %")
             }
             Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is not known"),
+            Self::CeilingRefuted { resource, ceiling, most_used } => {
+                let (value, used) = (amount(*resource, ceiling.value), amount(*resource, *most_used));
+                let source = &ceiling.source;
+                write!(
+                    f,
+                    "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
+                )
+            }
             Self::PredictionDisagrees { predicted, measured } => {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
             }
@@ -156,6 +172,16 @@ impl fmt::Display for Doubt {
             Self::Interrupted => f.write_str("the run was interrupted"),
         }
     }
+}
+
+/// An amount of a resource as a person reads it.
+fn amount(resource: Resource, value: f64) -> String {
+    if matches!(resource, Resource::Cpu | Resource::Player) {
+        return format!("{value:.0} % of a core");
+    }
+    let prefixes = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
+    let (prefix, factor) = prefixes.into_iter().find(|(_, factor)| value >= *factor).unwrap_or(("", 1.0));
+    format!("{:.1} {prefix}{}", value / factor, resource.unit())
 }
 
 /// A doubt as it stands in JSON: its fields, and beside them the sentence and the advice.

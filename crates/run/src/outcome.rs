@@ -58,11 +58,13 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let repetitions: Vec<Capacity> =
         (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, workload.load_unit())).collect();
     let capacity = median_capacity(&repetitions, &trials, workload.load_unit());
-    let mut table =
-        LoadTable::from_trials(trials.iter().copied(), ceilings(run, &variant.name), &capacity.unit);
+    let (ceilings, refuted) = ceilings(run, &variant.name);
+    let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
     let explanation = explain::explain(&table);
     let mut doubts = explanation.doubts;
+    doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
+    doubts.extend(refuted.into_iter().map(Into::into));
     doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));
     doubts.extend(trial_doubts(&trials));
     VariantOutcome {
@@ -77,9 +79,9 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     }
 }
 
-/// The ceilings that were known while a variant was measured, without those that its own trials refute: what was
-/// used, was there. A calibration beside a noisy neighbour finds too little.
-fn ceilings(run: &Run, variant: &str) -> BTreeMap<Resource, Ceiling> {
+/// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute and that
+/// is left out: what was used, was there. A calibration beside a noisy neighbour finds too little.
+fn ceilings(run: &Run, variant: &str) -> (BTreeMap<Resource, Ceiling>, Vec<Doubt>) {
     let stored = run.environment.get("ceilings").and_then(|all| all.get(variant));
     let stored: Option<BTreeMap<Resource, Ceiling>> =
         stored.and_then(|value| serde_json::from_value(value.clone()).ok());
@@ -88,9 +90,24 @@ fn ceilings(run: &Run, variant: &str) -> BTreeMap<Resource, Ceiling> {
         let usage = passed.filter_map(|trial| trial.metrics.get(resource.metric()?).copied().flatten());
         usage.max_by(f64::total_cmp).unwrap_or(0.0)
     };
-    let mut known = stored.unwrap_or_default();
-    known.retain(|resource, ceiling| used(*resource) <= ceiling.value * REFUTED_BY);
-    known
+    let (mut known, mut doubts) = (BTreeMap::new(), Vec::new());
+    for (resource, ceiling) in stored.unwrap_or_default() {
+        let most_used = used(resource);
+        if most_used > ceiling.value * REFUTED_BY {
+            doubts.push(Doubt::CeilingRefuted { resource, ceiling, most_used });
+        } else {
+            known.insert(resource, ceiling);
+        }
+    }
+    (known, doubts)
+}
+
+/// A ceiling that was refuted is not known either; to say that too would say less.
+fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
+    let Doubt::CeilingUnknown { resource: unknown } = doubt else { return false };
+    refuted.iter().any(
+        |doubt| matches!(doubt, Doubt::CeilingRefuted { resource, .. } if resource.word() == unknown.as_str()),
+    )
 }
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {

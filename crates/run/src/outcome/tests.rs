@@ -101,3 +101,28 @@ fn passes_of_a_median_capacity_are_those_at_its_load() {
     let capacity = &run.variants[0].capacity;
     assert_eq!((capacity.value, capacity.passes, capacity.failures_above), (Some(5.0), 4, 2));
 }
+
+#[test]
+fn a_ceiling_that_was_exceeded_is_named() {
+    let tried = [(1.0, Search, Pass), (2.0, Search, Pass), (3.0, Search, Pass), (4.0, Search, Fail)];
+    let mut trials = searched(&tried);
+    for trial in &mut trials {
+        trial.metrics.insert("disk_bit_per_s".into(), Some(25e6 * trial.load));
+    }
+    let ceilings = json!({
+        "disk": { "value": 60e6, "source": "calibrated" },
+        "cpu": { "value": 29.0, "source": "given" },
+    });
+    let run = concluded(&plan(1, json!({ "max": 10 }), &[]), trials, ceilings);
+    let doubts = &run.variants[0].doubts;
+    let about_ceilings: Vec<&str> = doubts
+        .iter()
+        .map(|note| note.message.as_str())
+        .filter(|message| message.contains("ceiling"))
+        .collect();
+    let expected = "disk: 75.0 Mbit/s were used at a load that passed, more than its ceiling of 60.0 Mbit/s \
+                    (calibrated), which was left out";
+    assert_eq!(about_ceilings, [expected]);
+    assert_eq!(run.variants[0].saturation[&Resource::Disk].ceiling, None);
+    assert!(run.variants[0].saturation[&Resource::Cpu].ceiling.is_some(), "3 % more is the sampling's");
+}
