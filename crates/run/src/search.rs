@@ -149,13 +149,23 @@ struct Confirmation {
     passes_above: u32,
     /// Whether the load above is known to fail, or must not be tried.
     settled: bool,
+    /// Confirming trials of the candidate that the generator spoiled.
     invalid: u32,
+    /// Confirming trials of the load above that the generator spoiled.
+    invalid_above: u32,
 }
 
 impl Confirmation {
     fn of(plan: &LoadPlan, bracket: &Bracket, seen: &[Seen]) -> Self {
         let settled = bracket.high_invalid || bracket.low >= plan.load_max;
-        let mut state = Self { candidate: bracket.low, passes: 0, passes_above: 0, settled, invalid: 0 };
+        let mut state = Self {
+            candidate: bracket.low,
+            passes: 0,
+            passes_above: 0,
+            settled,
+            invalid: 0,
+            invalid_above: 0,
+        };
         for trial in seen.iter().filter(|trial| trial.phase == Phase::Confirm) {
             state.record(plan, trial);
         }
@@ -169,11 +179,16 @@ impl Confirmation {
     fn record(&mut self, plan: &LoadPlan, trial: &Seen) {
         let at_candidate = trial.load == self.candidate;
         match trial.verdict {
-            Verdict::Invalid => self.invalid += 1,
+            Verdict::Invalid if at_candidate => self.invalid += 1,
+            Verdict::Invalid => {
+                self.invalid_above += 1;
+                self.settled |= self.invalid_above >= INVALID_MAX;
+            }
             Verdict::Pass if at_candidate => self.passes += 1,
             Verdict::Fail if at_candidate => {
                 self.candidate -= step(plan, self.candidate).min(self.candidate);
                 (self.passes, self.passes_above, self.settled) = (0, 0, true);
+                (self.invalid, self.invalid_above) = (0, 0);
             }
             Verdict::Fail => self.settled = true,
             Verdict::Pass => {
@@ -181,6 +196,7 @@ impl Confirmation {
                 if self.passes_above >= plan.confirmations {
                     self.candidate = trial.load;
                     (self.passes, self.passes_above) = (self.passes_above, 0);
+                    (self.invalid, self.invalid_above) = (self.invalid_above, 0);
                     self.settled = self.candidate >= plan.load_max;
                 }
             }
@@ -188,7 +204,7 @@ impl Confirmation {
     }
 
     fn next(&self, plan: &LoadPlan) -> Option<u64> {
-        if self.invalid > INVALID_MAX {
+        if self.invalid >= INVALID_MAX {
             return None;
         }
         let unsure = self.candidate > 0 && self.passes < plan.confirmations;
@@ -211,137 +227,4 @@ fn descent(plan: &LoadPlan, from: u64) -> Vec<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use base::units::Span;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn plan(load_max: u64) -> LoadPlan {
-        LoadPlan {
-            load_first: 1,
-            load_max,
-            fixed: None,
-            hold: Span::from_s(10),
-            search_hold: Span::from_s(5),
-            confirmations: 3,
-            ramp_down: true,
-            resolution: 0.02,
-        }
-    }
-
-    /// Run a search against a target whose verdict is a function of step and trial number.
-    fn search(plan: &LoadPlan, verdict: impl Fn(&Step, usize) -> Verdict) -> Vec<Seen> {
-        let mut seen = Vec::new();
-        while let Some(step) = next(plan, &seen) {
-            let verdict = verdict(&step, seen.len());
-            seen.push(Seen { load: step.load, phase: step.phase, verdict });
-        }
-        seen
-    }
-
-    fn carries(capacity: u64) -> impl Fn(&Step, usize) -> Verdict {
-        move |step, _| if step.load <= capacity { Verdict::Pass } else { Verdict::Fail }
-    }
-
-    #[test]
-    fn a_small_search_goes_up_one_by_one_confirms_and_goes_down() {
-        let loads: Vec<_> = search(&plan(10), carries(3)).iter().map(|s| (s.load, s.phase)).collect();
-        use Phase::*;
-        let up = [(1, Search), (2, Search), (3, Search), (4, Search)];
-        let sure = [(3, Confirm), (3, Confirm), (3, Confirm), (4, Confirm)];
-        assert_eq!(loads, [&up[..], &sure, &[(2, RampDown), (1, RampDown)]].concat());
-    }
-
-    #[test]
-    fn the_capacity_carries_its_uncertainty() {
-        for (load_max, truth, value, interval) in [
-            (10, 3, 3.0, [Some(3.0), Some(3.0)]),
-            (10, 0, 0.0, [Some(0.0), Some(0.0)]),
-            (4, 9, 4.0, [Some(4.0), None]),
-        ] {
-            let seen = search(&plan(load_max), carries(truth));
-            let found = capacity(&plan(load_max), &seen, "streams");
-            assert_eq!((found.value, found.interval), (Some(value), interval));
-        }
-    }
-
-    #[test]
-    fn a_lucky_search_is_corrected_by_the_confirmation() {
-        // Load 4 passes while searching, but not when it is held for longer.
-        let seen = search(&plan(10), |step, _| match (step.load, step.phase) {
-            (..=3, _) | (4, Phase::Search) => Verdict::Pass,
-            _ => Verdict::Fail,
-        });
-        let found = capacity(&plan(10), &seen, "streams");
-        assert_eq!((found.value, found.passes), (Some(3.0), 4));
-        assert_eq!(found.interval, [Some(3.0), Some(4.0)], "4 passed once, so it is within the uncertainty");
-    }
-
-    #[test]
-    fn an_unlucky_search_is_corrected_upwards() {
-        let seen = search(&plan(10), |step, n| match step.load {
-            3 if n == 2 => Verdict::Fail,
-            ..=5 => Verdict::Pass,
-            _ => Verdict::Fail,
-        });
-        assert_eq!(capacity(&plan(10), &seen, "streams").value, Some(5.0));
-    }
-
-    #[test]
-    fn the_generators_limit_is_not_the_targets() {
-        let seen =
-            search(&plan(1000), |step, _| if step.load <= 100 { Verdict::Pass } else { Verdict::Invalid });
-        let found = capacity(&plan(1000), &seen, "streams");
-        assert!(found.value.is_some_and(|value| (97.0..=100.0).contains(&value)), "{found:?}");
-        assert_eq!((found.interval[1], found.failures_above), (None, 0));
-    }
-
-    #[test]
-    fn one_spoiled_trial_is_made_again() {
-        let seen = search(&plan(10), |step, n| match (n, step.load) {
-            (1, _) => Verdict::Invalid,
-            (_, ..=3) => Verdict::Pass,
-            _ => Verdict::Fail,
-        });
-        assert_eq!(seen[..3].iter().map(|s| s.load).collect::<Vec<_>>(), [1, 2, 2]);
-        assert_eq!(capacity(&plan(10), &seen, "streams").value, Some(3.0));
-    }
-
-    #[test]
-    fn a_first_load_that_fails_is_halved() {
-        let plan = LoadPlan { load_first: 50, ..plan(1000) };
-        let seen = search(&plan, carries(20));
-        assert_eq!(seen[..3].iter().map(|s| s.load).collect::<Vec<_>>(), [50, 25, 12]);
-        assert_eq!(capacity(&plan, &seen, "streams").value, Some(20.0));
-    }
-
-    #[test]
-    fn a_fixed_load_is_offered_once() {
-        let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
-        let seen = search(&fixed, carries(9));
-        assert_eq!(seen, [Seen { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
-        assert_eq!(capacity(&fixed, &seen, "streams").value, Some(7.0));
-        let seen = search(&fixed, carries(3));
-        assert_eq!(capacity(&fixed, &seen, "streams").value, None, "lower loads were not tried");
-    }
-
-    proptest! {
-        #[test]
-        fn any_capacity_is_found_within_the_resolution(truth in 0u64..3000, load_max in 1u64..3000) {
-            let plan = plan(load_max);
-            let seen = search(&plan, carries(truth));
-            let found = capacity(&plan, &seen, "streams").value.unwrap();
-            let expected = truth.min(load_max) as f64;
-            prop_assert!(found <= expected && expected - found <= (expected * 0.02).max(0.0) + 0.01, "{}", found);
-        }
-
-        #[test]
-        fn every_search_ends(verdicts in proptest::collection::vec(0u8..3, 300), load_max in 1u64..5000) {
-            let all = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
-            let seen = search(&plan(load_max), |_, n| all[verdicts[n] as usize]);
-            prop_assert!(seen.len() <= TRIALS_MAX);
-            prop_assert!(seen.iter().all(|trial| (1..=load_max).contains(&trial.load)));
-        }
-    }
-}
+mod tests;
