@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::discriminant;
 
 use base::doubt::{Doubt, DoubtNote};
-use base::metric::Metrics;
+use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, Trial, VariantOutcome};
 use base::plan::{LoadPlan, Plan, Variant};
@@ -49,7 +49,7 @@ pub fn conclude(run: &mut Run, plan: &Plan, workload: &dyn Workload) {
         run.limit = first.limit.clone();
         run.saturation = first.saturation.clone();
     }
-    run.requirements = requirements(run, plan);
+    run.requirements = requirements(run, plan, workload);
 }
 
 fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Workload) -> VariantOutcome {
@@ -174,25 +174,31 @@ fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan
     if loads.fixed.is_some() {
         return doubts;
     }
-    let confirming = |trial: &&&Trial| trial.phase == Phase::Confirm && trial.verdict == Verdict::Pass;
-    for value in values.iter().filter(|value| **value > 0.0) {
-        let passed = trials.iter().filter(confirming).filter(|trial| trial.load == *value).count() as u32;
-        if passed < loads.confirmations {
-            doubts.push(Doubt::CapacityUnconfirmed { passed, wanted: loads.confirmations });
-            break;
-        }
-    }
+    doubts.extend(unconfirmed(repetitions, trials, loads.confirmations));
     doubts
+}
+
+/// The repetition whose own capacity was confirmed least often, if that is less than what was `wanted`.
+fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], wanted: u32) -> Option<Doubt> {
+    let passed = |(repetition, capacity): (u32, &Capacity)| {
+        let value = capacity.value.filter(|value| *value > 0.0)?;
+        let confirming = trials.iter().filter(|trial| {
+            trial.repetition == repetition && trial.phase == Phase::Confirm && trial.load == value
+        });
+        Some(confirming.filter(|trial| trial.verdict == Verdict::Pass).count() as u32)
+    };
+    let passed = (1..).zip(repetitions).filter_map(passed).min()?;
+    (passed < wanted).then_some(Doubt::CapacityUnconfirmed { passed, wanted })
 }
 
 /// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials that
 /// decide it: those at the capacity, held for the full time (or the only load that was offered).
-fn requirements(run: &Run, plan: &Plan) -> Vec<Requirement> {
+fn requirements(run: &Run, plan: &Plan, workload: &dyn Workload) -> Vec<Requirement> {
     let mut all = Vec::new();
     for text in &plan.require {
         let Ok(objective) = text.parse::<Objective>() else { continue };
         for variant in &run.variants {
-            let checked = objective.check(&decisive_metrics(run, variant));
+            let checked = objective.check(&decisive_metrics(run, variant, workload));
             let unknown = || Requirement { requirement: text.clone(), measured: None, held: false };
             let mut requirement = checked.unwrap_or_else(|_| unknown());
             if run.variants.len() > 1 {
@@ -204,20 +210,26 @@ fn requirements(run: &Run, plan: &Plan) -> Vec<Requirement> {
     all
 }
 
-/// Medians of the metrics over the decisive trials of a variant, and its capacity.
-fn decisive_metrics(run: &Run, variant: &VariantOutcome) -> Metrics {
+/// The capacity of a variant, and its metrics over the decisive trials: of a merit the worst that was seen, which a
+/// median would hide; of a mere fact the median.
+fn decisive_metrics(run: &Run, variant: &VariantOutcome, workload: &dyn Workload) -> Metrics {
     let full = |trial: &&Trial| crate::trial::is_full_hold(trial.phase) && trial.verdict != Verdict::Invalid;
     let decisive: Vec<&Trial> = run
         .trials_of(&variant.name)
         .filter(full)
         .filter(|trial| trial.phase == Phase::Single || Some(trial.load) == variant.capacity.value)
         .collect();
-    let mut metrics = Metrics::new();
-    for name in decisive.iter().flat_map(|trial| trial.metrics.keys()) {
-        let values: Vec<f64> =
-            decisive.iter().filter_map(|trial| trial.metrics.get(name).copied().flatten()).collect();
-        metrics.insert(name.clone(), statistics::median(&values));
-    }
+    let folded = |spec: &MetricSpec| {
+        let known = decisive.iter().filter_map(|trial| trial.metrics.get(spec.name).copied().flatten());
+        let value = match spec.better {
+            Better::Lower => known.max_by(f64::total_cmp),
+            Better::Higher => known.min_by(f64::total_cmp),
+            Better::Neither => statistics::median(&known.collect::<Vec<_>>()),
+        };
+        (spec.name.to_owned(), value)
+    };
+    // Only the names against which the requirements were checked before: a sampled one beside them could be meant too.
+    let mut metrics: Metrics = workload.metrics().iter().map(folded).collect();
     metrics.insert("capacity".into(), variant.capacity.value);
     metrics
 }

@@ -126,3 +126,40 @@ fn a_ceiling_that_was_exceeded_is_named() {
     assert_eq!(run.variants[0].saturation[&Resource::Disk].ceiling, None);
     assert!(run.variants[0].saturation[&Resource::Cpu].ceiling.is_some(), "3 % more is the sampling's");
 }
+
+#[test]
+fn a_repetition_is_confirmed_by_its_own_trials_only() {
+    // The first repetition finds 3 and confirms it three times, the second finds 3 and is interrupted.
+    let first = [(3.0, Search, Pass), (4.0, Search, Fail)];
+    let sure = [(3.0, Confirm, Pass); 3];
+    let mut trials = searched(&[&first[..], &sure].concat());
+    trials.extend(first.map(|tried| trial(2, tried)));
+    let run = concluded(&plan(2, json!({ "max": 10, "confirmations": 3 }), &[]), trials.clone(), json!({}));
+    let unconfirmed = Doubt::CapacityUnconfirmed { passed: 0, wanted: 3 };
+    let is_said = |run: &Run| run.variants[0].doubts.iter().any(|note| note.doubt == unconfirmed);
+    assert!(is_said(&run), "{:?}", run.variants[0].doubts);
+    trials.extend(sure.map(|tried| trial(2, tried)));
+    let run = concluded(&plan(2, json!({ "max": 10, "confirmations": 3 }), &[]), trials, json!({}));
+    assert!(!is_said(&run), "{:?}", run.variants[0].doubts);
+}
+
+#[test]
+fn a_requirement_is_held_against_the_worst_trial() {
+    let tried = [(3.0, Search, Pass), (4.0, Search, Fail), (3.0, Confirm, Pass), (3.0, Confirm, Pass)];
+    let mut trials = searched(&[&tried[..], &[(3.0, Confirm, Pass)]].concat());
+    let values = [9.0, 9.0, 0.1, 0.2, 0.9];
+    for (trial, value) in trials.iter_mut().zip(values) {
+        for name in ["startup_max_s", "slack_min_s", "throughput_ratio_min"] {
+            trial.metrics.insert(name.into(), Some(value));
+        }
+        // Sampled, and no metric of the workload's own: it must not make `memory` ambiguous.
+        trial.metrics.insert("socket_memory_bytes".into(), Some(1e6));
+        trial.metrics.insert("server_memory_bytes".into(), Some(2e6));
+    }
+    let require =
+        ["startup_max<=500ms", "slack_min>=150ms", "throughput_ratio_min<=0.2", "memory<=2MB", "capacity>=3"];
+    let run = concluded(&plan(1, json!({ "max": 10 }), &require), trials, json!({}));
+    let found: Vec<_> = run.requirements.iter().map(|one| (one.measured, one.held)).collect();
+    let expected = [(0.9, false), (0.1, false), (0.2, true), (2e6, true), (3.0, true)];
+    assert_eq!(found, expected.map(|(measured, held)| (Some(measured), held)));
+}
