@@ -129,15 +129,19 @@ pub struct PartKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Watch {
-    /// Processes of the target; their descendants are found by the sampler.
+    /// Processes of the target; their descendants are found by the sampler. Empty: they cannot be seen.
     pub pids: Vec<u32>,
+    /// The address of a target that runs on another host. What is said of this host says nothing of the target then.
+    pub elsewhere: Option<String>,
+    /// The TCP port that the target's clients connect to.
+    pub tcp_port: Option<u16>,
     /// Directories with the CPU accounting file `cpu.stat` of the target's cgroup.
     pub cgroup_cpu: Option<String>,
     /// Block device that holds the content, as `major:minor`.
     pub block_device: Option<String>,
     /// Network device that carries the load.
     pub network_device: Option<String>,
-    /// A process in whose network namespace that device is; absent for this host's own.
+    /// A process in whose network namespace that device and port are; absent for this host's own.
     pub network_namespace_pid: Option<u32>,
     /// Processes of the measuring side, so that they are not taken for neighbours.
     pub own_pids: Vec<u32>,

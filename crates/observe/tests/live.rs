@@ -308,11 +308,10 @@ fn phases_out_of_order_are_errors_and_dropping_ends_the_thread() {
 }
 
 #[test]
-fn a_peer_that_is_elsewhere_has_no_server_series() {
-    let mut part = sampler(json!({"watch_peer": "server"}));
-    let peers = Endpoints::from([("server".to_owned(), json!({"content_url": "http://192.0.2.1/"}))]);
-    let endpoint = part.prepare(&peers, &host()).unwrap();
+fn a_target_elsewhere_has_no_server_series() {
+    let mut part = sampler(json!({"elsewhere": "192.0.2.1:80"}));
+    let endpoint = part.prepare(&Endpoints::new(), &host()).unwrap();
     let names = endpoint["series"].to_string();
-    assert!(names.contains("host_cpu_percent") && !names.contains("server_"), "{names}");
-    assert!(sampler(json!({"watch_peer": "server"})).prepare(&Endpoints::new(), &host()).is_err());
+    assert!(names.contains("host_cpu_percent"), "{names}");
+    assert!(!names.contains("server_") && !names.contains("pressure_"), "{names}");
 }

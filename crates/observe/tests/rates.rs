@@ -1,6 +1,7 @@
 //! Two snapshots make a sample: tables of cases.
 
-use kagiri_observe::sampler::{Quantity, Raw, rates};
+use kagiri_observe::sampler::{Quantity, Raw, SendersReading, rates};
+use sys::netlink::QueueReading;
 use sys::proc::{BlockReading, NetDeviceReading};
 
 const MS: u64 = 1_000_000;
@@ -28,14 +29,19 @@ fn network(raw: &mut Raw, value: Option<u64>, set: fn(&mut NetDeviceReading, u64
     });
 }
 
+fn dropped(drops: u64) -> QueueReading {
+    QueueReading { drops: Some(drops), ..QueueReading::default() }
+}
+
 /// Every rate: its counter, and what a growth by 50,000,000 in 100 ms comes to.
-const RATES: [(Quantity, Set, f64); 16] = [
+const RATES: [(Quantity, Set, f64); 18] = [
     (Quantity::ServerCpu, |raw, value| raw.server_cpu_ns = value, 50.0),
     (Quantity::ServerCgroupCpu, |raw, value| raw.cgroup_usage_ns = value, 50.0),
     (Quantity::CpuWait, |raw, value| raw.server_wait_ns = value, 50.0),
     (Quantity::Throttled, |raw, value| raw.cgroup_throttled_ns = value, 50.0),
     (Quantity::Softirq, |raw, value| raw.softirq_ns = value, 50.0),
-    (Quantity::Steal, |raw, value| raw.steal_ns = value, 50.0),
+    // Of all cores' time, and there are two.
+    (Quantity::Steal, |raw, value| raw.steal_ns = value, 25.0),
     (Quantity::HostCpu, |raw, value| raw.host_idle_ns = value, 150.0),
     (Quantity::PressureCpu, |raw, value| raw.pressure_cpu_ns = value, 50.0),
     (Quantity::PressureIo, |raw, value| raw.pressure_io_ns = value, 50.0),
@@ -46,6 +52,8 @@ const RATES: [(Quantity, Set, f64); 16] = [
     (Quantity::DiskBusy, |raw, value| disk(raw, value, |disk, value| disk.busy_ns = value), 50.0),
     (Quantity::DiskQueue, |raw, value| disk(raw, value, |disk, value| disk.queue_time_ns = value), 0.5),
     (Quantity::Network, |raw, value| network(raw, value, |device, value| device.tx_bytes = value), 4e9),
+    (Quantity::DeviceDrops, |raw, value| network(raw, value, |device, value| device.rx_dropped = value), 5e8),
+    (Quantity::NetworkDrops, |raw, drops| raw.network_queue = drops.map(dropped), 5e8),
 ];
 
 #[test]
@@ -86,6 +94,8 @@ fn contents_need_no_earlier_snapshot() {
         socket_memory_bytes: Some(2),
         page_cache_bytes: Some(3),
         slab_bytes: Some(0),
+        network_queue: Some(QueueReading { backlog_bytes: Some(4), ..QueueReading::default() }),
+        senders: Some(SendersReading { connections: 5, limited_percent: Some(6.0) }),
         ..at(0)
     };
     let sample = rates(&current, &current);
@@ -93,6 +103,9 @@ fn contents_need_no_earlier_snapshot() {
     assert_eq!(sample.get(Quantity::SocketMemory), Some(2.0));
     assert_eq!(sample.get(Quantity::PageCache), Some(3.0));
     assert_eq!(sample.get(Quantity::Slab), Some(0.0));
+    assert_eq!(sample.get(Quantity::NetworkQueue), Some(4.0));
+    assert_eq!(sample.get(Quantity::Connections), Some(5.0));
+    assert_eq!(sample.get(Quantity::SenderLimited), Some(6.0));
     assert_eq!(rates(&current, &at(1)).get(Quantity::Slab), None);
 }
 
@@ -188,6 +201,7 @@ fn drops_of_both_directions_add_up_and_busy_ends_at_all_the_time() {
     previous.disk = Some(BlockReading::default());
     current.disk = Some(BlockReading { busy_ns: 104 * MS, ..BlockReading::default() });
     let sample = rates(&previous, &current);
-    assert_eq!(sample.get(Quantity::NetworkDrops), Some(30.0));
+    assert_eq!(sample.get(Quantity::DeviceDrops), Some(30.0));
+    assert_eq!(sample.get(Quantity::NetworkDrops), None, "a device's drops are not its queue's");
     assert_eq!(sample.get(Quantity::DiskBusy), Some(100.0));
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sys::clock::monotonic_ns;
 
 use super::record::{Record, Report, Watched};
-use super::settings::SamplerSettings;
+use super::settings;
 use super::source::Sources;
 use super::watcher::Watcher;
 
@@ -19,7 +19,7 @@ const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
 pub const KIND: PartKind = PartKind { name: "observe.sampler", build };
 
 fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
-    Ok(Box::new(Sampler::new(SamplerSettings::from_value(&spec.settings)?)))
+    Ok(Box::new(Sampler::new(settings::read(&spec.settings)?)))
 }
 
 enum Stage {
@@ -31,15 +31,14 @@ enum Stage {
 
 /// Watches a host; see the [module](super).
 pub struct Sampler {
-    settings: SamplerSettings,
     watch: Watch,
     stage: Stage,
 }
 
 impl Sampler {
     /// One that has opened nothing yet.
-    pub fn new(settings: SamplerSettings) -> Self {
-        Self { settings, watch: Watch::default(), stage: Stage::Built }
+    pub fn new(watch: Watch) -> Self {
+        Self { watch, stage: Stage::Built }
     }
 
     fn watched(&self, sources: &Sources) -> Watched {
@@ -58,8 +57,7 @@ impl Sampler {
 }
 
 impl Part for Sampler {
-    fn prepare(&mut self, peers: &Endpoints, _host: &HostContext) -> Result<Value, PartError> {
-        self.watch = self.settings.resolve(peers)?;
+    fn prepare(&mut self, _peers: &Endpoints, _host: &HostContext) -> Result<Value, PartError> {
         let sources = Sources::open(Path::new("/"), &self.watch);
         let names: Vec<&str> = sources.offered().iter().map(|quantity| quantity.name()).collect();
         let endpoint = json!({ "series": names, "unavailable": sources.unavailable() });

@@ -1,4 +1,7 @@
 //! What is sampled: the names are fixed, each ends in its unit, and stored runs rely on them.
+//!
+//! Each per cent says of what. **Of one core**: CPU time over wall time, 100 for each core that is busy all the time.
+//! **Of all cores' time**: never more than 100, however many there are. **Of the wall time**: a state of one thing.
 
 /// One sampled quantity; `as usize` is its place in a [`super::Sample`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,17 +10,20 @@ pub enum Quantity {
     ServerCpu,
     /// CPU time of the target's control group, in % of one core.
     ServerCgroupCpu,
-    /// All CPUs, in % of one core: up to 100 for each core.
+    /// CPU time of everything on the host, in % of one core: up to 100 for each core.
     HostCpu,
-    /// Time the target's threads were ready to run and had no CPU, added up, in % of the wall time.
+    /// Time the target's threads were ready to run and had no CPU, added up over threads, in % of the wall time: may
+    /// be more than 100.
     CpuWait,
-    /// Time the target's control group was held back by its quota, in % of the wall time, added up over CPUs.
+    /// Time the target's control group was held back by its quota, added up over CPUs, in % of the wall time: may be
+    /// more than 100.
     Throttled,
     /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
     Softirq,
-    /// Time the hypervisor gave to others, all CPUs, in % of one core.
+    /// Time the hypervisor gave to others while a CPU had work, in % of all cores' time (as `top` and `vmstat` have
+    /// it).
     Steal,
-    /// The host without the target and without the measuring side, in % of one core.
+    /// CPU time of the host without the target's and without the measuring side's, in % of one core.
     OtherCpu,
     /// Resident memory of the target's processes. What several of them share counts several times.
     ServerMemory,
@@ -31,7 +37,7 @@ pub enum Quantity {
     DiskRead,
     /// Written to the block device.
     DiskWrite,
-    /// Time with at least one request on its way.
+    /// Time with at least one request on its way, in % of the wall time.
     DiskBusy,
     /// Mean time of the requests that ended in the interval; `None` where none did.
     DiskAwait,
@@ -39,21 +45,33 @@ pub enum Quantity {
     DiskQueue,
     /// Sent by the network device; on loopback this is all traffic.
     Network,
-    /// Packets the network device dropped, in and out. A queueing discipline's drops are not among them.
+    /// Packets dropped by the queue (queueing discipline) in front of the network device: what a link that is full
+    /// does.
     NetworkDrops,
+    /// Bytes waiting in that queue.
+    NetworkQueue,
+    /// Packets the network device itself dropped, in and out: its driver or its ring, not the queue in front of it.
+    DeviceDrops,
     /// Packets dropped because a CPU's backlog was full.
     SoftnetDrops,
-    /// Time at least one task waited for a CPU.
+    /// Connections of the target over which it can send.
+    Connections,
+    /// Time the target had data to send or on its way and neither the client's receive window nor its own send buffer
+    /// held it back, so that it waited for the network (congestion window, pacing, the queue of the link), in % of the
+    /// wall time, on average over its connections; `None` without a connection. Of the wall time and not of the busy
+    /// time: whoever waits for CPU or disk sends little, and all of that little waits for the network alone.
+    SenderLimited,
+    /// Time at least one task of the host waited for a CPU, in % of the wall time.
     PressureCpu,
-    /// Time at least one task waited for a disk.
+    /// Time at least one task of the host waited for a disk, in % of the wall time.
     PressureIo,
-    /// Time at least one task waited for memory.
+    /// Time at least one task of the host waited for memory, in % of the wall time.
     PressureMemory,
 }
 
 impl Quantity {
     /// All of them, in the order of their places.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::ServerCpu,
         Self::ServerCgroupCpu,
         Self::HostCpu,
@@ -73,7 +91,11 @@ impl Quantity {
         Self::DiskQueue,
         Self::Network,
         Self::NetworkDrops,
+        Self::NetworkQueue,
+        Self::DeviceDrops,
         Self::SoftnetDrops,
+        Self::Connections,
+        Self::SenderLimited,
         Self::PressureCpu,
         Self::PressureIo,
         Self::PressureMemory,
@@ -101,7 +123,11 @@ impl Quantity {
             Self::DiskQueue => "disk_queue",
             Self::Network => "network_bit_per_s",
             Self::NetworkDrops => "network_drops_per_s",
+            Self::NetworkQueue => "network_queue_bytes",
+            Self::DeviceDrops => "network_device_drops_per_s",
             Self::SoftnetDrops => "softnet_drops_per_s",
+            Self::Connections => "server_connections",
+            Self::SenderLimited => "sender_limited_percent",
             Self::PressureCpu => "pressure_cpu_percent",
             Self::PressureIo => "pressure_io_percent",
             Self::PressureMemory => "pressure_memory_percent",
@@ -111,20 +137,23 @@ impl Quantity {
     /// The unit as printed; empty for a count.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::ServerMemory | Self::SocketMemory | Self::PageCache | Self::Slab => "B",
+            Self::ServerMemory | Self::SocketMemory | Self::PageCache | Self::Slab | Self::NetworkQueue => {
+                "B"
+            }
             Self::DiskRead | Self::DiskWrite | Self::Network => "bit/s",
             Self::DiskAwait => "ms",
-            Self::DiskQueue => "",
-            Self::NetworkDrops | Self::SoftnetDrops => "/s",
+            Self::DiskQueue | Self::Connections => "",
+            Self::NetworkDrops | Self::DeviceDrops | Self::SoftnetDrops => "/s",
             _ => "%",
         }
     }
 
     /// The quantity whose reading tells whether this one could be read: a disk without requests has no waiting time,
-    /// and that is no failure to read it.
+    /// a server without connections waits for no network, and that is no failure to read it.
     pub const fn read_with(self) -> Self {
         match self {
             Self::DiskAwait => Self::DiskBusy,
+            Self::SenderLimited => Self::Connections,
             other => other,
         }
     }

@@ -29,7 +29,7 @@ impl Sample {
 /// What happened between two snapshots.
 ///
 /// A counter that is missing in either, or that went back (reset, wrapped, another device of the same name), gives
-/// `None`; so does every rate when no time has passed. Contents (memory) are those of `current`.
+/// `None`; so does every rate when no time has passed. Contents (memory, queues, connections) are those of `current`.
 pub fn rates(previous: &Raw, current: &Raw) -> Sample {
     let mut sample = Sample::UNKNOWN;
     contents(current, &mut sample);
@@ -50,6 +50,9 @@ fn contents(raw: &Raw, sample: &mut Sample) {
     sample.set(Quantity::SocketMemory, bytes(raw.socket_memory_bytes));
     sample.set(Quantity::PageCache, bytes(raw.page_cache_bytes));
     sample.set(Quantity::Slab, bytes(raw.slab_bytes));
+    sample.set(Quantity::NetworkQueue, bytes(raw.network_queue.and_then(|queue| queue.backlog_bytes)));
+    sample.set(Quantity::Connections, raw.senders.map(|senders| senders.connections as f64));
+    sample.set(Quantity::SenderLimited, raw.senders.and_then(|senders| senders.limited_percent));
 }
 
 struct Step<'a> {
@@ -88,7 +91,8 @@ impl Step<'_> {
         sample.set(Quantity::CpuWait, self.percent(|raw| raw.server_wait_ns));
         sample.set(Quantity::Throttled, self.percent(|raw| raw.cgroup_throttled_ns));
         sample.set(Quantity::Softirq, self.percent(|raw| raw.softirq_ns));
-        sample.set(Quantity::Steal, steal);
+        let cores = self.current.cores.map(f64::from);
+        sample.set(Quantity::Steal, steal.zip(cores).map(|(steal, cores)| steal / cores));
         let unseen =
             whole_group.zip(processes).map_or(0.0, |(group, processes)| (group - processes).max(0.0));
         let known = self.percent(|raw| raw.known_cpu_ns);
@@ -122,7 +126,8 @@ impl Step<'_> {
     fn network(&self, sample: &mut Sample) {
         sample.set(Quantity::Network, self.per_s(|raw| Some(raw.network?.tx_bytes)).map(|rate| rate * BITS));
         let dropped = |raw: &Raw| raw.network?.rx_dropped.checked_add(raw.network?.tx_dropped);
-        sample.set(Quantity::NetworkDrops, self.per_s(dropped));
+        sample.set(Quantity::NetworkDrops, self.per_s(|raw| raw.network_queue?.drops));
+        sample.set(Quantity::DeviceDrops, self.per_s(dropped));
         sample.set(Quantity::SoftnetDrops, self.per_s(|raw| raw.softnet_dropped));
     }
 

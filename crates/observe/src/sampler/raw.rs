@@ -1,6 +1,9 @@
 //! The kernel's counters at one moment.
 
+use sys::netlink::QueueReading;
 use sys::proc::{BlockReading, NetDeviceReading};
+
+use super::senders::SendersReading;
 
 /// One snapshot. Counters have grown since an arbitrary start and mean something only beside an earlier snapshot.
 /// `None`: not watched, not offered by this kernel, or not readable now.
@@ -40,6 +43,10 @@ pub struct Raw {
     pub disk: Option<BlockReading>,
     /// The network device.
     pub network: Option<NetDeviceReading>,
+    /// The queue in front of it.
+    pub network_queue: Option<QueueReading>,
+    /// The target's connections.
+    pub senders: Option<SendersReading>,
     /// Packets dropped in front of a full backlog.
     pub softnet_dropped: Option<u64>,
     /// Time some task waited for a CPU.

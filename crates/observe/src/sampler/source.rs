@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use base::part::Watch;
 use sys::cgroup::{CgroupVersion, Hierarchies};
 use sys::clock::monotonic_ns;
+use sys::netlink::Queue;
 use sys::proc::{
     BlockDevice, BlockDeviceReader, CgroupCpu, HostCpu, HostMemory, NetDevice, Pressure, ProcessSet,
     SocketMemory, Softnet,
@@ -15,6 +16,7 @@ use sys::proc::{
 use super::quantity::Quantity;
 use super::rates::rates;
 use super::raw::Raw;
+use super::senders::Senders;
 
 /// Open readers, and what could not be opened.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct Sources {
     cgroup_is_server: bool,
     disk: Option<BlockDeviceReader>,
     network: Option<NetDevice>,
+    queue: Option<Queue>,
+    senders: Option<Senders>,
     softnet: Option<Softnet>,
     sockets: Option<SocketMemory>,
     memory: Option<HostMemory>,
@@ -57,10 +61,12 @@ impl Sources {
                 )
             }),
             network: network_device(root, watch, &mut missing),
+            queue: queue(watch, &mut missing),
+            senders: senders(watch, &mut missing),
             softnet: missing.or_note("drops in front of the network stack", Softnet::open(root)),
             sockets: missing.or_note("socket memory", SocketMemory::open(root)),
             memory: missing.or_note("the host's memory", HostMemory::open(root)),
-            pressure: missing.or_note("pressure stall information", Pressure::open(root)),
+            pressure: pressure(root, watch, &mut missing),
             disk_name: device.map(|device| device.name),
             offered: Vec::new(),
             unavailable: Vec::new(),
@@ -100,6 +106,8 @@ impl Sources {
         self.read_memory(&mut raw);
         raw.disk = self.disk.as_mut().and_then(|disk| disk.read().ok());
         raw.network = self.network.as_mut().and_then(|device| device.read().ok());
+        raw.network_queue = self.queue.as_mut().and_then(|queue| queue.read().ok());
+        raw.senders = self.senders.as_mut().and_then(Senders::read);
         raw.softnet_dropped = self.softnet.as_mut().and_then(|softnet| Some(softnet.read().ok()?.dropped));
         if let Some(pressure) = self.pressure.as_mut().and_then(|pressure| pressure.read().ok()) {
             raw.pressure_cpu_ns = pressure.cpu.and_then(|stall| stall.some_ns);
@@ -176,6 +184,9 @@ impl Missing {
             (Quantity::Throttled, sources.cgroup.is_some()),
             (Quantity::DiskRead, sources.disk.is_some()),
             (Quantity::Network, sources.network.is_some()),
+            (Quantity::NetworkDrops, sources.queue.is_some()),
+            (Quantity::NetworkQueue, sources.queue.is_some()),
+            (Quantity::Connections, sources.senders.is_some()),
             (Quantity::SocketMemory, sources.sockets.is_some()),
             (Quantity::PageCache, sources.memory.is_some()),
             (Quantity::PressureCpu, sources.pressure.is_some()),
@@ -188,6 +199,12 @@ impl Missing {
             }
         }
     }
+}
+
+/// A host's pressure is taken for the target's, so where the target is elsewhere it would accuse the wrong one.
+fn pressure(root: &Path, watch: &Watch, missing: &mut Missing) -> Option<Pressure> {
+    let is_here = watch.elsewhere.is_none();
+    is_here.then(|| missing.or_note("pressure stall information", Pressure::open(root))).flatten()
 }
 
 fn signed(pids: &[u32]) -> Vec<i32> {
@@ -259,9 +276,25 @@ fn block_device(root: &Path, watch: &Watch, missing: &mut Missing) -> Option<Blo
 
 fn network_device(root: &Path, watch: &Watch, missing: &mut Missing) -> Option<NetDevice> {
     let name = watch.network_device.as_deref()?;
-    let opened = match watch.network_namespace_pid.and_then(|pid| i32::try_from(pid).ok()) {
+    let opened = match namespace_of(watch) {
         Some(pid) => NetDevice::open_of_pid(root, pid, name),
         None => NetDevice::open(root, name),
     };
     missing.or_note(format_args!("the network device {name}"), opened)
+}
+
+fn namespace_of(watch: &Watch) -> Option<i32> {
+    watch.network_namespace_pid.and_then(|pid| i32::try_from(pid).ok())
+}
+
+fn queue(watch: &Watch, missing: &mut Missing) -> Option<Queue> {
+    let name = watch.network_device.as_deref()?;
+    let opened = Queue::open(name, namespace_of(watch));
+    missing.or_note(format_args!("the queue in front of the network device {name}"), opened)
+}
+
+fn senders(watch: &Watch, missing: &mut Missing) -> Option<Senders> {
+    let port = watch.tcp_port?;
+    let opened = Senders::open(port, namespace_of(watch));
+    missing.or_note(format_args!("the connections to port {port}"), opened)
 }
