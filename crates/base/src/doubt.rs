@@ -25,6 +25,8 @@ pub enum Doubt {
     GeneratorLate { late_ms_max: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },
+    /// What was to be sampled and could not be, and why: a sentence each.
+    NotSampled { what: Vec<String> },
     /// The server runs elsewhere, so that its load could not be read.
     ServerNotVisible { server: String },
     /// The content was (partly) in memory although a cold run was asked for.
@@ -52,8 +54,6 @@ pub enum Doubt {
     CeilingRefuted { resource: Resource, ceiling: Ceiling, most_used: f64 },
     /// The predicted and the measured capacity differ.
     PredictionDisagrees { predicted: f64, measured: f64 },
-    /// Something needed a privilege that this user does not have.
-    NotPermitted { what: String },
     /// The index was made by reading the content once, which also warmed the caches.
     IndexMadeByReading,
     /// The measurement was ended before its time.
@@ -69,7 +69,10 @@ impl Doubt {
             Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
                 "use --depth discard, fewer parsing players, or viewers on another host"
             }
-            Self::SamplesMissing { .. } => "see the run's log for what could not be read, and why",
+            Self::SamplesMissing { .. } => {
+                "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
+            }
+            Self::NotSampled { .. } => "run as root, or on a kernel that has it; until then it is unknown",
             Self::ServerNotVisible { .. } => "run an agent on the server's host to see its load",
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
@@ -87,7 +90,6 @@ impl Doubt {
             Self::PredictionDisagrees { .. } => {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
-            Self::NotPermitted { .. } => "run as root, or grant the permission that is named",
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
             Self::Interrupted => "run it again to its end",
         }
@@ -124,6 +126,10 @@ impl fmt::Display for Doubt {
             }
             Self::SamplesMissing { resource, missing_percent } => {
                 write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
+            }
+            Self::NotSampled { what } => {
+                let sentences: Vec<&str> = what.iter().map(|one| one.trim_end_matches('.')).collect();
+                write!(f, "not sampled: {}", sentences.join("; "))
             }
             Self::ServerNotVisible { server } => {
                 write!(f, "the load of the server {server} could not be seen")
@@ -167,7 +173,6 @@ impl fmt::Display for Doubt {
             Self::PredictionDisagrees { predicted, measured } => {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
             }
-            Self::NotPermitted { what } => write!(f, "not permitted: {what}"),
             Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
             Self::Interrupted => f.write_str("the run was interrupted"),
         }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use store::Store;
 
+pub use crate::outcome::check_requirements;
 use crate::search::{self, Seen, Step};
 use crate::{outcome, registry, trial};
 
@@ -106,10 +107,28 @@ pub fn make(
 ) -> Result<(Run, Option<RunError>), RunError> {
     let workload =
         registry::workload(&plan.workload).map_err(|e| RunError { message: e.to_string(), usage: true })?;
-    outcome::check_requirements(plan, workload)?;
+    make_of(workload, plan, bus, store, observer, setting)
+}
+
+/// The same for a workload, in the registry or not.
+fn make_of(
+    workload: &'static dyn Workload,
+    plan: &Plan,
+    bus: &mut dyn Bus,
+    store: &mut Store,
+    observer: &mut dyn Observer,
+    setting: Setting<'_>,
+) -> Result<(Run, Option<RunError>), RunError> {
+    check_requirements(plan, workload)?;
     let mut run = begin(plan, workload, setting)?;
     store.begin(&run)?;
-    let ended = Engine { plan, workload, bus, store, observer, run: &mut run }.all();
+    let mut unavailable = Vec::new();
+    let mut engine =
+        Engine { plan, workload, bus, store, observer, run: &mut run, unavailable: &mut unavailable };
+    let ended = engine.all();
+    if !unavailable.is_empty() {
+        run.doubts.push(Doubt::NotSampled { what: unavailable }.into());
+    }
     let failure = match ended {
         Ok(true) => {
             run.state = State::Complete;
@@ -163,6 +182,8 @@ struct Engine<'a> {
     store: &'a mut Store,
     observer: &'a mut dyn Observer,
     run: &'a mut Run,
+    /// What the samplers could not watch, each sentence once.
+    unavailable: &'a mut Vec<String>,
 }
 
 impl Engine<'_> {
@@ -251,7 +272,13 @@ impl Engine<'_> {
                 observer.event(Event::TrialAt(done));
                 !observer.stop_requested()
             };
-            let Some(trial) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
+            let Some(made) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
+            let trial = made.trial;
+            for sentence in made.unavailable {
+                if !self.unavailable.contains(&sentence) {
+                    self.unavailable.push(sentence);
+                }
+            }
             let stored = self.store.add_trial(&self.run.run, &trial);
             if stored.is_ok() {
                 self.observer.event(Event::TrialEnded(&trial));
@@ -290,3 +317,6 @@ fn watch(peers: &Endpoints) -> Option<Watch> {
     let watch = peers.values().find_map(|endpoint| endpoint.get("watch"))?;
     serde_json::from_value(watch.clone()).ok()
 }
+
+#[cfg(test)]
+mod tests;

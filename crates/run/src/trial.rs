@@ -30,7 +30,7 @@ const OVERTIME: Duration = Duration::from_secs(150);
 const NEIGHBOUR_PERCENT: f64 = 25.0;
 /// Missing samples, in %, from which a trial carries a doubt.
 const MISSING_PERCENT: f64 = 5.0;
-/// CPU time stolen by the hypervisor from which a trial carries a doubt, in %.
+/// CPU time stolen by the hypervisor, all CPUs, in % of one core, from which a trial carries a doubt.
 const STEAL_PERCENT: f64 = 2.0;
 /// A failure on a host as busy as this, with a neighbour on it, is not the target's.
 const HOST_FULL_RATIO: f64 = 0.95;
@@ -41,6 +41,15 @@ struct Sampled {
     series: Vec<Series>,
     #[serde(default)]
     missing: BTreeMap<String, f64>,
+    #[serde(default)]
+    unavailable: Vec<String>,
+}
+
+/// A trial that was made.
+pub struct Made {
+    pub trial: Trial,
+    /// What its sampler could not watch, and why; mostly the same in all trials of a run.
+    pub unavailable: Vec<String>,
 }
 
 /// What a trial belongs to.
@@ -64,7 +73,7 @@ pub fn make(
     place: &Place<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64) -> bool,
-) -> Result<Option<Trial>, RunError> {
+) -> Result<Option<Made>, RunError> {
     let started_at = Timestamp::now();
     let specs = place.workload.offering(place.settings, context, place.peers)?;
     let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
@@ -80,12 +89,20 @@ pub fn make(
     for name in &offering {
         reports.insert(name.clone(), bus.stop(name)?);
     }
-    let sampled = place.watch.map(|_| bus.stop(SAMPLER)).transpose()?;
+    let sampled = place.watch.map(|_| samples(bus));
     let judgement = place.workload.judge(place.settings, context, &reports)?;
-    let sampled = sampled.map(serde_json::from_value::<Sampled>).transpose();
-    let sampled =
-        sampled.map_err(|error| RunError::new(format!("the sampler's report cannot be read: {error}")))?;
-    Ok(Some(assemble(place, context, started_at, judgement, sampled)))
+    let unavailable = sampled.as_ref().and_then(|found| found.as_ref().ok());
+    let unavailable = unavailable.map(|sampled| sampled.unavailable.clone()).unwrap_or_default();
+    let trial = assemble(place, context, started_at, judgement, sampled);
+    Ok(Some(Made { trial, unavailable }))
+}
+
+/// End the sampler and read its report. A trial that was judged is worth keeping without it, so its failure is a doubt.
+fn samples(bus: &mut dyn Bus) -> Result<Sampled, Doubt> {
+    let failed = |why: String| Doubt::NotSampled { what: vec![why] };
+    let report = bus.stop(SAMPLER).map_err(|error| failed(error.to_string()))?;
+    serde_json::from_value(report)
+        .map_err(|error| failed(format!("the sampler's report cannot be read: {error}")))
 }
 
 /// Offer the load until all parts have finished; `false` when the user wants to stop.
@@ -168,7 +185,7 @@ fn assemble(
     context: &TrialContext,
     started_at: Timestamp,
     judgement: Judgement,
-    sampled: Option<Sampled>,
+    sampled: Option<Result<Sampled, Doubt>>,
 ) -> Trial {
     let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s, is_definite } =
         judgement;
@@ -176,16 +193,17 @@ fn assemble(
     for spec in place.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);
     }
-    if let Some(sampled) = sampled {
-        for one in &sampled.series {
-            metrics.insert(one.name.clone(), one.mean(hold_s.0, hold_s.1));
+    match sampled {
+        Some(Ok(sampled)) => {
+            for one in &sampled.series {
+                metrics.insert(one.name.clone(), one.mean(hold_s.0, hold_s.1));
+            }
+            doubts.extend(missing(&sampled.missing));
+            series.retain(|own| sampled.series.iter().all(|other| other.name != own.name));
+            series.extend(sampled.series);
         }
-        doubts.extend(missing(&sampled.missing));
-        series.retain(|own| sampled.series.iter().all(|other| other.name != own.name));
-        series.extend(sampled.series);
-    }
-    if place.watch.is_none() {
-        doubts.push(Doubt::ServerNotVisible { server: place.variant.to_owned() });
+        Some(Err(doubt)) => doubts.push(doubt),
+        None => doubts.push(Doubt::ServerNotVisible { server: place.variant.to_owned() }),
     }
     doubts.extend(neighbours(&metrics));
     if let Some(reason) = spoiled_by_neighbour(verdict, &metrics).filter(|_| !is_definite) {

@@ -59,7 +59,7 @@ fn doubt() -> impl Strategy<Value = DoubtNote> {
             .prop_map(|(streams, content_s)| Doubt::RegionsOverlap { streams, content_s }),
         (any::<u32>(), any::<u32>())
             .prop_map(|(passed, wanted)| Doubt::CapacityUnconfirmed { passed, wanted }),
-        text().prop_map(|what| Doubt::NotPermitted { what }),
+        text().prop_map(|one| Doubt::NotSampled { what: vec![one] }),
     ];
     (doubt, text(), text()).prop_map(|(doubt, message, advice)| DoubtNote { doubt, message, advice })
 }
