@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::doubt::Doubt;
 use crate::metric::{MetricSpec, Metrics};
-use crate::outcome::{Phase, Resource};
+use crate::outcome::Phase;
 use crate::part::{Endpoints, PartError, PartKind, PartSpec};
 use crate::plan::{LoadPlan, PlanError};
 use crate::series::Series;
@@ -49,16 +49,10 @@ pub struct Judgement {
 pub trait Workload: Sync {
     /// Its verb: `stream`.
     fn name(&self) -> &'static str;
-    /// One line for a list of workloads.
-    fn summary(&self) -> &'static str;
     /// What a load counts: "streams".
     fn load_unit(&self) -> &'static str;
     /// Every number that its trials carry, the sampled ones included.
     fn metrics(&self) -> &'static [MetricSpec];
-    /// The limits that it can meet.
-    fn limits(&self) -> &'static [Resource];
-    /// JSON schema of its settings.
-    fn schema(&self) -> Value;
     /// Its parts.
     fn parts(&self) -> &'static [PartKind];
 

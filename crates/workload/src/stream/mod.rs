@@ -12,7 +12,6 @@ pub mod viewer;
 use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
-use base::outcome::Resource;
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
 use base::plan::{LoadPlan, PlanError};
 use base::series::Series;
@@ -41,24 +40,12 @@ impl Workload for Stream {
         "stream"
     }
 
-    fn summary(&self) -> &'static str {
-        "how many viewers a content server carries undisturbed"
-    }
-
     fn load_unit(&self) -> &'static str {
         "streams"
     }
 
     fn metrics(&self) -> &'static [MetricSpec] {
         viewer::judge::METRICS
-    }
-
-    fn limits(&self) -> &'static [Resource] {
-        &[Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory, Resource::Player]
-    }
-
-    fn schema(&self) -> Value {
-        schemars::schema_for!(StreamSettings).to_value()
     }
 
     fn parts(&self) -> &'static [PartKind] {
