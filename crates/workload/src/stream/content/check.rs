@@ -72,13 +72,6 @@ impl TsChecker {
         self.counts
     }
 
-    /// Whether the stream was without fault so far.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        let c = self.counts;
-        c.sync_errors + c.continuity_errors + c.damaged == 0
-    }
-
     /// Expects a packet next, with any counter: the player has moved to another place of the file. What was counted
     /// stays.
     pub fn restart(&mut self) {
