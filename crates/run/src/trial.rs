@@ -203,8 +203,9 @@ fn assemble(
             series.extend(sampled.series);
         }
         Some(Err(doubt)) => doubts.push(doubt),
-        None => doubts.push(Doubt::ServerNotVisible { server: place.variant.to_owned() }),
+        None => {}
     }
+    doubts.extend(not_visible(place.watch, place.variant));
     doubts.extend(neighbours(&metrics));
     if let Some(reason) = spoiled_by_neighbour(verdict, &metrics).filter(|_| !is_definite) {
         verdict = Verdict::Invalid;
@@ -226,6 +227,13 @@ fn assemble(
         hold_to_s: hold_s.1,
         series,
     }
+}
+
+/// The server's processes cannot be watched: they are on another host, or not for this user to see.
+fn not_visible(watch: Option<&Watch>, variant: &str) -> Option<Doubt> {
+    let elsewhere = watch.and_then(|watch| watch.elsewhere.clone());
+    let is_visible = watch.is_some_and(|watch| !watch.pids.is_empty());
+    (!is_visible).then(|| Doubt::ServerNotVisible { server: elsewhere.unwrap_or_else(|| variant.to_owned()) })
 }
 
 /// One doubt for all that is missing: a late sampler misses everything at once.
@@ -265,4 +273,22 @@ fn spoiled_by_neighbour(verdict: Verdict, metrics: &Metrics) -> Option<String> {
 /// Whether a phase holds a load for the full time.
 pub fn is_full_hold(phase: Phase) -> bool {
     matches!(phase, Phase::Confirm | Phase::Single)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_processes_to_watch_is_not_visible() {
+        let named = |watch: Option<Watch>| match not_visible(watch.as_ref(), "ext4")? {
+            Doubt::ServerNotVisible { server } => Some(server),
+            other => panic!("{other}"),
+        };
+        assert_eq!(named(None).as_deref(), Some("ext4"));
+        assert_eq!(named(Some(Watch::default())).as_deref(), Some("ext4"));
+        let elsewhere = Watch { elsewhere: Some("192.0.2.7:80".into()), ..Watch::default() };
+        assert_eq!(named(Some(elsewhere)).as_deref(), Some("192.0.2.7:80"));
+        assert_eq!(named(Some(Watch { pids: vec![7], ..Watch::default() })), None);
+    }
 }

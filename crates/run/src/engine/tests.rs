@@ -165,6 +165,15 @@ fn what_cannot_be_watched_is_said_once_for_the_run() {
 }
 
 #[test]
+fn a_server_that_cannot_be_seen_is_said_once_and_the_host_is_sampled_all_the_same() {
+    let run = run_with(observe::PARTS[0]);
+    let notes = run.doubts.iter().chain(&run.variants[0].doubts);
+    let unseen = notes.filter(|note| matches!(note.doubt, Doubt::ServerNotVisible { .. }));
+    assert_eq!(unseen.count(), 1);
+    assert!(run.trials[0].series.iter().any(|series| series.name == "host_cpu_percent"));
+}
+
+#[test]
 fn a_dead_sampler_costs_no_trial() {
     let run = run_with(DEAD);
     let verdicts: Vec<_> = run.trials.iter().map(|trial| trial.verdict).collect();

@@ -67,6 +67,11 @@ impl Serving {
         format!("http://{}/{}", self.address, percent_encoded(&self.name))
     }
 
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// Its (first) process.
     pub fn pid(&self) -> u32 {
         self.child.pid().unsigned_abs()

@@ -1,5 +1,5 @@
 //! A server that is already there. If it runs on this host it is found by its listening port; if not, its load is
-//! simply absent.
+//! absent, and only the players' host is watched.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -22,26 +22,55 @@ pub fn endpoint(settings: &StreamSettings, url: &str) -> Result<Value, PartError
         FetchError::Url(error) => PartError::usage(error),
         error => PartError::new(error),
     })?;
-    Ok(match watch_local(settings, located.address) {
-        Some(watch) => json!({ "content_url": url, "watch": watch }),
-        None => json!({ "content_url": url }),
-    })
+    let watch = watch_at(settings, located.address);
+    Ok(json!({ "content_url": url, "watch": watch }))
 }
 
-/// What to watch of a server that listens on this host; `None` for one elsewhere, or one whose processes this user
-/// may not see.
-fn watch_local(settings: &StreamSettings, address: SocketAddr) -> Option<Watch> {
+/// What to watch of a server at `address`.
+fn watch_at(settings: &StreamSettings, address: SocketAddr) -> Watch {
     if !is_own(address.ip()) {
-        return None;
+        return watch::of_elsewhere(settings, address);
     }
     let listening = Listening { port: address.port(), address: Some(address.ip()), namespace_of: None };
-    let pids = listening.pids(Path::new("/")).ok()?;
-    let pids: Vec<u32> = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+    // Processes that this user may not see are none to the sampler, and the run says so.
+    let pids = listening.pids(Path::new("/")).unwrap_or_default();
+    let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
     // This host is its own peer: whatever the address, the packets go over lo.
-    (!pids.is_empty()).then(|| watch::of_found(settings, pids))
+    watch::of_found(settings, address.port(), pids)
 }
 
 /// Whether an address is this host's: loopback, or one that a socket can be bound to.
 fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::outcome::Resource;
+
+    fn settings() -> StreamSettings {
+        StreamSettings::read(json!({ "ceiling": { "network": "1Gbit/s" } })).unwrap()
+    }
+
+    #[test]
+    fn a_server_elsewhere_leaves_the_players_host_to_be_watched() {
+        // Reserved for documentation (RFC 5737): no host has it, and nothing is sent.
+        let watch = watch_at(&settings(), "192.0.2.7:8080".parse().unwrap());
+        assert_eq!(watch.elsewhere.as_deref(), Some("192.0.2.7:8080"));
+        assert_eq!((watch.pids.len(), watch.tcp_port), (0, None));
+        assert_eq!(watch.own_pids, [std::process::id()], "the players are no neighbours");
+        assert_eq!(watch.ceilings[&Resource::Network].value, 1e9);
+        assert!(!watch.ceilings.contains_key(&Resource::Cpu), "this host's cores are not the server's");
+    }
+
+    #[test]
+    fn a_server_here_is_found_by_its_port() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let watch = watch_at(&settings(), address);
+        assert_eq!((watch.elsewhere, watch.tcp_port), (None, Some(address.port())));
+        assert_eq!(watch.pids, [std::process::id()]);
+        assert!(watch.ceilings.contains_key(&Resource::Cpu));
+    }
 }

@@ -4,6 +4,7 @@
 //! the network then.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use base::outcome::{Ceiling, Resource};
@@ -19,6 +20,7 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
     let device = block_device_of_path(Path::new("/"), film).ok().flatten();
     let mut watch = Watch {
         pids: vec![serving.pid()],
+        tcp_port: Some(serving.port()),
         cgroup_cpu: stand.cgroup_cpu_dir(),
         block_device: device.map(|device| device.numbers()),
         own_pids: vec![std::process::id()],
@@ -43,13 +45,23 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
     watch
 }
 
-/// For a server that was found by its port.
-pub fn of_found(settings: &StreamSettings, pids: Vec<u32>) -> Watch {
-    let cores = cores();
+/// For a server on this host that serves on `port`; `pids` is empty when this user may not see its processes.
+pub fn of_found(settings: &StreamSettings, port: u16, pids: Vec<u32>) -> Watch {
+    let mut watch =
+        Watch { pids, tcp_port: Some(port), own_pids: vec![std::process::id()], ..Watch::default() };
+    if !watch.pids.is_empty() {
+        let cores = cores();
+        watch.ceilings.insert(Resource::Cpu, ceiling(100.0 * cores, &format!("{cores} cores")));
+    }
+    given(settings, &mut watch);
+    watch
+}
+
+/// For a server at `address`, which is another host's: this host is watched for the players' sake.
+pub fn of_elsewhere(settings: &StreamSettings, address: SocketAddr) -> Watch {
     let mut watch = Watch {
-        pids,
+        elsewhere: Some(address.to_string()),
         own_pids: vec![std::process::id()],
-        ceilings: BTreeMap::from([(Resource::Cpu, ceiling(100.0 * cores, &format!("{cores} cores")))]),
         ..Watch::default()
     };
     given(settings, &mut watch);
