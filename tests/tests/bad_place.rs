@@ -70,7 +70,7 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
     let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s", "--no-ramp-down"];
     let mut live = Live::start(command(&words));
     // The first trial is stored when its line is written; then the disk fills up.
-    live.wait_for("1 streams", PATIENCE);
+    live.wait_for("1 streams  ", PATIENCE);
     let ballast = disk.fill();
     let ended = live.end(PATIENCE);
     world.assert_nothing_left(ended.pid);
@@ -95,6 +95,36 @@ fn a_report_that_cannot_be_written_loses_nothing() {
         world.measure(words, PATIENCE).fails(1, &["small/", "No space left"]);
         assert_eq!(names(&world.path("small")), ["ballast"], "no half file");
     }
+}
+
+/// A survey measures for minutes: what would make its result useless is said before.
+#[test]
+fn a_survey_that_cannot_keep_its_results_measures_nothing() {
+    let world = World::new();
+    let file = world.write("file", "no folder");
+    let started = |words: &[&str], data: &std::path::Path| {
+        let mut command = world.command(&[&["survey"], words].concat());
+        command.env("KAGIRI_DATA", data);
+        let ended = Live::start(command).end(PATIENCE);
+        world.assert_nothing_left(ended.pid);
+        assert!(!ended.stderr.contains("1 of 2"), "nothing was measured: {}", ended.stderr);
+        ended
+    };
+    started(&[], &file.join("data")).fails(1, &[file.to_str().unwrap(), "KAGIRI_DATA"]);
+    let below = file.join("out");
+    started(&["--out", below.to_str().unwrap()], &world.data()).fails(1, &["--out", file.to_str().unwrap()]);
+    started(&["--require", "speed>=3"], &world.data()).fails(2, &["no metric 'speed'"]);
+    need_root!();
+    let small = world.path("small");
+    let disk = SmallDisk::mount(&small, 4 << 20);
+    // Once there are results, a full disk is not seen by opening them.
+    let mut command = world.command(&["runs", "list"]);
+    command.env("KAGIRI_DATA", &small);
+    Live::start(command).end(PATIENCE).code(0);
+    let ballast = disk.fill();
+    started(&[], &small).fails(1, &["disk is full", "KAGIRI_DATA"]);
+    fs::remove_file(ballast).unwrap();
+    assert!(names(&small).iter().all(|name| name.starts_with("runs.sqlite")), "{:?}", names(&small));
 }
 
 #[test]

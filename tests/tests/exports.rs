@@ -23,7 +23,7 @@ fn said(world: &World, words: &[&str]) -> String {
 /// A JSON document, which begins with its schema and the version that wrote it; that version does not stand in the
 /// snapshots.
 fn document(world: &World, words: &[&str]) -> Value {
-    let mut document: Value = serde_json::from_str(&said(world, words)).unwrap();
+    let mut document: Value = serde_json::from_str(&said(world, words)).expect("JSON");
     let keys: Vec<_> = document.as_object().expect("an object").keys().take(2).cloned().collect();
     assert_eq!(keys, ["schema", "kagiri"], "{words:?}");
     assert_eq!(document["schema"], 1, "{words:?}");

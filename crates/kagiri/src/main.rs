@@ -2,6 +2,7 @@
 
 mod cli;
 mod document;
+mod estimate;
 mod exit;
 mod measure;
 mod output;

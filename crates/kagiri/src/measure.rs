@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use base::outcome::Run;
 use base::part::HostContext;
-use base::plan::Plan;
+use base::plan::{Plan, Variant};
 use fleet::local::LocalBus;
 use run::engine::{self, Setting};
 use serde_json::Value;
@@ -17,6 +17,7 @@ use store::Store;
 use sys::stop::StopSignal;
 
 use crate::cli::Common;
+use crate::estimate::Estimate;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 use crate::progress::Progress;
@@ -40,9 +41,16 @@ pub fn open_store() -> anyhow::Result<Store> {
     Ok(Store::open(&data_dir()?)?)
 }
 
-/// A flag that is raised by Ctrl-C or SIGTERM. A second one leaves at once: what is still changed on the system then
-/// stands in the undo journal.
+/// The process's flag, once it is watched.
+static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+
+/// A flag that is raised by Ctrl-C or SIGTERM; the same one however often it is asked for. A second signal leaves at
+/// once: what is still changed on the system then stands in the undo journal.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let mut known = STOP.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(flag) = &*known {
+        return Ok(Arc::clone(flag));
+    }
     let signal = StopSignal::install().context("cannot watch for Ctrl-C")?;
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
@@ -58,6 +66,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
             }
         }
     })?;
+    *known = Some(Arc::clone(&flag));
     Ok(flag)
 }
 
@@ -76,44 +85,118 @@ fn environment() -> BTreeMap<String, Value> {
     facts.into_iter().collect()
 }
 
-/// Measure a plan on this host, store it, print what came of it.
-pub fn run_plan(plan: &Plan, common: &Common) -> Outcome {
-    let (run, failure) = make_run(plan, common)?;
-    // With nothing measured one line says it all; a script still gets its document.
-    let presented = match run.trials.is_empty() && !common.json {
-        true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
-        false => output::present(&run, common),
-    };
-    // Why it could not be measured says more than that a report could not be written.
-    match failure {
-        Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
-        Some(failure) => Err(Failure::World(anyhow::Error::msg(failure.message))),
-        None => presented,
+/// What a measuring verb has from its first moment on: Ctrl-C is watched, leftovers are put back, and results can be
+/// written, so that nothing is measured in vain.
+pub struct Session {
+    stop: Arc<AtomicBool>,
+    store: Store,
+    data_dir: PathBuf,
+}
+
+impl Session {
+    /// Begin to measure; `say` is told of what crashes had left.
+    ///
+    /// # Errors
+    /// Results cannot be stored, or not be written to the directory that was named.
+    pub fn open(common: &Common, say: &dyn Fn(&str)) -> Result<Self, Failure> {
+        let stop = stop_flag()?;
+        clean_leftovers(say);
+        let data_dir = data_dir()?;
+        let store = Store::open(&data_dir)?;
+        store.check_writable()?;
+        if let Some(out) = &common.out {
+            std::fs::create_dir_all(out).with_context(|| format!("--out: cannot make {}", out.display()))?;
+            tempfile::tempfile_in(out)
+                .with_context(|| format!("--out: cannot write into {}", out.display()))?;
+        }
+        Ok(Self { stop, store, data_dir })
+    }
+
+    /// Where results and made content live.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Whether the user wants to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Measure a plan on this host, store it, print what came of it.
+    pub fn run_plan(self, plan: &Plan, common: &Common) -> Outcome {
+        let (run, failure) = self.make_run(plan, common)?;
+        // With nothing measured one line says it all; a script still gets its document.
+        let presented = match run.trials.is_empty() && !common.json {
+            true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
+            false => output::present(&run, common),
+        };
+        // Why it could not be measured says more than that a report could not be written.
+        match failure {
+            Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
+            Some(failure) => Err(Failure::World(anyhow::Error::msg(failure.message))),
+            None => presented,
+        }
+    }
+
+    fn make_run(mut self, plan: &Plan, common: &Common) -> Result<(Run, Option<engine::RunError>), Failure> {
+        let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
+        let loads = |variant: &Variant| (variant.name.clone(), workload.load_plan(&variant.settings));
+        let estimate = Estimate::new(plan.variants.iter().map(loads), plan.repeats);
+        let mut progress =
+            Progress::new(workload.load_unit(), estimate, common.quiet, Arc::clone(&self.stop));
+        let said = progress.clone();
+        let host = HostContext {
+            data_dir: self.data_dir,
+            journal_dir: journal_dir(),
+            program: std::env::current_exe().context("cannot find this program's own file")?,
+            stop: self.stop,
+            say: Arc::new(move |line| said.note(line)),
+        };
+        let mut bus = LocalBus::new(run::registry::kinds(), host);
+        let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: environment() };
+        let made = engine::make(plan, &mut bus, &mut self.store, &mut progress, setting);
+        progress.clear();
+        made.map_err(run_failure)
     }
 }
 
-/// Measure a plan on this host and store it.
-pub fn make_run(plan: &Plan, common: &Common) -> Result<(Run, Option<engine::RunError>), Failure> {
-    let stop = stop_flag()?;
-    let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
-    let mut progress = Progress::new(workload.load_unit(), common.quiet, Arc::clone(&stop));
-    clean_leftovers(&|line| progress.line(line));
-    let mut store = open_store()?;
-    let said = progress.clone();
-    let host = HostContext {
-        data_dir: data_dir()?,
-        journal_dir: journal_dir(),
-        program: std::env::current_exe().context("cannot find this program's own file")?,
-        stop,
-        say: Arc::new(move |line| said.note(line)),
-    };
-    let mut bus = LocalBus::new(run::registry::kinds(), host);
-    let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
-    let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: environment() };
-    let made = engine::make(plan, &mut bus, &mut store, &mut progress, setting);
-    progress.clear();
-    made.map_err(|error| match error.usage {
+fn run_failure(error: engine::RunError) -> Failure {
+    match error.usage {
         true => Failure::Usage(error.message),
         false => Failure::World(anyhow::Error::msg(error.message)),
-    })
+    }
+}
+
+/// Make sure that a plan's requirements can be checked, before anything is done for it.
+///
+/// # Errors
+/// One that cannot.
+pub fn check_requirements(plan: &Plan) -> Result<(), Failure> {
+    let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
+    engine::check_requirements(plan, workload).map_err(run_failure)
+}
+
+/// Measure a plan on this host, store it, print what came of it.
+pub fn run_plan(plan: &Plan, common: &Common) -> Outcome {
+    check_requirements(plan)?;
+    let say = |line: &str| {
+        if !common.quiet {
+            eprintln!("{line}");
+        }
+    };
+    Session::open(common, &say)?.run_plan(plan, common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_watches_for_its_end_once() {
+        let first = stop_flag().unwrap();
+        let again = stop_flag().unwrap();
+        assert!(Arc::ptr_eq(&first, &again), "whoever asks sees the same signal");
+        assert!(!first.load(Ordering::Relaxed));
+    }
 }

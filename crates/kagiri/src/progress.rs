@@ -1,14 +1,18 @@
-//! What the user sees while it measures: a bar with the time on a terminal, plain lines elsewhere.
+//! What the user sees while it measures: a bar with the time on a terminal, plain lines elsewhere. Both say what is
+//! tried now, how long it has been at it, and how long it takes at most.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use base::outcome::{Phase, Trial};
 use base::verdict::Verdict;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
+use run::search::{Seen, Step};
+
+use crate::estimate::{Estimate, rounded_up};
 
 /// Shows progress on standard error.
 #[derive(Clone)]
@@ -18,13 +22,25 @@ pub struct Progress {
     stop: Arc<AtomicBool>,
     /// What a load counts, for the lines.
     unit: String,
-    /// What the current trial is, for the bar.
-    now: String,
+    began: Instant,
+    now: Arc<Mutex<Now>>,
+}
+
+/// What is done now.
+struct Now {
+    estimate: Estimate,
+    /// What is tried, or prepared, for the bar.
+    doing: String,
+    /// The trial under way.
+    step: Option<Step>,
+    /// Whether the first line has told how long the whole takes.
+    told_whole: bool,
 }
 
 impl Progress {
-    /// Progress of a run whose loads count `unit`; ends the run when `stop` is raised.
-    pub fn new(unit: &str, quiet: bool, stop: Arc<AtomicBool>) -> Self {
+    /// Progress of a run whose loads count `unit` and which takes as long as estimated; ends the run when `stop` is
+    /// raised.
+    pub fn new(unit: &str, estimate: Estimate, quiet: bool, stop: Arc<AtomicBool>) -> Self {
         let on_terminal = !quiet && std::io::stderr().is_terminal();
         let bar = on_terminal.then(|| {
             let bar = ProgressBar::new(100);
@@ -35,7 +51,9 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Self { bar, quiet, stop, unit: unit.to_owned(), now: String::new() }
+        let now = Now { estimate, doing: String::new(), step: None, told_whole: false };
+        let now = Arc::new(Mutex::new(now));
+        Self { bar, quiet, stop, unit: unit.to_owned(), began: Instant::now(), now }
     }
 
     /// One line about what is done now.
@@ -49,10 +67,11 @@ impl Progress {
 
     /// A short-lived note: on the bar where there is one, else a line.
     pub fn note(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.set_message(text.to_owned()),
-            None => self.line(text),
+        if self.bar.is_none() {
+            return self.line(text);
         }
+        text.clone_into(&mut self.now().doing);
+        self.show();
     }
 
     /// Take the bar away.
@@ -62,16 +81,84 @@ impl Progress {
         }
     }
 
-    fn trial(&self, trial: &Trial) {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        // Whoever panicked in the midst of a message has left nothing that could mislead.
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn left(&self) -> String {
+        format!("at most {} more", rounded_up(self.now().estimate.left_s(self.elapsed_s())))
+    }
+
+    /// Bring the bar's words up to date.
+    fn show(&self) {
+        let Some(bar) = &self.bar else { return };
+        // What is left comes first: a narrow terminal cuts the end off.
+        let words = format!("{}: {}", self.left(), self.now().doing);
+        if bar.message() != words {
+            bar.set_message(words);
+        }
+    }
+
+    fn preparing(&self, variant: &str, repetition: u32) {
+        let most = {
+            let mut now = self.now();
+            let whole = now.estimate.most();
+            now.estimate.search_begins(variant);
+            (!std::mem::replace(&mut now.told_whole, true)).then_some(whole)
+        };
+        if let Some(most) = most {
+            let plural = if most.trials == 1 { "trial" } else { "trials" };
+            self.line(&format!(
+                "at most {} {plural}, {} (longer if trials are disturbed or contradict each other)",
+                most.trials,
+                rounded_up(most.s)
+            ));
+        }
+        let again = if repetition > 1 { format!(", repetition {repetition}") } else { String::new() };
+        self.line(&format!("{variant}{again}"));
+        self.note("preparing");
+    }
+
+    fn trial_began(&self, step: Step) {
+        let elapsed_s = self.elapsed_s();
+        let what = format!("{} {} ({})", step.load, self.unit, phase_word(step.phase));
+        {
+            let mut now = self.now();
+            now.estimate.trial_begins(elapsed_s);
+            now.step = Some(step);
+            now.doing = format!("trying {what}");
+        }
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(0);
+                self.show();
+            }
+            None => self.line(&format!("trying {what}, {} so far, {}", clock(elapsed_s), self.left())),
+        }
+    }
+
+    fn trial_ended(&self, trial: &Trial) {
+        let hold_s = trial.hold_to_s - trial.hold_from_s;
+        {
+            let mut now = self.now();
+            if let Some(Step { load, phase }) = now.step.take() {
+                let seen = Seen { load, phase, verdict: trial.verdict };
+                now.estimate.trial_ends(seen, hold_s, self.elapsed_s());
+            }
+        }
         let mark = match trial.verdict {
             Verdict::Pass => "pass   ",
             Verdict::Fail => "FAIL   ",
             Verdict::Invalid => "invalid",
         };
-        let seconds = trial.hold_to_s - trial.hold_from_s;
         let reason = trial.reasons.first().map(|reason| format!("  {reason}")).unwrap_or_default();
         let phase = phase_word(trial.phase);
-        self.line(&format!("  {:>5} {}  {mark}  {phase:<8} {seconds:>5.1} s{reason}", trial.load, self.unit));
+        self.line(&format!("  {:>5} {}  {mark}  {phase:<8} {hold_s:>5.1} s{reason}", trial.load, self.unit));
     }
 }
 
@@ -84,27 +171,24 @@ fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
+/// Elapsed time as minutes and seconds.
+fn clock(seconds: f64) -> String {
+    let whole = seconds as u64;
+    format!("{}:{:02}", whole / 60, whole % 60)
+}
+
 impl Observer for Progress {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Preparing { variant, repetition } => {
-                let again = if repetition > 1 { format!(", repetition {repetition}") } else { String::new() };
-                self.line(&format!("{variant}{again}"));
-                self.note("preparing");
-            }
-            Event::TrialBegan { step, .. } => {
-                self.now = format!("{} {} ({})", step.load, self.unit, phase_word(step.phase));
-                if let Some(bar) = &self.bar {
-                    bar.set_position(0);
-                    bar.set_message(self.now.clone());
-                }
-            }
+            Event::Preparing { variant, repetition } => self.preparing(variant, repetition),
+            Event::TrialBegan { step, .. } => self.trial_began(step),
             Event::TrialAt(done) => {
                 if let Some(bar) = &self.bar {
                     bar.set_position((done * 100.0) as u64);
+                    self.show();
                 }
             }
-            Event::TrialEnded(trial) => self.trial(trial),
+            Event::TrialEnded(trial) => self.trial_ended(trial),
         }
     }
 

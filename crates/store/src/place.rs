@@ -1,7 +1,7 @@
 //! Where runs lie, and how the file is opened.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,6 +16,8 @@ use crate::{StoreError, schema};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The smallest page that SQLite knows (sqlite.org/fileformat.html), and with it the smallest file.
 const HEADER_PAGE_BYTES_MIN: u64 = 512;
+/// Room for a run of some dozens of trials with their series.
+const ROOM_BYTES: usize = 1 << 20;
 /// How long to wait between two attempts at what SQLite does not wait for itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -65,6 +67,30 @@ impl Store {
         let mut db = Connection::open_with_flags(&path, flags).map_err(|e| StoreError::from_sql(&path, e))?;
         prepare(&mut db, &path)?;
         Ok(Self { db, path })
+    }
+
+    /// Make sure that results can be written, by writing: whoever measures for minutes before the first trial ends
+    /// must not learn only then that the disk is full or read-only. What is stored stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::add_trial`]: a full disk, a file that may not be written, a lock that is not given back.
+    pub fn check_writable(&self) -> Result<(), StoreError> {
+        // The number that is there already, written again: it goes through the lock and the log to the disk.
+        let layout = self.db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+        layout
+            .and_then(|layout| self.db.pragma_update(None, "user_version", layout))
+            .map_err(|error| self.sql(error))?;
+        // A log that has grown before takes that number on a full disk too, but not the trials that follow.
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let room = tempfile::tempfile_in(folder)
+            .and_then(|mut file| file.write_all(&vec![0; ROOM_BYTES]).and_then(|()| file.sync_all()));
+        room.map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::Full { path: self.path.clone() }
+            }
+            io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path: self.path.clone() },
+            _ => StoreError::Folder { path: folder.to_owned(), source },
+        })
     }
 
     /// The file.

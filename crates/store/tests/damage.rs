@@ -135,8 +135,48 @@ fn a_folder_that_cannot_be_is_named() {
     assert!(message.contains("file/kagiri") && message.contains("KAGIRI_DATA"), "{message}");
 }
 
-/// Run with a small tmpfs over `dir` that only the calling thread sees and that goes away with it.
-fn on_small_disk(test: impl FnOnce(&Path) + Send) {
+#[test]
+fn a_store_that_can_be_written_is_as_it_was_when_that_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    store.check_writable().unwrap();
+    store.save(&run("a")).unwrap();
+    let names = || {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    store.check_writable().unwrap();
+    assert_eq!(names(), before, "nothing is left beside it");
+    assert_eq!(store.load("a").unwrap(), run("a"));
+    drop(store);
+    assert_eq!(Store::open(dir.path()).unwrap().load("a").unwrap(), run("a"));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_told_before_there_is_anything_to_write() {
+    on_small_disk("4m", |dir| {
+        let store = Store::open(dir).unwrap();
+        store.check_writable().unwrap();
+        // Less than a run's trials need, but enough for a page or two.
+        let free = |dir: &Path| {
+            let found = nix::sys::statvfs::statvfs(dir).unwrap();
+            found.blocks_available() * found.fragment_size()
+        };
+        fs::write(dir.join("filler"), vec![1; free(dir) as usize - (256 << 10)]).unwrap();
+        assert!(matches!(store.check_writable(), Err(StoreError::Full { .. })));
+        assert!(fs::write(dir.join("rest"), vec![1; 1 << 20]).is_err());
+        assert!(matches!(store.check_writable(), Err(StoreError::Full { .. })));
+        fs::remove_file(dir.join("rest")).unwrap();
+        fs::remove_file(dir.join("filler")).unwrap();
+        store.check_writable().unwrap();
+    });
+}
+
+/// Run with a tmpfs of `size` over a folder that only the calling thread sees and that goes away with it.
+fn on_small_disk(size: &str, test: impl FnOnce(&Path) + Send) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root to mount a small disk");
         return;
@@ -147,7 +187,8 @@ fn on_small_disk(test: impl FnOnce(&Path) + Send) {
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             let none = None::<&str>;
             mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-            mount(none, dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
+            mount(none, dir.path(), Some("tmpfs"), MsFlags::empty(), Some(format!("size={size}").as_str()))
+                .unwrap();
             test(dir.path());
         });
     });
@@ -155,7 +196,7 @@ fn on_small_disk(test: impl FnOnce(&Path) + Send) {
 
 #[test]
 fn a_full_disk_is_told_and_the_finished_trials_stay() {
-    on_small_disk(|dir| {
+    on_small_disk("1m", |dir| {
         let mut store = Store::open(dir).unwrap();
         store.begin(&begun("a")).unwrap();
         let mut large = trial(1, 1.0);
@@ -180,7 +221,7 @@ fn a_full_disk_is_told_and_the_finished_trials_stay() {
 
 #[test]
 fn a_disk_that_is_full_from_the_start_is_told() {
-    on_small_disk(|dir| {
+    on_small_disk("1m", |dir| {
         let filler = fs::write(dir.join("filler"), vec![1; 2 << 20]);
         assert!(filler.is_err());
         let error = Store::open(&dir.join("kagiri")).unwrap_err();
@@ -190,12 +231,17 @@ fn a_disk_that_is_full_from_the_start_is_told() {
 
 #[test]
 fn a_read_only_disk_is_told() {
-    on_small_disk(|dir| {
+    on_small_disk("1m", |dir| {
         Store::open(dir).unwrap().save(&run("a")).unwrap();
         let none = None::<&str>;
         mount(none, dir, none, MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none).unwrap();
         let message = match Store::open(dir) {
-            Ok(mut store) => store.save(&run("b")).unwrap_err().to_string(),
+            Ok(mut store) => {
+                let early = store.check_writable().unwrap_err().to_string();
+                let late = store.save(&run("b")).unwrap_err().to_string();
+                assert_eq!(early, late);
+                early
+            }
             Err(error) => error.to_string(),
         };
         assert!(message.contains("read-only") || message.contains("Read-only"), "{message}");

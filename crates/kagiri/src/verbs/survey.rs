@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
-use crate::measure;
+use crate::measure::{self, Session};
 
 /// The survey's search begins here: any machine of today carries more.
 const FIRST_LOAD: u64 = 50;
@@ -32,15 +32,16 @@ impl Survey {
                 eprintln!("{line}");
             }
         };
+        // What would make the survey's result useless is found now, not after minutes of measuring.
+        measure::check_requirements(&self.plan(&BTreeMap::new())?)?;
+        let session = Session::open(&self.common, &say)?;
         say(
             "Surveying this machine; it takes about two minutes. Ctrl-C ends it and keeps what was measured.",
         );
         say("1 of 2: ceilings of CPU, disk and loopback");
-        let data = measure::data_dir()?;
-        std::fs::create_dir_all(&data)?;
-        let stop = measure::stop_flag()?;
-        let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
-        let ceilings = observe::calibrate::all(&data, &mut |line| say(&format!("  {line}")), &stopped);
+        let stopped = || session.is_stopped();
+        let data = session.data_dir();
+        let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
         if stopped() {
             return Err(Failure::Interrupted("interrupted before anything was measured".into()));
         }
@@ -48,7 +49,7 @@ impl Survey {
             say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
         }
         say("2 of 2: video streams of 25 Mbit/s from the embedded content server");
-        measure::run_plan(&self.plan(&ceilings)?, &self.common)
+        session.run_plan(&self.plan(&ceilings)?, &self.common)
     }
 
     fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
