@@ -47,7 +47,7 @@ fn phases(document: &serde_json::Value) -> Vec<&str> {
     trials.iter().map(|trial| trial["phase"].as_str().expect("a phase")).collect()
 }
 
-/// How many trials the progress lines tell of.
+/// How many trials the progress lines tell to have ended: "1 streams  pass".
 fn told(ended: &Ended) -> usize {
     ended.stderr.lines().filter(|line| line.contains(" streams  ")).count()
 }
@@ -104,7 +104,7 @@ fn during_the_search() {
     let world = World::new();
     film(&world);
     let mut live = search(&world, 16, &["--json"]);
-    live.wait_for("2 streams", PATIENCE);
+    live.wait_for("2 streams  ", PATIENCE);
     let ended = interrupt(&world, live);
     let document = stored(&world);
     assert!(
@@ -132,11 +132,11 @@ fn during_the_confirmation_and_on_the_way_down() {
     let world = World::new();
     film(&world);
     let mut live = search(&world, 1, &[]);
-    live.wait_for("confirm", PATIENCE);
+    live.wait_for("  confirm  ", PATIENCE);
     interrupt(&world, live);
     assert_eq!(phases(&stored(&world))[..2], ["search", "confirm"]);
     let mut live = search(&world, 4, &[]);
-    live.wait_for(" down ", PATIENCE * 2);
+    live.wait_for("  down  ", PATIENCE * 2);
     interrupt(&world, live);
     let document = stored(&world);
     assert!(phases(&document).contains(&"ramp-down"), "{:?}", phases(&document));
@@ -149,7 +149,7 @@ fn a_second_signal_leaves_at_once() {
     let world = World::new();
     film(&world);
     let mut live = search(&world, 16, &[]);
-    live.wait_for("1 streams", PATIENCE);
+    live.wait_for("1 streams  ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGINT);
     live.signal(Signal::SIGTERM);
@@ -191,7 +191,7 @@ fn a_plan_that_is_interrupted_puts_everything_back() {
     let world = World::new();
     write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams", PATIENCE);
+    live.wait_for("1 streams  ", PATIENCE);
     let traces = world.traces(live.pid());
     assert!(!traces.mounts.is_empty() && !traces.loop_devices.is_empty(), "{traces:#?}");
     assert!(
@@ -209,7 +209,7 @@ fn what_a_crash_leaves_is_undone() {
     let world = World::new();
     write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams", PATIENCE);
+    live.wait_for("1 streams  ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGKILL);
     let _ = live.end(PATIENCE);
@@ -233,7 +233,7 @@ fn the_next_measurement_tidies_up_after_a_crash() {
     let world = World::new();
     write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams", PATIENCE);
+    live.wait_for("1 streams  ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGKILL);
     let _ = live.end(PATIENCE);

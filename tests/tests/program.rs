@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Live, World, need_programs, workspace};
+use kagiri_tests::{Live, World, alone, need_programs, workspace};
 
 /// Every verb, as it is typed.
 const VERBS: [&[&str]; 20] = [
@@ -183,6 +183,36 @@ fn colour_is_for_terminals_that_want_it() {
     }
     let bar = on_a_terminal(&world, "content make a.ts --duration 20s", &[("NO_COLOR", "1")]);
     assert!(bar.contains("frames") && !bar.contains("\x1b[3"), "a bar may move, not be coloured: {bar:?}");
+}
+
+/// Lines of the form "trying 1 streams (single), 0:00 so far, at most 20 s more".
+#[test]
+fn progress_says_what_is_tried_and_how_much_is_left() {
+    need_programs!("script");
+    let _alone = alone();
+    let world = World::new();
+    let film = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "2Mbit/s", "--quiet"];
+    world.run(&film).code(0);
+    let plan = "workload = 'stream'\n[stream]\nmax = 1\nhold = '1s'\nconfirmations = 1\nramp_down = false\n\
+                player.warm_up = '1s'\ncontent.path = 'film.ts'\n";
+    world.write("plan.toml", plan.replace("film.ts", world.path("film.ts").to_str().unwrap()));
+    let said = world.run(&["run", "plan.toml"]).code(0).stderr;
+    let (first, rest) = said.split_once('\n').expect("lines");
+    assert!(
+        first.starts_with("at most ") && first.contains(" trials, ") && first.contains("longer if"),
+        "{said}"
+    );
+    let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("trying 1 streams (")).collect();
+    let ended = rest.lines().filter(|line| line.contains("1 streams  ")).count();
+    assert!(tried.len() == ended && ended >= 1, "every trial says that it begins and how it ends: {said}");
+    for line in &tried {
+        let (before, left) = line.split_once(" so far, at most ").expect("what is left");
+        assert!(before.contains("), 0:") && left.ends_with(" s more"), "{line}");
+    }
+    assert!(tried[0].contains("(search)") && said.contains("preparing"), "{said}");
+    let bar = on_a_terminal(&world, "stream --content film.ts --streams 1 --hold 2s", &[]);
+    assert!(bar.contains(" s more: trying 1 streams (single)"), "{bar:?}");
+    assert!(bar.contains("00:00:01"), "and the time that has gone: {bar:?}");
 }
 
 #[test]
