@@ -94,6 +94,16 @@ fn a_command_line_that_cannot_be_is_refused() {
         (&["stream", "--max", "-1"], &["-1"]),
         (&["stream", "--streams", "1", "--max", "2"], &["--streams", "--max"]),
         (&["stream", "http://127.0.0.1/x.ts", "--content", "x.ts"], &["--content"]),
+        (&["stream", "http://127.0.0.1/x.ts", "--codec", "h264"], &["--codec", "cannot be used with", "URL"]),
+        (&["stream", "http://127.0.0.1/x.ts", "--duration", "60s"], &["--duration", "cannot be used with"]),
+        (&["stream", "http://127.0.0.1/x.ts", "--cbr"], &["--cbr", "cannot be used with"]),
+        (&["stream", "http://127.0.0.1/x.ts", "--server", "nginx"], &["--server", "cannot be used with"]),
+        (
+            &["stream", "--content", "x.ts", "--codec", "h264"],
+            &["--codec", "cannot be used with", "--content"],
+        ),
+        (&["stream", "--content", "x.ts", "--duration", "60s"], &["--duration", "cannot be used with"]),
+        (&["stream", "--content", "x.ts", "--cbr"], &["--cbr", "cannot be used with"]),
         (&["stream", "--repeat", "0"], &["0"]),
         (&["stream", "--ceiling", "disc=3"], &["disc=3", "not a resource", "disk"]),
         (&["stream", "--ceiling", "disk=3"], &["disk=3", "unit is missing"]),
@@ -113,6 +123,18 @@ fn a_command_line_that_cannot_be_is_refused() {
     assert!(!world.path("a.ts").exists() && !world.path("a.ts.kgi").exists());
     let nothing = world.run(&[]).code(2);
     assert!(nothing.stderr.contains("Usage: kagiri"), "{}", nothing.stderr);
+}
+
+/// The contract lets scripts give --bitrate with a URL; it must not be ignored without a word.
+#[test]
+fn a_rate_for_content_that_is_given_is_answered() {
+    let world = World::new();
+    let url = "http://127.0.0.1:1/x.ts";
+    let words = ["stream", url, "--bitrate", "5Mbit/s", "--streams", "1", "--hold", "2s"];
+    let note = "--bitrate 5Mbit/s makes no content here";
+    world.measure(&words, PATIENCE).fails(1, &[note, url, "refused"]);
+    let without = world.measure(&["stream", url, "--streams", "1", "--hold", "2s"], PATIENCE);
+    assert!(!without.stderr.contains("--bitrate"), "{}", without.stderr);
 }
 
 #[test]

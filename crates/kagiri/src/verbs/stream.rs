@@ -12,6 +12,9 @@ use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::measure;
 
+/// Where content is given, none is made: what tells how to make it would be ignored.
+const GIVEN: [&str; 2] = ["url", "content"];
+
 /// Find how many video streams a content server carries undisturbed, and what stops the next one.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -23,7 +26,7 @@ pub struct StreamArgs {
     /// Content (MPEG-TS) at a server that is already there; without it kagiri makes content and serves it
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Rate of the content that is made
+    /// Rate of the content that is made [default: 25Mbit/s]; given content keeps its own
     #[arg(long, value_name = "RATE")]
     bitrate: Option<BitRate>,
     /// The largest load to offer; up to 16 the search goes up one by one
@@ -54,13 +57,13 @@ pub struct StreamArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     content: Option<PathBuf>,
     /// Coding of the content that is made: mpeg2 or h264
-    #[arg(long, value_name = "CODEC", value_parser = ["mpeg2", "h264"])]
+    #[arg(long, value_name = "CODEC", value_parser = ["mpeg2", "h264"], conflicts_with_all = GIVEN)]
     codec: Option<String>,
     /// Length of the content that is made
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = GIVEN)]
     duration: Option<Span>,
     /// Make content of constant bit rate
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = GIVEN)]
     cbr: bool,
     /// Server that is made: embedded or nginx
     #[arg(long, value_name = "KIND", value_parser = ["embedded", "nginx"], conflicts_with = "url")]
@@ -76,7 +79,19 @@ impl StreamArgs {
     /// Measure.
     pub fn perform(self: Box<Self>) -> Outcome {
         let plan = self.plan()?;
+        if let Some(note) = self.note().filter(|_| !self.common.quiet) {
+            eprintln!("{note}");
+        }
         measure::run_plan(&plan, &self.common)
+    }
+
+    /// Scripts give --bitrate with a URL too (it is part of the contract), so it is no error there; but it must not
+    /// seem to have done what it cannot do.
+    fn note(&self) -> Option<String> {
+        let content = self.content.as_ref().map(|path| path.display().to_string());
+        let given = self.url.clone().or(content)?;
+        let rate = self.bitrate?;
+        Some(format!("--bitrate {rate} makes no content here: {given} is played at the rate that it has"))
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
