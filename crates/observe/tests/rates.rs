@@ -40,8 +40,7 @@ const RATES: [(Quantity, Set, f64); 18] = [
     (Quantity::CpuWait, |raw, value| raw.server_wait_ns = value, 50.0),
     (Quantity::Throttled, |raw, value| raw.cgroup_throttled_ns = value, 50.0),
     (Quantity::Softirq, |raw, value| raw.softirq_ns = value, 50.0),
-    // Of all cores' time, and there are two.
-    (Quantity::Steal, |raw, value| raw.steal_ns = value, 25.0),
+    (Quantity::Steal, |raw, value| raw.steal_ns = value, 50.0),
     (Quantity::HostCpu, |raw, value| raw.host_idle_ns = value, 150.0),
     (Quantity::PressureCpu, |raw, value| raw.pressure_cpu_ns = value, 50.0),
     (Quantity::PressureIo, |raw, value| raw.pressure_io_ns = value, 50.0),

@@ -1,7 +1,7 @@
 //! What is sampled: the names are fixed, each ends in its unit, and stored runs rely on them.
 //!
-//! Each per cent says of what. **Of one core**: CPU time over wall time, 100 for each core that is busy all the time.
-//! **Of all cores' time**: never more than 100, however many there are. **Of the wall time**: a state of one thing.
+//! Each per cent is of one of two things. **Of one core**: CPU time over wall time, 100 for each core that is busy all
+//! the time. **Of the wall time**: how long something was so; never more than 100, unless it is said to be added up.
 
 /// One sampled quantity; `as usize` is its place in a [`super::Sample`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Quantity {
     Throttled,
     /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
     Softirq,
-    /// Time the hypervisor gave to others while a CPU had work, in % of all cores' time (as `top` and `vmstat` have
-    /// it).
+    /// Time the hypervisor gave to others while a CPU of this host had work, all CPUs added up, in % of one core (`top`
+    /// and `vmstat` have it in % of all cores' time).
     Steal,
     /// CPU time of the host without the target's and without the measuring side's, in % of one core.
     OtherCpu,

@@ -91,8 +91,7 @@ impl Step<'_> {
         sample.set(Quantity::CpuWait, self.percent(|raw| raw.server_wait_ns));
         sample.set(Quantity::Throttled, self.percent(|raw| raw.cgroup_throttled_ns));
         sample.set(Quantity::Softirq, self.percent(|raw| raw.softirq_ns));
-        let cores = self.current.cores.map(f64::from);
-        sample.set(Quantity::Steal, steal.zip(cores).map(|(steal, cores)| steal / cores));
+        sample.set(Quantity::Steal, steal);
         let unseen =
             whole_group.zip(processes).map_or(0.0, |(group, processes)| (group - processes).max(0.0));
         let known = self.percent(|raw| raw.known_cpu_ns);
