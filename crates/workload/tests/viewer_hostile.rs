@@ -7,9 +7,11 @@ mod viewer_common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use base::part::Endpoints;
+use kagiri_workload::stream::content::{ContentSpec, make_file};
 use kagiri_workload::stream::viewer::fetch::{FetchError, locate};
 use kagiri_workload::stream::viewer::http::{HEAD_BYTES_MAX, HeadReader};
 use proptest::prelude::*;
@@ -94,6 +96,27 @@ fn a_host_that_is_none_is_said() {
     let message =
         locate("http://no-such-host.invalid/film.ts", Duration::from_secs(20)).unwrap_err().to_string();
     assert!(message.contains("no-such-host.invalid"), "{message}");
+}
+
+#[test]
+fn a_server_that_spoils_its_index_is_not_asked_where_there_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("film.ts");
+    let spec = ContentSpec { duration_s: 2.0, ..ContentSpec::default() };
+    let total = make_file(&spec, &path, &mut |_| ControlFlow::Continue(())).unwrap().total_bytes();
+    let address = serve(move |socket, head| {
+        // It breaks every connection on which the index is asked for.
+        if head.starts_with("GET /film.ts ") {
+            let range = format!("Content-Range: bytes 0-0/{total}");
+            drop(write!(socket, "HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n{range}\r\n\r\nG"));
+        }
+    });
+    let url = format!("http://{address}/film.ts");
+    let message = hold::part(&json!({ "url": url })).prepare(&Endpoints::new(), &hold::host()).unwrap_err();
+    assert!(message.to_string().contains("closed the connection"), "{message}");
+    let mut beside = hold::part(&json!({ "url": url, "content_path": path }));
+    let facts = beside.prepare(&Endpoints::new(), &hold::host()).unwrap();
+    assert_eq!(facts["content_bytes"], total);
 }
 
 #[test]

@@ -56,10 +56,11 @@ pub fn film(
     if let Some((_, film)) = shelf().iter().find(|(other, _)| *other == key) {
         return Ok(Arc::clone(film));
     }
-    let beside = path.and_then(|path| load_index(path).ok());
-    let index = match beside.or(fetch_index(located, bounds.index)?) {
-        Some(index) if index.total_bytes() == located.total_bytes => Some(index),
-        _ => None,
+    let is_of_it = |index: &ContentIndex| index.total_bytes() == located.total_bytes;
+    let index = match path.and_then(|path| load_index(path).ok()).filter(is_of_it) {
+        // A server that is never asked cannot spoil what is known already.
+        Some(beside) => Some(beside),
+        None => fetch_index(located, bounds.index)?.filter(is_of_it),
     };
     let made_by_reading = index.is_none();
     let index = match index {
