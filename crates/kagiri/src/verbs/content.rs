@@ -19,9 +19,6 @@ use crate::{measure, output};
 /// How often the server looks whether it is to end.
 const SERVE_POLL: Duration = Duration::from_millis(100);
 
-/// Send buffer of a server that stands for a slow CPU.
-const SLOW_SEND_BUFFER_BYTES: u64 = 256 * 1024;
-
 /// Content: MPEG transport streams and their frame index.
 #[derive(Subcommand)]
 pub enum Content {
@@ -163,8 +160,6 @@ impl Serve {
         config.access_log = self.access_log.map(AccessLog::Path);
         config.congestion_control = self.congestion_control;
         config.cost_ns_per_byte = self.cost_ns_per_byte;
-        // A slow CPU must not be hidden behind megabytes that the kernel holds for every connection.
-        config.send_buffer_bytes = (self.cost_ns_per_byte > 0.0).then_some(SLOW_SEND_BUFFER_BYTES);
         let server = Server::start(config).with_context(|| format!("cannot serve {}", self.dir.display()))?;
         // The line that whoever started this process waits for.
         output::print(&format!("serving {} at http://{}/\n", self.dir.display(), server.local_addr()));

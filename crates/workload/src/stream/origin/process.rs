@@ -10,6 +10,7 @@ use sys::child::{Child, Spawn};
 use sys::journal::{EntryId, Journal, Undo};
 
 use super::stand::Stand;
+use crate::stream::server::target::percent_encode;
 use crate::stream::settings::{ServerKind, StreamSettings};
 
 /// How long a server may take until it answers.
@@ -64,7 +65,7 @@ impl Serving {
 
     /// Where the content is.
     pub fn content_url(&self) -> String {
-        format!("http://{}/{}", self.address, percent_encoded(&self.name))
+        format!("http://{}/{}", self.address, percent_encode(self.name.as_bytes()))
     }
 
     /// The port it listens on.
@@ -231,29 +232,4 @@ fn nginx_conf(own: &Path, root: &Path, address: SocketAddr, workers: u32) -> Str
     let root = root.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
     let _ = write!(text, "  server {{ listen {address} backlog=4096; root \"{root}\"; }}\n}}\n");
     text
-}
-
-/// A file's name as one segment of a URL's path (RFC 3986, section 2).
-fn percent_encoded(name: &str) -> String {
-    name.bytes().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte))
-            }
-            _ => {
-                let _ = write!(text, "%{byte:02X}");
-            }
-        }
-        text
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_files_name_becomes_one_segment_of_a_path() {
-        assert_eq!(percent_encoded("a b/ü?.ts"), "a%20b%2F%C3%BC%3F.ts");
-    }
 }

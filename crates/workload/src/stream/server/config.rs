@@ -63,6 +63,9 @@ impl Default for Limits {
     }
 }
 
+/// Send buffer of a server that stands for a slow CPU.
+const SLOW_SEND_BUFFER_BYTES: u64 = 256 << 10;
+
 /// What [`Server::start`](super::Server::start) needs.
 #[derive(Debug)]
 pub struct ServerConfig {
@@ -85,7 +88,8 @@ pub struct ServerConfig {
     pub cost_ns_per_byte: f64,
     /// Congestion control of every connection, such as `reno`; `None`: the host's default.
     pub congestion_control: Option<String>,
-    /// `SO_SNDBUF` of every connection in bytes; `None`: the kernel tunes it.
+    /// `SO_SNDBUF` of every connection in bytes; `None`: the kernel tunes it, unless CPU time is burnt (see
+    /// [`ServerConfig::send_buffer`]).
     pub send_buffer_bytes: Option<u64>,
 }
 
@@ -104,6 +108,12 @@ impl ServerConfig {
             congestion_control: None,
             send_buffer_bytes: None,
         }
+    }
+
+    /// `SO_SNDBUF` of every connection, in bytes: what was asked for; else, where CPU time is burnt, 256 KiB, since a
+    /// slow CPU must not be hidden behind megabytes that the kernel holds for every connection; else `None`.
+    pub fn send_buffer(&self) -> Option<u64> {
+        self.send_buffer_bytes.or((self.cost_ns_per_byte > 0.0).then_some(SLOW_SEND_BUFFER_BYTES))
     }
 
     /// [`ServerConfig::new`] on a free port of the loopback interface.
@@ -135,4 +145,19 @@ pub enum ServerError {
     /// No thread.
     #[error("cannot start a thread of the content server: {0}; raise the limit of processes")]
     Thread(std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_cpu_is_not_hidden_behind_a_large_send_buffer() {
+        let mut config = ServerConfig::loopback("/");
+        assert_eq!(config.send_buffer(), None, "the kernel tunes it");
+        config.cost_ns_per_byte = 44.8;
+        assert_eq!(config.send_buffer(), Some(256 << 10));
+        config.send_buffer_bytes = Some(4096);
+        assert_eq!(config.send_buffer(), Some(4096), "what was asked for goes first");
+    }
 }

@@ -63,12 +63,13 @@ impl Server {
     /// [`ServerError`]: the root, the address, the log or a number is not usable, or a thread cannot be had.
     pub fn start(config: ServerConfig) -> Result<Self, ServerError> {
         check(&config)?;
+        let send_buffer_bytes = config.send_buffer();
         let root = Directory::open(&config.root)?;
         let writer = open_log(config.access_log)?;
         let socket = SocketOptions {
             // The end of an answer must not wait for the acknowledgement of what is before it.
             nodelay: Some(true),
-            send_buffer_bytes: config.send_buffer_bytes,
+            send_buffer_bytes,
             congestion: config.congestion_control,
             ..SocketOptions::default()
         };
