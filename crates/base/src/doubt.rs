@@ -15,11 +15,11 @@ use crate::outcome::{Ceiling, Resource};
     reason = "the fields are what the message of each variant prints, units in their names"
 )]
 pub enum Doubt {
-    /// Programs other than the target and kagiri used the host's CPU.
+    /// Programs other than the target and kagiri used the host's CPU, in % of one core.
     NoisyNeighbour { other_cpu_percent: f64 },
-    /// The hypervisor gave CPU time to somebody else.
+    /// The hypervisor gave CPU time to somebody else: of all CPUs, in % of one core.
     CpuStolen { steal_percent: f64 },
-    /// The measuring side was close to its own limit.
+    /// The measuring side was close to its own limit: its busiest thread, in % of its core.
     GeneratorNearSaturation { cpu_percent: f64 },
     /// The measuring side did its work later than intended.
     GeneratorLate { late_ms_max: f64 },
@@ -116,10 +116,10 @@ impl fmt::Display for Doubt {
                 write!(f, "other programs used {other_cpu_percent:.0} % of a core")
             }
             Self::CpuStolen { steal_percent } => {
-                write!(f, "the hypervisor took {steal_percent:.1} % of the CPU time")
+                write!(f, "the hypervisor took {steal_percent:.1} % of a core")
             }
             Self::GeneratorNearSaturation { cpu_percent } => {
-                write!(f, "the players used {cpu_percent:.0} % of their core")
+                write!(f, "the busiest player thread used {cpu_percent:.0} % of its core")
             }
             Self::GeneratorLate { late_ms_max } => {
                 write!(f, "the players were up to {late_ms_max:.1} ms late")
@@ -216,7 +216,7 @@ mod tests {
         let note = DoubtNote::from(Doubt::CpuStolen { steal_percent: 3.5 });
         let json = serde_json::to_value(&note).unwrap();
         assert_eq!(json["kind"], "cpu_stolen");
-        assert_eq!(json["message"], "the hypervisor took 3.5 % of the CPU time");
+        assert_eq!(json["message"], "the hypervisor took 3.5 % of a core");
         assert_eq!(serde_json::from_value::<DoubtNote>(json).unwrap(), note);
     }
 }

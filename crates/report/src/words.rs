@@ -179,6 +179,9 @@ pub fn limited(limit: &Limit) -> String {
     match (limit.resource, limit.certainty) {
         (Resource::None, Certainty::Unknown) => "What sets the limit is not known".to_owned(),
         (Resource::None, _) => "No limit was met within the loads offered".to_owned(),
+        (Resource::Player, Certainty::Unknown) => {
+            "Limited by the measuring side or by other programs, not by the target".to_owned()
+        }
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
@@ -232,6 +235,14 @@ mod tests {
         assert_eq!(load(1.0, "streams"), "1 stream");
         assert_eq!(load(5.0, "streams"), "5 streams");
         assert_eq!(load(110e6, "bit/s"), "110 Mbit/s");
+    }
+
+    #[test]
+    fn a_neighbour_is_not_the_measuring_side() {
+        let limit =
+            |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
+        assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
+        assert!(limit(Certainty::Unknown).contains("or by other programs"));
     }
 
     #[test]

@@ -114,7 +114,9 @@ fn the_consideration_is_made_of_the_same_numbers() {
     let explanation = explained(REFERENCE, &["disk=110Mbit/s"]);
     let text = explanation.considerations.join("\n");
     assert!((3..=6).contains(&explanation.considerations.len()), "{text}");
-    for part in ["4 streams", "14.2 % of CPU", "110 Mbit/s", "n = 5", "(inferred)", "The limit is the disk"] {
+    for part in
+        ["4 streams", "14.2 % of a core (95 %", "110 Mbit/s", "n = 5", "(inferred)", "The limit is the disk"]
+    {
         assert!(text.contains(part), "'{part}' is missing:\n{text}");
     }
     let json = serde_json::to_string(&explanation).unwrap();

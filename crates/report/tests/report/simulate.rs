@@ -367,7 +367,7 @@ pub fn player_limited() -> Run {
         certainty: Certainty::Confirmed,
         evidence: vec![Evidence {
             resource: Resource::Player,
-            statement: "the players used 97 % of their core at 3 streams".into(),
+            statement: "at 3 streams the busiest player thread used 97 % of its core".into(),
             inferred: false,
         }],
     };

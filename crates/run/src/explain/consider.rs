@@ -77,9 +77,8 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         let interval =
             saturation.cost_interval.map(|ends| format!("95 %: {}, ", words::range(*resource, ends)));
         format!(
-            "{} of {} ({}n = {})",
-            words::amount(*resource, saturation.cost_per_load),
-            words::subject(*resource),
+            "{} ({}n = {})",
+            words::cost(*resource, saturation.cost_per_load),
             interval.unwrap_or_default(),
             saturation.n
         )
@@ -100,6 +99,11 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         (Resource::None, _) => "No limit was met".to_owned(),
         (Resource::Player, Certainty::Confirmed) => {
             "The measuring side was the limit, so nothing was learnt about the target beyond this load"
+                .to_owned()
+        }
+        (Resource::Player, Certainty::Unknown) => {
+            "Nothing was learnt about the target beyond this load, as the measuring side, or more likely a \
+             neighbour, spoiled the trials"
                 .to_owned()
         }
         (resource, Certainty::Confirmed) => {
@@ -184,6 +188,9 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
 fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let resource = explanation.limit.resource;
     let advice = match resource {
+        Resource::Player if explanation.limit.certainty == Certainty::Unknown => {
+            "a quiet host, or viewers on another one"
+        }
         Resource::Cpu => "fewer CPU cycles per byte (zero copy, offload), or more CPU",
         Resource::Disk => "a faster device, several devices, longer reads, or more of the content in memory",
         Resource::Network => "a faster link, several links, or a lower bit rate",

@@ -16,6 +16,13 @@ const FREE: f64 = 0.70;
 /// From this weight on the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
+/// A player thread that uses this much of its core is at its own limit.
+const PLAYER_FULL_PERCENT: f64 = 90.0;
+/// Counters of whoever else was on the host, the least of each, in % of one core, that may spoil a trial, and its
+/// sentence.
+const NEIGHBOURS: [(&str, f64, &str); 2] =
+    [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
+
 /// A resource under suspicion.
 struct Suspect {
     resource: Resource,
@@ -115,15 +122,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
         && (AT_CEILING..=ABOVE_CEILING).contains(&share)
     {
         weight += if assumed { 1 } else { 3 };
-        let statement = format!(
-            "at {} {} used {}, {} % of its ceiling of {} ({})",
-            critical_text(analysis),
-            words::subject(resource),
-            words::amount(resource, share * ceiling.value),
-            words::number(100.0 * share),
-            words::amount(resource, ceiling.value),
-            ceiling.source
-        );
+        let statement = share_of_ceiling(analysis, resource, share, ceiling);
         evidence.insert(0, Evidence { resource, statement, inferred: assumed });
     }
     evidence.extend(growth(analysis, resource));
@@ -134,7 +133,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
             critical_text(analysis),
             words::subject(resource),
             words::amount(resource, used),
-            words::amount(resource, expected)
+            words::figure(resource, expected)
         );
         evidence.push(Evidence { resource, statement, inferred: true });
     }
@@ -169,11 +168,11 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     if let Some(ceiling) = analysis.ceilings.get(&resource)
         && let Some(load) = fit.meets(ceiling.value)
     {
-        let (value, source) = (words::amount(resource, ceiling.value), &ceiling.source);
+        let (value, source) = (words::figure(resource, ceiling.value), &ceiling.source);
         statement += &format!(" and would reach {value} ({source}) at {}", words::load(load, unit));
         let failed = analysis.verdicts().and_then(|measured| measured.failed);
         if let Some(failed) = failed.filter(|failed| load > *failed) {
-            let (at, given) = (words::load(failed, unit), words::amount(resource, fit.line.at(failed)));
+            let (at, given) = (words::load(failed, unit), words::figure(resource, fit.line.at(failed)));
             statement += &format!("; at {at}, which failed, its line gives {given}");
         }
     }
@@ -184,16 +183,21 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
 fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
     let share = used / ceiling.value;
-    let statement = format!(
-        "{} used {} of {} ({}) at {}: {} %",
-        words::subject(resource),
-        words::amount(resource, used),
-        words::amount(resource, ceiling.value),
-        ceiling.source,
-        critical_text(analysis),
-        words::number(100.0 * share)
-    );
+    let statement = share_of_ceiling(analysis, resource, share, ceiling);
     (share < AT_CEILING).then_some(Evidence { resource, statement, inferred: false })
+}
+
+/// How much of a ceiling was used at the critical load.
+fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling: &Ceiling) -> String {
+    format!(
+        "at {} {} used {}, {} % of its ceiling of {} ({})",
+        critical_text(analysis),
+        words::subject(resource),
+        words::amount(resource, share * ceiling.value),
+        words::number(100.0 * share),
+        words::figure(resource, ceiling.value),
+        ceiling.source
+    )
 }
 
 /// "6 streams".
@@ -201,20 +205,37 @@ fn critical_text(analysis: &Analysis) -> String {
     analysis.critical_load().map_or_else(String::new, |load| words::load(load, &analysis.table.load_unit))
 }
 
-/// Trials above the capacity were invalid.
+/// Trials above the capacity were invalid: by the players' own fault, or by that of whoever else was on the host.
 fn player(analysis: &Analysis, load: f64) -> Decision {
     let resource = Resource::Player;
     let at = words::load(load, &analysis.table.load_unit);
-    let statement = format!("at {at} no trial was valid: the measuring side, or a neighbour, was at fault");
-    let mut evidence = vec![Evidence { resource, statement, inferred: false }];
-    if let Some(used) = analysis.usage_at_critical(resource) {
-        let statement = format!("at {at} the players used {} of a core", words::amount(resource, used));
-        evidence.push(Evidence { resource, statement, inferred: false });
+    let counted = |statement| Evidence { resource, statement, inferred: false };
+    let used = analysis.usage_at_critical(resource);
+    let signs = signs::of(analysis, resource, false);
+    let is_own = used.is_some_and(|used| used >= PLAYER_FULL_PERCENT) || !signs.is_empty();
+    let spoiled = NEIGHBOURS.iter().filter_map(|(counter, least, who)| {
+        let value = analysis.counter_at_critical(counter).filter(|value| value >= least)?;
+        Some(counted(format!("at {at} {who} {}", words::amount(Resource::Cpu, value))))
+    });
+    let spoiled: Vec<Evidence> = spoiled.collect();
+    let certainty = if is_own || spoiled.is_empty() { Certainty::Confirmed } else { Certainty::Unknown };
+    let fault = format!("at {at} no trial was valid: the measuring side, or a neighbour, was at fault");
+    let mut own: Vec<Evidence> = used
+        .map(|used| format!("at {at} the busiest player thread used {}", words::amount(resource, used)))
+        .into_iter()
+        .chain(signs.into_iter().map(|(_, statement)| statement))
+        .map(counted)
+        .collect();
+    let mut evidence = vec![counted(fault)];
+    match certainty {
+        Certainty::Unknown => evidence.extend(spoiled.into_iter().chain(own)),
+        _ => {
+            own.extend(spoiled);
+            evidence.extend(own);
+        }
     }
-    let signs = signs::of(analysis, resource, false).into_iter();
-    evidence.extend(signs.map(|(_, statement)| Evidence { resource, statement, inferred: false }));
     evidence.extend(growth(analysis, resource));
-    Decision { limit: Limit { resource, certainty: Certainty::Confirmed, evidence }, inferred_ceiling: None }
+    Decision { limit: Limit { resource, certainty, evidence }, inferred_ceiling: None }
 }
 
 /// Nothing failed.

@@ -30,9 +30,21 @@ const fn sign(
 use Resource::{Cpu, Disk, Memory, Network, Player};
 
 /// Thresholds are far above what healthy loads showed in the prototypes, so that noise does not cross them.
-const SIGNS: [Sign; 13] = [
-    sign(Cpu, "throttled_percent", 5.0, 3, "the quota throttled the server for {} % of the time"),
-    sign(Cpu, "cpu_wait_percent", 20.0, 1, "the server waited for a CPU {} % of the time"),
+const SIGNS: [Sign; 11] = [
+    sign(
+        Cpu,
+        "throttled_percent",
+        5.0,
+        3,
+        "the quota throttled the server for {} % of the time, its CPUs added up",
+    ),
+    sign(
+        Cpu,
+        "cpu_wait_percent",
+        20.0,
+        1,
+        "the server's threads waited for a CPU {} % of the time, added up",
+    ),
     sign(Cpu, "pressure_cpu_percent", 20.0, 1, "tasks waited for a CPU {} % of the time (PSI)"),
     sign(Disk, "disk_busy_percent", 90.0, 1, "the disk was busy {} % of the time"),
     sign(Disk, "disk_await_ms", 5.0, 1, "a disk request took {} ms on average"),
@@ -42,8 +54,6 @@ const SIGNS: [Sign; 13] = [
     sign(Network, "sender_limited_percent", 20.0, 1, "the network held the senders back {} % of the time"),
     sign(Memory, "pressure_memory_percent", 10.0, 2, "tasks waited for memory {} % of the time (PSI)"),
     sign(Player, "tick_late_max_ms", 100.0, 1, "the players did their work up to {} ms late"),
-    sign(Player, "other_cpu_percent", 20.0, 1, "other programs used {} % of a core"),
-    sign(Player, "steal_percent", 3.0, 1, "the hypervisor took {} % of the CPU time"),
 ];
 
 /// By how much a counter must exceed its median at sound loads: what is high anyway says nothing.

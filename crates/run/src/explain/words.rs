@@ -30,8 +30,16 @@ fn prefix(value: f64) -> (&'static str, f64) {
     prefixes.into_iter().find(|(_, factor)| value.abs() >= *factor).unwrap_or(("", 1.0))
 }
 
-/// An amount of a resource with its unit: "14.2 %", "24.9 Mbit/s", "2.61 MB".
+/// An amount of a resource with its unit, and what a percentage is of: "14.2 % of a core", "24.9 Mbit/s", "2.61 MB".
 pub fn amount(resource: Resource, value: f64) -> String {
+    match resource {
+        Resource::Cpu | Resource::Player => format!("{} of a core", figure(resource, value)),
+        _ => figure(resource, value),
+    }
+}
+
+/// The same where a sentence has said before what a percentage is of: "14.2 %".
+pub fn figure(resource: Resource, value: f64) -> String {
     match resource {
         Resource::Cpu | Resource::Player => format!("{} %", number(value)),
         Resource::None => number(value),
@@ -39,6 +47,15 @@ pub fn amount(resource: Resource, value: f64) -> String {
             let (prefix, factor) = prefix(value);
             format!("{} {prefix}{}", number(value / factor), resource.unit())
         }
+    }
+}
+
+/// What was used of a resource: "14.2 % of a core", "24.9 Mbit/s of disk".
+pub fn cost(resource: Resource, value: f64) -> String {
+    match resource {
+        Resource::Cpu => amount(resource, value),
+        Resource::Player => format!("{} of a player's core", figure(resource, value)),
+        _ => format!("{} of {}", amount(resource, value), subject(resource)),
     }
 }
 
