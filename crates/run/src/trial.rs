@@ -207,7 +207,8 @@ fn assemble(
     }
     doubts.extend(not_visible(place.watch, place.variant));
     doubts.extend(neighbours(&metrics));
-    if let Some(reason) = spoiled_by_neighbour(verdict, &metrics).filter(|_| !is_definite) {
+    let spoiled = cores().and_then(|cores| spoiled_by_neighbour(verdict, &metrics, cores));
+    if let Some(reason) = spoiled.filter(|_| !is_definite) {
         verdict = Verdict::Invalid;
         // First: it is what makes the trial invalid, and lines with room for one reason show the first.
         reasons.insert(0, reason);
@@ -251,6 +252,11 @@ fn known(metrics: &Metrics, name: &str) -> Option<f64> {
     metrics.get(name).copied().flatten()
 }
 
+/// The CPUs of this host that may be used.
+fn cores() -> Option<f64> {
+    Some(sys::thread::online_cpus().ok()?.len() as f64)
+}
+
 /// Doubts about who else was on the host.
 fn neighbours(metrics: &Metrics) -> Vec<Doubt> {
     let other = known(metrics, "other_cpu_percent").filter(|percent| *percent > NEIGHBOUR_PERCENT);
@@ -259,14 +265,17 @@ fn neighbours(metrics: &Metrics) -> Vec<Doubt> {
     other.into_iter().chain(steal.map(|steal_percent| Doubt::CpuStolen { steal_percent })).collect()
 }
 
-/// A failure while the host was full, in part with other programs' work, is not the target's failure.
-fn spoiled_by_neighbour(verdict: Verdict, metrics: &Metrics) -> Option<String> {
-    let cores = sys::thread::online_cpus().ok()?.len() as f64;
+/// A failure while the host was full, in part with other programs' work, is not the target's failure. Every
+/// percentage is of one core.
+fn spoiled_by_neighbour(verdict: Verdict, metrics: &Metrics, cores: f64) -> Option<String> {
     let host = known(metrics, "host_cpu_percent")?;
     let other = known(metrics, "other_cpu_percent")?;
     let full = host >= HOST_FULL_RATIO * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
     (verdict == Verdict::Fail && full).then(|| {
-        format!("the host was full ({host:.0} % of {cores} cores), {other:.0} % of it other programs")
+        let (busy, theirs) = (host / 100.0, other / 100.0);
+        format!(
+            "the host was full: {busy:.1} of {cores} cores were busy, {theirs:.1} of them with other programs"
+        )
     })
 }
 
@@ -278,6 +287,20 @@ pub fn is_full_hold(phase: Phase) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_host_is_counted_in_cores() {
+        let at = |host, other, cores| {
+            let metrics = [("host_cpu_percent", host), ("other_cpu_percent", other)];
+            let metrics = metrics.map(|(name, value)| (name.to_owned(), Some(value))).into();
+            spoiled_by_neighbour(Verdict::Fail, &metrics, cores)
+        };
+        let expected = "the host was full: 1.9 of 2 cores were busy, 0.6 of them with other programs";
+        assert_eq!(at(190.0, 60.0, 2.0).as_deref(), Some(expected));
+        assert_eq!(at(189.0, 60.0, 2.0), None, "there was room");
+        assert_eq!(at(190.0, 50.0, 2.0), None, "the others took too little");
+        assert_eq!(at(190.0, 60.0, 4.0), None);
+    }
 
     #[test]
     fn a_server_without_processes_to_watch_is_not_visible() {
