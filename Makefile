@@ -16,15 +16,13 @@ survey: build
 
 build:
 	@./scripts/need cargo cc
-	@echo "kagiri: building (the first time takes some minutes) ..."
-	@cargo build --release --quiet --package kagiri
-	@echo "kagiri: built $(KAGIRI)"
+	@./scripts/build release
 
 deps:
 	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs chromium
 
 test: deps check
-	cargo build --package kagiri
+	@./scripts/build dev
 	cargo test --workspace --no-fail-fast
 
 check:

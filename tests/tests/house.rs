@@ -185,7 +185,9 @@ fn nothing_of_the_workshop_is_named() {
         concat!("farm-", "studio"),
     ];
     let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");
-    for name in String::from_utf8_lossy(&listed.stdout).lines() {
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.lines().count() > 100, "the files of the repository were listed: {listed}");
+    for name in listed.lines() {
         let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
         for word in banned {
             assert!(!text.contains(word), "{name} names {word}");

@@ -185,6 +185,50 @@ fn colour_is_for_terminals_that_want_it() {
     assert!(bar.contains("frames") && !bar.contains("\x1b[3"), "a bar may move, not be coloured: {bar:?}");
 }
 
+#[test]
+fn making_content_says_what_it_makes_and_how_fast_it_was() {
+    let world = World::new();
+    let words = ["content", "make", "film.ts", "--duration", "20s", "--bitrate", "5Mbit/s"];
+    let made = world.run(&words).code(0);
+    // Where there is no terminal: what it begins, with size and path, and what it came to, with the rate.
+    assert_eq!(made.stderr, "making 12.5MB of MPEG-2 content (5Mbit/s, 20s): film.ts\n");
+    let is_told = |line: &str| line.starts_with("film.ts: 20s, 500 frames, ") && line.ends_with(" MB/s)\n");
+    assert!(is_told(&made.stdout) && made.stdout.contains(" s, "), "{}", made.stdout);
+    let indexed = world.run(&["content", "index", "film.ts"]).code(0);
+    let bytes = std::fs::metadata(world.path("film.ts")).unwrap().len();
+    assert!(bytes.abs_diff(12_500_000) < 50_000, "{bytes}");
+    assert!(
+        indexed.stderr.starts_with("indexing 12.") && indexed.stderr.ends_with("MB: film.ts\n"),
+        "{indexed:?}"
+    );
+    assert!(is_told(&indexed.stdout), "{}", indexed.stdout);
+    for words in [&words[..], &["content", "index", "film.ts"]] {
+        let quiet = world.run(&[words, &["--quiet"]].concat()).code(0);
+        assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""), "{words:?}");
+    }
+}
+
+/// What `make survey` shows of its first minutes: here nothing is left to compile, but the words are the same.
+#[test]
+fn building_says_what_it_does_and_how_long_it_took() {
+    let build = |words: &[&str]| {
+        let mut command = Command::new(workspace().join("scripts/build"));
+        command.args(words).env("CARGO_TERM_COLOR", "never").stdin(Stdio::null());
+        Live::start(command).end(Duration::from_secs(600))
+    };
+    let ended = build(&["dev"]).code(0);
+    let said: Vec<&str> = ended.stdout.lines().collect();
+    assert!(said.len() == 2 && said[0].starts_with("kagiri: "), "{said:?}");
+    assert!(
+        said[1].starts_with("kagiri: target/debug/kagiri is ready after ") && said[1].ends_with(" s"),
+        "{said:?}"
+    );
+    assert!(ended.stderr.contains("Finished"), "cargo is not silenced: {}", ended.stderr);
+    build(&["debug"]).code(2).says(&["usage", "release", "dev"]);
+    let makefile = std::fs::read_to_string(workspace().join("Makefile")).unwrap();
+    assert!(makefile.contains("./scripts/build release") && !makefile.contains("--quiet"), "{makefile}");
+}
+
 /// Lines of the form "trying 1 streams (single), 0:00 so far, at most 20 s more".
 #[test]
 fn progress_says_what_is_tried_and_how_much_is_left() {

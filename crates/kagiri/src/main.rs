@@ -4,6 +4,7 @@ mod cli;
 mod document;
 mod estimate;
 mod exit;
+mod filework;
 mod measure;
 mod output;
 mod progress;

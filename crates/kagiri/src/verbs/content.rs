@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use base::units::{BitRate, ByteSize, Span};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use workload::stream::content::{self, Codec, ContentError, ContentIndex, ContentSpec, Progress, RateMode};
 use workload::stream::server::{AccessLog, Server, ServerConfig};
 
 use crate::exit::{Code, Failure, Outcome};
+use crate::filework::FileWork;
 use crate::{measure, output};
 
 /// How often the server looks whether it is to end.
@@ -118,31 +118,41 @@ impl Make {
             seed: self.seed,
             ..ContentSpec::default()
         };
-        let began = Instant::now();
-        let bar = bar(self.quiet);
-        let made = content::make_file(&spec, &self.out, &mut |progress| watch(&bar, &stop, progress));
-        bar.finish_and_clear();
-        let index = made.map_err(|error| failure(&self.out, error))?;
-        if !self.quiet {
-            let seconds = began.elapsed().as_secs_f64();
-            output::print(&format!("{} ({seconds:.1} s)\n", describe(&self.out, &index)));
-        }
-        Ok(Code::Measured)
+        let what = format!(
+            "making {} of {} content ({}, {}): {}",
+            ByteSize::from_bytes(spec.total_bytes()),
+            if self.codec == "h264" { "H.264" } else { "MPEG-2" },
+            self.bitrate,
+            self.duration,
+            self.out.display()
+        );
+        // What cannot be made is not announced.
+        spec.validate().map_err(|error| failure(&self.out, error))?;
+        let mut work = FileWork::begin(&what, self.quiet);
+        let made = content::make_file(&spec, &self.out, &mut |progress| watch(&mut work, &stop, progress));
+        finish(&self.out, made, work, self.quiet)
     }
 }
 
 impl Index {
     fn perform(self) -> Outcome {
         let stop = measure::stop_flag()?;
-        let bar = bar(self.quiet);
-        let made = content::index_file(&self.file, &mut |progress| watch(&bar, &stop, progress));
-        bar.finish_and_clear();
-        let index = made.map_err(|error| failure(&self.file, error))?;
-        if !self.quiet {
-            output::print(&(describe(&self.file, &index) + "\n"));
-        }
-        Ok(Code::Measured)
+        let bytes = std::fs::metadata(&self.file).map_or(0, |found| found.len());
+        let what = format!("indexing {}: {}", ByteSize::from_bytes(bytes), self.file.display());
+        let mut work = FileWork::begin(&what, self.quiet);
+        let made = content::index_file(&self.file, &mut |progress| watch(&mut work, &stop, progress));
+        finish(&self.file, made, work, self.quiet)
     }
+}
+
+/// Say what came of content that was made or indexed.
+fn finish(file: &Path, made: Result<ContentIndex, ContentError>, work: FileWork, quiet: bool) -> Outcome {
+    let took = work.end();
+    let index = made.map_err(|error| failure(file, error))?;
+    if !quiet {
+        output::print(&format!("{} ({took})\n", describe(file, &index)));
+    }
+    Ok(Code::Measured)
 }
 
 impl Serve {
@@ -171,19 +181,8 @@ impl Serve {
     }
 }
 
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn watch(bar: &ProgressBar, stop: &AtomicBool, progress: Progress) -> ControlFlow<()> {
-    if let Some(total) = progress.bytes_total {
-        bar.set_length(total);
-    }
-    bar.set_position(progress.bytes_done);
+fn watch(work: &mut FileWork, stop: &AtomicBool, progress: Progress) -> ControlFlow<()> {
+    work.at(progress);
     if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
