@@ -88,7 +88,8 @@ impl System {
             set("disk_busy_percent", Resource::Disk, 40.0, 99.0);
             set("disk_await_ms", Resource::Disk, 2.0, 30.0);
             set("disk_queue", Resource::Disk, 0.5, 8.0);
-            set("network_drops_per_s", Resource::Network, 0.0, 80.0);
+            set("network_drops_per_s", Resource::Network, 10.0, 800.0);
+            set("sender_limited_percent", Resource::Network, 15.0, 90.0);
             set("pressure_memory_percent", Resource::Memory, 0.0, 40.0);
         }
         let verdict = match (over, self.limit) {

@@ -152,7 +152,7 @@ const COUNTERS: &[(&str, Dimension, &[&str])] = &[
     ("disk_await_ms", Dimension::Time, &["disk await", "await", "r await", "disk latency"]),
     ("disk_queue", Dimension::Plain, &["disk queue", "disk queue depth", "aqu sz", "avgqu sz"]),
     ("network_drops_per_s", Dimension::Plain, &["network drops", "net drops", "qdisc drops", "drops"]),
-    ("sender_limited_percent", Dimension::Percent, &["sender limited", "sndbuf limited"]),
+    ("sender_limited_percent", Dimension::Percent, &["sender limited", "network limited", "cwnd limited"]),
     ("host_cpu_percent", Dimension::Cpu, &["host cpu", "total cpu", "system cpu"]),
     ("other_cpu_percent", Dimension::Cpu, &["other cpu", "neighbour cpu", "neighbor cpu"]),
     ("steal_percent", Dimension::Percent, &["steal", "cpu steal"]),

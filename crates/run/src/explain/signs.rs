@@ -50,8 +50,21 @@ const SIGNS: [Sign; 11] = [
     sign(Disk, "disk_await_ms", 5.0, 1, "a disk request took {} ms on average"),
     sign(Disk, "disk_queue", 2.0, 1, "{} requests waited for the disk on average"),
     sign(Disk, "pressure_io_percent", 20.0, 1, "tasks waited for I/O {} % of the time (PSI)"),
-    sign(Network, "network_drops_per_s", 1.0, 2, "the link's queue dropped {} packets per second"),
-    sign(Network, "sender_limited_percent", 20.0, 1, "the network held the senders back {} % of the time"),
+    // TCP fills a queue until it drops, so bursts make a link drop that is far from full: no direct sign.
+    sign(
+        Network,
+        "network_drops_per_s",
+        1.0,
+        1,
+        "the queue in front of the link dropped {} packets per second",
+    ),
+    sign(
+        Network,
+        "sender_limited_percent",
+        20.0,
+        1,
+        "the server's connections waited for the network (not for the players, nor for the server) {} % of the time",
+    ),
     sign(Memory, "pressure_memory_percent", 10.0, 2, "tasks waited for memory {} % of the time (PSI)"),
     sign(Player, "tick_late_max_ms", 100.0, 1, "the players did their work up to {} ms late"),
 ];

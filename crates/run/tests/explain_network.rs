@@ -1,0 +1,62 @@
+//! What confirms that a link is the limit, and what does not.
+
+use std::collections::BTreeMap;
+
+use base::outcome::{Ceiling, Certainty, Resource};
+use kagiri_run::explain::{Explanation, csv, explain};
+
+const HEADER: &str = "streams,cpu %,network Mbit/s,network drops,sender limited %,verdict\n";
+
+/// The table of these rows, with the rate of the link where it is known.
+fn of(rows: &str, link_bit_per_s: Option<f64>) -> Explanation {
+    let ceiling = |value| (Resource::Network, Ceiling { value, source: "the rate of the link".into() });
+    let ceilings: BTreeMap<_, _> = link_bit_per_s.map(ceiling).into_iter().collect();
+    explain(&csv::read(format!("{HEADER}{rows}").as_bytes(), ceilings).expect("a table of this test"))
+}
+
+fn statements(explanation: &Explanation) -> String {
+    explanation.limit.evidence.iter().map(|one| one.statement.clone() + "\n").collect()
+}
+
+/// As measured behind a token bucket of 118 Mbit/s.
+const FULL: &str = "1,1,25.7,14,14,pass\n2,1,52.7,44,33,pass\n3,1,77.0,143,46,pass\n4,1,106.9,1397,73,pass\n\
+    5,1,112.6,2972,98,fail\n";
+
+#[test]
+fn drops_and_waiting_connections_confirm_a_full_link() {
+    for link in [Some(118e6), None] {
+        let explanation = of(FULL, link);
+        let found = (explanation.limit.resource, explanation.limit.certainty);
+        assert_eq!(
+            found,
+            (Resource::Network, Certainty::Confirmed),
+            "{link:?}: {}",
+            statements(&explanation)
+        );
+        assert_eq!(explanation.capacity.value, Some(4.0));
+        let text = statements(&explanation);
+        for part in [
+            "at 5 streams the queue in front of the link dropped 2972 packets per second (below: 93.5)",
+            "the server's connections waited for the network (not for the players, nor for the server) 98 % of the time",
+        ] {
+            assert!(text.contains(part), "'{part}' is missing:\n{text}");
+        }
+    }
+}
+
+/// Every window that grows ends in a drop, so a rate of drops grows with the streams on any link.
+#[test]
+fn a_link_that_is_mostly_free_is_not_accused_by_its_drops() {
+    let rows =
+        "1,18,26,3,2,pass\n2,36,52,5,3,pass\n3,54,78,9,5,pass\n4,72,104,12,7,pass\n5,90,125,40,9,fail\n";
+    let explanation = of(rows, Some(1e9));
+    assert_ne!(explanation.limit.resource, Resource::Network, "{}", statements(&explanation));
+}
+
+/// Waiting for the send buffer is what a slow reader or a slow server does.
+#[test]
+fn a_column_of_send_buffer_limits_is_not_taken_for_the_networks() {
+    let text = "streams,cpu %,sndbuf limited %\n1,10,5\n2,20,10\n3,30,15\n";
+    let explanation = explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table of this test"));
+    assert_eq!(explanation.ignored_columns, ["sndbuf limited %"]);
+}
