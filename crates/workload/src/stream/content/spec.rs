@@ -2,19 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 use super::error::ContentError;
 
 /// How pictures are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
     /// MPEG-2 video, ISO/IEC 13818-2 (the default: every real player paces it correctly).
+    #[default]
     Mpeg2,
     /// H.264, ITU-T H.264 | ISO/IEC 14496-10.
     H264,
     /// H.265, ITU-T H.265: can be indexed, not made.
     Hevc,
+}
+
+impl Codec {
+    /// The word in settings, options and file names.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Mpeg2 => "mpeg2",
+            Self::H264 => "h264",
+            Self::Hevc => "hevc",
+        }
+    }
+}
+
+impl FromStr for Codec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Self::Mpeg2, Self::H264, Self::Hevc].into_iter().find(|codec| codec.word() == text);
+        known.ok_or_else(|| format!("'{text}' is no coding that is known; use mpeg2 or h264"))
+    }
 }
 
 impl fmt::Display for Codec {
@@ -223,6 +245,15 @@ impl ContentSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_coding_has_the_same_word_everywhere() {
+        for codec in [Codec::Mpeg2, Codec::H264, Codec::Hevc] {
+            assert_eq!(serde_json::to_value(codec).unwrap(), codec.word());
+            assert_eq!(codec.word().parse(), Ok(codec));
+        }
+        assert!("MPEG-2".parse::<Codec>().unwrap_err().contains("use mpeg2 or h264"));
+    }
 
     #[test]
     fn a_group_is_half_a_second_in_threes() {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use base::part::{HostContext, PartError};
 use base::units::ByteSize;
 
-use crate::stream::content::{self, Codec, ContentSpec, RateMode};
-use crate::stream::settings::{CodecName, StreamSettings};
+use crate::stream::content::{self, ContentSpec, RateMode};
+use crate::stream::settings::StreamSettings;
 
 /// Seed of the picture sizes of made content: the same content for everybody, so that results compare.
 const SEED: u64 = 1;
@@ -54,10 +54,7 @@ fn copy(given: &Path, dir: &Path, host: &HostContext) -> Result<PathBuf, PartErr
 fn make(settings: &StreamSettings, dir: &Path, host: &HostContext) -> Result<PathBuf, PartError> {
     let spec = spec(settings);
     let mode = if settings.content.cbr { "cbr" } else { "vbr" };
-    let codec = match settings.content.codec {
-        CodecName::Mpeg2 => "mpeg2",
-        CodecName::H264 => "h264",
-    };
+    let codec = spec.codec.word();
     let rate_kbit_per_s = spec.rate_bit_per_s / 1000;
     let file = dir.join(format!("{codec}-{rate_kbit_per_s}k-{mode}-{:.0}s.ts", spec.duration_s));
     if is_made(&file, &spec) {
@@ -77,10 +74,7 @@ fn go_on(host: &HostContext) -> ControlFlow<()> {
 
 fn spec(settings: &StreamSettings) -> ContentSpec {
     ContentSpec {
-        codec: match settings.content.codec {
-            CodecName::Mpeg2 => Codec::Mpeg2,
-            CodecName::H264 => Codec::H264,
-        },
+        codec: settings.content.codec,
         rate_bit_per_s: settings.bitrate.bit_per_s(),
         duration_s: settings.content.duration.s(),
         mode: if settings.content.cbr { RateMode::Cbr } else { RateMode::Vbr },

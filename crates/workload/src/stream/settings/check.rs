@@ -4,6 +4,7 @@ use base::plan::PlanError;
 use base::units::Span;
 
 use super::{ServerKind, ServerSettings, StreamSettings};
+use crate::stream::content::Codec;
 
 /// More streams than any one host's players could ever open sockets for.
 const STREAMS_MAX: u64 = 100_000;
@@ -25,6 +26,10 @@ impl StreamSettings {
         within("confirmations", u64::from(self.confirmations), 1, 100, "1 to 100")?;
         ranged("resolution_percent", self.resolution_percent, 0.1, 50.0)?;
         self.check_player()?;
+        if self.content.codec == Codec::Hevc {
+            let problem = "HEVC can be played but not made; use mpeg2 or h264";
+            return Err(PlanError::of_key("content.codec", problem));
+        }
         span("content.duration", self.content.duration, 5, 36_000)?;
         within("server.threads", u64::from(self.server.threads), 0, 1024, "0 to 1024")?;
         ranged("server.cost_ns_per_byte", self.server.cost_ns_per_byte, 0.0, 10_000.0)?;
@@ -152,6 +157,8 @@ mod tests {
             (json!({"bitrat": "25Mbit/s"}), "unknown field `bitrat`"),
             (json!({"bitrate": "25"}), "the unit is missing"),
             (json!({"bitrate": "-25Mbit/s"}), "must not be negative"),
+            (json!({"content": {"codec": "hevc"}}), "content.codec: HEVC can be played but not made"),
+            (json!({"content": {"codec": "H.264"}}), "unknown variant `H.264`"),
             (json!({"max": 0}), "max: 0 is not within"),
             (json!({"hold": "0s"}), "hold: 0s is not within 1s"),
             (json!({"player": {"cap": "500ms"}}), "player.cap"),

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sys::disk::FileSystem;
 
+use super::content::Codec;
+
 /// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
 const SEARCH_HOLD_S: u64 = 5;
 
@@ -27,25 +29,14 @@ pub enum Depth {
     Parse,
 }
 
-/// Picture coding of made content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CodecName {
-    /// ISO/IEC 13818-2; every player paces it correctly.
-    #[default]
-    Mpeg2,
-    /// ISO/IEC 14496-10.
-    H264,
-}
-
 /// The content that is made when none is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContentSettings {
     /// An existing transport stream on this host, served by the server under test.
     pub path: Option<PathBuf>,
-    /// Picture coding.
-    pub codec: CodecName,
+    /// Picture coding: one that can be made.
+    pub codec: Codec,
     /// How long it plays.
     pub duration: Span,
     /// Every group of pictures of the same size.
@@ -54,7 +45,7 @@ pub struct ContentSettings {
 
 impl Default for ContentSettings {
     fn default() -> Self {
-        Self { path: None, codec: CodecName::default(), duration: Span::from_s(120), cbr: false }
+        Self { path: None, codec: Codec::default(), duration: Span::from_s(120), cbr: false }
     }
 }
 
