@@ -143,6 +143,19 @@ fn one_seed() -> u64 {
 }
 
 impl Plan {
+    /// A plan of one variant with these (resolved) settings, measured once, with nothing required.
+    pub fn of_one(workload: &str, name: impl Into<String>, variant: &str, settings: Value) -> Self {
+        Self {
+            schema: SCHEMA,
+            name: name.into(),
+            workload: workload.to_owned(),
+            repeats: one(),
+            seed: one_seed(),
+            require: Vec::new(),
+            variants: vec![Variant { name: variant.to_owned(), settings }],
+        }
+    }
+
     /// Read a plan. `resolve` is the workload's own check of settings, found by the workload's name.
     ///
     /// # Errors
@@ -321,6 +334,12 @@ mod tests {
         );
         assert_eq!(plan.variants[1].name, "variant 2");
         assert_eq!(plan.variants[1].settings["server"], json!({"kind": "embedded"}));
+    }
+
+    #[test]
+    fn a_plan_of_one_is_what_its_text_would_be() {
+        let text = "workload = 'stream'\nname = 'n'\n[[variant]]\nname = 'v'\nstream.hold = '10s'\n";
+        assert_eq!(Plan::of_one("stream", "n", "v", json!({ "hold": "10s" })), read(text).unwrap());
     }
 
     #[test]

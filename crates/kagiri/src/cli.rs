@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use base::plan::Plan;
 use clap::{Args, Parser, Subcommand};
 
 use crate::verbs;
@@ -66,4 +67,14 @@ pub struct Common {
     /// Say nothing while measuring
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl Common {
+    /// A plan, with what the command line says of it.
+    pub fn over(&self, mut plan: Plan) -> Plan {
+        plan.repeats = self.repeat.unwrap_or(plan.repeats);
+        plan.seed = self.seed.unwrap_or(plan.seed);
+        plan.require.extend(self.require.iter().cloned());
+        plan
+    }
 }

@@ -37,13 +37,10 @@ impl RunPlan {
         let file = self.plan.display();
         let text = std::fs::read_to_string(&self.plan)
             .map_err(|error| Failure::usage(format!("cannot read the plan {file}: {error}")))?;
-        let mut plan = run::registry::read_plan(&text).map_err(|error| match error.line {
+        let plan = run::registry::read_plan(&text).map_err(|error| match error.line {
             Some(line) => Failure::usage(format!("{file}:{line}: {}", error.problem)),
             None => Failure::usage(format!("{file}: {}", error.problem)),
         })?;
-        plan.repeats = self.common.repeat.unwrap_or(plan.repeats);
-        plan.seed = self.common.seed.unwrap_or(plan.seed);
-        plan.require.extend(self.common.require.iter().cloned());
-        Ok(plan)
+        Ok(self.common.over(plan))
     }
 }

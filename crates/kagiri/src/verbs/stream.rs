@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use base::outcome::Resource;
-use base::plan::{Plan, SCHEMA, Variant};
+use base::plan::Plan;
 use base::units::{BitRate, ByteSize, Span};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -101,17 +101,7 @@ impl StreamArgs {
             .url
             .clone()
             .unwrap_or_else(|| self.server.clone().unwrap_or_else(|| "embedded server".into()));
-        let repeats = self.common.repeat.unwrap_or(1);
-        let variants = vec![Variant { name: name.clone(), settings }];
-        Ok(Plan {
-            schema: SCHEMA,
-            name: format!("stream: {name}"),
-            workload: "stream".into(),
-            repeats,
-            seed: self.common.seed.unwrap_or(1),
-            require: self.common.require.clone(),
-            variants,
-        })
+        Ok(self.common.over(Plan::of_one("stream", format!("stream: {name}"), &name, settings)))
     }
 
     /// Only what was said on the command line; the workload fills in the rest.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::outcome::{Ceiling, Resource};
-use base::plan::{Plan, SCHEMA, Variant};
+use base::plan::Plan;
 use base::units::BitRate;
 use clap::Args;
 use serde_json::{Value, json};
@@ -54,15 +54,7 @@ impl Survey {
 
     fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
         let settings = run::registry::resolve("stream", settings(ceilings)).map_err(Failure::usage)?;
-        Ok(Plan {
-            schema: SCHEMA,
-            name: "survey".into(),
-            workload: "stream".into(),
-            repeats: self.common.repeat.unwrap_or(1),
-            seed: self.common.seed.unwrap_or(1),
-            require: self.common.require.clone(),
-            variants: vec![Variant { name: "embedded server".into(), settings }],
-        })
+        Ok(self.common.over(Plan::of_one("stream", "survey", "embedded server", settings)))
     }
 }
 

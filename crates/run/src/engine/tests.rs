@@ -122,15 +122,7 @@ impl Observer for Patient {
 
 /// A run with this kind of sampler.
 fn run_with(sampler: PartKind) -> Run {
-    let plan = Plan {
-        schema: base::plan::SCHEMA,
-        name: "test".into(),
-        workload: "single".into(),
-        repeats: 1,
-        seed: 1,
-        require: Vec::new(),
-        variants: vec![Variant { name: "default".into(), settings: json!({}) }],
-    };
+    let plan = Plan::of_one("single", "test", "default", json!({}));
     let dir = tempfile::tempdir().unwrap();
     let host = HostContext {
         data_dir: dir.path().to_owned(),

@@ -1,7 +1,6 @@
 //! Runs made of imagined trials: what is concluded from them.
 
 use base::outcome::State;
-use base::plan::SCHEMA;
 use serde_json::{Value, json};
 use workload::stream::Stream;
 
@@ -29,16 +28,8 @@ fn trial(repetition: u32, (load, phase, verdict): Tried) -> Trial {
 }
 
 fn plan(repeats: u32, settings: Value, require: &[&str]) -> Plan {
-    let settings = Stream.resolve(settings).unwrap();
-    Plan {
-        schema: SCHEMA,
-        name: "test".into(),
-        workload: "stream".into(),
-        repeats,
-        seed: 1,
-        require: require.iter().map(ToString::to_string).collect(),
-        variants: vec![Variant { name: "default".into(), settings }],
-    }
+    let plan = Plan::of_one("stream", "test", "default", Stream.resolve(settings).unwrap());
+    Plan { repeats, require: require.iter().map(ToString::to_string).collect(), ..plan }
 }
 
 /// A run of these trials, concluded.
