@@ -41,6 +41,13 @@ fn every_verb_explains_itself() {
         assert!(!ended.stdout.contains('\x1b'), "no colour where it is not a terminal: {}", ended.stdout);
         let wide = ended.stdout.lines().filter(|line| line.chars().count() > 120).collect::<Vec<_>>();
         assert!(wide.is_empty(), "{verb:?}: {wide:?}");
+        // An example shows this very verb.
+        let example = ended.stdout.split_once("Example").map(|(_, after)| after).unwrap_or_default();
+        let words = format!("kagiri {}", verb.join(" "));
+        let lines = example.lines().skip(1).take_while(|line| !line.is_empty());
+        let wrapped: Vec<_> = lines.filter(|line| !line.contains("kagiri ")).collect();
+        assert!(wrapped.is_empty(), "{verb:?}: too long for 80 columns: {wrapped:?}");
+        assert!(example.contains(words.trim_end()), "no example of '{words}' in\n{}", ended.stdout);
     }
 }
 
@@ -65,6 +72,20 @@ fn help_shows_how_numbers_are_written() {
             assert!(help.contains(word), "{verb:?}: no '{word}' in\n{help}");
         }
     }
+}
+
+/// The plan that stands in the help is one.
+#[test]
+fn the_plan_in_the_help_can_be_run() {
+    let world = World::new();
+    let help = world.run(&["help", "run"]).code(0).stdout;
+    let lines = help.lines().skip_while(|line| !line.starts_with("  name = "));
+    let plan: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    world.write("plan.toml", plan.join("\n"));
+    let resolved = world.run(&["run", "plan.toml", "--dry-run"]).code(0).json();
+    let kinds: Vec<_> = resolved["variants"].as_array().expect("variants").iter().collect();
+    assert_eq!((kinds.len(), resolved["repeats"].as_u64()), (2, Some(3)));
+    assert_eq!(kinds[1]["settings"]["server"]["kind"], "nginx");
 }
 
 #[test]

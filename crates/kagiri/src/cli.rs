@@ -10,9 +10,13 @@ use crate::verbs;
 /// How much load a networked or storage system carries within its deadlines, what limits it, and why.
 #[derive(Parser)]
 #[command(name = "kagiri", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "Start with 'kagiri survey': it measures this machine and writes one report.\n\
+#[command(after_help = "Examples:\n  \
+    kagiri survey                           begin here: this machine, one report\n  \
+    kagiri stream http://nas:8080/film.ts   how many viewers does it carry?\n  \
+    kagiri report                           the last run's report once more\n\n\
     Units are part of every number: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
-    Exit: 0 measured, 1 could not be measured, 2 wrong usage or plan, 3 a --require did not hold, 130 interrupted.")]
+    Exit: 0 measured, 1 could not be measured, 2 wrong usage or plan, 3 a --require did not hold, 130 interrupted.\n\
+    Results are kept in $KAGIRI_DATA, or ~/.local/share/kagiri.")]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
@@ -52,19 +56,21 @@ pub struct Common {
     /// Print one JSON document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
-    /// Write report, tables and the run itself into this directory
+    /// Write the report (HTML), the tables (CSV) and the run (JSON) into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Fail with exit code 3 unless this holds, e.g. 'capacity>=4' or 'slack_min>=500ms'; may be repeated
+    /// End with exit code 3 unless this holds: a metric of the JSON document, or 'capacity', e.g. 'capacity>=4' or
+    /// 'slack_min>=500ms'; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub require: Vec<String>,
-    /// Repeat the whole measurement this often, variants interleaved
+    /// Repeat the whole measurement this often, variants interleaved [default: 1, or the plan's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
-    /// Seed of everything that is drawn
+    /// Seed of everything that is drawn at random: the same seed offers the same load [default: 1, or
+    /// the plan's own]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Say nothing while measuring
+    /// Show no progress while measuring
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -11,6 +11,10 @@ use crate::output;
 
 /// Print a shell's completion script.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri completions bash > ~/.local/share/bash-completion/completions/kagiri\n  \
+    kagiri completions fish > ~/.config/fish/completions/kagiri.fish\n  \
+    source <(kagiri completions zsh)               for this zsh alone")]
 pub struct Completions {
     /// Which shell
     shell: clap_complete::Shell,
@@ -29,6 +33,9 @@ impl Completions {
 
 /// Print the manual page, or write those of all verbs.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri man | man -l -                         read the page on kagiri itself\n  \
+    kagiri man --out ~/.local/share/man/man1      then: man kagiri-stream")]
 pub struct Man {
     /// Write one page per verb into this directory
     #[arg(long, value_name = "DIR")]

@@ -21,6 +21,12 @@ const SERVE_POLL: Duration = Duration::from_millis(100);
 
 /// Content: MPEG transport streams and their frame index.
 #[derive(Subcommand)]
+#[command(after_help = "Examples:\n  \
+    kagiri content make film.ts                   a film of ten minutes\n  \
+    kagiri content serve .                        served on port 8080\n  \
+    kagiri stream http://127.0.0.1:8080/film.ts   and how many can watch it\n\n\
+    The index, FILE.ts.kgi, says which byte of the content is due when. Where a server has none, the content is \
+    read through once before it is measured.")]
 pub enum Content {
     /// Make a transport stream and its index
     Make(Make),
@@ -32,6 +38,9 @@ pub enum Content {
 
 /// Make a transport stream and its index.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri content make film.ts\n  \
+    kagiri content make film.ts --duration 60s --bitrate 8Mbit/s --codec h264")]
 pub struct Make {
     /// Where to write it; the index is put beside it
     #[arg(value_name = "OUT.ts")]
@@ -39,16 +48,16 @@ pub struct Make {
     /// How long it plays
     #[arg(long, value_name = "TIME", default_value = "600s")]
     duration: Span,
-    /// Its rate, over the whole file
+    /// Its rate, on average
     #[arg(long, value_name = "RATE", default_value = "25Mbit/s")]
     bitrate: BitRate,
-    /// Picture coding: mpeg2 or h264
+    /// Picture coding; every player paces mpeg2 correctly
     #[arg(long, value_name = "CODEC", default_value = "mpeg2", value_parser = ["mpeg2", "h264"])]
     codec: String,
-    /// Constant bit rate
+    /// Constant bit rate: every group of pictures of the same size
     #[arg(long)]
     cbr: bool,
-    /// Seed of the picture sizes
+    /// Seed of the picture sizes, which vary at random unless --cbr is given
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Say nothing but errors
@@ -58,6 +67,9 @@ pub struct Make {
 
 /// Index an existing transport stream.
 #[derive(Args)]
+#[command(after_help = "Example:\n  \
+    kagiri content index film.ts     writes film.ts.kgi\n\n\
+    Content from other programs: ffmpeg -i FILM -c copy film.ts")]
 pub struct Index {
     /// The transport stream
     #[arg(value_name = "FILE.ts")]
@@ -69,6 +81,10 @@ pub struct Index {
 
 /// Serve a directory over HTTP/1.1.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri content serve films/                               for this host alone\n  \
+    kagiri content serve films/ --listen 0.0.0.0:8080 --open  for everybody\n\n\
+    It runs until Ctrl-C. GET / lists the directory as JSON; content and its index are served alike.")]
 pub struct Serve {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR", default_value = ".")]
@@ -76,13 +92,13 @@ pub struct Serve {
     /// Address and port; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Worker threads
+    /// Worker threads; one carries thousands of streams unless the disk is slow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
     /// Let clients upload files (PUT); only on loopback unless --open is given
     #[arg(long)]
     upload: bool,
-    /// Listen beyond loopback although nobody is asked who they are
+    /// Allow --listen beyond loopback although nobody is asked who they are
     #[arg(long)]
     open: bool,
     /// Append one line per request to this file

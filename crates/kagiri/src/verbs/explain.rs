@@ -18,16 +18,23 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
 #[command(
     after_help = "The table has one row per load. Columns are found by their names, in many spellings:\n  \
     streams, cpu %, memory KB, disk Mbit/s, network Mbit/s, verdict (pass or fail) or stalls\n\
-    Example: kagiri explain table.csv --ceiling disk=110Mbit/s"
+    such as:\n  \
+    streams,cpu %,disk Mbit/s\n  \
+    1,13.0,26.9\n  \
+    2,27.2,52.1\n  \
+    3,40.6,77.5\n\n\
+    Examples:\n  \
+    kagiri explain table.csv --ceiling disk=110Mbit/s\n  \
+    ssh host cat table.csv | kagiri explain - --json"
 )]
 pub struct Explain {
     /// The table (CSV); '-' for standard input
     #[arg(value_name = "TABLE.csv")]
     table: PathBuf,
-    /// The most there is of a resource, e.g. disk=110Mbit/s, cpu=2cores, memory=512MiB; may be repeated
+    /// The most there is of a resource: disk, network, cpu or memory, e.g. disk=110Mbit/s, cpu=2cores, memory=512MiB; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     ceiling: Vec<String>,
-    /// Print one JSON document
+    /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
 }

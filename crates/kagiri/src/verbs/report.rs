@@ -10,6 +10,10 @@ use crate::{measure, output};
 
 /// Write the HTML report of a stored run.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri report                        the last run, into RUN.html here\n  \
+    kagiri report last~1 -o before.html  the run before it\n\n\
+    The page holds everything it shows: it can be mailed, and read offline.")]
 pub struct Report {
     /// A run's id (or its beginning), 'last', 'last~1', or an exported file
     #[arg(value_name = "RUN", default_value = "last")]

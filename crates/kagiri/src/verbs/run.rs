@@ -11,6 +11,24 @@ use crate::{measure, output};
 
 /// Run a plan: a workload over variants and repetitions.
 #[derive(Args)]
+#[command(
+    after_help = "A plan says what is measured: a workload, its settings, and variants to be compared:\n\n  \
+    name = 'two servers'\n  \
+    workload = 'stream'\n  \
+    repeats = 3\n  \
+    [stream]\n  \
+    bitrate = '25Mbit/s'\n  \
+    max = 500\n  \
+    [[variant]]\n  \
+    name = 'embedded'\n  \
+    [[variant]]\n  \
+    name = 'nginx'\n  \
+    stream.server.kind = 'nginx'\n\n\
+    Examples:\n  \
+    kagiri run plans/servers.toml --dry-run     every setting, measuring nothing\n  \
+    kagiri run plans/servers.toml --repeat 5\n  \
+    kagiri runs show last --plan > again.toml   the plan of a stored run"
+)]
 pub struct RunPlan {
     /// The plan (TOML); ready ones stand under plans/
     #[arg(value_name = "PLAN.toml")]

@@ -15,14 +15,24 @@ use crate::{measure, output};
 
 /// Stored runs.
 #[derive(Subcommand)]
+#[command(after_help = "Examples:\n  \
+    kagiri runs list\n  \
+    kagiri runs compare last~1 last        what has changed, beyond the noise\n  \
+    kagiri runs export last -o run.json    for 'kagiri runs import' elsewhere\n\n\
+    A run is named by its id or the id's beginning, by 'last', 'last~1' (the one before), or by an exported file.")]
 pub enum Runs {
-    /// List them, newest first
+    /// List stored runs, newest first
+    #[command(after_help = "Example:\n  kagiri runs list")]
     List {
-        /// Print JSON
+        /// Print a JSON list
         #[arg(long)]
         json: bool,
     },
-    /// Show one again
+    /// Show a run's result again
+    #[command(after_help = "Examples:\n  \
+        kagiri runs show                           the last run\n  \
+        kagiri runs show last~1 --json\n  \
+        kagiri runs show last --plan > plan.toml   then: kagiri run plan.toml")]
     Show {
         /// A run's id (or its beginning), 'last', 'last~1', or an exported file
         #[arg(default_value = "last")]
@@ -34,18 +44,25 @@ pub enum Runs {
         #[arg(long, conflicts_with = "json")]
         plan: bool,
     },
-    /// Compare two or more runs, or the variants of one
+    /// Compare two or more runs with the first, or the variants of one
+    #[command(after_help = "Examples:\n  \
+        kagiri runs compare last~1 last        the last run with the one before\n  \
+        kagiri runs compare last               the variants of one run\n\n\
+        A difference counts only where it exceeds the noise of the repetitions: measure with --repeat.")]
     Compare {
-        /// Runs, as for show
+        /// Ids (or their beginnings), 'last', 'last~1', or exported files
         #[arg(required = true)]
         runs: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write a run to a file that 'import' reads
+    /// Write a run to a file: whole, or one of its tables
+    #[command(after_help = "Examples:\n  \
+        kagiri runs export last -o run.json                 for 'kagiri runs import'\n  \
+        kagiri runs export --format trials-csv -o runs.csv  for a spreadsheet")]
     Export {
-        /// A run, as for show
+        /// A run's id (or its beginning), 'last', 'last~1', or an exported file
         #[arg(default_value = "last")]
         run: String,
         /// Where to; '-' for standard output
@@ -56,12 +73,14 @@ pub enum Runs {
         format: Format,
     },
     /// Read exported runs into the store
+    #[command(after_help = "Example:\n  kagiri runs import run.json")]
     Import {
         /// Exported files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the JSON schema of a run
+    /// Print the JSON schema of what --json prints
+    #[command(after_help = "Example:\n  kagiri runs schema > run.schema.json")]
     Schema,
 }
 

@@ -18,10 +18,12 @@ const GIVEN: [&str; 2] = ["url", "content"];
 /// Find how many video streams a content server carries undisturbed, and what stops the next one.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    kagiri stream                                  the embedded server on this machine\n  \
-    kagiri stream http://nas/film.ts --max 16      a server elsewhere, going up one by one\n  \
-    kagiri stream --streams 100 --hold 60s         one load, no search\n  \
-    kagiri stream --content film.ts --cold --require 'capacity>=8'")]
+    kagiri stream                               a server on this machine\n  \
+    kagiri stream http://nas/film.ts --max 16   one elsewhere, going up one by one\n  \
+    kagiri stream --streams 100 --hold 60s      one load, no search\n  \
+    kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
+    A stream passes when its picture never stops. Each trial offers one load; the search raises it until a trial \
+    fails, confirms the largest that passed, and names what limits it.")]
 pub struct StreamArgs {
     /// Content (MPEG-TS) at a server that is already there; without it kagiri makes content and serves it
     #[arg(value_name = "URL")]
@@ -29,46 +31,48 @@ pub struct StreamArgs {
     /// Rate of the content that is made [default: 25Mbit/s]; given content keeps its own
     #[arg(long, value_name = "RATE")]
     bitrate: Option<BitRate>,
-    /// The largest load to offer; up to 16 the search goes up one by one
+    /// The largest load to offer, in streams; up to 16 the search goes up one by one [default: 1000]
     #[arg(long, value_name = "N")]
     max: Option<u64>,
-    /// Offer this one load, without a search
+    /// Offer this many streams in a single trial, without a search
     #[arg(long, value_name = "N", conflicts_with = "max")]
     streams: Option<u64>,
-    /// How long a load is held
+    /// How long a load is held to be confirmed, or in a single trial [default: 10s]
     #[arg(long, value_name = "TIME")]
     hold: Option<Span>,
-    /// How long a load is held while searching
+    /// How long a load is held while searching [default: 5s, at most --hold]
     #[arg(long, value_name = "TIME")]
     search_hold: Option<Span>,
-    /// What the players do with the bytes: discard, copy or parse
+    /// What players do with the bytes: discard costs least, copy is what any player does, parse checks every packet
+    /// [default: discard]
     #[arg(long, value_name = "DEPTH", value_parser = ["discard", "copy", "parse"])]
     depth: Option<String>,
-    /// Threads that carry the players
+    /// Threads that carry the players, each up to about a thousand of them [default: 1]
     #[arg(long, value_name = "N")]
     player_threads: Option<u32>,
-    /// Do not go down again after the search
+    /// Skip the way down: lower loads that are tried after the search, to see the way up repeated
     #[arg(long)]
     no_ramp_down: bool,
-    /// Drop the content from memory before every trial
+    /// Drop the content from memory before every trial, so that it is read from disk; the file must be on this host
     #[arg(long)]
     cold: bool,
     /// Serve this transport stream instead of making one
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     content: Option<PathBuf>,
-    /// Coding of the content that is made: mpeg2 or h264
+    /// Picture coding of the content that is made [default: mpeg2]
     #[arg(long, value_name = "CODEC", value_parser = ["mpeg2", "h264"], conflicts_with_all = GIVEN)]
     codec: Option<String>,
-    /// Length of the content that is made
+    /// How long the content that is made plays; players begin anew at its end [default: 120s]
     #[arg(long, value_name = "TIME", conflicts_with_all = GIVEN)]
     duration: Option<Span>,
-    /// Make content of constant bit rate
+    /// Make content of constant bit rate instead of a varying one
     #[arg(long, conflicts_with_all = GIVEN)]
     cbr: bool,
-    /// Server that is made: embedded or nginx
+    /// Server that is started for the measurement [default: embedded]
     #[arg(long, value_name = "KIND", value_parser = ["embedded", "nginx"], conflicts_with = "url")]
     server: Option<String>,
-    /// What is known of a ceiling, e.g. disk=110Mbit/s or cpu=200%; may be repeated
+    /// The most there is of a resource, to predict where it ends: disk, network, cpu or memory, e.g. disk=110Mbit/s
+    /// or cpu=200%; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     ceiling: Vec<String>,
     #[command(flatten)]

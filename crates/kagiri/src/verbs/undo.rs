@@ -8,6 +8,13 @@ use crate::{measure, output};
 
 /// Put back whatever a crash left changed on this system.
 #[derive(Args)]
+#[command(
+    after_help = "Whatever a measurement changes (groups, mounts, links, files) is written down first and put back at its \
+    end. After a crash or a second Ctrl-C this puts back the rest; the next measurement does so too. It touches \
+    nothing else, and says so if there is nothing.\n\n\
+    Example:\n  \
+    kagiri undo"
+)]
 pub struct Undo {}
 
 /// What came of one crashed process's journal.
