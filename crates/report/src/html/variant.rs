@@ -62,7 +62,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
         div.scroll { table {
             caption {
                 "Medians over the hold of the valid trials at each load (slack: the least; stalls and start-up: the most). "
-                "The verdict counts the trials that came to it, of n. " (UNKNOWN) " is not known."
+                "CPU is in % of one core. The verdict counts the trials that came to it, of n. " (UNKNOWN) " is not known."
             }
             thead { tr {
                 th.n scope="col" { (variant.capacity.unit) }
@@ -107,7 +107,7 @@ fn saturation(variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
     html! {
         div.scroll { table {
-            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals." }
+            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals. CPU is in % of one core." }
             thead { tr {
                 th scope="col" { "resource" }
                 th.n scope="col" { "cost per " (words::singular(unit)) }

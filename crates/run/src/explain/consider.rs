@@ -236,7 +236,7 @@ fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
     }
     let doubts: Vec<&str> = explanation.doubts.iter().map(|note| note.message.as_str()).collect();
     match doubts.is_empty() {
-        true => text + "Nothing was found that weakens this.",
+        true => text + "Nothing in the table weakens this.",
         false => text + &format!("What weakens this: {}.", doubts.join("; ")),
     }
 }
