@@ -1,5 +1,6 @@
 //! What the sampler itself costs. Not a test: run it in release with `--ignored --nocapture`.
 
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -9,6 +10,8 @@ use sys::clock::{monotonic_ns, sleep_until_ns};
 use sys::proc::block_device_of_path;
 use sys::thread::{set_timer_slack_ns, thread_cpu_ns};
 
+/// The server's connections that are followed.
+const CONNECTIONS: usize = 1000;
 const PASSES: u64 = 100;
 const INTERVAL_NS: u64 = 100_000_000;
 
@@ -32,6 +35,13 @@ impl Drop for Sleeper {
 #[ignore = "prints a cost; takes 10 s"]
 fn cost_of_a_pass_at_10_hz() {
     let servers: Vec<Sleeper> = (0..3).map(|_| Sleeper::start()).collect();
+    sys::thread::raise_file_limit(4 * CONNECTIONS as u64)
+        .expect("the soft limit may be raised to the hard one");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
+    let address = listener.local_addr().expect("it is bound");
+    let connect =
+        |_| (TcpStream::connect(address).expect("it listens"), listener.accept().expect("it is asked"));
+    let connections: Vec<_> = (0..CONNECTIONS).map(connect).collect();
     let root = Path::new("/");
     let here = std::env::current_exe().expect("a running program has a file");
     let device = block_device_of_path(root, &here).ok().flatten();
@@ -42,6 +52,7 @@ fn cost_of_a_pass_at_10_hz() {
             .and_then(|found| Some(found.cpu?.1.display().to_string())),
         block_device: device.map(|device| device.numbers()),
         network_device: Some("lo".into()),
+        tcp_port: Some(address.port()),
         ..Watch::default()
     };
     let mut sources = Sources::open(root, &watch);
@@ -67,5 +78,6 @@ fn cost_of_a_pass_at_10_hz() {
         costs[costs.len() - 1] / 1000,
         mean_us * 10.0 / 1e4,
     );
+    assert_eq!(previous.senders.map(|senders| senders.connections), Some(connections.len() as u64));
     println!("{:?}", sources.unavailable());
 }
