@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use base::units::{BitRate, ByteSize, Span};
 use clap::{Args, Subcommand};
-use workload::stream::content::{self, Codec, ContentError, ContentIndex, ContentSpec, Progress, RateMode};
+use workload::stream::content::{self, ContentError, ContentIndex, ContentSpec, Progress, RateMode};
 use workload::stream::server::{AccessLog, Server, ServerConfig};
 
 use crate::exit::{Code, Failure, Outcome};
@@ -127,7 +127,7 @@ impl Make {
     fn perform(self) -> Outcome {
         let stop = measure::stop_flag()?;
         let spec = ContentSpec {
-            codec: if self.codec == "h264" { Codec::H264 } else { Codec::Mpeg2 },
+            codec: self.codec.parse().map_err(Failure::usage)?,
             rate_bit_per_s: self.bitrate.bit_per_s(),
             duration_s: self.duration.s(),
             mode: if self.cbr { RateMode::Cbr } else { RateMode::Vbr },
@@ -137,7 +137,7 @@ impl Make {
         let what = format!(
             "making {} of {} content ({}, {}): {}",
             ByteSize::from_bytes(spec.total_bytes()),
-            if self.codec == "h264" { "H.264" } else { "MPEG-2" },
+            spec.codec,
             self.bitrate,
             self.duration,
             self.out.display()
