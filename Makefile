@@ -19,11 +19,11 @@ build:
 	@./scripts/build release
 
 deps:
-	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs chromium
+	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs groff script setpriv
 
 test: deps check
 	@./scripts/build dev
-	cargo test --workspace --no-fail-fast
+	KAGIRI_TESTS_ALL=1 cargo test --workspace --no-fail-fast
 
 check:
 	cargo fmt --all --check

@@ -1,11 +1,13 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
+mod disturbed;
 mod hostile;
 mod machine;
 mod nginx;
 mod program;
 mod traces;
 
+pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, with_verdict};
 pub use hostile::{HostileServer, Manner};
 pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
 pub use nginx::Nginx;
@@ -23,11 +25,13 @@ macro_rules! need_root {
     };
 }
 
-/// End a test early, saying why, unless these programs are installed.
+/// End a test early, saying why, unless these programs are installed. `make test` installs all of them and says so by
+/// `KAGIRI_TESTS_ALL`: then a missing one fails the test, so that none passes there without having looked.
 #[macro_export]
 macro_rules! need_programs {
     ($($name:literal),+) => {
         if let Some(name) = $crate::missing(&[$($name),+]) {
+            assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{name} is missing");
             eprintln!("skipped: needs {name}");
             return;
         }

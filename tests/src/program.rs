@@ -235,15 +235,40 @@ impl Live {
         self.stderr.lock().expect("no reader panics").clone()
     }
 
-    /// Wait until `part` was written, to either.
-    pub fn wait_for(&mut self, part: &str, within: Duration) {
+    /// Wait until `part` was written, to either; `false` when it ended before.
+    pub fn reaches(&mut self, part: &str, within: Duration) -> bool {
         let deadline = Instant::now() + within;
-        while !self.stdout().contains(part) && !self.stderr().contains(part) {
-            let ended = self.child.try_wait().expect("a child can be waited for");
+        loop {
+            // Asked before its words are looked at: what it wrote last counts too.
+            let ended = !self.is_running();
+            if ended {
+                self.drain();
+            }
             let (out, err) = (self.stdout(), self.stderr());
-            assert!(ended.is_none(), "{}: ended before it wrote '{part}'\n{out}\n{err}", self.words);
+            if out.contains(part) || err.contains(part) {
+                return true;
+            }
+            if ended {
+                return false;
+            }
             assert!(Instant::now() < deadline, "{}: did not write '{part}'\n{out}\n{err}", self.words);
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Wait until `part` was written, to either.
+    pub fn wait_for(&mut self, part: &str, within: Duration) {
+        let reached = self.reaches(part, within);
+        let (out, err) = (self.stdout(), self.stderr());
+        assert!(reached, "{}: ended before it wrote '{part}'\n{out}\n{err}", self.words);
+    }
+
+    /// Wait until all that an ended program wrote is read. A grandchild that outlives it may hold the pipes open; that
+    /// is for the traces to find, not to wait for.
+    fn drain(&self) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -269,11 +294,7 @@ impl Live {
             assert!(!late, "{}: runs after {within:?}\n{}\n{}", self.words, self.stdout(), self.stderr());
             std::thread::sleep(Duration::from_millis(5));
         };
-        // A grandchild that outlives it may hold the pipes open; that is for the traces to find, not to wait for.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.drain();
         let (stdout, stderr) = (self.stdout(), self.stderr());
         Ended { pid: self.child.id(), status, stdout, stderr, words: self.words.clone() }
     }

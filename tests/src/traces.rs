@@ -31,7 +31,9 @@ impl Traces {
         let text = world.to_string_lossy().into_owned();
         let mut files = entries(&world.join("tmp"));
         files.extend(entries(&world.join("data/disks")));
-        for folder in [world.to_owned(), world.join("data"), world.join("data/content")] {
+        for folder in
+            [world.to_owned(), world.join("data"), world.join("data/content"), world.join("data/reports")]
+        {
             files.extend(entries(&folder).into_iter().filter(|path| is_half(path)));
         }
         Self {

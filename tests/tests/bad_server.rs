@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, HostileServer, Live, Manner, World, alone};
+use kagiri_tests::{Ended, HostileServer, Live, Manner, World, alone, with_verdict};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -129,7 +129,8 @@ fn a_server_that_resets_within_the_film_fails_the_trial() {
     // Enough for the play to begin, not for the hold.
     let server = HostileServer::start(|_| Manner::BreaksFilm { film, index, after_bytes: 2_000_000 });
     let words = ["stream", &server.url(), "--streams", "1", "--hold", "3s", "--json"];
-    let document = world.measure(&words, PATIENCE).code(0).json();
+    let (ended, document) = with_verdict("fail", || world.measure(&words, PATIENCE));
+    ended.code(0);
     let trial = &document["trials"][0];
     assert_eq!(trial["verdict"], "fail", "{trial}");
     assert!(trial["reasons"][0].as_str().unwrap().contains("broke"), "{}", trial["reasons"]);
@@ -173,8 +174,9 @@ fn content_that_was_cut_after_it_was_indexed() {
     // The index belongs to another film now: it is not believed, but made anew.
     let own = World::new();
     let words = ["stream", &format!("{url}film.ts"), "--streams", "1", "--hold", "2s", "--json"];
-    let document = own.measure(&words, PATIENCE).code(0).json();
-    assert_eq!(document["trials"][0]["verdict"], "pass");
+    let (ended, document) = with_verdict("pass", || own.measure(&words, PATIENCE));
+    ended.code(0);
+    assert_eq!(document["trials"][0]["verdict"], "pass", "{}", document["trials"][0]["reasons"]);
     assert!(document["variants"][0]["doubts"].to_string().contains("index"), "{document}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, need_root, wait_until};
+use kagiri_tests::{ATTEMPTS, Ended, Live, World, alone, need_root, until_undisturbed, wait_until};
 use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +33,17 @@ fn interrupt(world: &World, live: Live) -> Ended {
     ended.code(130)
 }
 
+/// Interrupt a search up to `max` once its lines say `part`; made again when it ended before, for others held it up.
+fn interrupted_at(world: &World, max: u32, part: &str, extra: &[&str]) -> Ended {
+    until_undisturbed(|| {
+        let mut live = search(world, max, extra);
+        match live.reaches(part, PATIENCE * 2) {
+            true => Ok(interrupt(world, live)),
+            false => Err(live.stderr()),
+        }
+    })
+}
+
 /// The last stored run, which has to say that it was interrupted.
 fn stored(world: &World) -> serde_json::Value {
     let document = world.run(&["runs", "show", "--json"]).code(0).json();
@@ -54,6 +65,7 @@ fn told(ended: &Ended) -> usize {
 
 #[test]
 fn while_making_content() {
+    let _alone = alone();
     let world = World::new();
     // More than can be made before the signal comes; the beginning of the file is the sign that it is being made.
     let live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
@@ -68,20 +80,41 @@ fn while_making_content() {
 
 #[test]
 fn while_indexing() {
+    let _alone = alone();
     let world = World::new();
     world.run(&["content", "make", "film.ts", "--duration", "600s", "--quiet"]).code(0);
-    std::fs::remove_file(world.path("film.ts.kgi")).unwrap();
+    // Whoever disturbs this test for a second finds the film indexed before the signal came.
+    let interrupted = (0..ATTEMPTS).any(|_| {
+        std::fs::remove_file(world.path("film.ts.kgi")).unwrap_or_default();
+        is_interrupted_indexing(&world)
+    });
+    assert!(interrupted, "it was too quick {ATTEMPTS} times");
+    assert!(world.path("film.ts").exists() && !world.path("film.ts.kgi").exists());
+}
+
+/// Interrupt the indexing of the world's film; `false` when it had finished before.
+fn is_interrupted_indexing(world: &World) -> bool {
     let live = world.start(&["content", "index", "film.ts"]);
     // It has begun once it has the file open.
-    let film = world.path("film.ts").canonicalize().unwrap();
+    let film = world.path("film.ts").canonicalize().expect("it is there");
     let descriptors = format!("/proc/{}/fd", live.pid());
     let open = || {
         let entries = std::fs::read_dir(&descriptors).into_iter().flatten().flatten();
         entries.into_iter().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == film))
     };
-    wait_until("film.ts is open", PATIENCE, open);
-    interrupt(&world, live);
-    assert!(world.path("film.ts").exists() && !world.path("film.ts.kgi").exists());
+    wait_until("film.ts is open", PATIENCE, || open() || world.path("film.ts.kgi").exists());
+    if world.path("film.ts.kgi").exists() {
+        live.end(PATIENCE).code(0);
+        return false;
+    }
+    live.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    if ended.status.code() == Some(0) {
+        return false;
+    }
+    ended.code(130);
+    true
 }
 
 #[test]
@@ -103,9 +136,7 @@ fn during_the_search() {
     let _alone = alone();
     let world = World::new();
     film(&world);
-    let mut live = search(&world, 16, &["--json"]);
-    live.wait_for("2 streams  ", PATIENCE);
-    let ended = interrupt(&world, live);
+    let ended = interrupted_at(&world, 16, "2 streams  ", &["--json"]);
     let document = stored(&world);
     assert!(
         phases(&document).len() >= 2 && phases(&document).len() >= told(&ended),
@@ -131,13 +162,10 @@ fn during_the_confirmation_and_on_the_way_down() {
     let _alone = alone();
     let world = World::new();
     film(&world);
-    let mut live = search(&world, 1, &[]);
-    live.wait_for("  confirm  ", PATIENCE);
-    interrupt(&world, live);
-    assert_eq!(phases(&stored(&world))[..2], ["search", "confirm"]);
-    let mut live = search(&world, 4, &[]);
-    live.wait_for("  down  ", PATIENCE * 2);
-    interrupt(&world, live);
+    interrupted_at(&world, 1, "  confirm  ", &[]);
+    let document = stored(&world);
+    assert!(phases(&document).starts_with(&["search"]) && phases(&document).contains(&"confirm"));
+    interrupted_at(&world, 4, "  down  ", &[]);
     let document = stored(&world);
     assert!(phases(&document).contains(&"ramp-down"), "{:?}", phases(&document));
     assert!(document["capacity"]["value"].is_number(), "what was confirmed stands");

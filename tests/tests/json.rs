@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use kagiri_tests::{World, alone, workspace};
+use kagiri_tests::{World, alone, with_verdict, workspace};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -23,7 +23,8 @@ fn a_measurement_is_one_document_of_the_contract() {
     let _alone = alone();
     let world = World::new();
     let words = [&LIGHT[..], &["--streams", "2", "--json", "--require", "capacity>=2"]].concat();
-    let document = world.measure(&words, PATIENCE).code(0).json();
+    let (ended, document) = with_verdict("pass", || world.measure(&words, PATIENCE));
+    ended.code(0);
     assert_valid(&world, &document);
     assert_eq!(document["schema"], 1);
     assert_eq!(document["workload"], "stream");
@@ -70,9 +71,8 @@ fn a_requirement_that_does_not_hold_is_exit_code_3() {
         &["--streams", "1", "--json", "--require", "stalls==0", "--require", "slack_min_s>=1000000s"],
     ];
     let words = [&words.concat()[..], &["--out", out.to_str().unwrap(), "--quiet"]].concat();
-    let ended = world.measure(&words, PATIENCE).code(3);
-    assert_eq!(ended.stderr, "", "--quiet");
-    let document = ended.json();
+    let (ended, document) = with_verdict("pass", || world.measure(&words, PATIENCE));
+    assert_eq!(ended.code(3).stderr, "", "--quiet");
     let held: Vec<_> =
         document["requirements"].as_array().unwrap().iter().map(|one| one["held"].as_bool()).collect();
     assert_eq!(held, [Some(true), Some(false)]);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kagiri_tests::{Live, Nginx, World, alone, is_root, need_programs, need_root, wait_until};
+use kagiri_tests::{Live, Nginx, World, alone, is_root, need_programs, need_root, wait_until, with_verdict};
 use serde_json::Value;
 use sys::journal::Journal;
 use sys::netns::{Netns, Subnet};
@@ -134,12 +134,15 @@ impl Drop for Mplayer {
     }
 }
 
-/// One trial of one stream at a URL.
-fn trial(url: &str) -> Value {
+/// One trial of one stream at a URL; it has to end with this verdict.
+fn trial(url: &str, verdict: &str) -> Value {
     let world = World::new();
     let words = ["stream", url, "--streams", "1", "--hold", "6s", "--json"];
-    let document = world.measure(&words, PATIENCE).code(0).json();
-    document["trials"][0].clone()
+    let (ended, document) = with_verdict(verdict, || world.measure(&words, PATIENCE));
+    ended.code(0);
+    let trial = &document["trials"][0];
+    assert_eq!(trial["verdict"], verdict, "{}", trial["reasons"]);
+    trial.clone()
 }
 
 #[test]
@@ -165,10 +168,8 @@ fn mplayer_agrees_with_the_verdict_at_full_and_at_limited_rate() {
         "while one played {quick} frames, the other {slow}"
     );
     drop(at_limited);
-    let verdict = trial(&full.url("film.ts"));
-    assert_eq!(verdict["verdict"], "pass", "{}", verdict["reasons"]);
-    let verdict = trial(&limited.url("film.ts"));
-    assert_eq!(verdict["verdict"], "fail", "{}", verdict["reasons"]);
+    trial(&full.url("film.ts"), "pass");
+    trial(&limited.url("film.ts"), "fail");
 }
 
 #[test]
@@ -206,8 +207,7 @@ fn a_server_that_is_already_there_is_found_by_its_port() {
     let world = World::new();
     make(&world, "film.ts", &["--duration", "20s"]);
     let nginx = Nginx::start(&world.path(""), 0);
-    let trial = trial(&nginx.url("film.ts"));
-    assert_eq!(trial["verdict"], "pass", "{}", trial["reasons"]);
+    let trial = trial(&nginx.url("film.ts"), "pass");
     let metrics = &trial["metrics"];
     for name in ["server_cpu_percent", "server_memory_bytes", "network_bit_per_s"] {
         assert!(metrics[name].as_f64().is_some_and(|value| value > 0.0), "{name}: {}", metrics[name]);
@@ -224,7 +224,8 @@ fn nginx_can_be_the_server_that_is_made() {
     make(&world, "film.ts", &["--duration", "20s"]);
     let words =
         ["stream", "--server", "nginx", "--content", "film.ts", "--streams", "2", "--hold", "3s", "--json"];
-    let document = world.measure(&words, PATIENCE).code(0).json();
+    let (ended, document) = with_verdict("pass", || world.measure(&words, PATIENCE));
+    ended.code(0);
     let trial = &document["trials"][0];
     assert_eq!(trial["verdict"], "pass", "{}", trial["reasons"]);
     assert!(trial["metrics"]["server_cpu_percent"].as_f64().is_some_and(|percent| percent > 0.0), "{trial}");
@@ -249,8 +250,7 @@ fn the_load_of_a_server_elsewhere_is_absent_not_zero() {
     command.current_dir(world.path("")).stdin(Stdio::null());
     let mut live = Live::start(command);
     live.wait_for(SPAWN, Duration::from_secs(10));
-    let trial = trial(&format!("http://{listen}/film.ts"));
-    assert_eq!(trial["verdict"], "pass", "{}", trial["reasons"]);
+    let trial = trial(&format!("http://{listen}/film.ts"), "pass");
     for name in ["server_cpu_percent", "server_memory_bytes", "disk_bit_per_s"] {
         assert!(trial["metrics"][name].is_null(), "{name}: {}", trial["metrics"][name]);
     }

@@ -1,0 +1,115 @@
+//! Measurements that other programs disturbed: found by what kagiri itself says of them, and made again.
+
+use serde_json::Value;
+
+use crate::Ended;
+
+/// How often a measurement is made, at most, until nobody disturbs it.
+pub const ATTEMPTS: u32 = 3;
+/// So few players never reach their own limit: when they are late, others held them up.
+const FEW_STREAMS: f64 = 16.0;
+/// What kagiri doubts when somebody else used the machine.
+const OTHERS: [&str; 4] = ["noisy_neighbour", "cpu_stolen", "generator_late", "generator_near_saturation"];
+
+/// Whether kagiri says that others used the machine so much that trials were spoilt: they are invalid though the load
+/// was small, or they failed and carry a doubt that others were there.
+pub fn is_disturbed(document: &Value) -> bool {
+    let trials = document["trials"].as_array().expect("trials");
+    trials.iter().any(|trial| {
+        let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
+        let doubts = trial["doubts"].to_string();
+        let doubted = OTHERS.iter().any(|kind| doubts.contains(kind));
+        match trial["verdict"].as_str().expect("a verdict") {
+            "invalid" => few || trial["reasons"].to_string().contains("other programs"),
+            "fail" => few && doubted,
+            _ => false,
+        }
+    })
+}
+
+/// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed it, at the
+/// latest the last time; the test judges what that came to.
+pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() -> Ended) -> (Ended, Value) {
+    let mut attempt = 1;
+    loop {
+        let ended = measure();
+        let document = ended.json();
+        if wanted(&document) || attempt == ATTEMPTS || !is_disturbed(&document) {
+            return (ended, document);
+        }
+        eprintln!("attempt {attempt} was disturbed by other programs:\n{}", ended.stderr);
+        attempt += 1;
+    }
+}
+
+/// Measure as [`undisturbed`] until every trial has this verdict.
+pub fn with_verdict(verdict: &str, measure: impl FnMut() -> Ended) -> (Ended, Value) {
+    let all = |document: &Value| {
+        let trials = document["trials"].as_array().expect("trials");
+        !trials.is_empty() && trials.iter().all(|trial| trial["verdict"] == verdict)
+    };
+    undisturbed(all, measure)
+}
+
+/// Try something that kagiri's progress lines may show to have been disturbed: `attempt` returns its result, or
+/// `Err(lines)` where it did not come so far. Only where these lines tell of an invalid or failed trial is it tried
+/// again.
+///
+/// # Panics
+/// It did not come so far though no trial was disturbed, or not in any attempt.
+pub fn until_undisturbed<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let mut said = String::new();
+    for n in 1..=ATTEMPTS {
+        match attempt() {
+            Ok(result) => return result,
+            Err(lines) => said = lines,
+        }
+        let spoilt = said.lines().any(|line| line.contains("  invalid  ") || line.contains("  FAIL  "));
+        assert!(spoilt, "it did not come so far, and no trial was disturbed:\n{said}");
+        eprintln!("attempt {n} was disturbed by other programs:\n{said}");
+    }
+    panic!("disturbed {ATTEMPTS} times:\n{said}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(load: f64, verdict: &str, doubt: &str, reason: &str) -> Value {
+        let trial =
+            json!({"load": load, "verdict": verdict, "doubts": [{"kind": doubt}], "reasons": [reason]});
+        json!({"trials": [{"load": 1.0, "verdict": "pass", "doubts": [], "reasons": []}, trial]})
+    }
+
+    #[test]
+    fn a_disturbance_is_what_kagiri_says_it_is() {
+        for (load, verdict, doubt, reason, disturbed) in [
+            (2.0, "pass", "noisy_neighbour", "", false),
+            (2.0, "fail", "noisy_neighbour", "the picture stopped", true),
+            (2.0, "fail", "single_repetition", "the picture stopped", false),
+            (2.0, "invalid", "single_repetition", "a player was late", true),
+            (500.0, "invalid", "generator_near_saturation", "a player thread used 94 %", false),
+            (500.0, "invalid", "noisy_neighbour", "the host was full, 50 % of it other programs", true),
+            (500.0, "fail", "noisy_neighbour", "the picture stopped", false),
+        ] {
+            let document = document(load, verdict, doubt, reason);
+            assert_eq!(is_disturbed(&document), disturbed, "{document}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_disturbed_is_tried_again() {
+        let mut tries = 0;
+        let mut third = || {
+            tries += 1;
+            if tries == 3 { Ok(tries) } else { Err("  1 streams  invalid  search".to_owned()) }
+        };
+        assert_eq!(until_undisturbed(&mut third), 3);
+        let sound = || until_undisturbed(|| Err::<(), _>("  1 streams  pass     search".to_owned()));
+        assert!(std::panic::catch_unwind(sound).is_err());
+        let for_ever = || until_undisturbed(|| Err::<(), _>("  1 streams  FAIL     search".to_owned()));
+        assert!(std::panic::catch_unwind(for_ever).is_err());
+    }
+}
