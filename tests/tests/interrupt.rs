@@ -172,6 +172,20 @@ fn during_the_confirmation_and_on_the_way_down() {
 }
 
 #[test]
+fn while_a_survey_calibrates_and_measures() {
+    let _alone = alone();
+    let world = World::new();
+    for (part, measured) in [("disk: reading", false), ("trying 50 streams (search), 0:", true)] {
+        let mut live = world.start(&["survey"]);
+        live.wait_for(part, PATIENCE);
+        let ended = interrupt(&world, live);
+        assert_eq!(ended.stderr.contains("2 of 2"), measured, "{}", ended.stderr);
+        let listed = world.run(&["runs", "list"]).code(0).stdout;
+        assert_eq!(listed.contains("survey"), measured, "a run begins with the first trials: {listed}");
+    }
+}
+
+#[test]
 fn a_second_signal_leaves_at_once() {
     let _alone = alone();
     let world = World::new();

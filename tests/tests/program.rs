@@ -1,6 +1,7 @@
 //! The program as such: help, completions, manual pages, colour, output that nobody reads.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -248,6 +249,20 @@ fn building_says_what_it_does_and_how_long_it_took() {
     build(&["debug"]).code(2).says(&["usage", "release", "dev"]);
     let makefile = std::fs::read_to_string(workspace().join("Makefile")).unwrap();
     assert!(makefile.contains("./scripts/build release") && !makefile.contains("--quiet"), "{makefile}");
+}
+
+/// The cargo of a distribution may be years old; its own words on that would help nobody.
+#[test]
+fn an_old_cargo_is_named_before_anything_is_built() {
+    let world = World::new();
+    let old = world.write("cargo", "#!/bin/sh\necho 'cargo 1.63.0 (fd9c4297c 2022-07-01)'\n");
+    std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(workspace().join("scripts/build"));
+    let path = format!("{}:{}", world.path("").display(), std::env::var("PATH").unwrap());
+    command.env("PATH", path).stdin(Stdio::null());
+    let ended = Live::start(command).end(Duration::from_secs(30)).code(1);
+    assert!(ended.stdout.is_empty(), "nothing was begun: {}", ended.stdout);
+    ended.says(&["needs Rust 1.", "cargo is 1.63.0", "rustup"]);
 }
 
 /// Lines of the form "trying 1 streams (single), 0:00 so far, at most 20 s more".

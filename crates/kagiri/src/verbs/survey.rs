@@ -45,9 +45,10 @@ impl Survey {
         measure::check_requirements(&self.plan(&BTreeMap::new())?)?;
         let session = Session::open(&self.common, &say)?;
         say(
-            "Surveying this machine; it takes about two minutes. Ctrl-C ends it and keeps what was measured.",
+            "Surveying this machine; it takes about two minutes if nobody else uses it. Ctrl-C ends it and keeps what was \
+             measured.",
         );
-        say("1 of 2: ceilings of CPU, disk and loopback");
+        say("1 of 2: ceilings of CPU, disk and loopback, some seconds");
         let stopped = || session.is_stopped();
         let data = session.data_dir();
         let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
