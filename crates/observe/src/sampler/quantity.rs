@@ -58,8 +58,8 @@ pub enum Quantity {
     Connections,
     /// Time the target had data to send or on its way and neither the client's receive window nor its own send buffer
     /// held it back, so that it waited for the network (congestion window, pacing, the queue of the link), in % of the
-    /// wall time, on average over its connections; `None` without a connection. Of the wall time and not of the busy
-    /// time: whoever waits for CPU or disk sends little, and all of that little waits for the network alone.
+    /// wall time, on average over its connections; `None` without a connection. Not by itself a proof: the kernel also
+    /// paces what a target sends that is short of CPU or disk (measured with a slow CPU over loopback: 69).
     SenderLimited,
     /// Time at least one task of the host waited for a CPU, in % of the wall time.
     PressureCpu,

@@ -36,7 +36,7 @@ fn watch_at(settings: &StreamSettings, address: SocketAddr) -> Watch {
     let pids = listening.pids(Path::new("/")).unwrap_or_default();
     let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
     // This host is its own peer: whatever the address, the packets go over lo.
-    watch::of_found(settings, address.port(), pids)
+    watch::of_found(settings, pids)
 }
 
 /// Whether an address is this host's: loopback, or one that a socket can be bound to.
@@ -69,7 +69,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let watch = watch_at(&settings(), address);
-        assert_eq!((watch.elsewhere, watch.tcp_port), (None, Some(address.port())));
+        assert_eq!((watch.elsewhere, watch.tcp_port), (None, None), "loopback is no network to wait for");
         assert_eq!(watch.pids, [std::process::id()]);
         assert!(watch.ceilings.contains_key(&Resource::Cpu));
     }

@@ -1,7 +1,8 @@
 //! What the sampler is to watch, and what is known of the ceilings.
 //!
 //! The loopback device is not watched: every program of the host sends over it. What the players received stands for
-//! the network then.
+//! the network then. Nor are the server's connections: there is no network to wait for, and a server short of CPU,
+//! between whose segments the kernel paces, would seem to wait for one.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +21,6 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
     let device = block_device_of_path(Path::new("/"), film).ok().flatten();
     let mut watch = Watch {
         pids: vec![serving.pid()],
-        tcp_port: Some(serving.port()),
         cgroup_cpu: stand.cgroup_cpu_dir(),
         block_device: device.map(|device| device.numbers()),
         own_pids: vec![std::process::id()],
@@ -28,6 +28,7 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
         ..Watch::default()
     };
     if let Some(link) = stand.link() {
+        watch.tcp_port = Some(serving.port());
         watch.network_device = Some(link.device().to_owned());
         watch.network_namespace_pid = Some(serving.pid());
     }
@@ -45,10 +46,9 @@ pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film
     watch
 }
 
-/// For a server on this host that serves on `port`; `pids` is empty when this user may not see its processes.
-pub fn of_found(settings: &StreamSettings, port: u16, pids: Vec<u32>) -> Watch {
-    let mut watch =
-        Watch { pids, tcp_port: Some(port), own_pids: vec![std::process::id()], ..Watch::default() };
+/// For a server on this host; `pids` is empty when this user may not see its processes.
+pub fn of_found(settings: &StreamSettings, pids: Vec<u32>) -> Watch {
+    let mut watch = Watch { pids, own_pids: vec![std::process::id()], ..Watch::default() };
     if !watch.pids.is_empty() {
         let cores = cores();
         watch.ceilings.insert(Resource::Cpu, ceiling(100.0 * cores, &format!("{cores} cores")));
