@@ -1,7 +1,6 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
 use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, State, VariantOutcome};
-use base::units::BitRate;
 use base::verdict::Verdict;
 use serde_json::Value;
 
@@ -94,11 +93,12 @@ pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
     variants.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(variant))?.get("settings")
 }
 
-/// What one unit of load is worth: ` of 25 Mbit/s`, or nothing.
+/// What one unit of load was worth: ` of 25 Mbit/s`, or nothing. As the content is, not as one was asked for: a URL's
+/// content has its own rate.
 fn each(run: &Run, variant: &str) -> String {
-    let bitrate = settings(run, variant).and_then(|s| s.get("bitrate")).and_then(Value::as_str);
-    let rate = bitrate.and_then(|text| text.parse::<BitRate>().ok());
-    rate.map(|r| format!(" of {}", quantity(Some(r.bit_per_s() as f64), "bit/s"))).unwrap_or_default()
+    let rate =
+        run.trials_of(variant).find_map(|trial| trial.metrics.get("content_bit_per_s").copied().flatten());
+    rate.map(|rate| format!(" of {}", quantity(Some(rate), "bit/s"))).unwrap_or_default()
 }
 
 /// The first sentence: how much it carries, and what the next load does.

@@ -131,6 +131,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     metrics.insert("server_cpu_percent".into(), mean(0).map(|v| (v * 10.0).round() / 10.0));
     metrics.insert("slack_min_s".into(), series[6].min(hold_from_s, length_s));
     metrics.insert("stalls".into(), Some(stalls));
+    metrics.insert("content_bit_per_s".into(), Some(25e6));
     metrics.insert("startup_max_s".into(), Some(0.9 + 0.02 * f64::from(load)));
     metrics.insert("throttled_percent".into(), Some(if failed { 43.0 } else { 0.0 }));
     Trial {
@@ -320,7 +321,7 @@ pub fn interrupted() -> Run {
     run.ended_at = None;
     for trial in &mut run.trials {
         for (name, value) in &mut trial.metrics {
-            if name != "stalls" && name != "slack_min_s" {
+            if !["stalls", "slack_min_s", "content_bit_per_s"].contains(&name.as_str()) {
                 *value = None;
             }
         }

@@ -20,6 +20,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("slack_min_s", "s", Higher, "least time by which a missing frame was ahead of its due time"),
     metric("slack_slope_s_per_s", "s/s", Higher, "trend of the streams' mean slack; below 0 buffers drain"),
     metric("startup_max_s", "s", Lower, "longest time from connecting to the first picture"),
+    metric("content_bit_per_s", "bit/s", Neither, "mean rate of the content, which every player plays"),
     metric("received_bit_per_s", "bit/s", Neither, "content received by all players together"),
     metric(
         "throughput_ratio_min",
@@ -72,6 +73,7 @@ pub fn of(report: &ViewerReport) -> Metrics {
         ("slack_min_s", least(|stream| stream.slack_min_s)),
         ("slack_slope_s_per_s", report.slack_trend.map(|trend| trend.slope_s_per_s)),
         ("startup_max_s", most(|stream| stream.startup_s)),
+        ("content_bit_per_s", Some(report.content_bit_per_s)),
         ("received_bit_per_s", rate(sum(|stream| stream.received_bytes as f64))),
         ("throughput_ratio_min", least(|stream| stream.throughput_ratio_worst)),
         ("receive_gap_max_s", held(most(|stream| Some(stream.receive_gap_max_s)).unwrap_or(0.0))),
