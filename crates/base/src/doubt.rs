@@ -45,6 +45,8 @@ pub enum Doubt {
     RepetitionsDisagree { least: f64, most: f64 },
     /// Too few loads were measured to fit a line with any certainty.
     FewLoads { loads: u64 },
+    /// The lines were drawn out far beyond the greatest load that was measured.
+    FarPrediction { predicted: f64, greatest: f64 },
     /// A resource does not grow in a straight line with load, so that its prediction is rough.
     NotLinear { resource: String, error_percent: f64 },
     /// The ceiling of a resource is unknown, so that it was left out of the prediction.
@@ -78,10 +80,11 @@ impl Doubt {
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
             Self::HoldTooShort { .. } => "hold longer with --hold",
             Self::CapacityIsLowerBound { .. } => "raise --max, or add viewers on other hosts",
-            Self::CapacityUnconfirmed { .. } => "let the search run to its end",
+            Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
             Self::RepetitionsDisagree { .. } => "quote the interval, and look for a noisy neighbour",
             Self::FewLoads { .. } => "measure at least three loads",
+            Self::FarPrediction { .. } => "measure larger loads before you rely on it",
             Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
             Self::CeilingUnknown { .. } => "give it with --ceiling, as in --ceiling disk=110Mbit/s",
             Self::CeilingRefuted { .. } => {
@@ -157,7 +160,16 @@ impl fmt::Display for Doubt {
             Self::RepetitionsDisagree { least, most } => {
                 write!(f, "repetitions gave capacities from {least} to {most}")
             }
+            Self::FewLoads { loads: 0 } => f.write_str("no load was measured"),
+            Self::FewLoads { loads: 1 } => f.write_str("only 1 load was measured"),
             Self::FewLoads { loads } => write!(f, "only {loads} loads were measured"),
+            Self::FarPrediction { predicted, greatest } => {
+                let times = predicted / greatest;
+                write!(
+                    f,
+                    "{predicted:.0} is predicted from loads up to {greatest}, {times:.0} times less: the lines may bend long before"
+                )
+            }
             Self::NotLinear { resource, error_percent } => {
                 write!(f, "{resource} departs from a straight line by up to {error_percent:.0} %")
             }
@@ -210,6 +222,12 @@ impl From<Doubt> for DoubtNote {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_agrees_with_its_noun() {
+        let few = [0, 1, 2].map(|loads| Doubt::FewLoads { loads }.to_string());
+        assert_eq!(few, ["no load was measured", "only 1 load was measured", "only 2 loads were measured"]);
+    }
 
     #[test]
     fn a_note_reads_back_from_its_json() {

@@ -1,6 +1,5 @@
 //! The numbers of a run per variant and load: what tables, figures and sentences are made from.
 
-use base::doubt::DoubtNote;
 use base::metric::{Better, MetricSpec};
 use base::outcome::{Run, Trial};
 use base::statistics::median;
@@ -187,28 +186,6 @@ impl<'a> Row<'a> {
         });
         told.collect()
     }
-}
-
-/// Every doubt of the run and its variants once, with the names of the variants that it concerns; no name where it
-/// concerns them all.
-pub fn doubts(run: &Run) -> Vec<(Vec<&str>, &DoubtNote)> {
-    let mut found: Vec<(Vec<&str>, &DoubtNote)> =
-        run.doubts.iter().map(|doubt| (Vec::new(), doubt)).collect();
-    let general = found.len();
-    for variant in &run.variants {
-        for doubt in &variant.doubts {
-            match found[general..].iter_mut().find(|(_, known)| *known == doubt) {
-                Some((names, _)) => names.push(&variant.name),
-                None => found.push((vec![&variant.name], doubt)),
-            }
-        }
-    }
-    for (names, _) in &mut found[general..] {
-        if names.len() == run.variants.len() {
-            names.clear();
-        }
-    }
-    found
 }
 
 /// When the first stall of a trial came, in seconds after its hold's beginning (at most zero: before it): from its

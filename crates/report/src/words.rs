@@ -1,6 +1,6 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
-use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, State, VariantOutcome};
+use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, VariantOutcome};
 use base::verdict::Verdict;
 use serde_json::Value;
 
@@ -78,14 +78,46 @@ pub fn load(value: f64, unit: &str) -> String {
     if unit.contains('/') || matches!(unit, "B" | "s" | "%" | "") {
         return quantity(Some(value), unit);
     }
-    let one = value == 1.0;
-    format!("{} {}", tidy(value), if one { singular(unit) } else { unit })
+    let several = if unit == "load" { "units of load" } else { unit };
+    format!("{} {}", tidy(value), if value == 1.0 { singular(unit) } else { several })
 }
 
-/// `streams` without its s.
+/// `streams` without its s; a load without a unit is counted in units of load, and rates have no singular.
 pub fn singular(unit: &str) -> &str {
-    unit.strip_suffix('s').unwrap_or(unit)
+    match unit {
+        "" | "load" => "unit of load",
+        _ if unit.contains('/') => unit,
+        _ => unit.strip_suffix('s').unwrap_or(unit),
+    }
 }
+
+/// What a unit of load costs of a resource. A slope that may as well be zero is not a cost: its digits are noise.
+pub fn cost(saturation: &Saturation) -> String {
+    match saturation.cost_interval {
+        Some([low, high]) if low <= 0.0 && high >= 0.0 => "no measurable cost".to_owned(),
+        _ => quantity(Some(saturation.cost_per_load), &saturation.unit),
+    }
+}
+
+/// What is used at no load. A fitted line may begin below zero, which no usage can.
+pub fn at_no_load(saturation: &Saturation) -> String {
+    match saturation.usage_at_zero {
+        negative if negative < 0.0 => "about 0".to_owned(),
+        usage => quantity(Some(usage), &saturation.unit),
+    }
+}
+
+/// Whether all trials of a variant were made at one load that was given: then nothing was searched for, and nothing
+/// can be fitted.
+pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
+    let mut trials = run.trials_of(&variant.name).peekable();
+    let Some(load) = trials.peek().map(|trial| trial.load) else { return false };
+    trials.all(|trial| trial.phase == Phase::Single && trial.load == load)
+}
+
+/// What stands in the place of a capacity where one load was offered.
+pub const NOT_SEARCHED: &str =
+    "not searched for, as one load was offered; give the largest to be tried with --max instead";
 
 /// The resolved settings of a variant as the stored plan has them.
 pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
@@ -107,9 +139,9 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
     let each = each(run, &variant.name);
     let unit = &variant.capacity.unit;
     if let [row] = &rows[..]
-        && row.trials.iter().all(|trial| trial.phase == Phase::Single)
+        && is_one_load(run, variant)
     {
-        return format!("{}{each}: {}.", load(row.load, unit), single(row));
+        return single(row, &format!("{}{each}", load(row.load, unit)));
     }
     match variant.capacity.value {
         None => match rows.iter().find(|row| row.verdict == Verdict::Invalid) {
@@ -134,11 +166,18 @@ fn clause(text: &str) -> &str {
     text.trim().trim_end_matches('.')
 }
 
-/// How a single trial went.
-fn single(row: &Row) -> String {
+/// How the one load that was offered went: `Carried 3 streams of 25 Mbit/s in a single trial.`
+fn single(row: &Row, offered: &str) -> String {
+    let (n, all) = (row.agreeing, row.trials.len());
+    let trials = match (n, all) {
+        (1, 1) => "in a single trial".to_owned(),
+        (n, all) if n == all => format!("in all {all} trials"),
+        (n, all) => format!("in {n} of {all} trials"),
+    };
     match row.verdict {
-        Verdict::Pass => "pass, steady".to_owned(),
-        verdict => format!("{verdict}, {}", clause(&row.how())),
+        Verdict::Pass => format!("Carried {offered} {trials}."),
+        Verdict::Fail => format!("Did not carry {offered} {trials}: {}.", clause(&row.how())),
+        Verdict::Invalid => format!("Could not judge {offered} {trials}: {}.", clause(&row.how())),
     }
 }
 
@@ -235,6 +274,25 @@ mod tests {
         assert_eq!(load(1.0, "streams"), "1 stream");
         assert_eq!(load(5.0, "streams"), "5 streams");
         assert_eq!(load(110e6, "bit/s"), "110 Mbit/s");
+        assert_eq!([1.0, 10.0].map(|n| load(n, "load")), ["1 unit of load", "10 units of load"]);
+        assert_eq!(["streams", "Mbit/s", ""].map(singular), ["stream", "Mbit/s", "unit of load"]);
+    }
+
+    #[test]
+    fn a_slope_that_may_be_zero_is_no_cost_and_nothing_is_used_below_zero() {
+        let fit = |ends, zero| Saturation {
+            unit: "B".into(),
+            cost_per_load: 769.0,
+            cost_interval: Some(ends),
+            usage_at_zero: zero,
+            ceiling: None,
+            saturates_at: None,
+            saturates_interval: None,
+            n: 9,
+        };
+        assert_eq!(cost(&fit([-700.0, 2240.0], 7e6)), "no measurable cost");
+        assert_eq!(cost(&fit([700.0, 840.0], 7e6)), "769 B");
+        assert_eq!([7e6, -29e6].map(|zero| at_no_load(&fit([0.0; 2], zero))), ["7 MB", "about 0"]);
     }
 
     #[test]

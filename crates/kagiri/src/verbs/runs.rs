@@ -128,7 +128,7 @@ fn list(json: bool) -> Outcome {
 
 /// A summary as a line of the list.
 fn entry(summary: &RunSummary) -> Entry {
-    let capacity = summary.capacity.map(|value| format!("{value} {}", summary.unit));
+    let capacity = summary.capacity.map(|value| report::words::load(value, &summary.unit));
     Entry {
         run: summary.run.clone(),
         started: summary.started_at.strftime("%Y-%m-%d %H:%M").to_string(),

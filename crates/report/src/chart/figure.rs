@@ -137,6 +137,9 @@ impl Panel {
 
     fn y_axis(&self, plane: &Plane) -> Markup {
         let Frame { left, top, width, .. } = self.frame;
+        // Labels of drops are written above the plot area, where the title would stand.
+        let labelled = |mark: &Mark| matches!(mark, Mark::Drop { label, .. } if !label.is_empty());
+        let lift = if self.marks.iter().any(labelled) { 22.0 } else { 8.0 };
         html! {
             @for tick in &self.y.ticks {
                 @let y = plane.y.at(tick.at);
@@ -144,7 +147,7 @@ impl Panel {
                 text.tick x=(px(left - 7.0)) y=(px(y + 3.5)) text-anchor="end" { (tick.label) }
             }
             @if !self.y.title.is_empty() {
-                text.axis x=(px(left)) y=(px(top - 8.0)) { (self.y.title) }
+                text.axis x=(px(left)) y=(px(top - lift)) { (self.y.title) }
             }
         }
     }

@@ -157,7 +157,7 @@ impl Mark {
                 html! {
                     (path(class, &format!("M{} {}V{}", px(x), px(bottom), px(top))))
                     @if !label.is_empty() {
-                        text class="note" x=(px(x)) y=(px(top - 4.0)) text-anchor="middle" { (label) }
+                        text class="note" x=(px(within(x, label, [left, right]))) y=(px(top - 4.0)) text-anchor="middle" { (label) }
                     }
                 }
             }
@@ -167,6 +167,13 @@ impl Mark {
             }
         }
     }
+}
+
+/// Where the middle of a label may lie so that it stays over the panel, by the usual width of its letters.
+fn within(x: f64, label: &str, [left, right]: [f64; 2]) -> f64 {
+    const LETTER_PX: f64 = 6.5;
+    let half = label.chars().count() as f64 * LETTER_PX / 2.0;
+    if right - left <= half * 2.0 { (left + right) / 2.0 } else { x.clamp(left + half, right - half) }
 }
 
 fn path(class: &str, d: &str) -> Markup {
@@ -228,6 +235,13 @@ mod tests {
         let points = [(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(4.0))];
         assert_eq!(line(&points, &PLANE), "M0 90L10 80M30 60");
         assert_eq!(step(&points, &PLANE), "M0 90H10V80H20M30 60");
+    }
+
+    #[test]
+    fn a_label_stays_over_its_panel() {
+        let label = "97 predicted";
+        assert_eq!([0.0, 200.0, 400.0].map(|x| within(x, label, [0.0, 400.0])), [39.0, 200.0, 361.0]);
+        assert_eq!(within(9.0, label, [0.0, 10.0]), 5.0, "a panel narrower than its label");
     }
 
     #[test]

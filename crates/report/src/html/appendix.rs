@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use super::number_cell;
 use super::variant::short;
-use crate::digest;
 use crate::units::{duration, metric, moment, sentence, tidy, unit_of};
-use crate::words;
+use crate::{doubts, words};
 
 /// More trials than this are left to the CSV export: nobody reads them on a page.
 const TRIALS_MAX: usize = 500;
@@ -38,17 +37,17 @@ pub(super) fn requirements(run: &Run) -> Markup {
 }
 
 /// What weakens the result, with advice.
-pub(super) fn doubts(run: &Run) -> Markup {
-    let all = digest::doubts(run);
+pub(super) fn doubt_list(run: &Run) -> Markup {
+    let all = doubts::doubts(run);
     html! {
         h2 { "Doubts" }
         @if all.is_empty() {
             p { "Nothing was seen that weakens this result." }
         } @else {
             p.caption { "Everything that was seen to weaken this result, and what to do about it." }
-            ul.plain { @for (names, doubt) in &all { li {
-                @if !names.is_empty() { strong { (names.join(", ")) ": " } }
-                (if names.is_empty() { sentence(&doubt.message) } else { doubt.message.clone() }) small { (sentence(&doubt.advice)) }
+            ul.plain { @for told in &all { li {
+                @if !told.about.is_empty() { strong { (told.about.join(", ")) ": " } }
+                (if told.about.is_empty() { sentence(&told.message) } else { told.message.clone() }) small { (sentence(&told.advice)) }
             } } }
         }
     }

@@ -116,7 +116,7 @@ pub(super) fn usage(
     let mut x = Axis::whole(unit, 0.0, loads_to, 8);
     x.ticks.retain(|tick| tick.at <= loads_to);
     (x.domain, x.grid) = ([0.0, loads_to], false);
-    let mut marks = usage_lines(fit, ceiling.map(|c| (c.value, c.source.as_str())), meets, x.domain[1]);
+    let mut marks = usage_lines(fit, ceiling.map(|c| c.value), meets, x.domain[1]);
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
         let label = format!("{}, {}", told(trial, unit), quantity(Some(*usage), &fit.unit));
@@ -126,11 +126,11 @@ pub(super) fn usage(
     Some(Figure {
         id: format!("usage-{index}-{resource}"),
         width: 460.0,
-        height: 268.0,
+        height: 282.0,
         title: format!("{name} against load, {}", variant.name),
         description: usage_words(fit, unit),
         panels: vec![Panel {
-            frame: Frame { left: 48.0, top: 34.0, width: 400.0, height: 190.0 },
+            frame: Frame { left: 48.0, top: 48.0, width: 400.0, height: 190.0 },
             x,
             y: Axis::amount(name, &fit.unit, 0.0, top, 4),
             x_labels: true,
@@ -148,7 +148,7 @@ fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resourc
 }
 
 /// Interval, line, ceiling and the place where they meet.
-fn usage_lines(fit: &Saturation, ceiling: Option<(f64, &str)>, meets: Option<f64>, to: f64) -> Vec<Mark> {
+fn usage_lines(fit: &Saturation, ceiling: Option<f64>, meets: Option<f64>, to: f64) -> Vec<Mark> {
     let line = |load: f64| fit.usage_at_zero + fit.cost_per_load * load;
     let mut marks = Vec::new();
     if let (Some([from, until]), Some(_)) = (fit.saturates_interval, meets) {
@@ -164,19 +164,22 @@ fn usage_lines(fit: &Saturation, ceiling: Option<(f64, &str)>, meets: Option<f64
             class: "fit",
         });
     }
-    if let Some((value, source)) = ceiling {
-        let label = format!("ceiling {} ({source})", quantity(Some(value), &fit.unit));
-        marks.push(Mark::Rule { y: value, class: "ceiling", label: String::new() });
-        marks.push(Mark::Text { at: (0.0, value), offset: (6.0, -5.0), class: "note", text: label });
-    }
+    // What it is stands beneath the figure: here it would run through the points.
+    marks.extend(ceiling.map(|y| Mark::Rule { y, class: "ceiling", label: String::new() }));
     if let Some(load) = meets {
         marks.push(Mark::Drop { x: load, class: "meets", label: format!("{} predicted", tidy(load)) });
     }
     marks
 }
 
+/// What the ceiling is and where it is known from, to stand beneath the figure; `None` where none is known.
+pub(super) fn ceiling_words(fit: &Saturation) -> Option<String> {
+    let ceiling = fit.ceiling.as_ref()?;
+    Some(format!("Ceiling {} ({})", quantity(Some(ceiling.value), &fit.unit), ceiling.source))
+}
+
 fn usage_words(fit: &Saturation, unit: &str) -> String {
-    let cost = quantity(Some(fit.cost_per_load), &fit.unit);
+    let cost = words::cost(fit);
     let ceiling = fit.ceiling.as_ref().map_or("the ceiling is not known".to_owned(), |c| {
         format!("the ceiling is {} ({})", quantity(Some(c.value), &fit.unit), c.source)
     });

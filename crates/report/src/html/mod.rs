@@ -48,7 +48,7 @@ pub fn page(run: &Run, extras: &Extras) -> String {
                         (variant::section(run, outcome, index, extras.specs))
                     }
                     (appendix::requirements(run))
-                    (appendix::doubts(run))
+                    (appendix::doubt_list(run))
                     (appendix::reproduce(run, extras.command))
                     (appendix::trials(run))
                     (appendix::meanings(run, extras.specs))

@@ -1,12 +1,13 @@
 //! The top of the page: the answer, key figures, all verdicts, and variants side by side.
 
-use base::outcome::{Resource, Run, VariantOutcome};
+use base::outcome::{Certainty, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
 use super::{figures, number_cell};
 use crate::digest::{self, Row};
-use crate::units::{UNKNOWN, duration, moment, quantity, range, tidy, unbroken};
+use crate::doubts;
+use crate::units::{UNKNOWN, duration, moment, range, tidy, unbroken};
 use crate::words::{self, Answer, lower};
 
 /// Title, answer and key figures.
@@ -41,25 +42,41 @@ fn one(answer: &Answer) -> Markup {
 
 fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
+    let one_load = words::is_one_load(run, variant);
     let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
     let predicted = variant.predicted.map_or(UNKNOWN.to_owned(), tidy);
     let cost = variant.saturation.get(&variant.limit.resource).map(|s| {
         let interval =
             s.cost_interval.map(|ends| format!("95 %: {}, n = {}", range(Some(ends), &s.unit), s.n));
-        (quantity(Some(s.cost_per_load), &s.unit), interval.unwrap_or_else(|| format!("n = {}", s.n)))
+        (words::cost(s), interval.unwrap_or_else(|| format!("n = {}", s.n)))
     });
-    let doubts = digest::doubts(run).len();
+    let doubts = doubts::doubts(run).len();
     html! {
         dl.keys {
-            (figure("capacity", &capacity, &format!("interval: {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
-            (figure("limit", variant.limit.resource.word(), words::certainty_word(variant.limit.certainty)))
-            (figure("predicted", &predicted, &format!("{unit}, from slopes and ceilings alone")))
+            @if one_load {
+                (figure("capacity", UNKNOWN, "not searched for, as one load was offered"))
+            } @else {
+                (figure("capacity", &capacity, &format!("interval: {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
+            }
+            (figure("limit", variant.limit.resource.word(), limit_note(variant)))
+            @if !one_load {
+                (figure("predicted", &predicted, &format!("{unit}, from slopes and ceilings alone")))
+            }
             @if let Some((cost, interval)) = cost {
                 (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost, &interval))
             }
             (figure("trials", &run.trials.len().to_string(), &words::length_s(run).map(duration).unwrap_or_default()))
             (figure("doubts", &doubts.to_string(), if doubts == 0 { "nothing weakens it" } else { "listed below" }))
         }
+    }
+}
+
+/// How sure the limit is; that there was none is sure of the loads offered only.
+fn limit_note(variant: &VariantOutcome) -> &'static str {
+    match (variant.limit.resource, variant.limit.certainty) {
+        (Resource::None, Certainty::Unknown) => "what sets it is not known",
+        (Resource::None, _) => "within the loads offered",
+        (_, certainty) => words::certainty_word(certainty),
     }
 }
 
@@ -140,7 +157,7 @@ pub(super) fn comparison(run: &Run) -> Markup {
                 (number_cell(&variant.predicted.map_or(UNKNOWN.to_owned(), tidy)))
                 td { (variant.limit.resource) " (" (words::certainty_word(variant.limit.certainty)) ")" }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
-                    (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), |s| quantity(Some(s.cost_per_load), &s.unit))))
+                    (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), words::cost)))
                 }
             } } }
         } }

@@ -1,7 +1,7 @@
 //! The section of one variant: limit, figures, tables, consideration.
 
 use base::metric::MetricSpec;
-use base::outcome::{Limit, Run, VariantOutcome};
+use base::outcome::{Limit, Resource, Run, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
@@ -22,10 +22,14 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
             } @else {
                 h3 { "Per load" }
                 (loads(run, variant, &rows, specs))
-                h3 { "The search" }
-                figure {
-                    figcaption { "The load of every trial in the order in which they were made, and its verdict; dotted lines part the repetitions." }
-                    (figures::search(run, variant, index).svg())
+                @if words::is_one_load(run, variant) {
+                    p { "Capacity: " (words::NOT_SEARCHED) "." }
+                } @else {
+                    h3 { "The search" }
+                    figure {
+                        figcaption { "The load of every trial in the order in which they were made, and its verdict; dotted lines part the repetitions." }
+                        (figures::search(run, variant, index).svg())
+                    }
                 }
                 (usage(run, variant, index))
                 (saturation(variant))
@@ -37,7 +41,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                 @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
             @if let Some(figure) = timeline::figure(run, variant, index) {
-                h3 { "Up and down the ramp" }
+                h3 { @if words::is_one_load(run, variant) { "Over time" } @else { "Up and down the ramp" } }
                 figure {
                     figcaption { "All trials of this variant end to end; time between trials is cut out at the dotted lines. The shaded part of each trial is its hold, over which the table's numbers are taken." }
                     (figure.svg())
@@ -76,7 +80,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 th.n scope="row" { (tidy(row.load)) }
                 td { (verdict(row.verdict, &row.verdict_words())) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
-                td.wide { (unbroken(&row.how())) @for counter in &evidence[i] { "; " span.keep { (counter) } } }
+                td.wide { (unbroken(&row.how())) @for counter in &evidence[i] { "; " (unbroken(counter)) } }
             } } }
         } }
     }
@@ -84,8 +88,11 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
 
 /// Usage against load for every resource that was fitted.
 fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
-    let drawn: Vec<_> =
-        variant.saturation.iter().filter_map(|(r, s)| figures::usage(run, variant, *r, s, index)).collect();
+    let drawn: Vec<_> = variant
+        .saturation
+        .iter()
+        .filter_map(|(r, s)| Some((figures::usage(run, variant, *r, s, index)?, figures::ceiling_words(s))))
+        .collect();
     if drawn.is_empty() {
         return html! {};
     }
@@ -94,7 +101,10 @@ fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
         p.caption {
             "Every point is a trial. The line is fitted to the loads that speak for themselves (n in the table below); where it meets the ceiling, the resource is used up."
         }
-        div.pair { @for figure in &drawn { figure { (figure.svg()) } } }
+        div.pair { @for (figure, ceiling) in &drawn { figure {
+            (figure.svg())
+            @if let Some(ceiling) = ceiling { figcaption { (unbroken(ceiling)) } }
+        } } }
         (figures::usage_legend())
     }
 }
@@ -107,7 +117,7 @@ fn saturation(variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
     html! {
         div.scroll { table {
-            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals. CPU is in % of one core." }
+            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals. CPU is in % of one core. A cost whose interval holds zero cannot be measured; a line that begins below zero begins at about 0." }
             thead { tr {
                 th scope="col" { "resource" }
                 th.n scope="col" { "cost per " (words::singular(unit)) }
@@ -121,9 +131,9 @@ fn saturation(variant: &VariantOutcome) -> Markup {
             } }
             tbody { @for (resource, s) in &variant.saturation { tr {
                 th scope="row" { (resource) }
-                (number_cell(&quantity(Some(s.cost_per_load), &s.unit)))
+                (number_cell(&words::cost(s)))
                 (number_cell(&range(s.cost_interval, &s.unit)))
-                (number_cell(&quantity(Some(s.usage_at_zero), &s.unit)))
+                (number_cell(&words::at_no_load(s)))
                 (number_cell(&quantity(s.ceiling.as_ref().map(|c| c.value), &s.unit)))
                 td { @match &s.ceiling { Some(ceiling) => (ceiling.source), None => span.none { "not known" } } }
                 (number_cell(&s.saturates_at.map_or(UNKNOWN.to_owned(), tidy)))
@@ -141,7 +151,7 @@ fn limit(limit: &Limit) -> Markup {
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
                 (unbroken(&sentence(&piece.statement))) " "
-                span.tag { (piece.resource) ", " @if piece.inferred { "inferred" } @else { "read from a counter" } }
+                span.tag { @if piece.resource != Resource::None { (piece.resource) ", " } @if piece.inferred { "inferred" } @else { "read from a counter" } }
             } } }
         }
     }

@@ -1,6 +1,7 @@
 //! What differs between runs, or between the variants of one.
 
 use base::metric::Better;
+use base::outcome::Resource;
 use serde_json::Value;
 use store::compare::{Change, Comparison, Difference, Fact, Pair, RunFact, Sample, Side};
 
@@ -8,6 +9,7 @@ use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render};
 use crate::units::{UNKNOWN, clipped, metric, plain, quantity, range, tidy, unit_of};
+use crate::words;
 
 /// A comparison as text: per pair of sides the capacities in words, then the numbers that differ by more than the
 /// noise, then what else differs and what to keep in mind. Ends with a line break.
@@ -57,30 +59,63 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     text = text.lines().map(|line| style.paint(Tone::Bold, line) + "\n").collect();
     let capacity = &pair.capacity;
     let sentence = format!(
-        "{} against {}{}: {}{}",
+        "{} against {}{}: {}",
         capacity_of(&capacity.b, &capacity.unit),
         capacity_of(&capacity.a, &capacity.unit),
         percent(capacity),
-        capacity.change.word(),
-        capacity.reason.as_deref().map(|reason| format!(" ({})", plain(reason))).unwrap_or_default(),
+        outcome(capacity),
     );
     let lines = style.wrapped("Capacity: ", &sentence);
     text += &lines.lines().map(|line| style.paint(tone(capacity.change), line) + "\n").collect::<String>();
-    text += &style.wrapped("Limit:    ", &format!("{} against {}", pair.limits[1], pair.limits[0]));
+    text += &style.wrapped("Limit:    ", &limits(pair.limits));
     for fact in &pair.settings {
         text += &style.wrapped("Setting:  ", &setting(fact));
     }
     text + &numbers(pair, style)
 }
 
-fn capacity_of(sample: &Sample, unit: &str) -> String {
-    let value = quantity(sample.median, if unit.contains('/') { unit } else { "" });
-    let unit = if unit.contains('/') { String::new() } else { format!(" {}", plain(unit)) };
-    format!("{value}{unit} (n = {})", sample.n)
+/// What set each capacity, the first side's first.
+fn limits([a, b]: [Resource; 2]) -> String {
+    let met = |resource: Resource| match resource {
+        Resource::None => "no limit found".to_owned(),
+        found => found.to_string(),
+    };
+    match (a, b) {
+        (Resource::None, Resource::None) => "none was found on either side".to_owned(),
+        _ => format!("{} against {}", met(b), met(a)),
+    }
 }
 
-fn percent(difference: &Difference) -> String {
-    difference.difference_percent.map(|p| format!(", {p:+.1} %")).unwrap_or_default()
+/// A capacity that is known from below only: no load failed.
+fn is_open(sample: &Sample) -> bool {
+    sample.median.is_some() && sample.interval[1].is_none()
+}
+
+fn capacity_of(sample: &Sample, unit: &str) -> String {
+    let Some(value) = sample.median else { return "not known".to_owned() };
+    let least = if is_open(sample) { "at least " } else { "" };
+    format!("{least}{} (n = {})", words::load(value, &plain(unit)), sample.n)
+}
+
+/// How much the capacities differ; of two lower bounds nobody knows.
+fn percent(capacity: &Difference) -> String {
+    if is_open(&capacity.a) && is_open(&capacity.b) {
+        return String::new();
+    }
+    capacity.difference_percent.map(|p| format!(", {p:+.1} %")).unwrap_or_default()
+}
+
+/// What a difference of capacities amounts to, in words.
+fn outcome(capacity: &Difference) -> String {
+    let (word, reason) = (capacity.change.word(), capacity.reason.as_deref().map(plain));
+    match (capacity.change, reason) {
+        (Change::Unknown, _) if is_open(&capacity.a) && is_open(&capacity.b) => {
+            "both are lower bounds, as no load failed, so they cannot be compared".to_owned()
+        }
+        (Change::Unknown, Some(reason)) => format!("cannot be told ({reason})"),
+        (_, Some(reason)) => format!("{word} ({reason})"),
+        (_, None) => word.to_owned(),
+    }
 }
 
 /// A value of the difference's metric; the unit of one without a specification follows from its name.
@@ -105,7 +140,6 @@ fn numbers(pair: &Pair, style: &Style) -> String {
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
     let told = |change| matches!(change, Change::Better | Change::Worse | Change::Differs);
     let shown: Vec<_> = all.iter().filter(|(_, d)| told(d.change)).collect();
-    let count = |change| all.iter().filter(|(_, d)| d.change == change).count();
     let mut text = String::new();
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();
@@ -130,13 +164,44 @@ fn numbers(pair: &Pair, style: &Style) -> String {
         text += "\n";
         text += &render(&columns, 2, style);
     }
-    let sentence = format!(
-        "{} numbers differ by more than the noise, {} do not, of {} it cannot be told",
-        shown.len(),
-        count(Change::Equal),
-        count(Change::Unknown)
-    );
-    text + &style.wrapped("", &sentence)
+    text + &style.wrapped("", &judged(pair, shown.len()))
+}
+
+/// How many numbers differ and how many do not; where none could be compared, why.
+fn judged(pair: &Pair, differ: usize) -> String {
+    let all: Vec<&Difference> = pair.loads.iter().flat_map(|at| &at.metrics).collect();
+    let unknown: Vec<_> = all.iter().filter(|d| d.change == Change::Unknown).collect();
+    let mut reasons: Vec<String> = unknown.iter().filter_map(|d| d.reason.as_deref().map(plain)).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+    let few = unknown.iter().any(|d| d.a.n.min(d.b.n) < 2 && d.a.n.max(d.b.n) > 0);
+    let advice =
+        if few { "; measure both with --repeat 5, as repetitions tell a difference from noise" } else { "" };
+    match (all.len(), unknown.len()) {
+        (0, _) => "No number can be compared: the two have no load in common that was judged on both sides; \
+                   offer both the same loads"
+            .to_owned(),
+        (all, unknown) if all == unknown => {
+            format!("None of the {} can be compared{reasons}{advice}", counted(all))
+        }
+        (all, unknown) => {
+            let verb = if differ == 1 { "differs" } else { "differ" };
+            let rest = match unknown {
+                0 => String::new(),
+                n => format!("; {n} cannot be told{reasons}"),
+            };
+            format!(
+                "{differ} of {} {verb} by more than the noise, {} do not{rest}",
+                counted(all),
+                all - unknown - differ
+            )
+        }
+    }
+}
+
+fn counted(n: usize) -> String {
+    if n == 1 { "1 number".to_owned() } else { format!("{n} numbers") }
 }
 
 fn value(value: Option<&Value>) -> String {

@@ -6,7 +6,7 @@ use super::Style;
 use super::paint::Tone;
 use super::summary::{saturation, toned};
 use crate::units::plain;
-use crate::words;
+use crate::{doubts, words};
 
 /// An outcome without its trials as text: the answer, cost and saturation per resource, the written consideration,
 /// doubts, and the columns of the table that were not used. Ends with a line break.
@@ -37,8 +37,8 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
         text += &style.wrapped("", &plain(paragraph));
     }
     text += "\n";
-    for note in &outcome.doubts {
-        let sentence = format!("{}; {}", plain(&note.message), plain(&note.advice));
+    for told in doubts::told(outcome.doubts.iter().map(|note| (Vec::new(), note)).collect()) {
+        let sentence = format!("{}; {}", plain(&told.message), plain(&told.advice));
         text += &toned(&style, Tone::Odd, "Doubt: ", &sentence);
     }
     if !ignored_columns.is_empty() {

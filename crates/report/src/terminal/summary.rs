@@ -11,7 +11,7 @@ use super::paint::Tone;
 use super::table::{Column, render};
 use crate::digest::{self, Row};
 use crate::units::{Scale, UNKNOWN, clipped, duration, metric, moment, plain, quantity, tidy};
-use crate::words;
+use crate::{doubts, words};
 
 /// How many pieces of evidence are told; the page has them all.
 const EVIDENCE_MAX: usize = 4;
@@ -29,7 +29,7 @@ pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>
         text += &one_variant(run, variant, specs, &style);
     }
     text += &requirements(run, &style);
-    text += &doubts(run, &style);
+    text += &doubt_lines(run, &style);
     text += &footer(run, &style, page);
     style.spell(text)
 }
@@ -88,14 +88,8 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
         text += "\n";
         text += &saturation(&variant.saturation, &variant.capacity.unit, style);
     }
-    let predicted = match variant.predicted {
-        Some(load) => {
-            format!("{}, from the slopes and ceilings alone", words::load(load, &variant.capacity.unit))
-        }
-        None => UNKNOWN.to_owned(),
-    };
     text += "\n";
-    text += &style.wrapped("Predicted capacity: ", &predicted);
+    text += &capacity(run, variant, style);
     let evidence = variant.limit.evidence.iter().skip(1).take(EVIDENCE_MAX);
     for (i, piece) in evidence.enumerate() {
         let mark = if piece.inferred { " (inferred)" } else { "" };
@@ -103,6 +97,18 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
         text += &style.wrapped(lead, &format!("{}{mark}", plain(&piece.statement).trim_end_matches('.')));
     }
     text
+}
+
+/// The capacity beside the measured one, or why there is none.
+fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
+    match variant.predicted {
+        _ if words::is_one_load(run, variant) => style.wrapped("Capacity: ", words::NOT_SEARCHED),
+        Some(load) => {
+            let load = words::load(load, &variant.capacity.unit);
+            style.wrapped("Predicted capacity: ", &format!("{load}, from the slopes and ceilings alone"))
+        }
+        None => style.wrapped("Predicted capacity: ", "not known: no line could be held against a ceiling"),
+    }
 }
 
 /// The table per load.
@@ -159,16 +165,11 @@ fn coloured(table: &str, style: &Style) -> String {
 pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
     let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
     let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
-    let ceiling = |s: &Saturation| match &s.ceiling {
-        Some(ceiling) => {
-            format!("{} ({})", quantity(Some(ceiling.value), &s.unit), clipped(&plain(&ceiling.source), 18))
-        }
-        None => UNKNOWN.to_owned(),
-    };
+    let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &s.unit);
     let each = format!("per {}", words::singular(unit));
     let columns = [
         Column::words(&["resource"], all.keys().map(ToString::to_string).collect()),
-        Column::numbers(&[&each], shown(&|s| quantity(Some(s.cost_per_load), &s.unit))),
+        Column::numbers(&[&each], shown(&words::cost)),
         Column::numbers(&["ceiling"], shown(&ceiling)),
         Column::numbers(&["saturates at"], shown(&|s| number(s.saturates_at))),
         Column::numbers(
@@ -180,7 +181,12 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
         ),
         Column::numbers(&["n"], shown(&|s| s.n.to_string())),
     ];
-    render(&columns, 1, style)
+    // Where a ceiling is known from is a sentence, which a column would have to cut.
+    let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));
+    let sources = known.map(|(resource, ceiling)| {
+        style.wrapped(&format!("Ceiling of {resource}: "), &plain(&ceiling.source))
+    });
+    render(&columns, 1, style) + &sources.collect::<String>()
 }
 
 fn requirements(run: &Run, style: &Style) -> String {
@@ -198,11 +204,15 @@ fn requirements(run: &Run, style: &Style) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-fn doubts(run: &Run, style: &Style) -> String {
+fn doubt_lines(run: &Run, style: &Style) -> String {
     let mut text = String::new();
-    for (about, doubt) in digest::doubts(run) {
-        let about = if about.is_empty() { String::new() } else { format!("{}: ", plain(&about.join(", "))) };
-        let sentence = format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice));
+    for told in doubts::doubts(run) {
+        let about = if told.about.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", plain(&told.about.join(", ")))
+        };
+        let sentence = format!("{about}{}; {}", plain(&told.message), plain(&told.advice));
         text += &toned(style, Tone::Odd, "Doubt: ", &sentence);
     }
     if text.is_empty() { text } else { format!("\n{text}") }

@@ -127,3 +127,18 @@ fn numbers_that_are_none_do_not_reach_a_figure() {
     let page = page(&run, &EXTRAS);
     assert!(!page.contains("NaN") && !page.contains("inf "), "{}", words(&page));
 }
+
+#[test]
+fn labels_of_figures_stand_clear_of_titles_and_points() {
+    let page = page(&simulate::cpu_limited(), &EXTRAS);
+    let texts: Vec<&str> =
+        page.split("<text ").skip(1).map(|text| text.split("</text>").next().unwrap()).collect();
+    let y_of = |text: &str| text.split("y=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
+    let with = |end: &str| texts.iter().find(|text| text.ends_with(end)).and_then(|text| y_of(text)).unwrap();
+    assert!(with(" predicted") - with(">CPU (%)") >= 12.0, "on different lines");
+    assert!(
+        texts.iter().all(|text| !text.contains("(cgroup quota)")),
+        "a ceiling is told beneath its figure"
+    );
+    assert!(page.contains("<figcaption>Ceiling 75"), "{}", words(&page));
+}

@@ -2,7 +2,10 @@
 
 use crate::report::terminal::{Entry, Style, comparison, differences, list_table, summary};
 
-use crate::simulate;
+use base::doubt::Doubt;
+use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run};
+
+use crate::simulate::{self, Server};
 
 const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
 
@@ -76,4 +79,65 @@ fn differences_between_variants_and_between_runs() {
     let text = differences(&runs, PLAIN);
     assert!(!text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!("differences_runs", text);
+}
+
+/// A run of one load that ended before any load failed.
+fn open_run(loads: &'static [(u32, Phase)], most: f64) -> Run {
+    let mut run = simulate::run("open", &[Server { loads, ..simulate::CPU_LIMITED }]);
+    let variant = &mut run.variants[0];
+    let capacity = Capacity { value: Some(most), interval: [Some(most), None], ..variant.capacity.clone() };
+    (variant.repetitions, variant.capacity) = (vec![capacity.clone()], capacity);
+    variant.limit = Limit { resource: Resource::None, certainty: Certainty::Predicted, evidence: Vec::new() };
+    run
+}
+
+#[test]
+fn lower_bounds_and_runs_without_a_common_load_are_said_not_to_be_comparable() {
+    let runs =
+        [open_run(&[(3, Phase::Single)], 3.0), open_run(&[(1, Phase::Search), (2, Phase::Search)], 2.0)];
+    let compared = store::compare::compare(&runs, &[]);
+    assert_eq!(compared.pairs[0].capacity.reason.as_deref(), Some("both capacities are lower bounds"));
+    let text = differences(&compared, Style { width: 200, ..PLAIN });
+    for said in [
+        "Capacity: at least 2 streams (n = 1) against at least 3 streams (n = 1): both are lower bounds",
+        "Limit:    none was found on either side",
+        "No number can be compared: the two have no load in common",
+    ] {
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+    assert!(!text.contains("none against none") && !text.contains("-33"), "{text}");
+}
+
+#[test]
+fn unknown_ceilings_are_one_doubt_and_their_sources_are_not_cut() {
+    let mut run = simulate::cpu_limited();
+    let source = "calibrated by this survey on a day on which nothing else ran on the host";
+    let variant = &mut run.variants[0];
+    let cpu = variant.saturation.get_mut(&Resource::Cpu).unwrap();
+    cpu.ceiling = Some(Ceiling { value: 75.0, source: source.into() });
+    variant.doubts = ["disk", "network", "memory"]
+        .map(|name| Doubt::CeilingUnknown { resource: name.into() }.into())
+        .to_vec();
+    let text = summary(&run, &[], PLAIN, None);
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("Doubt: the ceilings of disk, network and memory are not known; give them with"));
+    assert_eq!(joined.matches("--ceiling disk").count(), 1, "{text}");
+    assert!(joined.contains(source), "{text}");
+}
+
+#[test]
+fn one_load_is_not_told_as_a_search() {
+    let mut run = open_run(&[(3, Phase::Single)], 3.0);
+    run.variants[0].doubts = vec![
+        Doubt::FewLoads { loads: 1 }.into(),
+        Doubt::CapacityIsLowerBound { reason: "no load failed".into() }.into(),
+        Doubt::SingleRepetition.into(),
+    ];
+    let text = summary(&run, &[], PLAIN, None);
+    assert!(text.starts_with("Carried 3 streams of 25 Mbit/s in a single trial.\n"), "{text}");
+    assert!(
+        text.contains("Capacity: not searched for, as one load") && !text.contains("Predicted capacity"),
+        "{text}"
+    );
+    assert!(text.contains("measured once") && !text.contains("lower bound"), "{text}");
 }

@@ -134,8 +134,8 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
             .any(|c| c.value.is_some() && c.interval[1].is_none())
     };
     let hidden = match (open(a), open(b), found.change) {
-        (_, _, Change::Unknown) | (false, false, _) => None,
         (true, true, _) => Some("both capacities are lower bounds"),
+        (_, _, Change::Unknown) | (false, false, _) => None,
         (true, false, Change::Better | Change::Equal) => Some("the first capacity is a lower bound"),
         (false, true, Change::Worse | Change::Equal) => Some("the second capacity is a lower bound"),
         _ => None,

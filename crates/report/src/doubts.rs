@@ -1,0 +1,74 @@
+//! Doubts as they are told: each once, and those of a kind together.
+
+use base::doubt::{Doubt, DoubtNote};
+use base::outcome::Run;
+
+use crate::words;
+
+/// A doubt as it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told<'a> {
+    /// The variants that it concerns; none where it concerns them all.
+    pub about: Vec<&'a str>,
+    /// What a person reads.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// Every doubt of the run and its variants once, with the names of the variants that it concerns; no name where it
+/// concerns them all. Unknown ceilings of the same variants are one doubt. Where one load was given, that it was one
+/// is no doubt but the plan, and [`crate::words::NOT_SEARCHED`] says it.
+pub fn doubts(run: &Run) -> Vec<Told<'_>> {
+    let mut found: Vec<(Vec<&str>, &DoubtNote)> =
+        run.doubts.iter().map(|doubt| (Vec::new(), doubt)).collect();
+    let general = found.len();
+    for variant in &run.variants {
+        let one_load = words::is_one_load(run, variant);
+        for doubt in variant.doubts.iter().filter(|note| !(one_load && is_of_a_search(&note.doubt))) {
+            match found[general..].iter_mut().find(|(_, known)| *known == doubt) {
+                Some((names, _)) => names.push(&variant.name),
+                None => found.push((vec![&variant.name], doubt)),
+            }
+        }
+    }
+    for (names, _) in &mut found[general..] {
+        if names.len() == run.variants.len() {
+            names.clear();
+        }
+    }
+    told(found)
+}
+
+/// What only a search can mend.
+fn is_of_a_search(doubt: &Doubt) -> bool {
+    matches!(doubt, Doubt::FewLoads { .. } | Doubt::CapacityIsLowerBound { .. })
+}
+
+/// The doubts in words, those of unknown ceilings together in the place of the first of them.
+pub fn told<'a>(found: Vec<(Vec<&'a str>, &DoubtNote)>) -> Vec<Told<'a>> {
+    let mut all: Vec<(Told<'a>, Vec<&str>)> = Vec::new();
+    for (about, note) in found {
+        let resource = match &note.doubt {
+            Doubt::CeilingUnknown { resource } => Some(resource.as_str()),
+            _ => None,
+        };
+        let known = all.iter_mut().find(|(told, ceilings)| !ceilings.is_empty() && told.about == about);
+        match (resource, known) {
+            (Some(resource), Some((_, ceilings))) => ceilings.push(resource),
+            _ => {
+                let told = Told { about, message: note.message.clone(), advice: note.advice.clone() };
+                all.push((told, resource.into_iter().collect()));
+            }
+        }
+    }
+    for (told, ceilings) in &mut all {
+        if let [first @ .., last] = &ceilings[..]
+            && !first.is_empty()
+        {
+            told.message = format!("the ceilings of {} and {last} are not known", first.join(", "));
+            told.advice = "give them with --ceiling, as in --ceiling disk=110Mbit/s".to_owned();
+        }
+    }
+    all.into_iter().map(|(told, _)| told).collect()
+}
