@@ -160,9 +160,7 @@ impl fmt::Display for Doubt {
             Self::RepetitionsDisagree { least, most } => {
                 write!(f, "repetitions gave capacities from {least} to {most}")
             }
-            Self::FewLoads { loads: 0 } => f.write_str("no load was measured"),
-            Self::FewLoads { loads: 1 } => f.write_str("only 1 load was measured"),
-            Self::FewLoads { loads } => write!(f, "only {loads} loads were measured"),
+            Self::FewLoads { loads } => f.write_str(&few(*loads)),
             Self::FarPrediction { predicted, greatest } => {
                 let times = predicted / greatest;
                 write!(
@@ -188,6 +186,15 @@ impl fmt::Display for Doubt {
             Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
             Self::Interrupted => f.write_str("the run was interrupted"),
         }
+    }
+}
+
+/// How few loads were measured.
+fn few(loads: u64) -> String {
+    match loads {
+        0 => "no load was measured".to_owned(),
+        1 => "only 1 load was measured".to_owned(),
+        loads => format!("only {loads} loads were measured"),
     }
 }
 
