@@ -173,12 +173,7 @@ impl fmt::Display for Doubt {
             }
             Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is not known"),
             Self::CeilingRefuted { resource, ceiling, most_used } => {
-                let (value, used) = (amount(*resource, ceiling.value), amount(*resource, *most_used));
-                let source = &ceiling.source;
-                write!(
-                    f,
-                    "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
-                )
+                f.write_str(&refuted(*resource, ceiling, *most_used))
             }
             Self::PredictionDisagrees { predicted, measured } => {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
@@ -187,6 +182,15 @@ impl fmt::Display for Doubt {
             Self::Interrupted => f.write_str("the run was interrupted"),
         }
     }
+}
+
+/// A ceiling below what was used.
+fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
+    let (value, used) = (amount(resource, ceiling.value), amount(resource, most_used));
+    let source = &ceiling.source;
+    format!(
+        "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
+    )
 }
 
 /// How few loads were measured.
