@@ -265,7 +265,7 @@ fn an_old_cargo_is_named_before_anything_is_built() {
     ended.says(&["needs Rust 1.", "cargo is 1.63.0", "rustup"]);
 }
 
-/// Lines of the form "trying 1 streams (single), 0:00 so far, at most 20 s more".
+/// Lines of the form "trying 1 stream (single), 0:00 so far, at most 20 s more".
 #[test]
 fn progress_says_what_is_tried_and_how_much_is_left() {
     need_programs!("script");
@@ -282,7 +282,7 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
         first.starts_with("at most ") && first.contains(" trials, ") && first.contains("longer if"),
         "{said}"
     );
-    let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("trying 1 streams (")).collect();
+    let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("trying 1 stream (")).collect();
     let ended = rest.lines().filter(|line| line.contains("1 streams  ")).count();
     assert!(tried.len() == ended && ended >= 1, "every trial says that it begins and how it ends: {said}");
     for line in &tried {
@@ -291,7 +291,7 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
     }
     assert!(tried[0].contains("(search)") && said.contains("preparing"), "{said}");
     let bar = on_a_terminal(&world, "stream --content film.ts --streams 1 --hold 2s", &[]);
-    assert!(bar.contains(" s more: trying 1 streams (single)"), "{bar:?}");
+    assert!(bar.contains(" s more: trying 1 stream (single)"), "{bar:?}");
     assert!(bar.contains("00:00:01"), "and the time that has gone: {bar:?}");
 }
 

@@ -126,7 +126,8 @@ impl Progress {
 
     fn trial_began(&self, step: Step) {
         let elapsed_s = self.elapsed_s();
-        let what = format!("{} {} ({})", step.load, self.unit, phase_word(step.phase));
+        let what =
+            format!("{} ({})", report::words::load(step.load as f64, &self.unit), phase_word(step.phase));
         {
             let mut now = self.now();
             now.estimate.trial_begins(elapsed_s);
