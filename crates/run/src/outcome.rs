@@ -7,7 +7,9 @@ use std::mem::discriminant;
 use base::doubt::{Doubt, DoubtNote};
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
-use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, Trial, VariantOutcome};
+use base::outcome::{
+    Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
+};
 use base::plan::{LoadPlan, Plan, Variant};
 use base::statistics;
 use base::verdict::Verdict;
@@ -33,11 +35,28 @@ pub fn unknown_limit() -> Limit {
 /// Make sure, before anything is measured, that the requirements can be checked.
 pub fn check_requirements(plan: &Plan, workload: &dyn Workload) -> Result<(), RunError> {
     let names = workload.metrics().iter().map(|spec| spec.name).chain(["capacity"]);
+    // The error has an example that holds for every workload; one of this workload's own says more.
+    let own = example(workload).map(|own| format!(" or '{own}'")).unwrap_or_default();
     for text in &plan.require {
         let checked = text.parse::<Objective>().and_then(|objective| objective.check_names(names.clone()));
-        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
+        checked.map_err(|error| RunError { message: format!("{error}{own}"), usage: true })?;
     }
     Ok(())
+}
+
+/// A requirement on the first of the workload's metrics that is a time and has a better and a worse.
+fn example(workload: &dyn Workload) -> Option<String> {
+    let names = workload.metrics().iter().map(|spec| spec.name);
+    let of = |spec: &MetricSpec| {
+        let sign = match spec.better {
+            Better::Higher => ">=",
+            Better::Lower => "<=",
+            Better::Neither => return None,
+        };
+        let example = format!("{}{sign}500ms", spec.name.rsplit_once('_')?.0);
+        example.parse::<Objective>().ok()?.check_names(names.clone()).is_ok().then_some(example)
+    };
+    workload.metrics().iter().find_map(of)
 }
 
 /// Fill in everything that follows from the run's trials.
@@ -62,10 +81,12 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
     let explanation = explain::explain(&table);
-    let mut doubts = explanation.doubts;
+    let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
+    let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
+    doubts.extend(explanation.doubts.into_iter().filter(|note| is_apt(&note.doubt, run.state, &loads)));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
-    doubts.extend(capacity_doubts(&repetitions, &trials, &loads).into_iter().map(Into::into));
+    doubts.extend(capacity_doubts(&repetitions).into_iter().map(Into::into));
     doubts.extend(trial_doubts(&trials));
     VariantOutcome {
         name: variant.name.clone(),
@@ -113,7 +134,12 @@ fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {
     let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition);
     let seen: Vec<Seen> = of_repetition.map(|trial| seen(trial)).collect();
-    search::capacity(loads, &seen, unit)
+    let mut capacity = search::capacity(loads, &seen, unit);
+    if let [Some(_), Some(_)] = capacity.interval {
+        let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition).copied();
+        capacity.interval[1] = capacity.value.and_then(|value| explain::upper_end(of_repetition, value));
+    }
+    capacity
 }
 
 /// A trial as the search saw it.
@@ -161,7 +187,7 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     worst.into_iter().map(|(note, _)| note).collect()
 }
 
-fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Vec<Doubt> {
+fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let values: Vec<f64> = repetitions.iter().filter_map(|capacity| capacity.value).collect();
     let least = values.iter().copied().min_by(f64::total_cmp);
@@ -171,15 +197,24 @@ fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan
         (Some(_), _) if values.len() == 1 => doubts.push(Doubt::SingleRepetition),
         _ => {}
     }
-    if loads.fixed.is_some() {
-        return doubts;
-    }
-    doubts.extend(unconfirmed(repetitions, trials, loads.confirmations));
     doubts
 }
 
+/// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a search,
+/// and a search that was ended early did not reach its upper end.
+fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan) -> bool {
+    match doubt {
+        Doubt::FewLoads { .. } => loads.fixed.is_none(),
+        Doubt::CapacityIsLowerBound { reason } if reason == explain::NO_LOAD_FAILED => {
+            loads.fixed.is_none() && state == State::Complete
+        }
+        _ => true,
+    }
+}
+
 /// The repetition whose own capacity was confirmed least often, if that is less than what was `wanted`.
-fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], wanted: u32) -> Option<Doubt> {
+fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Option<Doubt> {
+    let wanted = if loads.fixed.is_some() { 0 } else { loads.confirmations };
     let passed = |(repetition, capacity): (u32, &Capacity)| {
         let value = capacity.value.filter(|value| *value > 0.0)?;
         let confirming = trials.iter().filter(|trial| {

@@ -254,3 +254,18 @@ proptest! {
         let _ = ceiling::parse(&format!("cpu={text}"));
     }
 }
+
+/// What `kagiri runs export --format trials-csv` writes of a real run reads back as the table that it is.
+#[test]
+fn an_exported_run_reads_back() {
+    let snapshot = include_str!("../../../tests/tests/snapshots/exports__trials_csv.snap");
+    let text = &snapshot[snapshot.find("run,trial,").expect("the head of the export")..];
+    let table = table(text);
+    assert_eq!(table.load_unit, "streams");
+    assert_eq!(table.loads(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert!(table.ignored_columns.iter().any(|name| name == "streams_broken"), "{:?}", table.ignored_columns);
+    let at_six = table.rows.iter().find(|row| row.load == 6.0).expect("six was tried");
+    assert_eq!((at_six.verdict, at_six.usage[&Resource::Cpu]), (Some(Verdict::Fail), 78.0));
+    let explanation = explain(&table);
+    assert_eq!((explanation.capacity.value, explanation.limit.resource), (Some(5.0), Resource::Cpu));
+}

@@ -51,3 +51,47 @@ fn a_neighbour_is_named_with_what_it_took() {
     assert!(evidence.contains(&"at 5 streams the hypervisor took 60 % of a core"), "{evidence:?}");
     assert!(evidence.contains(&"at 5 streams the busiest player thread used 20 % of a core"), "{evidence:?}");
 }
+
+/// As a survey measured it: from 800 streams on the players had no core left, and a neighbour came by.
+const SURVEY: &str = "streams,cpu %,network Gbit/s,player cpu %,other cpu %,verdict\n\
+    50,1,1.2,2,6,pass\n100,2.1,2.5,4,12,pass\n200,4.8,4.9,8,10,pass\n400,13.6,10,22,27,pass\n\
+    675,21.5,16.8,47,31,pass\n800,22.8,21.2,93,15,invalid\n800,22.8,19.9,80,20,pass\n\
+    900,28.6,22.5,64,43,pass\n900,28,16.3,79,105,invalid\n900,28,21.7,94,11,invalid\n\
+    950,14,10.9,79,109,invalid\n950,14,15.5,78,107,invalid\n1000,16,22.5,95,12,invalid\n\
+    1000,16,21.5,94,12,invalid\n1200,20,16.5,94,11,invalid\n1200,20,19.2,95,10,invalid\n\
+    1600,33,16.0,92,17,invalid\n1600,33,14.5,89.6,19,fail\n";
+
+#[test]
+fn a_failure_among_spoiled_trials_does_not_accuse_the_target() {
+    let explanation = explain(&csv::read(SURVEY.as_bytes(), BTreeMap::new()).expect("a table of this test"));
+    let limit = &explanation.limit;
+    assert_eq!((limit.resource, limit.certainty), (Resource::Player, Certainty::Confirmed), "{limit:?}");
+    assert_eq!(explanation.capacity.value, Some(900.0));
+    assert_eq!(explanation.capacity.interval[1], None, "it may be more");
+    let said =
+        limit.evidence.iter().any(|e| e.statement == "the players spoiled 5 of 8 trials above 900 streams");
+    assert!(said, "{limit:?}");
+    // A failure that the players did not share is the target's.
+    let certain = SURVEY.replace("92,17,invalid", "80,17,fail").replace("94,12,invalid", "80,12,fail");
+    let certain = certain.replace("95,12,invalid", "80,12,fail");
+    let explanation = explain(&csv::read(certain.as_bytes(), BTreeMap::new()).expect("a table of this test"));
+    assert_ne!(explanation.limit.resource, Resource::Player, "{:?}", explanation.limit);
+    assert_eq!(explanation.capacity.interval[1], Some(999.0));
+}
+
+#[test]
+fn a_ceiling_is_not_inferred_below_what_was_used() {
+    // The network carried less at the failure than at a load that passed.
+    let rows = "1,1,5,pass\n2,2,10,pass\n3,3,15,pass\n4,4,20,pass\n5,5,14,fail\n";
+    let text = format!("streams,cpu %,network Gbit/s,verdict\n{rows}");
+    let explained = |text: &str| explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table"));
+    let explanation = explained(&text);
+    assert_eq!(explanation.saturation[&Resource::Network].ceiling, None);
+    assert_eq!((explanation.limit.resource, explanation.predicted), (Resource::None, Some(100.0)));
+    // Where it did stop, that is the ceiling and the first reason; what an invalid trial used does not count.
+    let stopped = explained(&text.replace("5,5,14,fail", "5,5,20.2,fail\n5,5,3,invalid\n5,5,4,invalid"));
+    let ceiling = stopped.saturation[&Resource::Network].ceiling.as_ref().expect("it stopped growing");
+    assert_eq!((stopped.limit.resource, ceiling.value), (Resource::Network, 20.2e9));
+    let first = &stopped.limit.evidence[0].statement;
+    assert!(first.ends_with("it stopped growing"), "{first}");
+}

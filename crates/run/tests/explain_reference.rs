@@ -63,11 +63,13 @@ fn the_sixth_stream_failed_and_the_disagreement_is_said() {
     assert_eq!(explanation.capacity.value, Some(5.0));
     assert_eq!(explanation.capacity.interval, [Some(5.0), Some(5.0)]);
     assert_eq!(explanation.predicted, Some(7.0));
-    assert_eq!(explanation.limit.resource, Resource::Cpu);
-    assert_eq!(explanation.limit.certainty, Certainty::Predicted);
+    // The CPU's line gives 84 % at six: there was some left, so it is not accused.
+    assert_eq!(explanation.limit.resource, Resource::None);
+    assert_eq!(explanation.limit.certainty, Certainty::Unknown);
     assert!(doubts(&explanation).contains(&&Doubt::PredictionDisagrees { predicted: 7.0, measured: 5.0 }));
     let evidence = &explanation.limit.evidence[0];
-    assert!(evidence.inferred && evidence.statement.contains("at 6 streams, which failed"), "{evidence:?}");
+    let expected = "6 streams failed, but then CPU was at 84.1 % of its ceiling, so there was some left";
+    assert!(evidence.inferred && evidence.statement == expected, "{evidence:?}");
 
     // Everything passed: nothing is accused, and the capacity is a lower bound.
     let passed = explained(&table, &[]);
@@ -127,4 +129,27 @@ fn the_consideration_is_made_of_the_same_numbers() {
             explanation.doubts.iter().any(|note| note.message.contains(&format!("ceiling of {name}")));
         assert!(unknown, "{name}");
     }
+}
+
+#[test]
+fn a_busy_disk_outweighs_a_cpu_that_had_some_left() {
+    let rows = "10,14,20,pass\n20,28,40,pass\n30,42,55,pass\n40,56,70,pass\n50,70,99,fail\n";
+    let limit = explained(&format!("streams,cpu %,disk busy %,verdict\n{rows}"), &[]).limit;
+    assert_eq!((limit.resource, limit.certainty), (Resource::Disk, Certainty::Unknown), "{limit:?}");
+    assert!(limit.evidence[0].statement.starts_with("at 50 streams the disk was busy 99 %"), "{limit:?}");
+    // Without the counter nobody is accused, and with a full CPU that is what is named.
+    let blind = explained(&format!("streams,cpu %,x,verdict\n{rows}"), &[]).limit;
+    assert_eq!((blind.resource, blind.certainty), (Resource::None, Certainty::Unknown), "{blind:?}");
+    let full = explained(&format!("streams,cpu %,x,verdict\n{rows}"), &["cpu=75%"]).limit;
+    assert_eq!((full.resource, full.certainty), (Resource::Cpu, Certainty::Predicted), "{full:?}");
+}
+
+#[test]
+fn a_prediction_far_beyond_what_was_measured_is_doubted() {
+    let is_doubted = |rows: &str| {
+        let explanation = explained(&format!("streams,cpu %,verdict\n{rows}"), &["cpu=200%"]);
+        doubts(&explanation).iter().any(|doubt| matches!(doubt, Doubt::FarPrediction { .. }))
+    };
+    assert!(is_doubted("1,0.06,pass\n2,0.09,pass\n6,0.14,pass\n12,0.29,pass\n"));
+    assert!(!is_doubted("1,14,pass\n2,28,pass\n3,42,pass\n4,56,pass\n"));
 }

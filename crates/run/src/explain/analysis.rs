@@ -17,6 +17,8 @@ pub const ASSUMED: &str = "assumed";
 pub const INFERRED: &str = "inferred";
 /// A floor must not fall by one because of the last bit of a division.
 const ROUNDING: f64 = 1e-9;
+/// Usage beyond another by this factor is more than the sampling's imprecision.
+const EXCEEDED_BY: f64 = 1.05;
 /// Loads among which a bend is searched; more are looked at in steps.
 const BENDS_MAX: usize = 64;
 
@@ -84,7 +86,10 @@ impl<'a> Analysis<'a> {
         let Some(load) = self.critical_load() else { return Vec::new() };
         let at = self.table.rows.iter().filter(|row| row.load == load);
         let judged = self.measured.as_ref().is_some_and(|m| m.failed.or(m.invalid).is_some());
-        at.filter(|row| !judged || row.verdict != Some(Verdict::Pass)).collect()
+        // A trial that nobody could judge says nothing of a failure.
+        let failed = self.measured.as_ref().is_some_and(|m| m.failed.is_some());
+        let is_out = |verdict| verdict == Verdict::Pass || (failed && verdict == Verdict::Invalid);
+        at.filter(|row| !judged || !row.verdict.is_some_and(is_out)).collect()
     }
 
     /// Median usage at the critical load.
@@ -111,7 +116,10 @@ impl<'a> Analysis<'a> {
         let (load, used) = (self.critical_load()?, self.usage_at_critical(resource)?);
         let last = self.sound_rows().map(|row| row.load).filter(|l| *l < load).max_by(f64::total_cmp)?;
         let fit = self.fits.get(&resource)?;
-        is_flat(fit, last, load, used).then(|| (used, fit.line.at(load)))
+        // What another trial exceeded is no ceiling, and so nothing stopped at it.
+        let mut usage = self.table.rows.iter().filter_map(|row| row.usage.get(&resource));
+        let is_exceeded = usage.any(|other| *other > EXCEEDED_BY * used);
+        (!is_exceeded && is_flat(fit, last, load, used)).then(|| (used, fit.line.at(load)))
     }
 
     /// Where every resource saturates, with the ceilings of this analysis.

@@ -58,6 +58,8 @@ const LOADS: &[&str] = &[
     "stream count",
     "client count",
 ];
+/// Names of the load that do not say what it counts, so that a word after them does.
+const UNNAMED: [&str; 3] = ["n", "load", "concurrency"];
 const MISHAPS: &[&str] = &["stalls", "stall", "stalled streams", "rebuffers", "rebuffer count", "failures"];
 const VERDICTS: &[&str] = &["verdict", "ok", "pass", "passed", "result"];
 
@@ -219,6 +221,11 @@ impl Column {
         for (name, unit) in divisions(header) {
             let Some((role, dimension)) = role(name) else { continue };
             if role == Role::Load {
+                // "load_streams" is a load; "streams_broken" is something else that is counted in streams.
+                let by_gap = !unit.is_empty() && !header.ends_with([')', ']']);
+                if by_gap && !UNNAMED.contains(&plain(name).as_str()) {
+                    continue;
+                }
                 return Ok(Self::load(header, name, unit));
             }
             let factor = match (unit, dimension) {
@@ -244,7 +251,7 @@ impl Column {
         let name = plain(name);
         let name = name.strip_prefix("number of ").or(name.strip_prefix("num ")).unwrap_or(&name);
         let unit = match (unit, name) {
-            ("", "n" | "load" | "concurrency") => "load".to_owned(),
+            ("", name) if UNNAMED.contains(&name) => "load".to_owned(),
             ("", "stream" | "stream count") => "streams".to_owned(),
             ("", "client count") => "clients".to_owned(),
             ("", name) => name.to_owned(),

@@ -106,6 +106,10 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
              neighbour, spoiled the trials"
                 .to_owned()
         }
+        (resource, Certainty::Unknown) => format!(
+            "Perhaps the limit is {}, of which a single sign speaks; nothing confirms it",
+            limited(resource)
+        ),
         (resource, Certainty::Confirmed) => {
             format!("The limit is {}, confirmed by counters", limited(resource))
         }

@@ -8,6 +8,10 @@ use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::fit::Fit;
 use super::table::RESOURCES;
 
+/// Why a capacity is a lower bound when the loads ended before the target did.
+pub const NO_LOAD_FAILED: &str = "no load failed";
+/// A prediction beyond this many times the greatest measured load is a guess.
+const FAR: f64 = 4.0;
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
 const LINEAR_PERCENT: f64 = 10.0;
 /// A resource of which less than this share of the ceiling is used cannot become the limit by being crooked.
@@ -20,6 +24,7 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     if loads < 3 {
         doubts.push(Doubt::FewLoads { loads: loads as u64 });
     }
+    doubts.extend(far(analysis, explanation));
     doubts.extend(disagreement(analysis, explanation));
     doubts.extend(lower_bound(analysis, explanation));
     doubts.extend(RESOURCES.into_iter().filter_map(|r| not_linear(analysis, explanation, r)));
@@ -51,12 +56,19 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
     disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
 }
 
+/// The lines are drawn out far beyond the loads through which they were drawn.
+fn far(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
+    let predicted = explanation.predicted?;
+    let greatest = analysis.sound_rows().map(|row| row.load).max_by(f64::total_cmp)?;
+    (greatest > 0.0 && predicted > FAR * greatest).then_some(Doubt::FarPrediction { predicted, greatest })
+}
+
 fn lower_bound(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
     let reason = match (explanation.limit.resource, analysis.verdicts()) {
-        (Resource::Player, Some(_)) => "above it no trial was valid",
+        (Resource::Player, Some(_)) => "the trials above it were spoiled",
         (Resource::Player, None) => "the players are used up first",
         (Resource::None, Some(measured)) if measured.failed.is_none() && measured.carried.is_some() => {
-            "no load failed"
+            NO_LOAD_FAILED
         }
         _ => return None,
     };

@@ -4,7 +4,7 @@ use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::signs;
-use super::table::RESOURCES;
+use super::table::{PLAYER_FULL_PERCENT, RESOURCES};
 use super::words;
 
 /// Usage at or above this share of the ceiling counts as "at the ceiling".
@@ -13,11 +13,12 @@ const AT_CEILING: f64 = 0.95;
 const ABOVE_CEILING: f64 = 1.08;
 /// A resource that uses less than this share of a known ceiling is not accused by indirect signs.
 const FREE: f64 = 0.70;
+/// A resource of which less than this share of its ceiling was used when the load failed had some left: its line alone
+/// does not accuse it.
+const LEFT: f64 = 0.90;
 /// From this weight on the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
-/// A player thread that uses this much of its core is at its own limit.
-const PLAYER_FULL_PERCENT: f64 = 90.0;
 /// Counters of whoever else was on the host, the least of each, in % of one core, that may spoil a trial, and its
 /// sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
@@ -30,6 +31,8 @@ struct Suspect {
     saturates_at: Option<f64>,
     /// That load is close to where the load failed.
     near: bool,
+    /// When the load failed, this share of its ceiling was used (or its line gives it), which is too little.
+    left_at: Option<f64>,
     /// It grows with load towards a ceiling that nobody knows.
     is_open: bool,
     /// What counters say against it.
@@ -89,9 +92,15 @@ fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
     if let Some((index, _)) = confirmed {
         return Some((index, Certainty::Confirmed));
     }
-    let near = all().filter(|(_, s)| s.near).min_by(|(_, a), (_, b)| at(a).total_cmp(&at(b)));
+    let near =
+        all().filter(|(_, s)| s.near && s.left_at.is_none()).min_by(|(_, a), (_, b)| at(a).total_cmp(&at(b)));
     if let Some((index, _)) = near {
         return Some((index, Certainty::Predicted));
+    }
+    // A single sign of a single resource is a lead, not more.
+    let mut signed = all().filter(|(_, s)| s.weight > 0);
+    if let (Some((index, _)), None) = (signed.next(), signed.next()) {
+        return Some((index, Certainty::Unknown));
     }
     // When the load fails, everything that is delivered stops growing: that tells only when a single resource is
     // left that could have run out, and it did stop.
@@ -125,7 +134,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
         let statement = share_of_ceiling(analysis, resource, share, ceiling);
         evidence.insert(0, Evidence { resource, statement, inferred: assumed });
     }
-    evidence.extend(growth(analysis, resource));
+    let growth = growth(analysis, resource);
     let flat = analysis.flat(resource).filter(|_| turned);
     if let Some((used, expected)) = flat {
         let statement = format!(
@@ -137,10 +146,25 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
         );
         evidence.push(Evidence { resource, statement, inferred: true });
     }
+    // Without a ceiling a line has no end to speak of, so that it explains less than where it stops.
+    let at = evidence.len() - usize::from(ceiling.is_some() && flat.is_some());
+    if let Some(growth) = growth {
+        evidence.insert(at, growth);
+    }
     let near = saturates_at.is_some_and(|load| is_near(analysis, load));
     let rises = analysis.fits.get(&resource).is_some_and(|fit| fit.line.slope > 0.0);
     let is_open = ceiling.is_none() && rises && !matches!(resource, Resource::Memory | Resource::Player);
-    Suspect { resource, saturates_at, near, is_open, weight, flat: flat.map(|(used, _)| used), evidence }
+    let left_at = share_at_failure(analysis, resource).filter(|share| *share < LEFT);
+    let flat = flat.map(|(used, _)| used);
+    Suspect { resource, saturates_at, near, left_at, is_open, weight, flat, evidence }
+}
+
+/// The share of its ceiling that was used of a resource where the load failed, else what its line gives there.
+fn share_at_failure(analysis: &Analysis, resource: Resource) -> Option<f64> {
+    let failed = analysis.verdicts()?.failed?;
+    let ceiling = analysis.ceilings.get(&resource)?.value;
+    let line = || analysis.fits.get(&resource).map(|fit| fit.line.at(failed));
+    Some(analysis.usage_at_critical(resource).or_else(line)? / ceiling)
 }
 
 /// Whether a predicted load is close enough to the failure to explain it: a line that meets its ceiling a
@@ -219,7 +243,8 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     });
     let spoiled: Vec<Evidence> = spoiled.collect();
     let certainty = if is_own || spoiled.is_empty() { Certainty::Confirmed } else { Certainty::Unknown };
-    let fault = format!("at {at} no trial was valid: the measuring side, or a neighbour, was at fault");
+    let fault =
+        format!("at {at} no trial could be trusted: the measuring side, or a neighbour, was at fault");
     let mut own: Vec<Evidence> = used
         .map(|used| format!("at {at} the busiest player thread used {}", words::amount(resource, used)))
         .into_iter()
@@ -227,6 +252,7 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
         .map(counted)
         .collect();
     let mut evidence = vec![counted(fault)];
+    evidence.extend(spoiled_above(analysis).map(counted));
     match certainty {
         Certainty::Unknown => evidence.extend(spoiled.into_iter().chain(own)),
         _ => {
@@ -236,6 +262,16 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     }
     evidence.extend(growth(analysis, resource));
     Decision { limit: Limit { resource, certainty, evidence }, inferred_ceiling: None }
+}
+
+/// How many of the trials above the capacity the players spoiled.
+fn spoiled_above(analysis: &Analysis) -> Option<String> {
+    let carried = analysis.verdicts()?.carried?;
+    let above = || analysis.table.rows.iter().filter(|row| row.load > carried && row.verdict.is_some());
+    let (spoiled, all) = (above().filter(|row| row.is_spoiled_by_players()).count(), above().count());
+    let trials = words::count(all, "trial");
+    let at = words::load(carried, &analysis.table.load_unit);
+    (spoiled > 0).then(|| format!("the players spoiled {spoiled} of {trials} above {at}"))
 }
 
 /// Nothing failed.
@@ -254,7 +290,15 @@ fn unknown(analysis: &Analysis, suspects: &[Suspect]) -> Decision {
     let mut evidence = Vec::new();
     if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
         let at = words::load(failed, &analysis.table.load_unit);
-        let statement = format!("{at} failed, and no resource in the table was near its ceiling there");
+        let left = suspects.iter().filter(|suspect| suspect.near).filter_map(|suspect| {
+            let percent = words::number(100.0 * suspect.left_at?);
+            Some(format!("{} was at {percent} % of its ceiling", words::subject(suspect.resource)))
+        });
+        let left: Vec<String> = left.collect();
+        let statement = match left.is_empty() {
+            true => format!("{at} failed, and no resource in the table was near its ceiling there"),
+            false => format!("{at} failed, but then {}, so there was some left", words::list(&left)),
+        };
         evidence.push(Evidence { resource: Resource::None, statement, inferred: true });
     }
     evidence.extend(suspects.iter().flat_map(|suspect| suspect.evidence.iter().cloned()));

@@ -1,9 +1,9 @@
 //! What the verdicts say: which loads were carried, and where the first one was not.
 
-use base::outcome::Capacity;
+use base::outcome::{Capacity, Trial};
 use base::verdict::Verdict;
 
-use super::table::LoadTable;
+use super::table::{LoadTable, Row};
 
 /// The verdicts at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,6 +12,8 @@ struct Tally {
     passes: u32,
     fails: u32,
     invalids: u32,
+    /// Of the invalid ones those that the players spoiled.
+    spoiled: u32,
 }
 
 impl Tally {
@@ -22,7 +24,17 @@ impl Tally {
 
     /// At least as many trials failed as passed.
     fn is_failed(&self) -> bool {
-        self.fails > 0 && self.fails >= self.passes
+        self.has_failed() && self.fails >= self.passes
+    }
+
+    /// It failed no more often than the players spoiled it: they may have failed, not the target.
+    fn is_doubtful(&self) -> bool {
+        self.passes == 0 && self.spoiled > 0 && self.fails <= self.spoiled
+    }
+
+    /// At least one trial failed, and it was the target that did.
+    fn has_failed(&self) -> bool {
+        self.fails > 0 && !self.is_doubtful()
     }
 }
 
@@ -31,7 +43,7 @@ impl Tally {
 pub struct Measured {
     /// The largest load that was carried below the first that failed.
     pub carried: Option<f64>,
-    /// The smallest load that failed.
+    /// The smallest load that failed; `None` where the players gave out first.
     pub failed: Option<f64>,
     /// The smallest load above `carried` (and below `failed`) at which no trial was valid.
     pub invalid: Option<f64>,
@@ -42,7 +54,7 @@ pub struct Measured {
 impl Measured {
     /// Read the verdicts; `None` when the table has none.
     pub fn of(table: &LoadTable) -> Option<Self> {
-        let tallies = tallies(table);
+        let tallies = tallies(&table.rows);
         if tallies.is_empty() {
             return None;
         }
@@ -56,9 +68,12 @@ impl Measured {
     fn found(capacity: &Capacity, tallies: &[Tally]) -> Self {
         let carried = capacity.value.filter(|value| *value > 0.0);
         let above = |tally: &&Tally| carried.is_none_or(|carried| tally.load > carried);
-        let failed = tallies.iter().filter(above).find(|tally| tally.fails > 0).map(|tally| tally.load);
+        let failed = tallies.iter().filter(above).find(|tally| tally.has_failed()).map(|tally| tally.load);
+        let players = players_gave_out(tallies, carried, failed);
+        let failed = failed.filter(|_| players.is_none());
         let invalid = tallies.iter().filter(above).find(|tally| is_only_invalid(tally, failed));
-        Self { carried, failed, invalid: invalid.map(|tally| tally.load), capacity: capacity.clone() }
+        let invalid = players.or(invalid.map(|tally| tally.load));
+        Self { carried, failed, invalid, capacity: capacity.clone() }
     }
 
     /// Where the verdicts turn, from the verdicts alone.
@@ -66,6 +81,8 @@ impl Measured {
         let failed = tallies.iter().find(|tally| tally.is_failed()).copied();
         let below = |load: f64| failed.is_none_or(|failed| load < failed.load);
         let carried = tallies.iter().rev().find(|tally| tally.is_carried() && below(tally.load)).copied();
+        let players = players_gave_out(tallies, carried.map(|c| c.load), failed.map(|f| f.load));
+        let failed = failed.filter(|_| players.is_none());
         let above = |load: f64| carried.is_none_or(|carried| load > carried.load);
         let invalid = tallies
             .iter()
@@ -80,13 +97,39 @@ impl Measured {
         let capacity = Capacity {
             value,
             unit: table.load_unit.clone(),
-            interval: [least(tallies), most(tallies).map(|load| (load - step).max(0.0))],
+            interval: [
+                least(tallies),
+                most(tallies).filter(|_| players.is_none()).map(|load| (load - step).max(0.0)),
+            ],
             passes: carried.map_or(0, |carried| carried.passes),
             failures_above: failed.map_or(0, |failed| failed.fails),
         };
-        let invalid = invalid.map(|tally| tally.load);
+        let invalid = players.or(invalid.map(|tally| tally.load));
         Self { carried: carried.map(|c| c.load), failed: failed.map(|f| f.load), invalid, capacity }
     }
+}
+
+/// The smallest load above `carried` that the players spoiled, if they spoiled most of the trials that were made from
+/// there to the first load that failed. Trials that a neighbour spoiled say nothing of either.
+fn players_gave_out(tallies: &[Tally], carried: Option<f64>, failed: Option<f64>) -> Option<f64> {
+    let is_between = |tally: &&Tally| {
+        carried.is_none_or(|carried| tally.load > carried) && failed.is_none_or(|failed| tally.load <= failed)
+    };
+    let between = || tallies.iter().filter(is_between);
+    let spoiled: u32 = between().map(|tally| tally.spoiled).sum();
+    let judged: u32 = between().map(|tally| tally.passes + tally.fails).sum();
+    let first = between().find(|tally| tally.spoiled > 0 && !tally.is_carried())?;
+    (spoiled > judged).then_some(first.load)
+}
+
+/// The upper end of a capacity that a search found: the largest load below the first that the target itself failed;
+/// `None` where nothing says that it does not carry more.
+pub fn upper_end<'a>(trials: impl IntoIterator<Item = &'a Trial>, capacity: f64) -> Option<f64> {
+    let rows: Vec<Row> = trials.into_iter().map(Row::from_trial).collect();
+    let tallies = tallies(&rows);
+    // A load above that both passed and failed is within the uncertainty.
+    let failed = tallies.iter().find(|t| t.load > capacity && t.passes == 0 && t.has_failed())?.load;
+    players_gave_out(&tallies, Some(capacity), Some(failed)).is_none().then_some(failed - 1.0)
 }
 
 /// Nothing was learnt at this load, which lies below the first that failed.
@@ -96,7 +139,7 @@ fn is_only_invalid(tally: &Tally, failed: Option<f64>) -> bool {
 
 /// The largest load that passed below any failure at all, even a single one.
 fn least(tallies: &[Tally]) -> Option<f64> {
-    let first_fail = tallies.iter().find(|tally| tally.fails > 0);
+    let first_fail = tallies.iter().find(|tally| tally.has_failed());
     let below = tallies.iter().take_while(|tally| first_fail.is_none_or(|fail| tally.load < fail.load));
     let passed = below.filter(|tally| tally.passes > 0).map(|tally| tally.load).last();
     passed.or(first_fail.map(|_| 0.0))
@@ -105,19 +148,21 @@ fn least(tallies: &[Tally]) -> Option<f64> {
 /// The smallest load that failed with no pass at it or above it.
 fn most(tallies: &[Tally]) -> Option<f64> {
     let hopeless = tallies.iter().rev().take_while(|tally| tally.passes == 0);
-    hopeless.filter(|tally| tally.fails > 0).map(|tally| tally.load).last()
+    hopeless.filter(|tally| tally.has_failed()).map(|tally| tally.load).last()
 }
 
 /// Verdicts by load, ascending.
-fn tallies(table: &LoadTable) -> Vec<Tally> {
-    let mut judged: Vec<_> = table.rows.iter().filter_map(|row| Some((row.load, row.verdict?))).collect();
+fn tallies(rows: &[Row]) -> Vec<Tally> {
+    let judged = rows.iter().filter_map(|row| Some((row.load, row.verdict?, row.is_spoiled_by_players())));
+    let mut judged: Vec<_> = judged.collect();
     judged.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut tallies: Vec<Tally> = Vec::new();
-    for (load, verdict) in judged {
+    for (load, verdict, spoiled) in judged {
         if tallies.last().is_none_or(|tally| tally.load != load) {
-            tallies.push(Tally { load, passes: 0, fails: 0, invalids: 0 });
+            tallies.push(Tally { load, passes: 0, fails: 0, invalids: 0, spoiled: 0 });
         }
         if let Some(tally) = tallies.last_mut() {
+            tally.spoiled += u32::from(spoiled);
             match verdict {
                 Verdict::Pass => tally.passes += 1,
                 Verdict::Fail => tally.fails += 1,

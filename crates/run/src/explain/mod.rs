@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::csv::TableError;
 pub use ceiling::CeilingError;
+pub(crate) use doubts::NO_LOAD_FAILED;
+pub(crate) use measured::upper_end;
 pub use table::{LoadTable, RESOURCES, Row};
 
 use analysis::Analysis;

@@ -70,8 +70,20 @@ impl LoadTable {
     }
 }
 
+/// A player thread that uses this much of its core is at its own limit.
+pub const PLAYER_FULL_PERCENT: f64 = 90.0;
+/// Players that do their work this much later than intended are at their own limit.
+const PLAYER_LATE_MS: f64 = 100.0;
+
 impl Row {
-    fn from_trial(trial: &Trial) -> Self {
+    /// Nobody could judge this trial, because its players were at their own limit.
+    pub fn is_spoiled_by_players(&self) -> bool {
+        let full = self.usage.get(&Resource::Player).is_some_and(|used| *used >= PLAYER_FULL_PERCENT);
+        let late = self.counters.get("tick_late_max_ms").is_some_and(|late| *late >= PLAYER_LATE_MS);
+        self.verdict == Some(Verdict::Invalid) && (full || late)
+    }
+
+    pub(super) fn from_trial(trial: &Trial) -> Self {
         let known = |name: &str| trial.metrics.get(name).copied().flatten().filter(|v| v.is_finite());
         let usage: BTreeMap<_, _> = RESOURCES
             .into_iter()

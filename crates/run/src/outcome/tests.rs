@@ -1,6 +1,5 @@
 //! Runs made of imagined trials: what is concluded from them.
 
-use base::outcome::State;
 use serde_json::{Value, json};
 use workload::stream::Stream;
 
@@ -34,13 +33,18 @@ fn plan(repeats: u32, settings: Value, require: &[&str]) -> Plan {
 
 /// A run of these trials, concluded.
 fn concluded(plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
+    ended(State::Complete, plan, trials, ceilings)
+}
+
+/// The same of a run that ended in another way.
+fn ended(state: State, plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
     let mut run = Run {
         schema: base::outcome::SCHEMA,
         kagiri: "0".into(),
         run: "test".into(),
         name: "test".into(),
         workload: "stream".into(),
-        state: State::Complete,
+        state,
         failure: None,
         started_at: jiff::Timestamp::UNIX_EPOCH,
         ended_at: None,
@@ -153,4 +157,49 @@ fn a_requirement_is_held_against_the_worst_trial() {
     let found: Vec<_> = run.requirements.iter().map(|one| (one.measured, one.held)).collect();
     let expected = [(0.9, false), (0.1, false), (0.2, true), (2e6, true), (3.0, true)];
     assert_eq!(found, expected.map(|(measured, held)| (Some(measured), held)));
+}
+
+fn kinds(run: &Run) -> Vec<String> {
+    let kind = |note: &DoubtNote| serde_json::to_value(note).unwrap()["kind"].as_str().unwrap().to_owned();
+    run.variants[0].doubts.iter().map(kind).collect()
+}
+
+#[test]
+fn players_that_gave_out_leave_the_capacity_open_and_unconfirmed() {
+    use Verdict::Invalid;
+    let tried =
+        [(50.0, Search, Pass), (100.0, Search, Pass), (200.0, Search, Invalid), (200.0, Search, Fail)];
+    let then = [
+        (150.0, Search, Invalid),
+        (150.0, Search, Invalid),
+        (100.0, Confirm, Invalid),
+        (100.0, Confirm, Invalid),
+    ];
+    let mut trials = searched(&[&tried[..], &then].concat());
+    for trial in &mut trials {
+        let used = if trial.verdict == Invalid { 95.0 } else { 0.4 * trial.load };
+        trial.metrics.insert("player_cpu_percent".into(), Some(used));
+        trial.metrics.insert("server_cpu_percent".into(), Some(0.1 * trial.load));
+    }
+    let plan =
+        plan(1, json!({ "max": 1000, "first": 50, "resolution_percent": 50, "confirmations": 1 }), &[]);
+    let run = concluded(&plan, trials, json!({}));
+    let variant = &run.variants[0];
+    assert_eq!((variant.capacity.value, variant.capacity.interval), (Some(100.0), [Some(100.0), None]));
+    assert_eq!((variant.limit.resource, variant.limit.certainty), (Resource::Player, Certainty::Confirmed));
+    assert_eq!(kinds(&run)[0], "capacity_unconfirmed", "the gravest doubt comes first");
+}
+
+#[test]
+fn the_advice_fits_how_the_run_was_made() {
+    let tried = [(1.0, Search, Pass), (2.0, Search, Pass)];
+    let searching = plan(1, json!({ "max": 10 }), &[]);
+    let interrupted = kinds(&ended(State::Interrupted, &searching, searched(&tried), json!({})));
+    assert!(!interrupted.contains(&"capacity_is_lower_bound".to_owned()), "{interrupted:?}");
+    assert_eq!(interrupted[0], "capacity_unconfirmed");
+    let single = plan(1, json!({ "streams": 20 }), &[]);
+    let single = kinds(&concluded(&single, searched(&[(20.0, Phase::Single, Pass)]), json!({})));
+    assert_eq!(single, ["single_repetition"]);
+    let through = kinds(&concluded(&searching, searched(&tried), json!({})));
+    assert!(through.contains(&"capacity_is_lower_bound".to_owned()), "{through:?}");
 }
