@@ -1,5 +1,6 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
+use base::doubt::Doubt;
 use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, VariantOutcome};
 use base::verdict::Verdict;
 use serde_json::Value;
@@ -154,11 +155,36 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
         },
         Some(0.0) => format!("Does not carry even one {}{each}{}.", singular(unit), next(&rows, 0.0, unit)),
         Some(value) => {
-            let beyond = next(&rows, value, unit);
-            let least = if variant.capacity.interval[1].is_none() { "at least " } else { "" };
-            format!("Carries {least}{}{each}{beyond}.", load(value, unit))
+            let is_open = variant.capacity.interval[1].is_none();
+            let is_early = run.state == State::Interrupted;
+            // What failed among trials that could not be judged is no failure of the target's.
+            let spoiled = rows.iter().find(|row| row.load > value && row.verdict == Verdict::Invalid);
+            let beyond = match spoiled.filter(|_| is_open) {
+                Some(row) => format!("; {} could not be judged", load(row.load, unit)),
+                None if is_early && rows.iter().all(|row| row.load <= value) => {
+                    "; interrupted before a larger load was offered".to_owned()
+                }
+                None => next(&rows, value, unit),
+            };
+            let least = if is_open { "at least " } else { "" };
+            let sentence = format!("Carries {least}{}{each}{beyond}.", load(value, unit));
+            match unconfirmed(variant) {
+                Some(doubt) => format!("{doubt}: {}", lower(&sentence)),
+                None => sentence,
+            }
         }
     }
+}
+
+/// The doubt that comes before a capacity that did not pass as often as planned.
+fn unconfirmed(variant: &VariantOutcome) -> Option<String> {
+    variant.doubts.iter().find_map(|note| match note.doubt {
+        Doubt::CapacityUnconfirmed { passed: 0, .. } => Some("Not confirmed".to_owned()),
+        Doubt::CapacityUnconfirmed { passed, wanted } => {
+            Some(format!("Confirmed only {passed} of {wanted} times"))
+        }
+        _ => None,
+    })
 }
 
 /// A sentence without its full stop, to stand inside another.
@@ -301,6 +327,28 @@ mod tests {
             |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
         assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
         assert!(limit(Certainty::Unknown).contains("or by other programs"));
+    }
+
+    #[test]
+    fn a_capacity_that_was_not_confirmed_says_so_first() {
+        let text = include_str!("../../../tests/fixtures/run.json");
+        let mut run: Run = serde_json::from_str(text).unwrap();
+        run.trials.retain(|trial| trial.load <= 4.0 && trial.phase == Phase::Search);
+        run.state = State::Interrupted;
+        let mut variant = run.variants[0].clone();
+        variant.capacity.value = Some(4.0);
+        variant.capacity.interval = [Some(4.0), None];
+        variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 0, wanted: 3 }.into()];
+        let expected = "Not confirmed: carries at least 4 streams of 25 Mbit/s; interrupted before a larger load was \
+                        offered.";
+        assert_eq!(carries(&run, &variant), expected);
+        variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 1, wanted: 3 }.into()];
+        assert!(carries(&run, &variant).starts_with("Confirmed only 1 of 3 times: carries at least 4"));
+        // A load that the players spoiled comes before one that failed beyond it.
+        run.trials[3].verdict = Verdict::Fail;
+        run.trials[2].verdict = Verdict::Invalid;
+        variant.capacity.value = Some(2.0);
+        assert!(carries(&run, &variant).ends_with("; 3 streams could not be judged."));
     }
 
     #[test]
