@@ -172,7 +172,7 @@ fn a_dead_sampler_costs_no_trial() {
     use Verdict::{Fail, Pass};
     assert_eq!(verdicts, [Pass, Fail, Pass, Fail]);
     for trial in &run.trials {
-        assert_eq!(not_sampled(&trial.doubts), ["not sampled: sampler on here: it has died"]);
+        assert_eq!(not_sampled(&trial.doubts), ["not sampled: sampler: it has died"]);
     }
     let [message] = not_sampled(&run.variants[0].doubts)[..] else { panic!("{:?}", run.variants) };
     assert!(message.ends_with("it has died (at worst; 4 of 4 trials)"), "{message}");

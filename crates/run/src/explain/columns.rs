@@ -159,6 +159,7 @@ const COUNTERS: &[(&str, Dimension, &[&str])] = &[
     ("other_cpu_percent", Dimension::Cpu, &["other cpu", "neighbour cpu", "neighbor cpu"]),
     ("steal_percent", Dimension::Percent, &["steal", "cpu steal"]),
     ("softirq_percent", Dimension::Percent, &["softirq"]),
+    ("tick_late_max_ms", Dimension::Time, &["tick late max", "tick late", "players late"]),
     ("slack_min_s", Dimension::Plain, &["slack min s", "min slack s", "least slack s", "min slack"]),
 ];
 

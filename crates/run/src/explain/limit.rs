@@ -251,8 +251,8 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
         .chain(signs.into_iter().map(|(_, statement)| statement))
         .map(counted)
         .collect();
-    let mut evidence = vec![counted(fault)];
-    evidence.extend(spoiled_above(analysis).map(counted));
+    let mut evidence: Vec<Evidence> = spoiled_above(analysis).map(counted).into_iter().collect();
+    evidence.push(counted(fault));
     match certainty {
         Certainty::Unknown => evidence.extend(spoiled.into_iter().chain(own)),
         _ => {
