@@ -112,6 +112,10 @@ fn outcome(capacity: &Difference) -> String {
         (Change::Unknown, _) if is_open(&capacity.a) && is_open(&capacity.b) => {
             "both are lower bounds, as no load failed, so they cannot be compared".to_owned()
         }
+        // How many there are stands beside each capacity.
+        (Change::Unknown, Some(reason)) if reason.starts_with("n = ") => {
+            "cannot be told, for want of repetitions".to_owned()
+        }
         (Change::Unknown, Some(reason)) => format!("cannot be told ({reason})"),
         (_, Some(reason)) => format!("{word} ({reason})"),
         (_, None) => word.to_owned(),

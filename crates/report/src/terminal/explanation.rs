@@ -12,15 +12,16 @@ use crate::{doubts, words};
 /// doubts, and the columns of the table that were not used. Ends with a line break.
 pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: Style) -> String {
     let unit = plain(&outcome.capacity.unit);
+    let least = if let [Some(_), None] = outcome.capacity.interval { "at least " } else { "" };
     let carried = match (outcome.capacity.value, outcome.predicted) {
         (Some(value), Some(predicted)) if value != predicted => {
             format!(
-                "Carries {}; the lines and ceilings alone predict {}.",
+                "Carries {least}{}; the lines and ceilings alone predict {}.",
                 words::load(value, &unit),
                 predicted
             )
         }
-        (Some(value), _) => format!("Carries {}.", words::load(value, &unit)),
+        (Some(value), _) => format!("Carries {least}{}.", words::load(value, &unit)),
         (None, Some(predicted)) => {
             format!("Would carry {}, by its lines and ceilings.", words::load(predicted, &unit))
         }
