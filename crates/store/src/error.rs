@@ -75,6 +75,11 @@ pub enum StoreError {
     /// Nothing of that name.
     #[error("there is no run '{text}'; 'kagiri runs list' shows those that there are")]
     NoRun { text: String },
+    /// `last` counts only runs in which something was measured, and there are not so many.
+    #[error(
+        "there is no run '{text}': 'last' means the last run with at least one trial; 'kagiri runs list' shows all runs"
+    )]
+    NoneMeasured { text: String },
     /// The beginning of several ids.
     #[error("'{text}' could mean {candidates}; type more of the id")]
     Ambiguous { text: String, candidates: String },
@@ -104,6 +109,21 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the user named a run or a file that is not there or is of the wrong kind (exit code 2), rather than the
+    /// store or its disk being at fault.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::NoRun { .. }
+            | Self::NoneMeasured { .. }
+            | Self::Ambiguous { .. }
+            | Self::TooLarge { .. }
+            | Self::NotAnExport { .. }
+            | Self::NewerDocument { .. } => true,
+            Self::File { source, .. } => is_misnamed(source),
+            _ => false,
+        }
+    }
+
     /// SQLite's error in the house's words.
     pub(crate) fn from_sql(path: &Path, error: rusqlite::Error) -> Self {
         let path = path.to_owned();
@@ -129,4 +149,10 @@ impl StoreError {
             _ => Self::Sql { path, source: error },
         }
     }
+}
+
+/// Whether an error says that a path which the user named does not exist or is of the wrong kind.
+pub fn is_misnamed(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | IsADirectory | NotADirectory | InvalidFilename)
 }

@@ -23,7 +23,7 @@ mod write;
 
 pub use compare::compare;
 pub use document::{IMPORT_BYTES_MAX, export, json_schema, read_export, read_export_file};
-pub use error::StoreError;
+pub use error::{StoreError, is_misnamed};
 pub use id::new_run_id;
 pub use place::Store;
 pub use read::{Filter, RunSummary};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::{Doubt, DoubtNote};
 use base::metric::Metrics;
-use base::outcome::{Resource, Run, State, Trial};
+use base::outcome::{Capacity, Resource, Run, State, Trial};
 use base::series::Series;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -49,6 +49,9 @@ pub struct RunSummary {
     pub ended_at: Option<Timestamp>,
     /// The capacity of the first variant, in `unit`; `None` while unknown.
     pub capacity: Option<f64>,
+    /// Within which it lies; the second bound is `None` while nothing above it has failed.
+    #[serde(default)]
+    pub interval: [Option<f64>; 2],
     /// The load's unit.
     pub unit: String,
     /// What set the capacity.
@@ -59,7 +62,7 @@ pub struct RunSummary {
 
 const OWNER_COLUMNS: &str = "owner_pid, owner_start, owner_boot, owner_pid_space";
 const SELECT_SUMMARY: &str = "SELECT id, name, workload, state, started_at, ended_at, capacity_value, \
-     capacity_unit, limit_resource, (SELECT count(*) FROM trial WHERE trial.run = run.id) AS trials, \
+     capacity_unit, capacity, limit_resource, (SELECT count(*) FROM trial WHERE trial.run = run.id) AS trials, \
      owner_pid, owner_start, owner_boot, owner_pid_space FROM run \
      WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR started_us >= ?3) \
      ORDER BY started_us DESC, id DESC";
@@ -179,6 +182,7 @@ fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
         started_at: time_in(row, "started_at")?,
         ended_at: time_of(row, "ended_at")?,
         capacity: row.get("capacity_value")?,
+        interval: json_of::<Capacity>(row, "capacity")?.interval,
         unit: row.get("capacity_unit")?,
         limit: word_of(row, "limit_resource")?,
         trials: row.get("trials")?,

@@ -26,15 +26,15 @@ pub(crate) fn is_reserved(text: &str) -> bool {
 }
 
 impl Store {
-    /// The run that is meant by `text`: a whole id, `last` (the one that began last), `last~N` (N before it), the
-    /// path of an exported file, or the beginning of exactly one id.
+    /// The run that is meant by `text`: a whole id, `last` (of those with at least one trial the one that began last),
+    /// `last~N` (N before it), the path of an exported file, or the beginning of exactly one id.
     ///
     /// # Errors
     /// Nothing or several runs are meant; a file that is no exported run; a damaged store.
     pub fn resolve(&self, text: &str) -> Result<Run, StoreError> {
         let none = || StoreError::NoRun { text: text.to_owned() };
         if let Some(back) = back(text) {
-            let id = self.by_age(back)?.ok_or_else(none)?;
+            let id = self.by_age(back)?.ok_or_else(|| StoreError::NoneMeasured { text: text.to_owned() })?;
             return self.load(&id);
         }
         // The whole id first: it may be the beginning of another one, or the name of a file.
@@ -72,10 +72,12 @@ impl Store {
         identity(path).is_some_and(|found| Some(found) == identity(self.path()))
     }
 
+    /// A run that failed before its first trial is kept and listed, but nobody who says `last` means it.
     fn by_age(&self, back: u32) -> Result<Option<String>, StoreError> {
         self.db
             .query_row(
-                "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET ?1",
+                "SELECT id FROM run WHERE EXISTS (SELECT 1 FROM trial WHERE trial.run = run.id) \
+                 ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET ?1",
                 [back],
                 |row| row.get(0),
             )

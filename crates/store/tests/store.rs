@@ -91,6 +91,7 @@ fn runs_are_listed_newest_first_and_filtered() {
     assert_eq!(ids(&Filter { since, ..Filter::default() }), "c b");
     let summary = &store.list(&Filter::default()).unwrap()[0];
     assert_eq!((summary.trials, summary.capacity, summary.unit.as_str()), (6, Some(5.0), "streams"));
+    assert_eq!(summary.interval, [Some(5.0), Some(6.0)]);
 }
 
 #[test]
@@ -111,14 +112,43 @@ fn a_run_is_found_by_what_people_type() {
         assert_eq!(found(text).unwrap(), id);
     }
     assert!(message(found("20261121")).contains("20261121-1 or 20261121-12"));
-    for text in ["last~3", "%", "", "2026112_", "lost"] {
+    assert!(matches!(found("last~3"), Err(StoreError::NoneMeasured { .. })));
+    for text in ["%", "", "2026112_", "lost"] {
         assert!(matches!(found(text), Err(StoreError::NoRun { .. })), "{text}");
     }
     let file = dir.path().join("elsewhere.json");
     std::fs::write(&file, export(&run("elsewhere")).unwrap()).unwrap();
     assert_eq!(found(file.to_str().unwrap()).unwrap(), "elsewhere");
-    assert!(message(found("gone/away.json")).contains("gone/away.json"));
+    let missing = store.resolve("gone/away.json").unwrap_err();
+    assert!(missing.is_usage() && missing.to_string().contains("gone/away.json"), "{missing}");
     assert!(message(found(store.path().to_str().unwrap())).contains("not an exported run"));
+}
+
+#[test]
+fn last_is_the_last_run_in_which_something_was_measured() {
+    let (_dir, mut store) = new_store();
+    let at = |id: &str, second, trials: bool| {
+        let mut run = run(id);
+        run.started_at = jiff::Timestamp::from_second(second).unwrap();
+        if !trials {
+            run.trials.clear();
+            run.state = State::Failed;
+        }
+        run
+    };
+    store.save(&at("typo-first", 1, false)).unwrap();
+    let refused = store.resolve("last").unwrap_err();
+    assert!(refused.is_usage() && refused.to_string().contains("at least one trial"), "{refused}");
+    store.save(&at("one", 2, true)).unwrap();
+    store.save(&at("typo", 3, false)).unwrap();
+    store.save(&at("two", 4, true)).unwrap();
+    store.save(&at("typo-again", 5, false)).unwrap();
+    let found = |text: &str| store.resolve(text).map(|run| run.run);
+    assert_eq!((found("last").unwrap(), found("last~1").unwrap()), ("two".into(), "one".into()));
+    assert!(found("last~2").is_err());
+    // Nothing is lost: they are listed, and shown by their ids.
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 5);
+    assert_eq!(found("typo-again").unwrap(), "typo-again");
 }
 
 #[test]
