@@ -57,9 +57,7 @@ pub struct Objective {
 
 /// Why a text is no objective, or why it cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the requirement '{text}' cannot be checked: {problem}; write for example 'p99<=500ms' or 'stalls==0'"
-)]
+#[error("the requirement '{text}' cannot be checked: {problem}; write for example 'capacity>=4'")]
 pub struct ObjectiveError {
     text: String,
     problem: String,

@@ -10,11 +10,12 @@ use std::time::Duration;
 use base::part::{Endpoints, PartError, PartSpec, Progress};
 use serde_json::Value;
 
-/// Why the bus could not do what was asked; the message names the part and its host.
+/// Why the bus could not do what was asked; the message names the part and, unless it is this one, its host. What the
+/// user's own settings are at fault for is said as the part said it.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// The part itself said no.
-    #[error("{part} on {host}: {error}")]
+    #[error("{}{error}", place(part, host, error.usage))]
     Part {
         /// The part's name.
         part: String,
@@ -32,6 +33,16 @@ impl BusError {
     /// Whether the user's settings were at fault rather than the world.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Part { error, .. } if error.usage)
+    }
+}
+
+/// Where an error comes from, in front of it.
+fn place(part: &str, host: &str, usage: bool) -> String {
+    match (host == HERE, usage) {
+        (true, true) => String::new(),
+        (true, false) => format!("{part}: "),
+        (false, true) => format!("{host}: "),
+        (false, false) => format!("{part} on {host}: "),
     }
 }
 
@@ -72,4 +83,20 @@ pub trait Bus {
     /// # Errors
     /// Why there is no report. The part is gone all the same.
     fn stop(&mut self, part: &str) -> Result<Value, BusError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_place_where_that_says_something() {
+        let said = |host: &str, error| {
+            BusError::Part { part: "server".into(), host: host.into(), error }.to_string()
+        };
+        assert_eq!(said(HERE, PartError::usage("'x' is no URL")), "'x' is no URL");
+        assert_eq!(said(HERE, PartError::new("it died")), "server: it died");
+        assert_eq!(said("nas", PartError::new("it died")), "server on nas: it died");
+        assert_eq!(said("nas", PartError::usage("no such file")), "nas: no such file");
+    }
 }

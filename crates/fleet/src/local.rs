@@ -145,7 +145,7 @@ mod tests {
     fn what_cannot_be_placed_is_named() {
         let mut bus = bus();
         let refused = bus.place(HERE, spec(-1)).unwrap_err();
-        assert!(refused.is_usage() && refused.to_string().starts_with("counter on here: work must be"));
+        assert!(refused.is_usage() && refused.to_string().starts_with("work must be"));
         assert!(bus.place("elsewhere", spec(1)).unwrap_err().to_string().contains("no host 'elsewhere'"));
         let foreign = PartSpec { kind: "test.other".into(), ..spec(1) };
         assert!(bus.place(HERE, foreign).unwrap_err().to_string().contains("no kind of part 'test.other'"));

@@ -125,6 +125,23 @@ impl ContentError {
         let file = file.display().to_string();
         if told.contains(&file) { told } else { format!("{file}: {told}") }
     }
+
+    /// Whether what the user asked for cannot be, or the file that was named is not there or is no content (exit code
+    /// 2), rather than the world being at fault.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+        match self {
+            Self::Spec { .. } | Self::RateTooLow { .. } => true,
+            Self::NotTs { .. } | Self::NoVideo { .. } | Self::NoKeyFrame { .. } | Self::Truncated { .. } => {
+                true
+            }
+            Self::File { source, .. } | Self::Io { source, .. } => {
+                matches!(source.kind(), NotFound | IsADirectory | NotADirectory | InvalidFilename)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why an index cannot be used. Every one of them is mended by indexing the content again.

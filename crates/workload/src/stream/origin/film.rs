@@ -33,7 +33,7 @@ fn indexed(file: PathBuf, host: &HostContext) -> Result<PathBuf, PartError> {
     if content::load_index(&file).is_err() {
         host.say(format!("indexing {}", file.display()));
         content::index_file(&file, &mut |_| go_on(host))
-            .map_err(|error| PartError::new(error.about(&file)))?;
+            .map_err(|error| PartError { usage: error.is_usage(), message: error.about(&file) })?;
     }
     Ok(file)
 }

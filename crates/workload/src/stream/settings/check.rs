@@ -5,6 +5,7 @@ use base::units::Span;
 
 use super::{ServerKind, ServerSettings, StreamSettings};
 use crate::stream::content::Codec;
+use crate::stream::viewer::url::Url;
 
 /// More streams than any one host's players could ever open sockets for.
 const STREAMS_MAX: u64 = 100_000;
@@ -14,6 +15,9 @@ impl StreamSettings {
     pub(super) fn check(&self) -> Result<(), PlanError> {
         let mbit = 1_000_000;
         within("bitrate", self.bitrate.bit_per_s(), mbit, 1000 * mbit, "1Mbit/s to 1Gbit/s")?;
+        if let Some(url) = &self.url {
+            Url::parse(url).map_err(|error| PlanError::of_key("url", error))?;
+        }
         within("max", self.max, 1, STREAMS_MAX, "1 to 100000 streams")?;
         within("first", self.first, 1, STREAMS_MAX, "1 to 100000 streams")?;
         if let Some(streams) = self.streams {
