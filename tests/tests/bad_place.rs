@@ -112,7 +112,7 @@ fn a_survey_that_cannot_keep_its_results_measures_nothing() {
     };
     started(&[], &file.join("data")).fails(1, &[file.to_str().unwrap(), "KAGIRI_DATA"]);
     let below = file.join("out");
-    started(&["--out", below.to_str().unwrap()], &world.data()).fails(1, &["--out", file.to_str().unwrap()]);
+    started(&["--out", below.to_str().unwrap()], &world.data()).fails(2, &["--out", file.to_str().unwrap()]);
     started(&["--require", "speed>=3"], &world.data()).fails(2, &["no metric 'speed'"]);
     need_root!();
     let small = world.path("small");
@@ -242,7 +242,9 @@ fn a_port_that_is_in_use() {
     let address = taken.local_addr().unwrap().to_string();
     let ended = world.measure(&["content", "serve", ".", "--listen", &address], PATIENCE);
     ended.fails(1, &[&address, "in use"]);
-    world.measure(&["content", "serve", "missing"], PATIENCE).fails(1, &["missing", "No such file"]);
+    world.measure(&["content", "serve", "missing"], PATIENCE).fails(2, &["missing", "No such file"]);
     let file = world.write("file", "no folder");
-    world.measure(&["content", "serve", file.to_str().unwrap()], PATIENCE).fails(1, &["file"]);
+    world
+        .measure(&["content", "serve", file.to_str().unwrap()], PATIENCE)
+        .fails(2, &["file", "not a directory"]);
 }

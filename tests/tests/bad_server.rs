@@ -193,10 +193,14 @@ fn content_of_ones_own_that_cannot_be_played() {
         [("cut.ts", "ends inside a packet"), ("junk.ts", "not an MPEG"), ("empty.ts", "not an MPEG")]
     {
         let words = ["stream", "--content", name, "--streams", "1", "--hold", "2s"];
-        world.measure(&words, PATIENCE).fails(1, &[name, part]);
-        world.measure(&["content", "index", name], PATIENCE).fails(1, &[name, part]);
+        world.measure(&words, PATIENCE).fails(2, &[name, part]);
+        world.measure(&["content", "index", name], PATIENCE).fails(2, &[name, part]);
         assert!(!world.path(&format!("{name}.kgi")).exists(), "no index of what cannot be played");
     }
-    let words = ["stream", "--content", "missing.ts", "--streams", "1"];
-    world.measure(&words, PATIENCE).fails(2, &["missing.ts", "No such file"]);
+    for (name, part) in [("missing.ts", "No such file"), (".", "not a file")] {
+        let words = ["stream", "--content", name, "--streams", "1"];
+        let ended = world.measure(&words, PATIENCE).fails(2, &[name, part]);
+        assert!(!ended.stderr.contains("at most"), "refused before anything is begun: {}", ended.stderr);
+        world.measure(&["content", "index", name], PATIENCE).fails(2, &[name, part]);
+    }
 }

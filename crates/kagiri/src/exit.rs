@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use store::StoreError;
+
 /// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -40,9 +42,24 @@ impl Failure {
         Self::Usage(problem.to_string())
     }
 
+    /// What could not be done with a file or directory that the user named: wrong usage if it is not there or of the
+    /// wrong kind, the world's fault otherwise.
+    pub fn of_named(error: impl Into<anyhow::Error>) -> Self {
+        let error = error.into();
+        let misnamed = |cause: &(dyn std::error::Error + 'static)| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(store::is_misnamed)
+        };
+        match error.chain().any(misnamed) {
+            true => Self::Usage(told_once(&error)),
+            false => Self::World(error),
+        }
+    }
+
     /// The exit code that it ends with.
     pub fn code(&self) -> Code {
         match self {
+            // A run is named by the user wherever one is looked up or read.
+            Self::World(error) if is_unknown_run(error) => Code::Usage,
             Self::World(_) => Code::Failed,
             Self::Usage(_) => Code::Usage,
             Self::Interrupted(_) => Code::Interrupted,
@@ -65,6 +82,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
+fn is_unknown_run(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<StoreError>().is_some_and(StoreError::is_usage))
+}
+
 /// An error with its causes; a cause that the message above it has told already is not repeated.
 fn told_once(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |mut told, cause| {
@@ -81,3 +102,25 @@ fn told_once(error: &anyhow::Error) -> String {
 
 /// What a verb comes to.
 pub type Outcome = Result<Code, Failure>;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn what_the_user_named_and_is_not_there_is_wrong_usage() {
+        let of = |kind: ErrorKind| {
+            let failed = Err::<(), _>(Error::from(kind)).context("cannot write there").unwrap_err();
+            Failure::of_named(failed).code()
+        };
+        assert_eq!([of(ErrorKind::NotFound), of(ErrorKind::IsADirectory)], [Code::Usage; 2]);
+        assert_eq!([of(ErrorKind::PermissionDenied), of(ErrorKind::StorageFull)], [Code::Failed; 2]);
+        let unknown = Err::<(), _>(StoreError::NoRun { text: "zzz".into() }).context("cannot show");
+        assert_eq!(Failure::from(unknown.unwrap_err()).code(), Code::Usage);
+        assert_eq!(Failure::from(StoreError::Full { path: "x".into() }).code(), Code::Failed);
+    }
+}

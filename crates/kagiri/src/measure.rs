@@ -105,7 +105,9 @@ impl Session {
         let store = Store::open(&data_dir)?;
         store.check_writable()?;
         if let Some(out) = &common.out {
-            std::fs::create_dir_all(out).with_context(|| format!("--out: cannot make {}", out.display()))?;
+            std::fs::create_dir_all(out)
+                .with_context(|| format!("--out: cannot make {}", out.display()))
+                .map_err(Failure::of_named)?;
             tempfile::tempfile_in(out)
                 .with_context(|| format!("--out: cannot write into {}", out.display()))?;
         }

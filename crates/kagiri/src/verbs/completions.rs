@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
-use crate::exit::{Code, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 
 /// Print a shell's completion script.
@@ -47,7 +47,9 @@ impl Man {
     pub fn perform(self) -> Outcome {
         match self.out {
             Some(dir) => {
-                std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+                std::fs::create_dir_all(&dir)
+                    .with_context(|| format!("cannot make {}", dir.display()))
+                    .map_err(Failure::of_named)?;
                 clap_mangen::generate_to(Cli::command(), &dir)
                     .with_context(|| format!("cannot write the manual pages into {}", dir.display()))?;
             }

@@ -84,7 +84,7 @@ pub struct Index {
 #[command(after_help = "Examples:\n  \
     kagiri content serve films/                               for this host alone\n  \
     kagiri content serve films/ --listen 0.0.0.0:8080 --open  for everybody\n\n\
-    It runs until Ctrl-C. GET / lists the directory as JSON; content and its index are served alike.")]
+    It runs until Ctrl-C. GET / lists the directory (HTML; JSON with /?json); content and its index are served alike.")]
 pub struct Serve {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR", default_value = ".")]
@@ -153,7 +153,8 @@ impl Make {
 impl Index {
     fn perform(self) -> Outcome {
         let stop = measure::stop_flag()?;
-        let bytes = std::fs::metadata(&self.file).map_or(0, |found| found.len());
+        // What cannot be indexed is not announced.
+        let bytes = existing(&self.file, "index", std::fs::Metadata::is_file, "a file")?.len();
         let what = format!("indexing {}: {}", ByteSize::from_bytes(bytes), self.file.display());
         let mut work = FileWork::begin(&what, self.quiet);
         let made = content::index_file(&self.file, &mut |progress| watch(&mut work, &stop, progress));
@@ -179,6 +180,7 @@ impl Serve {
                 self.listen
             )));
         }
+        existing(&self.dir, "serve", std::fs::Metadata::is_dir, "a directory")?;
         let stop = measure::stop_flag()?;
         let mut config = ServerConfig::new(&self.dir, self.listen);
         config.threads = self.threads as usize;
@@ -197,6 +199,21 @@ impl Serve {
     }
 }
 
+/// What the user named, as long as it is there and of the kind that is needed to `act` on it.
+pub fn existing(
+    path: &Path,
+    act: &str,
+    is_right: fn(&std::fs::Metadata) -> bool,
+    kind: &str,
+) -> Result<std::fs::Metadata, Failure> {
+    let found = std::fs::metadata(path).with_context(|| format!("cannot {act} {}", path.display()));
+    let found = found.map_err(Failure::of_named)?;
+    match is_right(&found) {
+        true => Ok(found),
+        false => Err(Failure::usage(format!("cannot {act} {}: it is not {kind}", path.display()))),
+    }
+}
+
 fn watch(work: &mut FileWork, stop: &AtomicBool, progress: Progress) -> ControlFlow<()> {
     work.at(progress);
     if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -206,6 +223,7 @@ fn failure(file: &Path, error: ContentError) -> Failure {
     match error {
         ContentError::Stopped => Failure::Interrupted("interrupted; nothing was left behind".into()),
         ContentError::Spec { .. } | ContentError::RateTooLow { .. } => Failure::usage(error),
+        other if other.is_usage() => Failure::usage(other.about(file)),
         other => Failure::World(anyhow::Error::msg(other.about(file))),
     }
 }

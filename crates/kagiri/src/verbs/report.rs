@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::exit::{Code, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::whole::write_whole;
 use crate::{measure, output};
 
@@ -32,7 +32,7 @@ impl Report {
         if path.as_os_str() == "-" {
             output::print(&page);
         } else {
-            write_whole(&path, page.as_bytes())?;
+            write_whole(&path, page.as_bytes()).map_err(Failure::of_named)?;
             output::print(&format!("{}\n", path.display()));
         }
         Ok(Code::Measured)

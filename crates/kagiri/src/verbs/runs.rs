@@ -3,15 +3,22 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use base::outcome::Run;
+use base::outcome::{Resource, Run};
 use clap::Subcommand;
 use report::terminal::{Entry, list_table};
+use report::units::{UNKNOWN, clipped, plain};
 use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
 
 use crate::document::Document;
 use crate::exit::{Code, Failure, Outcome};
+use crate::verbs::content::existing;
 use crate::whole::write_whole;
 use crate::{measure, output};
+
+/// A list is no wider, so that it can be mailed.
+const LIST_WIDTH_MAX: usize = 100;
+/// Shorter names would say nothing.
+const NAME_WIDTH_LEAST: usize = 8;
 
 /// Stored runs.
 #[derive(Subcommand)]
@@ -120,23 +127,57 @@ fn list(json: bool) -> Outcome {
         let data = measure::data_dir()?;
         output::print(&format!("There are no runs in {} yet; begin with 'kagiri survey'.\n", data.display()));
     } else {
-        let entries: Vec<Entry> = summaries.iter().map(entry).collect();
-        output::print(&list_table(&entries, output::style()));
+        let mut entries: Vec<Entry> = summaries.iter().map(entry).collect();
+        let style = output::style();
+        fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
+        output::print(&list_table(&entries, style));
     }
     Ok(Code::Measured)
 }
 
 /// A summary as a line of the list.
 fn entry(summary: &RunSummary) -> Entry {
-    let capacity = summary.capacity.map(|value| report::words::load(value, &summary.unit));
+    let capacity = summary.capacity.map(|value| {
+        // Where nothing above it has failed, it is only the least that is carried.
+        let least = if summary.interval[1].is_none() { "≥ " } else { "" };
+        format!("{least}{}", report::words::load(value, &summary.unit))
+    });
+    // Nobody has looked for the limit of what was not measured.
+    let limit = match summary.capacity {
+        None if summary.limit == Resource::None => UNKNOWN.to_owned(),
+        _ => summary.limit.to_string(),
+    };
     Entry {
         run: summary.run.clone(),
         started: summary.started_at.strftime("%Y-%m-%d %H:%M").to_string(),
         workload: summary.workload.clone(),
         name: summary.name.clone(),
         state: format!("{:?}", summary.state).to_lowercase(),
-        capacity: capacity.unwrap_or_else(|| "–".into()),
-        limit: summary.limit.to_string(),
+        capacity: capacity.unwrap_or_else(|| UNKNOWN.to_owned()),
+        limit,
+    }
+}
+
+/// Let the table be no wider than the screen: the names give way, and what the workload's column says already.
+fn fit(entries: &mut [Entry], columns: usize) {
+    let others = |entry: &Entry| {
+        let cells =
+            [&entry.run, &entry.started, &entry.workload, &entry.state, &entry.capacity, &entry.limit];
+        cells.map(|cell| cell.chars().count())
+    };
+    let mut widths = ["run", "started", "workload", "state", "capacity", "limit"].map(str::len);
+    for entry in &*entries {
+        for (width, found) in widths.iter_mut().zip(others(entry)) {
+            *width = (*width).max(found);
+        }
+    }
+    let gaps = widths.len();
+    let left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps).max(NAME_WIDTH_LEAST);
+    for entry in entries {
+        if let Some(rest) = entry.name.strip_prefix(&format!("{}: ", entry.workload)) {
+            entry.name = rest.to_owned();
+        }
+        entry.name = clipped(&plain(&entry.name), left);
     }
 }
 
@@ -186,7 +227,7 @@ fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
     if path.as_os_str() == "-" {
         output::print(&String::from_utf8_lossy(&bytes));
     } else {
-        write_whole(path, &bytes)?;
+        write_whole(path, &bytes).map_err(Failure::of_named)?;
     }
     Ok(Code::Measured)
 }
@@ -194,7 +235,7 @@ fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
 fn import(files: &[PathBuf]) -> Outcome {
     let mut store = measure::open_store()?;
     for file in files {
-        let size = std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
+        let size = existing(file, "read", std::fs::Metadata::is_file, "a file")?.len();
         if size > IMPORT_BYTES_MAX {
             return Err(Failure::usage(format!(
                 "{} is larger than 1 GiB, so it is hardly a run",
@@ -207,4 +248,45 @@ fn import(files: &[PathBuf]) -> Outcome {
         output::print(&format!("{}{word}\n", imported.run));
     }
     Ok(Code::Measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::outcome::State;
+    use report::terminal::Style;
+
+    use super::*;
+
+    fn summary(capacity: Option<f64>, above: Option<f64>, limit: Resource) -> RunSummary {
+        RunSummary {
+            run: "20261121-143012-k3f9".into(),
+            name: "stream: http://storage.example.org:8080/films/long-name.ts".into(),
+            workload: "stream".into(),
+            state: if capacity.is_some() { State::Complete } else { State::Interrupted },
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            capacity,
+            interval: [capacity, above],
+            unit: "streams".into(),
+            limit,
+            trials: 3,
+        }
+    }
+
+    #[test]
+    fn a_list_says_which_capacities_are_lower_bounds_and_fits_a_hundred_columns() {
+        let all = [
+            summary(Some(1200.0), None, Resource::None),
+            summary(Some(5.0), Some(5.0), Resource::Network),
+            summary(None, None, Resource::None),
+        ];
+        let mut entries: Vec<Entry> = all.iter().map(entry).collect();
+        let words = entries.iter().map(|e| (e.capacity.as_str(), e.limit.as_str())).collect::<Vec<_>>();
+        assert_eq!(words, [("≥ 1200 streams", "none"), ("5 streams", "network"), ("–", "–")]);
+        fit(&mut entries, LIST_WIDTH_MAX);
+        let table = list_table(&entries, Style { colour: false, width: LIST_WIDTH_MAX, unicode: true });
+        assert!(table.lines().all(|line| line.chars().count() <= LIST_WIDTH_MAX), "{table}");
+        assert_eq!(table.lines().count(), 2 + all.len(), "one table, each run on one line: {table}");
+        assert!(table.contains("http://"), "{table}");
+    }
 }

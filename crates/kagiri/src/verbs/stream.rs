@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::measure;
+use crate::verbs::content::existing;
 
 /// Where content is given, none is made: what tells how to make it would be ignored.
 const GIVEN: [&str; 2] = ["url", "content"];
@@ -135,6 +136,7 @@ impl StreamArgs {
     fn content_settings(&self) -> Result<Option<Value>, Failure> {
         let mut content = Map::new();
         if let Some(path) = &self.content {
+            existing(path, "serve --content", std::fs::Metadata::is_file, "a file")?;
             // The server is another process, perhaps with another working directory.
             let whole = path.canonicalize();
             let whole =

@@ -12,16 +12,20 @@ use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::measure::{self, Session};
 
-/// The survey's search begins here: any machine of today carries more.
-const FIRST_LOAD: u64 = 50;
-/// And ends here at the latest.
-const LOAD_MAX: u64 = 6400;
+/// The rate of the streams, in bit/s: what the workload makes unless it is told otherwise.
+const STREAM_BIT_PER_S: f64 = 25e6;
+/// The survey's search ends here at the latest.
+const LOAD_MAX: u64 = 2000;
+/// And does not end below, whatever the loopback's ceiling seems to be: other programs may have had a part in it.
+const LOAD_MAX_LEAST: u64 = 100;
+/// It begins at this share of its end: five doublings.
+const FIRST_SHARE: u64 = 32;
 
 /// Measure this machine in a few minutes and write one report.
 #[derive(Args)]
 #[command(
     after_help = "First the ceilings of CPU, disk, loopback and memory, then how many video streams of 25 Mbit/s a \
-    server on this machine carries. It needs no root, about 700 MB of disk and two minutes, and names its \
+    server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
     report at the end.\n\n\
     Examples:\n  \
     kagiri survey\n  \
@@ -45,8 +49,8 @@ impl Survey {
         measure::check_requirements(&self.plan(&BTreeMap::new())?)?;
         let session = Session::open(&self.common, &say)?;
         say(
-            "Surveying this machine; it takes about two minutes if nobody else uses it. Ctrl-C ends it and keeps what was \
-             measured.",
+            "Surveying this machine; it takes two to three minutes if nobody else uses it. Ctrl-C ends it and keeps \
+             finished trials.",
         );
         say("1 of 2: ceilings of CPU, disk and loopback, some seconds");
         let stopped = || session.is_stopped();
@@ -77,21 +81,64 @@ fn settings(ceilings: &BTreeMap<Resource, Ceiling>) -> Value {
     known.extend(rate(Resource::Disk).map(|value| ("disk".to_owned(), value)));
     known.extend(rate(Resource::Network).map(|value| ("network".to_owned(), value)));
     known.insert("source".into(), json!("calibrated by this survey"));
+    let max = load_max(ceilings);
     json!({
-        "first": FIRST_LOAD,
-        "max": LOAD_MAX,
+        "first": max / FIRST_SHARE,
+        "max": max,
         "hold": "5s",
-        "search_hold": "3s",
+        "search_hold": "2s",
         "confirmations": 1,
-        "resolution_percent": 10.0,
+        "resolution_percent": 25.0,
+        "ramp_down": false,
         "player": { "warm_up": "4s" },
         "ceiling": known,
     })
 }
 
+/// Twice what the loopback carries is more than any server here does.
+fn load_max(ceilings: &BTreeMap<Resource, Ceiling>) -> u64 {
+    let streams = ceilings.get(&Resource::Network).map(|ceiling| 2.0 * ceiling.value / STREAM_BIT_PER_S);
+    streams.map_or(LOAD_MAX, |streams| (streams as u64).clamp(LOAD_MAX_LEAST, LOAD_MAX))
+}
+
+/// A ceiling with three digits: it was not measured more precisely.
 fn words(resource: Resource, ceiling: &Ceiling) -> String {
-    match resource {
-        Resource::Disk | Resource::Network => BitRate::from_bit_per_s(ceiling.value as u64).to_string(),
-        _ => format!("{:.0} {}", ceiling.value, resource.unit()),
+    let exponent = ceiling.value.abs().max(1.0).log10().floor() as i32;
+    let step = 10f64.powi((exponent - 2).max(0));
+    let value = (ceiling.value / step).round() * step;
+    report::units::quantity(Some(value), resource.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimate;
+
+    fn network(bit_per_s: f64) -> BTreeMap<Resource, Ceiling> {
+        [(Resource::Network, Ceiling { value: bit_per_s, source: "test".into() })].into()
+    }
+
+    #[test]
+    fn ceilings_are_written_in_one_way() {
+        for (resource, value, said) in [
+            (Resource::Network, 13.242e9, "13.2 Gbit/s"),
+            (Resource::Disk, 943.4e6, "943 Mbit/s"),
+            (Resource::Disk, 1.0e9, "1 Gbit/s"),
+            (Resource::Cpu, 200.0, "200 %"),
+        ] {
+            assert_eq!(words(resource, &Ceiling { value, source: "test".into() }), said);
+        }
+    }
+
+    #[test]
+    fn a_survey_measures_for_three_minutes_at_most_whatever_the_machine_carries() {
+        let known = [0.01e9, 0.1e9, 1e9, 4e9, 13.2e9, 25e9, 60e9, 400e9].map(network);
+        for ceilings in known.iter().chain([&BTreeMap::new()]) {
+            let settings = run::registry::resolve("stream", settings(ceilings)).unwrap();
+            let loads = run::registry::workload("stream").unwrap().load_plan(&settings);
+            assert!(loads.load_first >= 1 && loads.load_first < loads.load_max, "{loads:?}");
+            let most = Estimate::new([("a".to_owned(), loads)], 1).most();
+            assert!(most.s <= 180.0, "{most:?} with {loads:?}");
+        }
     }
 }
