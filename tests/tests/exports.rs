@@ -110,6 +110,18 @@ fn a_table_explained() {
     insta::assert_snapshot!("a_table_explained_json", serde_json::to_string_pretty(&document).unwrap());
 }
 
+#[test]
+fn an_exported_table_is_explained() {
+    let world = world();
+    let text = said(&world, &["runs", "export", "--format", "trials-csv"]);
+    let file = world.write("trials.csv", text);
+    let document = document(&world, &["explain", file.to_str().unwrap(), "--json"]);
+    assert_eq!(
+        (document["capacity"]["value"].as_f64(), document["limit"]["resource"].as_str()),
+        (Some(5.0), Some("cpu"))
+    );
+}
+
 /// Addresses that a page would fetch when it is opened: a reader offline must miss nothing.
 fn fetched(page: &str) -> Vec<&str> {
     let marks =
