@@ -1,5 +1,6 @@
 //! The written consideration: what the tables say, in sentences made from the same numbers.
 
+use base::doubt::{Doubt, DoubtNote};
 use base::outcome::{Certainty, Resource, Saturation};
 
 use super::Explanation;
@@ -238,9 +239,24 @@ fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
             words::load(forecast.predicted, unit)
         );
     }
-    let doubts: Vec<&str> = explanation.doubts.iter().map(|note| note.message.as_str()).collect();
+    let doubts = weaknesses(&explanation.doubts);
     match doubts.is_empty() {
         true => text + "Nothing in the table weakens this.",
         false => text + &format!("What weakens this: {}.", doubts.join("; ")),
     }
+}
+
+/// The doubts in words, those of unknown ceilings as one.
+fn weaknesses(doubts: &[DoubtNote]) -> Vec<String> {
+    let unknown = |note: &DoubtNote| match &note.doubt {
+        Doubt::CeilingUnknown { resource } => Some(resource.clone()),
+        _ => None,
+    };
+    let ceilings: Vec<String> = doubts.iter().filter_map(unknown).collect();
+    let is_other = |note: &&DoubtNote| ceilings.len() < 2 || unknown(note).is_none();
+    let mut told: Vec<String> = doubts.iter().filter(is_other).map(|note| note.message.clone()).collect();
+    if ceilings.len() > 1 {
+        told.push(format!("the ceilings of {} are not known", words::list(&ceilings)));
+    }
+    told
 }
