@@ -68,7 +68,7 @@ fn a_requirement_that_cannot_be_checked_is_refused_before_anything_is_measured()
     let world = World::new();
     for (requirement, parts) in [
         ("speed>=3", &["speed>=3", "no metric 'speed'", "slack_min_s"][..]),
-        ("capacity", &["capacity", "'capacity>=4' or '"]),
+        ("capacity", &["capacity", "'capacity>=4' or 'slack_min>=500ms'"]),
         ("capacity>=", &["capacity>="]),
         ("slack_min_s>=many", &["many"]),
         ("", &["requirement"]),

@@ -44,7 +44,7 @@ pub fn check_requirements(plan: &Plan, workload: &dyn Workload) -> Result<(), Ru
     Ok(())
 }
 
-/// A requirement on the first of the workload's metrics that is a time and has a better and a worse.
+/// A requirement on the first of the workload's metrics that is the extreme of a time and has a better and a worse.
 fn example(workload: &dyn Workload) -> Option<String> {
     let names = workload.metrics().iter().map(|spec| spec.name);
     let of = |spec: &MetricSpec| {
@@ -56,7 +56,8 @@ fn example(workload: &dyn Workload) -> Option<String> {
         let example = format!("{}{sign}500ms", spec.name.rsplit_once('_')?.0);
         example.parse::<Objective>().ok()?.check_names(names.clone()).is_ok().then_some(example)
     };
-    workload.metrics().iter().find_map(of)
+    let is_extreme = |name: &str| ["_min_", "_max_", "_p99_"].iter().any(|part| name.contains(part));
+    workload.metrics().iter().filter(|spec| is_extreme(spec.name)).find_map(of)
 }
 
 /// Fill in everything that follows from the run's trials.

@@ -144,6 +144,10 @@ impl Make {
         );
         // What cannot be made is not announced.
         spec.validate().map_err(|error| failure(&self.out, error))?;
+        if self.out.is_dir() {
+            let out = self.out.display();
+            return Err(Failure::usage(format!("{out} is a directory; name a file, such as {out}/film.ts")));
+        }
         let mut work = FileWork::begin(&what, self.quiet);
         let made = content::make_file(&spec, &self.out, &mut |progress| watch(&mut work, &stop, progress));
         finish(&self.out, made, work, self.quiet)
