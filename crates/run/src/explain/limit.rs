@@ -14,8 +14,9 @@ const ABOVE_CEILING: f64 = 1.08;
 /// A resource that uses less than this share of a known ceiling is not accused by indirect signs.
 const FREE: f64 = 0.70;
 /// A resource of which less than this share of its ceiling was used when the load failed had some left: its line alone
-/// does not accuse it.
-const LEFT: f64 = 0.90;
+/// does not accuse it. Usage is a mean: demand of variable rate asks for a quarter more than its mean within a second,
+/// so a resource can run out at four fifths.
+const LEFT: f64 = 0.80;
 /// From this weight on the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
