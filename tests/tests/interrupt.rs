@@ -177,7 +177,7 @@ fn during_the_confirmation_and_on_the_way_down() {
 fn while_a_survey_calibrates_and_measures() {
     let _alone = alone();
     let world = World::new();
-    for (part, measured) in [("disk: reading", false), ("trying 50 streams (search), 0:", true)] {
+    for (part, measured) in [("disk: reading", false), ("streams (search), 0:", true)] {
         let mut live = world.start(&["survey"]);
         live.wait_for(part, PATIENCE);
         let ended = interrupt(&world, live);
