@@ -95,6 +95,7 @@ impl Mplayer {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .expect("mplayer starts");
         let (frame, said) = (Arc::<AtomicU64>::default(), Arc::<Mutex<String>>::default());
@@ -129,7 +130,9 @@ impl Mplayer {
 
 impl Drop for Mplayer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // mplayer reads the network in a second process, which would outlive a kill of the first.
+        let group = nix::unistd::Pid::from_raw(-self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(group, nix::sys::signal::Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
