@@ -10,13 +10,14 @@ use serde_json::Value;
 const FILE_LINES_MAX: usize = 400;
 
 /// Every crate of the house on its floor. A crate may use only what lies below its own floor.
-const FLOORS: [(&str, u32); 11] = [
+const FLOORS: [(&str, u32); 12] = [
     ("kagiri-base", 0),
     ("kagiri-sys", 1),
     ("kagiri-store", 1),
     ("kagiri-fleet", 1),
     ("kagiri-workload", 2),
     ("kagiri-observe", 2),
+    ("kagiri-lab", 2),
     ("kagiri-run", 3),
     ("kagiri-report", 4),
     ("kagiri", 5),
@@ -130,7 +131,7 @@ fn only_sys_may_be_unsafe() {
         }
     }
     assert!(wrong.is_empty(), "unsafe outside sys: {wrong:?}");
-    for folder in ["base", "store", "fleet", "workload", "observe", "run", "report", "kagiri"] {
+    for folder in ["base", "store", "fleet", "workload", "observe", "lab", "run", "report", "kagiri"] {
         let manifest = std::fs::read_to_string(root().join("crates").join(folder).join("Cargo.toml"))
             .expect("a manifest");
         assert!(
