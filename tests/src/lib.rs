@@ -5,6 +5,7 @@ mod hostile;
 mod machine;
 mod nginx;
 mod program;
+mod slurm;
 mod traces;
 
 pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, with_verdict};
@@ -12,6 +13,7 @@ pub use hostile::{HostileServer, Manner};
 pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
 pub use nginx::Nginx;
 pub use program::{Ended, Live, World, program, workspace};
+pub use slurm::Slurm;
 pub use traces::Traces;
 
 /// End a test early, saying why, unless it runs as root.
