@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use base::part::{Endpoints, PartSpec, Progress};
+use base::part::{Endpoints, HERE, PartSpec, Progress};
 use base::workload::Judgement;
 use serde_json::json;
 use sys::clock::{Deadline, monotonic_ns};
@@ -67,7 +67,8 @@ pub fn play(stage: &Stage, server: &mut Server, play: &Play) -> anyhow::Result<P
     if let Some(warm_up_s) = play.warm_up_s {
         settings["warm_up"] = json!(format!("{warm_up_s}s"));
     }
-    let spec = PartSpec { kind: "stream.viewers".into(), name: "viewers".into(), settings };
+    let spec =
+        PartSpec { kind: "stream.viewers".into(), name: "viewers".into(), host: HERE.into(), settings };
     let mut viewers = part::build(&spec)?;
     viewers.prepare(&Endpoints::new(), &stage.host())?;
     let meter = Meter::start(server.cpu_ns())?;

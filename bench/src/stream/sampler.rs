@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use base::part::{Endpoints, Part, PartSpec, Watch};
+use base::part::{Endpoints, HERE, Part, PartSpec, Watch};
 use serde_json::json;
 use sys::clock::monotonic_ns;
 use workload::stream::content::RateMode;
@@ -72,7 +72,12 @@ fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Box<dyn 
     };
     let kind = observe::PARTS.iter().find(|kind| kind.name == "observe.sampler");
     let kind = kind.context("there is no part observe.sampler")?;
-    let spec = PartSpec { kind: kind.name.into(), name: "sampler".into(), settings: json!(watch) };
+    let spec = PartSpec {
+        kind: kind.name.into(),
+        name: "sampler".into(),
+        host: HERE.into(),
+        settings: json!(watch),
+    };
     let mut sampler = (kind.build)(&spec)?;
     sampler.prepare(&Endpoints::new(), &stage.host())?;
     sampler.start(monotonic_ns() + 20_000_000)?;

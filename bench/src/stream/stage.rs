@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -140,13 +139,9 @@ impl Stage {
 
     /// What parts that run in this process are given.
     pub fn host(&self) -> HostContext {
-        HostContext {
-            data_dir: self.dir.clone(),
-            journal_dir: self.dir.join("journal"),
-            program: self.kagiri.clone(),
-            stop: Arc::new(AtomicBool::new(false)),
-            say: Arc::new(|line| eprintln!("  {line}")),
-        }
+        let say = Arc::new(|line: &str| eprintln!("  {line}"));
+        let journal = self.dir.join("journal");
+        HostContext { say, ..HostContext::here(self.dir.clone(), journal, self.kagiri.clone()) }
     }
 }
 

@@ -58,11 +58,26 @@ pub enum Doubt {
     PredictionDisagrees { predicted: f64, measured: f64 },
     /// The index was made by reading the content once, which also warmed the caches.
     IndexMadeByReading,
+    /// Hosts were lost, so that the run went on with fewer.
+    HostsLost { hosts: Vec<String>, why: String },
+    /// Hosts of one role are not alike in what should be alike.
+    HostsDiffer { hosts: Vec<String>, what: String, theirs: String, others: String },
+    /// A host's clock is known less well than its peers' starts need.
+    ClockUncertain { host: String, bound_us: f64 },
+    /// A host's calendar clock is off; times in its logs are, too. Nothing measured depends on it.
+    WallClockOff { host: String, off_s: f64 },
+    /// Something that concerns one host of several.
+    OnHost { host: String, doubt: Box<Doubt> },
     /// The measurement was ended before its time.
     Interrupted,
 }
 
 impl Doubt {
+    /// The same, said of a host.
+    pub fn on(self, host: &str) -> Self {
+        Self::OnHost { host: host.to_owned(), doubt: Box::new(self) }
+    }
+
     /// What to do about it, as an imperative sentence.
     pub fn advice(&self) -> &'static str {
         match self {
@@ -94,6 +109,13 @@ impl Doubt {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
+            Self::HostsLost { .. } => "look at those hosts' agents, and repeat with all of them",
+            Self::HostsDiffer { .. } => "make the hosts alike, or place a role on those that are",
+            Self::ClockUncertain { .. } => {
+                "look for a busy host or a slow path between it and the coordinator"
+            }
+            Self::WallClockOff { .. } => "let NTP or PTP set that host's clock",
+            Self::OnHost { doubt, .. } => doubt.advice(),
             Self::Interrupted => "run it again to its end",
         }
     }
@@ -106,7 +128,9 @@ impl Doubt {
             | Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
             | Self::SamplesMissing { missing_percent: degree, .. }
-            | Self::CacheNotCold { resident_percent: degree } => *degree,
+            | Self::CacheNotCold { resident_percent: degree }
+            | Self::ClockUncertain { bound_us: degree, .. } => *degree,
+            Self::OnHost { doubt, .. } => doubt.gravity(),
             _ => 0.0,
         }
     }
@@ -179,8 +203,29 @@ impl fmt::Display for Doubt {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
             }
             Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
+            Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", some_of(hosts)),
+            Self::HostsDiffer { hosts, what, theirs, others } => {
+                write!(f, "{what} is {theirs} on {}, and {others} on the others", some_of(hosts))
+            }
+            Self::ClockUncertain { host, bound_us } => {
+                write!(f, "the clock of {host} is known to {bound_us:.0} us only")
+            }
+            Self::WallClockOff { host, off_s } => {
+                write!(f, "the calendar clock of {host} is off by {off_s:.1} s")
+            }
+            Self::OnHost { host, doubt } => write!(f, "on {host}: {doubt}"),
             Self::Interrupted => f.write_str("the run was interrupted"),
         }
+    }
+}
+
+/// Hosts by name; of many, the first.
+fn some_of(hosts: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = hosts[..hosts.len().min(SHOWN)].join(", ");
+    match hosts.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

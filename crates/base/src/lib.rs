@@ -10,6 +10,8 @@ pub mod objective;
 pub mod outcome;
 pub mod pace;
 pub mod part;
+pub mod permit;
+pub mod placement;
 pub mod plan;
 pub mod series;
 pub mod statistics;

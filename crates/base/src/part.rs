@@ -1,6 +1,7 @@
 //! Parts: the sides of a workload, driven through the same phases by whichever bus carries them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +11,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::outcome::{Ceiling, Resource};
+use crate::permit::Permit;
+
+/// The name of this host on every bus.
+pub const HERE: &str = "here";
 
 /// What to build: plain data, so that it can cross a network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartSpec {
     /// Which kind, as in the registry: `stream.server`.
     pub kind: String,
-    /// Its name within the run, unique: `server`, `viewers`.
+    /// Its name within the run, unique: `server`, `viewers`, `viewers@pc-3`.
     pub name: String,
+    /// The host it runs on: [`HERE`], or a fleet's.
+    pub host: String,
     /// The kind's own settings.
     pub settings: Value,
 }
@@ -64,6 +71,16 @@ pub enum Progress {
 /// What the host offers to the parts that run on it.
 #[derive(Clone)]
 pub struct HostContext {
+    /// Its name on the bus.
+    pub name: String,
+    /// Where parts on other hosts reach this one; absent where there are no other hosts, so that loopback will do.
+    pub address: Option<IpAddr>,
+    /// What the host's owner lets parts do.
+    pub permit: Arc<dyn Permit>,
+    /// The control group (its name below each hierarchy's top) that programs under test are started in.
+    pub program_group: Option<String>,
+    /// What the host's owner says about the most there is of a resource.
+    pub ceilings: BTreeMap<Resource, Ceiling>,
     /// Where this host keeps what outlives a run: made content, results.
     pub data_dir: PathBuf,
     /// Where changes to the system are written down before they are made.
@@ -77,6 +94,22 @@ pub struct HostContext {
 }
 
 impl HostContext {
+    /// This host, where everything is permitted: for the bus of one process.
+    pub fn here(data_dir: PathBuf, journal_dir: PathBuf, program: PathBuf) -> Self {
+        Self {
+            name: HERE.to_owned(),
+            address: None,
+            permit: Arc::new(crate::permit::Everything),
+            program_group: None,
+            ceilings: BTreeMap::new(),
+            data_dir,
+            journal_dir,
+            program,
+            stop: Arc::default(),
+            say: Arc::new(|_| {}),
+        }
+    }
+
     /// Whether the run is to end early.
     pub fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -10,9 +10,13 @@
 //! [stream]                     # the workload's settings, for every variant
 //! bitrate = "25Mbit/s"
 //!
+//! [place]                      # on which hosts; here, unless said
+//! server = "nas"
+//!
 //! [[variant]]
 //! name = "ext3"
 //! stream.server.disk.file_system = "ext3"    # what differs
+//! place.server = "nas-ext3"
 //! ```
 
 use schemars::JsonSchema;
@@ -20,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::objective::Objective;
+use crate::placement::{Wish, Wishes};
 use crate::units::Span;
 
 /// The plan schema that this version reads.
@@ -74,6 +79,9 @@ pub struct Variant {
     pub name: String,
     /// Its complete settings: the workload's, with what differs laid over them.
     pub settings: Value,
+    /// On which hosts its parts run; those that are left out run here.
+    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
+    pub place: Wishes,
 }
 
 /// A plan, checked and resolved.
@@ -91,6 +99,9 @@ pub struct Plan {
     pub seed: u64,
     /// What must hold, checked at the end of the run.
     pub require: Vec<String>,
+    /// The file of the lab that it runs in, relative to its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab: Option<String>,
     /// What is compared; at least one.
     pub variants: Vec<Variant>,
 }
@@ -128,11 +139,15 @@ struct Head {
     seed: u64,
     #[serde(default)]
     require: Vec<String>,
+    lab: Option<String>,
+    #[serde(default)]
+    place: Map<String, Value>,
     #[serde(default)]
     variant: Vec<Map<String, Value>>,
 }
 
-const HEAD_KEYS: [&str; 7] = ["schema", "name", "workload", "repeats", "seed", "require", "variant"];
+const HEAD_KEYS: [&str; 9] =
+    ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "variant"];
 
 fn one() -> u32 {
     1
@@ -152,7 +167,8 @@ impl Plan {
             repeats: one(),
             seed: one_seed(),
             require: Vec::new(),
-            variants: vec![Variant { name: variant.to_owned(), settings }],
+            lab: None,
+            variants: vec![Variant { name: variant.to_owned(), settings, place: Wishes::new() }],
         }
     }
 
@@ -179,9 +195,12 @@ impl Plan {
         let variants: Vec<Value> = self
             .variants
             .iter()
-            .map(|variant| json!({ "name": variant.name, &self.workload: without_nulls(&variant.settings) }))
+            .map(|variant| {
+                let settings = without_nulls(&variant.settings);
+                json!({ "name": variant.name, &self.workload: settings, "place": variant.place })
+            })
             .collect();
-        let table = json!({
+        let mut table = json!({
             "schema": self.schema,
             "name": self.name,
             "workload": self.workload,
@@ -190,6 +209,9 @@ impl Plan {
             "require": self.require,
             "variant": variants,
         });
+        if let Some(lab) = &self.lab {
+            table["lab"] = json!(lab);
+        }
         toml::to_string(&table).map_err(|error| PlanError::new(error.to_string()))
     }
 
@@ -213,10 +235,11 @@ impl Plan {
         }
         let mut variants = Vec::new();
         for overlay in head.variant {
-            variants.push(variant(overlay, &shared, &head.workload, variants.len())?);
+            variants.push(variant(overlay, (&shared, &head.place), &head.workload, variants.len())?);
         }
         if variants.is_empty() {
-            variants.push(Variant { name: "default".into(), settings: shared });
+            let place = wishes(head.place)?;
+            variants.push(Variant { name: "default".into(), settings: shared, place });
         }
         for variant in &mut variants {
             variant.settings = resolve(&head.workload, variant.settings.take())?;
@@ -227,8 +250,8 @@ impl Plan {
             return Err(PlanError::of_key("variant", format!("two variants are called '{}'", twice[0])));
         }
         let name = head.name.unwrap_or_else(|| head.workload.clone());
-        let (repeats, seed, require) = (head.repeats, head.seed, head.require);
-        Ok(Self { schema: SCHEMA, name, workload: head.workload, repeats, seed, require, variants })
+        let Head { workload, repeats, seed, require, lab, .. } = head;
+        Ok(Self { schema: SCHEMA, name, workload, repeats, seed, require, lab, variants })
     }
 }
 
@@ -251,10 +274,10 @@ fn check_head(head: &Head) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// One `[[variant]]`: its name, and its settings laid over the shared ones.
+/// One `[[variant]]`: its name, and its settings and places laid over the shared ones.
 fn variant(
     mut overlay: Map<String, Value>,
-    shared: &Value,
+    (shared, shared_place): (&Value, &Map<String, Value>),
     workload: &str,
     index: usize,
 ) -> Result<Variant, PlanError> {
@@ -266,11 +289,17 @@ fn variant(
         None => format!("variant {}", index + 1),
     };
     let difference = overlay.shift_remove(workload);
+    let mut place = shared_place.clone();
+    match overlay.shift_remove("place") {
+        Some(Value::Object(own)) => place.extend(own),
+        Some(_) => return Err(PlanError::of_key("place", "a table of roles and hosts is expected")),
+        None => {}
+    }
     if let Some(unknown) = overlay.keys().next() {
         return Err(PlanError {
             key: Some(unknown.clone()),
             ..PlanError::new(format!(
-                "unknown key '{unknown}' in variant '{name}'; expected name or {workload}"
+                "unknown key '{unknown}' in variant '{name}'; expected name, place or {workload}"
             ))
         });
     }
@@ -278,7 +307,19 @@ fn variant(
     if let Some(difference) = difference {
         lay_over(&mut settings, difference);
     }
-    Ok(Variant { name, settings })
+    Ok(Variant { name, settings, place: wishes(place)? })
+}
+
+/// A table of places.
+fn wishes(table: Map<String, Value>) -> Result<Wishes, PlanError> {
+    let read = |(role, value): (String, Value)| {
+        let expected = "the hosts as a text, or { hosts = ..., count = ..., at_least = ... }, is expected";
+        match serde_json::from_value::<Wish>(value) {
+            Ok(wish) => Ok((role, wish)),
+            Err(_) => Err(PlanError::of_key(&format!("place.{role}"), expected)),
+        }
+    };
+    table.into_iter().map(read).collect()
 }
 
 /// Lay one tree of settings over another: tables merge key by key, everything else is replaced.
@@ -310,67 +351,4 @@ fn syntax(text: &str, error: &toml::de::Error) -> PlanError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn read(text: &str) -> Result<Plan, PlanError> {
-        Plan::from_toml(text, |workload, settings| match workload {
-            "stream" => Ok(settings),
-            other => Err(PlanError::of_key("workload", format!("there is no workload '{other}'"))),
-        })
-    }
-
-    #[test]
-    fn a_variant_is_the_shared_settings_with_what_differs() {
-        let plan = read(
-            "workload = 'stream'\n[stream]\nhold = '10s'\nserver.kind = 'embedded'\n\
-             [[variant]]\nname = 'slow'\nstream.server.cost_ns_per_byte = 44.8\n[[variant]]\n",
-        )
-        .unwrap();
-        assert_eq!(
-            plan.variants[0].settings,
-            json!({"hold": "10s", "server": {"kind": "embedded", "cost_ns_per_byte": 44.8}})
-        );
-        assert_eq!(plan.variants[1].name, "variant 2");
-        assert_eq!(plan.variants[1].settings["server"], json!({"kind": "embedded"}));
-    }
-
-    #[test]
-    fn a_plan_of_one_is_what_its_text_would_be() {
-        let text = "workload = 'stream'\nname = 'n'\n[[variant]]\nname = 'v'\nstream.hold = '10s'\n";
-        assert_eq!(Plan::of_one("stream", "n", "v", json!({ "hold": "10s" })), read(text).unwrap());
-    }
-
-    #[test]
-    fn a_plan_written_out_reads_back_as_itself() {
-        let text = "workload = 'stream'\nrepeats = 3\n[stream]\nhold = '10s'\n[[variant]]\nname = 'a'\n";
-        let plan = read(text).unwrap();
-        assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
-    }
-
-    #[test]
-    fn a_bad_plan_names_its_line_and_what_was_expected() {
-        for (text, part) in [
-            ("workload = 'stream'\nrepeat = 3\n", "line 2: unknown key 'repeat'"),
-            ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),
-            ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
-            ("workload = 'stream'\n\nname = \n", "line 3:"),
-            ("name = 'x'\n", "missing field `workload`"),
-            ("workload = 'dream'\n", "there is no workload 'dream'"),
-            ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
-            ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),
-            ("workload = 'stream'\n[[variant]]\nhost = 'a'\n", "line 3: unknown key 'host'"),
-        ] {
-            let message = read(text).unwrap_err().to_string();
-            assert!(message.contains(part), "{text}: {message}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_makes_the_reader_panic(text in "(workload|=|'stream'|\n|\\[|\\]|variant|é|#|\\PC){0,30}") {
-            let _ = read(&text);
-        }
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ use crate::doubt::Doubt;
 use crate::metric::{MetricSpec, Metrics};
 use crate::outcome::Phase;
 use crate::part::{Endpoints, PartError, PartKind, PartSpec};
+use crate::placement::{Placement, Role};
 use crate::plan::{LoadPlan, PlanError};
 use crate::series::Series;
 use crate::units::Span;
@@ -53,6 +54,8 @@ pub trait Workload: Sync {
     fn load_unit(&self) -> &'static str;
     /// Every number that its trials carry, the sampled ones included.
     fn metrics(&self) -> &'static [MetricSpec];
+    /// The sides that a plan can place on hosts.
+    fn roles(&self) -> &'static [Role];
     /// Its parts.
     fn parts(&self) -> &'static [PartKind];
 
@@ -69,9 +72,10 @@ pub trait Workload: Sync {
     ///
     /// # Errors
     /// Settings that no part can be made from.
-    fn standing(&self, settings: &Value) -> Result<Vec<PartSpec>, PartError>;
+    fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
 
-    /// The parts that offer one trial's load (the viewers).
+    /// The parts that offer one trial's load (the viewers). They are prepared in this order, those of one kind side by
+    /// side.
     ///
     /// # Errors
     /// Settings or endpoints that no part can be made from.
@@ -80,6 +84,7 @@ pub trait Workload: Sync {
         settings: &Value,
         trial: &TrialContext,
         peers: &Endpoints,
+        placement: &Placement,
     ) -> Result<Vec<PartSpec>, PartError>;
 
     /// Judge a trial by its parts' reports, by part name.

@@ -3,11 +3,15 @@
 //! The engine places parts on hosts and drives them through their phases by a [`Bus`]; whether the parts run in
 //! this process ([`local::LocalBus`]) or on other hosts makes no difference to it.
 
+pub mod clock;
 pub mod local;
+pub mod policy;
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use base::part::{Endpoints, PartError, PartSpec, Progress};
+use base::doubt::Doubt;
+pub use base::part::HERE;
+use base::part::{Endpoints, Part, PartError, PartKind, PartSpec, Progress};
 use serde_json::Value;
 
 /// Why the bus could not do what was asked; the message names the part and, unless it is this one, its host. What the
@@ -23,6 +27,14 @@ pub enum BusError {
         host: String,
         /// What it said.
         error: PartError,
+    },
+    /// The host is gone, or does not answer any more.
+    #[error("host {host} was lost: {why}")]
+    Lost {
+        /// Its name.
+        host: String,
+        /// How that was seen.
+        why: String,
     },
     /// No such part, or no such kind of part: a mistake of the caller.
     #[error("{0}")]
@@ -46,43 +58,71 @@ fn place(part: &str, host: &str, usage: bool) -> String {
     }
 }
 
-/// The name of a host on the bus; `here` is always this one.
-pub const HERE: &str = "here";
+/// When parts start together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// The moment, on this host's monotonic clock.
+    pub at_ns: u64,
+    /// How far the hosts' moments may be apart; absent on one host, where there is one clock.
+    pub clock_bound_ns: Option<u64>,
+}
 
 /// What carries parts to hosts and their reports back.
+///
+/// A bus works on many parts at once, because hosts work side by side.
 pub trait Bus {
-    /// The hosts that parts can be placed on.
+    /// The hosts that parts can be placed on now.
     fn hosts(&self) -> Vec<String>;
 
-    /// Build a part on a host. A part of the same name is replaced, and dropped.
+    /// What is known of hosts other than this one, for the run's environment.
+    fn facts(&self) -> BTreeMap<String, Value> {
+        BTreeMap::new()
+    }
+
+    /// Build parts on the hosts that they name. A part of the same name is replaced, and dropped.
     ///
     /// # Errors
-    /// No such host or kind, or settings that the kind refuses.
-    fn place(&mut self, host: &str, spec: PartSpec) -> Result<(), BusError>;
+    /// No such host or kind, or settings that the kind refuses. Others may have been built.
+    fn place(&mut self, specs: Vec<PartSpec>) -> Result<(), BusError>;
 
-    /// Let a part acquire what it needs; returns what its peers need to know.
+    /// Let parts acquire what they need; returns what each tells its peers.
     ///
     /// # Errors
-    /// What it could not acquire.
-    fn prepare(&mut self, part: &str, peers: &Endpoints) -> Result<Value, BusError>;
+    /// What one of them could not acquire.
+    fn prepare(&mut self, parts: &[&str], peers: &Endpoints) -> Result<Endpoints, BusError>;
 
-    /// Start parts together, `lead` from now; returns when that will be, on this host's monotonic clock.
+    /// Start parts together, as soon as all can be told; returns when that will be.
     ///
     /// # Errors
     /// A part that cannot start; the others may have been started.
-    fn start(&mut self, parts: &[&str], lead: Duration) -> Result<u64, BusError>;
+    fn start(&mut self, parts: &[&str]) -> Result<Started, BusError>;
 
-    /// How far a part is.
+    /// How far a part is, as was last heard. Never blocks.
     ///
     /// # Errors
-    /// No such part.
+    /// No such part, or its host was lost.
     fn progress(&mut self, part: &str) -> Result<Progress, BusError>;
 
-    /// End a part and take its report; the part is gone afterwards.
-    ///
-    /// # Errors
-    /// Why there is no report. The part is gone all the same.
-    fn stop(&mut self, part: &str) -> Result<Value, BusError>;
+    /// End parts and take their reports; they are gone afterwards, whatever became of their reports.
+    fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>>;
+
+    /// How far apart the last start was on different hosts; absent on one host.
+    fn start_skew_ns(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// What weakens results, collected since the last look.
+    fn doubts(&mut self) -> Vec<Doubt> {
+        Vec::new()
+    }
+}
+
+/// Build a part of a known kind.
+pub(crate) fn build(kinds: &[PartKind], spec: &PartSpec) -> Result<Box<dyn Part>, BusError> {
+    let kind = kinds.iter().find(|kind| kind.name == spec.kind);
+    let kind = kind.ok_or_else(|| BusError::Unknown(format!("there is no kind of part '{}'", spec.kind)))?;
+    let refused = |error| BusError::Part { part: spec.name.clone(), host: spec.host.clone(), error };
+    (kind.build)(spec).map_err(refused)
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Pr
 use serde_json::Value;
 use sys::clock;
 
-use crate::{Bus, BusError, HERE};
+use crate::{Bus, BusError, HERE, Started};
+
+/// Between the order to start and the start, so that every part is ready at the common moment.
+const LEAD: Duration = Duration::from_millis(100);
 
 /// Parts of this process, by name.
 pub struct LocalBus {
@@ -37,48 +40,57 @@ impl Bus for LocalBus {
         vec![HERE.to_owned()]
     }
 
-    fn place(&mut self, host: &str, spec: PartSpec) -> Result<(), BusError> {
-        if host != HERE {
-            return Err(BusError::Unknown(format!(
-                "there is no host '{host}'; without a fleet the only one is '{HERE}'"
-            )));
+    fn place(&mut self, specs: Vec<PartSpec>) -> Result<(), BusError> {
+        for spec in specs {
+            if spec.host != HERE {
+                return Err(BusError::Unknown(format!(
+                    "there is no host '{}'; without a fleet the only one is '{HERE}'",
+                    spec.host
+                )));
+            }
+            let part = crate::build(&self.kinds, &spec)?;
+            self.parts.insert(spec.name, part);
         }
-        let kind = self.kinds.iter().find(|kind| kind.name == spec.kind);
-        let kind =
-            kind.ok_or_else(|| BusError::Unknown(format!("there is no kind of part '{}'", spec.kind)))?;
-        let part = (kind.build)(&spec).map_err(of(&spec.name))?;
-        self.parts.insert(spec.name, part);
         Ok(())
     }
 
-    fn prepare(&mut self, part: &str, peers: &Endpoints) -> Result<Value, BusError> {
+    fn prepare(&mut self, parts: &[&str], peers: &Endpoints) -> Result<Endpoints, BusError> {
         let host = self.host.clone();
-        self.part(part)?.prepare(peers, &host).map_err(of(part))
+        let mut endpoints = Endpoints::new();
+        for name in parts {
+            let endpoint = self.part(name)?.prepare(peers, &host).map_err(of(name))?;
+            endpoints.insert((*name).to_owned(), endpoint);
+        }
+        Ok(endpoints)
     }
 
-    fn start(&mut self, parts: &[&str], lead: Duration) -> Result<u64, BusError> {
-        let at_ns = clock::monotonic_ns() + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+    fn start(&mut self, parts: &[&str]) -> Result<Started, BusError> {
+        let at_ns = clock::monotonic_ns() + LEAD.as_nanos() as u64;
         for name in parts {
             self.part(name)?.start(at_ns).map_err(of(name))?;
         }
-        Ok(at_ns)
+        Ok(Started { at_ns, clock_bound_ns: None })
     }
 
     fn progress(&mut self, part: &str) -> Result<Progress, BusError> {
         Ok(self.part(part)?.progress())
     }
 
-    fn stop(&mut self, part: &str) -> Result<Value, BusError> {
-        let mut gone =
-            self.parts.remove(part).ok_or_else(|| BusError::Unknown(format!("there is no part '{part}'")))?;
-        gone.stop().map_err(of(part))
+    fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>> {
+        let stop = |name: &&str| {
+            let report = match self.parts.remove(*name) {
+                Some(mut gone) => gone.stop().map_err(of(name)),
+                None => Err(BusError::Unknown(format!("there is no part '{name}'"))),
+            };
+            ((*name).to_owned(), report)
+        };
+        parts.iter().map(stop).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::Arc;
 
     use serde_json::json;
 
@@ -115,39 +127,37 @@ mod tests {
     }
 
     fn bus() -> LocalBus {
-        let host = HostContext {
-            data_dir: PathBuf::new(),
-            journal_dir: PathBuf::new(),
-            program: PathBuf::new(),
-            stop: Arc::default(),
-            say: Arc::new(|_| {}),
-        };
+        let host = HostContext::here(PathBuf::new(), PathBuf::new(), PathBuf::new());
         LocalBus::new(vec![PartKind { name: "test.counter", build }], host)
     }
 
     fn spec(work: i64) -> PartSpec {
-        PartSpec { kind: "test.counter".into(), name: "counter".into(), settings: json!({ "work": work }) }
+        let settings = json!({ "work": work });
+        PartSpec { kind: "test.counter".into(), name: "counter".into(), host: HERE.into(), settings }
     }
 
     #[test]
     fn a_part_goes_through_its_phases() {
         let mut bus = bus();
-        bus.place(HERE, spec(2)).unwrap();
-        assert_eq!(bus.prepare("counter", &Endpoints::new()).unwrap(), json!({ "peers": 0 }));
-        let at_ns = bus.start(&["counter"], Duration::from_millis(5)).unwrap();
+        bus.place(vec![spec(2)]).unwrap();
+        let endpoints = bus.prepare(&["counter"], &Endpoints::new()).unwrap();
+        assert_eq!(endpoints["counter"], json!({ "peers": 0 }));
+        let at_ns = bus.start(&["counter"]).unwrap().at_ns;
         assert_eq!(bus.progress("counter").unwrap(), Progress::Running { done: None });
         assert_eq!(bus.progress("counter").unwrap(), Progress::Finished);
-        assert_eq!(bus.stop("counter").unwrap(), json!(at_ns));
-        assert!(bus.stop("counter").unwrap_err().to_string().contains("there is no part 'counter'"));
+        let mut stop = || bus.stop(&["counter"]).remove("counter").unwrap();
+        assert_eq!(stop().unwrap(), json!(at_ns));
+        assert!(stop().unwrap_err().to_string().contains("there is no part 'counter'"));
     }
 
     #[test]
     fn what_cannot_be_placed_is_named() {
         let mut bus = bus();
-        let refused = bus.place(HERE, spec(-1)).unwrap_err();
+        let refused = bus.place(vec![spec(-1)]).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().starts_with("work must be"));
-        assert!(bus.place("elsewhere", spec(1)).unwrap_err().to_string().contains("no host 'elsewhere'"));
+        let elsewhere = PartSpec { host: "elsewhere".into(), ..spec(1) };
+        assert!(bus.place(vec![elsewhere]).unwrap_err().to_string().contains("no host 'elsewhere'"));
         let foreign = PartSpec { kind: "test.other".into(), ..spec(1) };
-        assert!(bus.place(HERE, foreign).unwrap_err().to_string().contains("no kind of part 'test.other'"));
+        assert!(bus.place(vec![foreign]).unwrap_err().to_string().contains("no kind of part 'test.other'"));
     }
 }

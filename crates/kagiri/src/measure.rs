@@ -147,12 +147,11 @@ impl Session {
         let mut progress =
             Progress::new(workload.load_unit(), estimate, common.quiet, Arc::clone(&self.stop));
         let said = progress.clone();
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
-            data_dir: self.data_dir,
-            journal_dir: journal_dir(),
-            program: std::env::current_exe().context("cannot find this program's own file")?,
             stop: self.stop,
             say: Arc::new(move |line| said.note(line)),
+            ..HostContext::here(self.data_dir, journal_dir(), program)
         };
         let mut bus = LocalBus::new(run::registry::kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::part::{Endpoints, HostContext, Part, PartSpec, Progress, Watch};
+use base::part::{Endpoints, HERE, HostContext, Part, PartSpec, Progress, Watch};
 use base::series::Series;
 use kagiri_observe::PARTS;
 use kagiri_observe::sampler::{Quantity, Raw, Report, Sources, rates};
@@ -26,18 +26,14 @@ const LONG: Duration = Duration::from_secs(30);
 const TICK_S: f64 = 0.01;
 
 fn host() -> HostContext {
-    HostContext {
-        data_dir: std::env::temp_dir(),
-        journal_dir: std::env::temp_dir(),
-        program: std::env::current_exe().unwrap(),
-        stop: Arc::new(AtomicBool::new(false)),
-        say: Arc::new(|_| {}),
-    }
+    let here = std::env::temp_dir();
+    HostContext::here(here.clone(), here, std::env::current_exe().unwrap())
 }
 
 fn sampler(settings: Value) -> Box<dyn Part> {
     let kind = PARTS.iter().find(|kind| kind.name == "observe.sampler").unwrap();
-    let spec = PartSpec { kind: kind.name.to_owned(), name: "sampler".to_owned(), settings };
+    let spec =
+        PartSpec { kind: kind.name.to_owned(), name: "sampler".to_owned(), host: HERE.into(), settings };
     (kind.build)(&spec).unwrap()
 }
 

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use base::doubt::Doubt;
 use base::outcome::{Run, State, Trial};
 use base::part::{Endpoints, PartError, PartSpec, Watch};
+use base::placement::Placement;
 use base::plan::{LoadPlan, Plan, Variant};
 use base::workload::{TrialContext, Workload};
-use fleet::{Bus, BusError, HERE};
+use fleet::{Bus, BusError};
 use jiff::Timestamp;
 use serde_json::Value;
 use store::Store;
@@ -120,12 +121,21 @@ fn make_of(
     setting: Setting<'_>,
 ) -> Result<(Run, Option<RunError>), RunError> {
     check_requirements(plan, workload)?;
+    for variant in &plan.variants {
+        let checked = base::placement::check(&variant.place, workload.roles());
+        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
+    }
     let mut run = begin(plan, workload, setting)?;
+    let hosts = bus.facts();
+    if !hosts.is_empty() {
+        run.environment.insert("hosts".into(), hosts.into_iter().collect());
+    }
     store.begin(&run)?;
     let mut unavailable = Vec::new();
     let mut engine =
         Engine { plan, workload, bus, store, observer, run: &mut run, unavailable: &mut unavailable };
     let ended = engine.all();
+    run.doubts.extend(bus.doubts().into_iter().map(Into::into));
     if !unavailable.is_empty() {
         run.doubts.push(Doubt::NotSampled { what: unavailable }.into());
     }
@@ -208,63 +218,79 @@ impl Engine<'_> {
     /// Stand up a variant, search it, take it down again.
     fn variant(&mut self, variant: &Variant, repetition: u32) -> Result<bool, RunError> {
         self.observer.event(Event::Preparing { variant: &variant.name, repetition });
-        let specs = self.workload.standing(&variant.settings)?;
+        let placement = self.placement(variant)?;
+        let specs = self.workload.standing(&variant.settings, &placement)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let searched = self.stand_up(specs);
-        let searched = searched.and_then(|peers| self.search(variant, repetition, &peers, &names));
+        let searched = searched.and_then(|standing| self.search(variant, repetition, &standing));
         let searched = match searched {
             // A part that was interrupted in its work says so as an error.
             Err(_) if self.observer.stop_requested() => Ok(false),
             other => other,
         };
+        let names: Vec<&str> = names.iter().rev().map(String::as_str).collect();
         let mut put_back = Ok(());
-        for name in names.iter().rev() {
-            match self.bus.stop(name) {
-                // A part that was never placed has nothing to be ended.
-                Ok(_) | Err(BusError::Unknown(_)) => {}
+        for ended in self.bus.stop(&names).into_values() {
+            match ended {
+                // A part that was never placed has nothing to be ended; a lost host's ends by itself.
+                Ok(_) | Err(BusError::Unknown(_) | BusError::Lost { .. }) => {}
                 Err(error) => put_back = Err(error.into()),
             }
         }
         searched.and_then(|whole| put_back.map(|()| whole))
     }
 
-    /// Place and prepare the standing parts, in their order; each learns of those before it.
-    fn stand_up(&mut self, specs: Vec<PartSpec>) -> Result<Endpoints, RunError> {
-        let mut peers = Endpoints::new();
-        for spec in specs {
-            let name = spec.name.clone();
-            self.bus.place(HERE, spec)?;
-            let endpoint = self.bus.prepare(&name, &peers)?;
-            peers.insert(name, endpoint);
+    /// Where the parts of a variant run now.
+    fn placement(&self, variant: &Variant) -> Result<Placement, RunError> {
+        let hosts = self.bus.hosts();
+        let placement = Placement::of(&variant.place, &hosts);
+        for (role, wish) in &variant.place {
+            let found = placement.hosts(role).len() as u32;
+            if found < wish.enough() {
+                let hosts = hosts.join(", ");
+                return Err(RunError::new(format!(
+                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}",
+                    wish.hosts,
+                    wish.enough()
+                )));
+            }
         }
-        Ok(peers)
+        Ok(placement)
     }
 
-    fn search(
-        &mut self,
-        variant: &Variant,
-        repetition: u32,
-        peers: &Endpoints,
-        standing: &[String],
-    ) -> Result<bool, RunError> {
+    /// Place and prepare the standing parts, in their order; each learns of those before it.
+    fn stand_up(&mut self, specs: Vec<PartSpec>) -> Result<Standing, RunError> {
+        let mut standing = Standing::default();
+        for spec in specs {
+            let (name, host) = (spec.name.clone(), spec.host.clone());
+            self.bus.place(vec![spec])?;
+            let endpoints = self.bus.prepare(&[&name], &standing.peers)?;
+            let watch = endpoints.values().find_map(watch);
+            standing.target = standing.target.or(watch.map(|watch| Target { host, watch }));
+            standing.peers.extend(endpoints);
+            standing.names.push(name);
+        }
+        Ok(standing)
+    }
+
+    fn search(&mut self, variant: &Variant, repetition: u32, standing: &Standing) -> Result<bool, RunError> {
         let loads = self.workload.load_plan(&variant.settings);
-        let watch = watch(peers);
-        self.note_ceilings(variant, watch.as_ref());
+        self.note_ceilings(variant, standing.target.as_ref());
         let mut seen: Vec<Seen> = Vec::new();
         while let Some(step) = search::next(&loads, &seen) {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
             self.observer.event(Event::TrialBegan { step, variant: &variant.name });
+            let placement = self.placement(variant)?;
             let place = trial::Place {
                 workload: self.workload,
                 settings: &variant.settings,
                 variant: &variant.name,
                 repetition,
                 number: self.run.trials.len() as u32 + 1,
-                peers,
+                placement: &placement,
                 standing,
-                watch: watch.as_ref(),
             };
             let context = self.context(&loads, &step, repetition);
             let observer = &mut *self.observer;
@@ -299,9 +325,9 @@ impl Engine<'_> {
     }
 
     /// The ceilings of a variant are facts of the run: an explanation made later needs them.
-    fn note_ceilings(&mut self, variant: &Variant, watch: Option<&Watch>) {
-        let Some(watch) = watch else { return };
-        if let Ok(ceilings) = serde_json::to_value(&watch.ceilings) {
+    fn note_ceilings(&mut self, variant: &Variant, target: Option<&Target>) {
+        let Some(target) = target else { return };
+        if let Ok(ceilings) = serde_json::to_value(&target.watch.ceilings) {
             let all = self
                 .run
                 .environment
@@ -312,10 +338,26 @@ impl Engine<'_> {
     }
 }
 
-/// What the server's endpoint says is to be watched on this host.
-fn watch(peers: &Endpoints) -> Option<Watch> {
-    let watch = peers.values().find_map(|endpoint| endpoint.get("watch"))?;
-    serde_json::from_value(watch.clone()).ok()
+/// The parts that stand while a variant is searched.
+#[derive(Default)]
+pub(crate) struct Standing {
+    /// Their names: when one of them ends, a trial cannot go on.
+    pub(crate) names: Vec<String>,
+    /// What they tell their peers.
+    pub(crate) peers: Endpoints,
+    /// The one that is measured.
+    pub(crate) target: Option<Target>,
+}
+
+/// What is watched, and on which host.
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) watch: Watch,
+}
+
+/// What an endpoint says is to be watched on its host.
+fn watch(endpoint: &Value) -> Option<Watch> {
+    serde_json::from_value(endpoint.get("watch")?.clone()).ok()
 }
 
 #[cfg(test)]

@@ -4,5 +4,6 @@ pub mod engine;
 pub mod explain;
 mod outcome;
 pub mod registry;
+mod sampled;
 pub mod search;
 mod trial;

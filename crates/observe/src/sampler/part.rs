@@ -52,7 +52,9 @@ impl Sampler {
     }
 
     fn report(&self, sources: &Sources, record: Record) -> Report {
-        record.report(sources.offered(), sources.unavailable().to_vec(), self.watched(sources))
+        let report = record.report(sources.offered(), sources.unavailable().to_vec(), self.watched(sources));
+        let cores = sys::thread::online_cpus().ok().map(|cpus| cpus.len() as u32);
+        Report { cores, ..report }
     }
 }
 

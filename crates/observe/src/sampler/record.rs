@@ -29,6 +29,9 @@ pub struct Report {
     pub cost_cpu_percent: Option<f64>,
     /// For each series, the share of its points that could not be read, in %.
     pub missing: BTreeMap<String, f64>,
+    /// The CPUs of the host that may be used.
+    #[serde(default)]
+    pub cores: Option<u32>,
     /// What was watched.
     pub watched: Watched,
     /// What was to be watched and could not be, and why; one sentence each.
@@ -120,6 +123,7 @@ impl Record {
             missed: self.missed,
             cost_cpu_percent: None,
             missing: offered.iter().map(missing).collect(),
+            cores: None,
             watched,
             unavailable,
         }

@@ -1,10 +1,10 @@
 //! Whole runs of a workload that needs nothing: what the samplers cannot see must not cost what was measured.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use base::metric::MetricSpec;
-use base::part::{HostContext, Part, PartKind, Progress};
+use base::part::{HERE, HostContext, Part, PartKind, Progress};
+use base::placement::Role;
 use base::units::Span;
 use base::verdict::Verdict;
 use base::workload::Judgement;
@@ -56,7 +56,7 @@ const IDLE: PartKind = PartKind { name: "test.idle", build: |_| Ok(Box::new(Idle
 const DEAD: PartKind = PartKind { name: "observe.sampler", build: |_| Ok(Box::new(Dead)) };
 
 fn idle(name: &str) -> Vec<PartSpec> {
-    vec![PartSpec { kind: IDLE.name.into(), name: name.into(), settings: Value::Null }]
+    vec![PartSpec { kind: IDLE.name.into(), name: name.into(), host: HERE.into(), settings: Value::Null }]
 }
 
 impl Workload for Single {
@@ -67,6 +67,9 @@ impl Workload for Single {
         "loads"
     }
     fn metrics(&self) -> &'static [MetricSpec] {
+        &[]
+    }
+    fn roles(&self) -> &'static [Role] {
         &[]
     }
     fn parts(&self) -> &'static [PartKind] {
@@ -87,10 +90,16 @@ impl Workload for Single {
             resolution: 0.02,
         }
     }
-    fn standing(&self, _: &Value) -> Result<Vec<PartSpec>, PartError> {
+    fn standing(&self, _: &Value, _: &Placement) -> Result<Vec<PartSpec>, PartError> {
         Ok(idle("server"))
     }
-    fn offering(&self, _: &Value, _: &TrialContext, _: &Endpoints) -> Result<Vec<PartSpec>, PartError> {
+    fn offering(
+        &self,
+        _: &Value,
+        _: &TrialContext,
+        _: &Endpoints,
+        _: &Placement,
+    ) -> Result<Vec<PartSpec>, PartError> {
         Ok(idle("load"))
     }
     fn judge(
@@ -124,13 +133,7 @@ impl Observer for Patient {
 fn run_with(sampler: PartKind) -> Run {
     let plan = Plan::of_one("single", "test", "default", json!({}));
     let dir = tempfile::tempdir().unwrap();
-    let host = HostContext {
-        data_dir: dir.path().to_owned(),
-        journal_dir: dir.path().to_owned(),
-        program: PathBuf::new(),
-        stop: Arc::default(),
-        say: Arc::new(|_| {}),
-    };
+    let host = HostContext::here(dir.path().to_owned(), dir.path().to_owned(), PathBuf::new());
     let mut bus = LocalBus::new(vec![IDLE, sampler], host);
     let mut store = Store::open(dir.path()).unwrap();
     let id = store::new_run_id(Timestamp::now(), 1);

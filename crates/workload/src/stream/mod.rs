@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
+use base::placement::{Placement, Role};
 use base::plan::{LoadPlan, PlanError};
 use base::series::Series;
 use base::workload::{Judgement, TrialContext, Workload};
@@ -28,6 +29,11 @@ pub const SERVER: &str = "server";
 const CACHE: &str = "cache";
 /// The name of the players among a run's parts.
 pub const VIEWERS: &str = "viewers";
+
+const ROLES: &[Role] = &[
+    Role { name: SERVER, many: false, meaning: "The content server that is measured." },
+    Role { name: VIEWERS, many: true, meaning: "The players, shared out evenly over these hosts." },
+];
 
 const PARTS: &[PartKind] = &[
     PartKind { name: "stream.server", build: origin::build },
@@ -48,6 +54,10 @@ impl Workload for Stream {
         viewer::judge::METRICS
     }
 
+    fn roles(&self) -> &'static [Role] {
+        ROLES
+    }
+
     fn parts(&self) -> &'static [PartKind] {
         PARTS
     }
@@ -61,8 +71,9 @@ impl Workload for Stream {
         StreamSettings::read(settings.clone()).unwrap_or_default().load_plan()
     }
 
-    fn standing(&self, settings: &Value) -> Result<Vec<PartSpec>, PartError> {
-        Ok(vec![PartSpec { kind: "stream.server".into(), name: SERVER.into(), settings: settings.clone() }])
+    fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
+        let (kind, host) = ("stream.server".into(), placement.host(SERVER).into());
+        Ok(vec![PartSpec { kind, name: SERVER.into(), host, settings: settings.clone() }])
     }
 
     fn offering(
@@ -70,6 +81,7 @@ impl Workload for Stream {
         settings: &Value,
         trial: &TrialContext,
         peers: &Endpoints,
+        placement: &Placement,
     ) -> Result<Vec<PartSpec>, PartError> {
         let stream = StreamSettings::read(settings.clone()).map_err(PartError::usage)?;
         let server = peers.get(SERVER).ok_or_else(|| PartError::new("the server's address is not known"))?;
@@ -91,11 +103,13 @@ impl Workload for Stream {
             "cold": stream.cold,
             "abort_early": stream.streams.is_none(),
         });
-        let mut specs = vec![PartSpec { kind: "stream.viewers".into(), name: VIEWERS.into(), settings }];
+        let (kind, host) = ("stream.viewers".into(), placement.host(VIEWERS).into());
+        let mut specs = vec![PartSpec { kind, name: VIEWERS.into(), host, settings }];
         if stream.cold {
             // After the players, whose look at the index may read from the content.
             let settings = origin::cache::settings(&server["content_path"]);
-            specs.push(PartSpec { kind: "stream.cache".into(), name: CACHE.into(), settings });
+            let (kind, host) = ("stream.cache".into(), placement.host(SERVER).into());
+            specs.push(PartSpec { kind, name: CACHE.into(), host, settings });
         }
         Ok(specs)
     }

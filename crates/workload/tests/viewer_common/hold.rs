@@ -2,10 +2,9 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
+use base::part::{Endpoints, HERE, HostContext, Part, PartError, PartSpec, Progress};
 use base::workload::Judgement;
 use kagiri_workload::stream::viewer::judge::judge;
 use kagiri_workload::stream::viewer::part::build;
@@ -16,18 +15,14 @@ use serde_json::Value;
 const GUARD: Duration = Duration::from_secs(60);
 
 pub fn host() -> HostContext {
-    HostContext {
-        data_dir: std::env::temp_dir(),
-        journal_dir: std::env::temp_dir(),
-        program: "unused".into(),
-        stop: Arc::new(AtomicBool::new(false)),
-        say: Arc::new(|line| eprintln!("{line}")),
-    }
+    let here = std::env::temp_dir();
+    let say = Arc::new(|line: &str| eprintln!("{line}"));
+    HostContext { say, ..HostContext::here(here.clone(), here, "unused".into()) }
 }
 
 pub fn part(settings: &Value) -> Box<dyn Part> {
     let (kind, name) = ("stream.viewers".to_owned(), "viewers".to_owned());
-    build(&PartSpec { kind, name, settings: settings.clone() }).expect("settings")
+    build(&PartSpec { kind, name, host: HERE.into(), settings: settings.clone() }).expect("settings")
 }
 
 /// Prepare, start, wait to the end, stop, judge.

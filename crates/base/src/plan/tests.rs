@@ -1,0 +1,64 @@
+//! Plans read and written.
+
+use super::*;
+use proptest::prelude::*;
+
+fn read(text: &str) -> Result<Plan, PlanError> {
+    Plan::from_toml(text, |workload, settings| match workload {
+        "stream" => Ok(settings),
+        other => Err(PlanError::of_key("workload", format!("there is no workload '{other}'"))),
+    })
+}
+
+#[test]
+fn a_variant_is_the_shared_settings_with_what_differs() {
+    let plan = read(
+        "workload = 'stream'\n[stream]\nhold = '10s'\nserver.kind = 'embedded'\n\
+         [[variant]]\nname = 'slow'\nstream.server.cost_ns_per_byte = 44.8\n[[variant]]\n",
+    )
+    .unwrap();
+    assert_eq!(
+        plan.variants[0].settings,
+        json!({"hold": "10s", "server": {"kind": "embedded", "cost_ns_per_byte": 44.8}})
+    );
+    assert_eq!(plan.variants[1].name, "variant 2");
+    assert_eq!(plan.variants[1].settings["server"], json!({"kind": "embedded"}));
+}
+
+#[test]
+fn a_plan_of_one_is_what_its_text_would_be() {
+    let text = "workload = 'stream'\nname = 'n'\n[[variant]]\nname = 'v'\nstream.hold = '10s'\n";
+    assert_eq!(Plan::of_one("stream", "n", "v", json!({ "hold": "10s" })), read(text).unwrap());
+}
+
+#[test]
+fn a_plan_written_out_reads_back_as_itself() {
+    let text = "workload = 'stream'\nrepeats = 3\n[stream]\nhold = '10s'\n[[variant]]\nname = 'a'\n";
+    let plan = read(text).unwrap();
+    assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
+}
+
+#[test]
+fn a_bad_plan_names_its_line_and_what_was_expected() {
+    for (text, part) in [
+        ("workload = 'stream'\nrepeat = 3\n", "line 2: unknown key 'repeat'"),
+        ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),
+        ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
+        ("workload = 'stream'\n\nname = \n", "line 3:"),
+        ("name = 'x'\n", "missing field `workload`"),
+        ("workload = 'dream'\n", "there is no workload 'dream'"),
+        ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
+        ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),
+        ("workload = 'stream'\n[[variant]]\nhost = 'a'\n", "line 3: unknown key 'host'"),
+    ] {
+        let message = read(text).unwrap_err().to_string();
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "(workload|=|'stream'|\n|\\[|\\]|variant|é|#|\\PC){0,30}") {
+        let _ = read(&text);
+    }
+}

@@ -1,0 +1,187 @@
+//! The samplers of a trial: one on the target's host, and one on each other host that offers load, where a neighbour
+//! may spoil what is offered.
+
+use std::collections::BTreeMap;
+
+use base::doubt::Doubt;
+use base::metric::Metrics;
+use base::part::{PartSpec, Watch};
+use base::series::Series;
+use base::verdict::Verdict;
+use fleet::BusError;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::engine::{RunError, Target};
+
+/// The name under which the target's sampler is placed.
+const SAMPLER: &str = "sampler";
+/// Other programs' CPU, in % of one core, from which a trial carries a doubt.
+const NEIGHBOUR_PERCENT: f64 = 25.0;
+/// Missing samples, in %, from which a trial carries a doubt.
+const MISSING_PERCENT: f64 = 5.0;
+/// CPU time stolen by the hypervisor, all CPUs, in % of one core, from which a trial carries a doubt.
+const STEAL_PERCENT: f64 = 2.0;
+/// A failure on a host as busy as this, with a neighbour on it, is not the target's.
+const HOST_FULL_RATIO: f64 = 0.95;
+
+/// What a sampler reports; its other fields are for its own page of the report.
+#[derive(Deserialize)]
+pub(crate) struct Sampled {
+    pub(crate) series: Vec<Series>,
+    #[serde(default)]
+    missing: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub(crate) unavailable: Vec<String>,
+    /// The CPUs of its host that may be used.
+    #[serde(default)]
+    cores: Option<u32>,
+}
+
+/// One sampler: its part's name, its host, what it watches.
+struct Sampler {
+    name: String,
+    host: String,
+    watch: Watch,
+}
+
+/// The samplers of a trial, the target's first.
+pub(crate) struct Samplers(Vec<Sampler>);
+
+impl Samplers {
+    /// For a target, and the hosts that offer load. Without a target there is nothing to explain.
+    pub(crate) fn of<'a>(target: Option<&Target>, hosts: impl Iterator<Item = &'a str>) -> Self {
+        let Some(target) = target else { return Self(Vec::new()) };
+        let own = Sampler { name: SAMPLER.into(), host: target.host.clone(), watch: target.watch.clone() };
+        let mut all = vec![own];
+        for host in hosts {
+            if all.iter().all(|sampler| sampler.host != host) {
+                let watch = Watch { elsewhere: Some(target.host.clone()), ..Watch::default() };
+                all.push(Sampler { name: format!("{SAMPLER}@{host}"), host: host.to_owned(), watch });
+            }
+        }
+        Self(all)
+    }
+
+    /// Their parts' names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|sampler| sampler.name.as_str())
+    }
+
+    /// What to build.
+    pub(crate) fn specs(&self) -> Result<Vec<PartSpec>, RunError> {
+        let spec = |sampler: &Sampler| {
+            let settings = serde_json::to_value(&sampler.watch).map_err(RunError::new)?;
+            let (name, host) = (sampler.name.clone(), sampler.host.clone());
+            Ok(PartSpec { kind: "observe.sampler".into(), name, host, settings })
+        };
+        self.0.iter().map(spec).collect()
+    }
+
+    /// Their reports out of those of all parts. A trial that was judged is worth keeping without them, so a missing one
+    /// is a doubt.
+    pub(crate) fn reports(&self, ended: &mut BTreeMap<String, Result<Value, BusError>>) -> Vec<OfHost> {
+        let mut read = |sampler: &Sampler| {
+            let failed = |why: String| Doubt::NotSampled { what: vec![why] };
+            let gone = || Err(BusError::Unknown("the sampler left no report".into()));
+            let report = ended.remove(&sampler.name).unwrap_or_else(gone);
+            let sampled = report.map_err(|error| failed(error.to_string())).and_then(|report| {
+                let unreadable = |error| failed(format!("the sampler's report cannot be read: {error}"));
+                serde_json::from_value(report).map_err(unreadable)
+            });
+            OfHost { is_target: sampler.name == SAMPLER, host: sampler.host.clone(), sampled }
+        };
+        self.0.iter().map(&mut read).collect()
+    }
+}
+
+/// What was sampled on one host.
+pub(crate) struct OfHost {
+    pub(crate) is_target: bool,
+    host: String,
+    pub(crate) sampled: Result<Sampled, Doubt>,
+}
+
+impl OfHost {
+    /// The means of its series over the hold.
+    pub(crate) fn means(&self, (from_s, to_s): (f64, f64)) -> Metrics {
+        let series = self.sampled.as_ref().map(|sampled| sampled.series.as_slice()).unwrap_or_default();
+        series.iter().map(|one| (one.name.clone(), one.mean(from_s, to_s))).collect()
+    }
+
+    /// What weakens the trial, given the means over its hold.
+    pub(crate) fn doubts(&self, means: &Metrics) -> Vec<Doubt> {
+        let doubts = match &self.sampled {
+            Err(doubt) => vec![doubt.clone()],
+            Ok(sampled) => missing(&sampled.missing).into_iter().chain(neighbours(means)).collect(),
+        };
+        if self.is_target { doubts } else { doubts.into_iter().map(|doubt| doubt.on(&self.host)).collect() }
+    }
+
+    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs' work.
+    pub(crate) fn spoiled(&self, verdict: Verdict, means: &Metrics) -> Option<String> {
+        let cores = f64::from(self.sampled.as_ref().ok()?.cores?);
+        let why = full_of_others(means, cores).filter(|_| verdict == Verdict::Fail)?;
+        Some(if self.is_target { format!("the host {why}") } else { format!("the host {} {why}", self.host) })
+    }
+}
+
+/// One doubt for all that is missing: a late sampler misses everything at once.
+fn missing(percent_by_name: &BTreeMap<String, f64>) -> Option<Doubt> {
+    let gaps = || percent_by_name.iter().filter(|(_, percent)| **percent > MISSING_PERCENT);
+    let (worst, percent) = gaps().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let resource = match gaps().count() - 1 {
+        0 => worst.clone(),
+        others => format!("{worst} (and some of {others} others)"),
+    };
+    Some(Doubt::SamplesMissing { resource, missing_percent: *percent })
+}
+
+fn known(metrics: &Metrics, name: &str) -> Option<f64> {
+    metrics.get(name).copied().flatten()
+}
+
+/// Doubts about who else was on the host.
+fn neighbours(metrics: &Metrics) -> impl Iterator<Item = Doubt> {
+    let other = known(metrics, "other_cpu_percent").filter(|percent| *percent > NEIGHBOUR_PERCENT);
+    let steal = known(metrics, "steal_percent").filter(|percent| *percent > STEAL_PERCENT);
+    let other = other.map(|other_cpu_percent| Doubt::NoisyNeighbour { other_cpu_percent });
+    other.into_iter().chain(steal.map(|steal_percent| Doubt::CpuStolen { steal_percent }))
+}
+
+/// How a host was full, in part with other programs' work. Every percentage is of one core.
+fn full_of_others(metrics: &Metrics, cores: f64) -> Option<String> {
+    let host = known(metrics, "host_cpu_percent")?;
+    let other = known(metrics, "other_cpu_percent")?;
+    let full = host >= HOST_FULL_RATIO * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
+    full.then(|| {
+        let (busy, theirs) = (host / 100.0, other / 100.0);
+        format!("was full: {busy:.1} of {cores} cores were busy, {theirs:.1} of them with other programs")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_host_is_counted_in_cores() {
+        let at = |host, other, cores| {
+            let metrics = [("host_cpu_percent", host), ("other_cpu_percent", other)];
+            full_of_others(&metrics.map(|(name, value)| (name.to_owned(), Some(value))).into(), cores)
+        };
+        let expected = "was full: 1.9 of 2 cores were busy, 0.6 of them with other programs";
+        assert_eq!(at(190.0, 60.0, 2.0).as_deref(), Some(expected));
+        assert_eq!(at(189.0, 60.0, 2.0), None, "there was room");
+        assert_eq!(at(190.0, 50.0, 2.0), None, "the others took too little");
+        assert_eq!(at(190.0, 60.0, 4.0), None);
+    }
+
+    #[test]
+    fn each_host_that_offers_load_is_sampled_once_and_the_target_first() {
+        let target = Target { host: "nas".into(), watch: Watch { pids: vec![7], ..Watch::default() } };
+        let samplers = Samplers::of(Some(&target), ["pc-1", "nas", "pc-1", "pc-2"].into_iter());
+        assert_eq!(samplers.names().collect::<Vec<_>>(), ["sampler", "sampler@pc-1", "sampler@pc-2"]);
+        assert_eq!(Samplers::of(None, ["pc-1"].into_iter()).names().count(), 0);
+    }
+}
