@@ -21,6 +21,9 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use crate::Error;
 
+/// The file in a folder of ours that says whose it is, see [`crate::journal::Undo::RemoveTree`].
+pub const OWNER_FILE: &str = ".kagiri-owner";
+
 /// How often a lookup is tried again that raced with a rename (`openat2(2)` answers EAGAIN).
 const RACES_MAX: usize = 16;
 

@@ -17,6 +17,7 @@ pub mod netlink;
 pub mod netns;
 pub mod proc;
 pub mod stop;
+pub mod tap;
 pub mod thread;
 
 mod error;

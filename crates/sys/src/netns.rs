@@ -3,24 +3,21 @@
 //!
 //! Programs are put into a namespace with setns(2) before they run, not with `ip netns exec`, which mounts `/sys` anew.
 
+mod namespace;
 mod subnet;
 
-use std::fs::{File, OpenOptions};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 
 use crate::journal::{EntryId, Journal, Outcome, Undo};
 use crate::tool::Tool;
 use crate::{Error, Result};
 
+pub(crate) use namespace::end_processes_in;
+pub use namespace::{Namespace, enter};
 pub use subnet::Subnet;
 
 const IP: Tool = Tool { program: "ip", package: "iproute2", purpose: "make network namespaces" };
@@ -74,12 +71,10 @@ pub struct Shape {
 #[derive(Debug)]
 pub struct Netns {
     journal: Journal,
-    /// In the order they were made.
-    entries: Vec<EntryId>,
-    name: String,
+    link: Option<EntryId>,
+    namespace: Namespace,
     host_link: String,
     subnet: Subnet,
-    descriptor: Arc<OwnedFd>,
 }
 
 impl Netns {
@@ -94,31 +89,13 @@ impl Netns {
                 "`{name}` cannot name a namespace: use 1 to 64 letters, digits and `-`"
             )));
         }
-        let routes = IP.run(&["-j", "-4", "route", "show", "table", "all"], None, TOOL_FOR)?;
-        subnet.refuse_if_used(&routes)?;
+        subnet.refuse_if_used()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let full_name = format!("{PREFIX}{}-{name}", std::process::id());
-        let path = namespace_path(&full_name);
-        if path.exists() {
-            return Err(Error::Refused(format!("the network namespace {full_name} exists already")));
-        }
-        let mut entries = Vec::new();
-        if !Path::new(FOLDER).exists() {
-            entries.push(journal.record(Undo::RemoveFolder { path: FOLDER.into() })?);
-        }
-        entries.push(journal.record(Undo::DeleteNetns { name: full_name.clone() })?);
-        let descriptor = match make_namespace(&path) {
-            Ok(descriptor) => Arc::new(descriptor),
-            Err(error) => {
-                // Until there is a `Netns` to drop, this has to be done by hand.
-                entries.into_iter().rev().for_each(|entry| drop(journal.undo(entry)));
-                return Err(error);
-            }
-        };
+        let namespace = Namespace::create(journal, &full_name)?;
         // At most 15 characters: "kg-", a process id (up to 7 digits), "-", a number.
         let host_link = format!("{LINK_PREFIX}{}-{}", std::process::id(), number % 1000);
-        let mut this =
-            Self { journal: journal.clone(), entries, name: full_name, host_link, subnet, descriptor };
+        let mut this = Self { journal: journal.clone(), link: None, namespace, host_link, subnet };
         this.link()?;
         Ok(this)
     }
@@ -127,11 +104,11 @@ impl Netns {
         if nix::net::if_::if_nametoindex(self.host_link.as_str()).is_ok() {
             return Err(Error::Refused(format!("the network interface {} exists already", self.host_link)));
         }
-        self.entries.push(self.journal.record(Undo::DeleteLink { name: self.host_link.clone() })?);
+        self.link = Some(self.journal.record(Undo::DeleteLink { name: self.host_link.clone() })?);
         let host = &self.host_link;
         let outside = |arguments: &[&str]| IP.run(arguments, None, TOOL_FOR);
         let inside = |arguments: &[&str]| IP.run(arguments, Some(self.descriptor()), TOOL_FOR);
-        outside(&["link", "add", host, "type", "veth", "peer", "name", INNER, "netns", &self.name])?;
+        outside(&["link", "add", host, "type", "veth", "peer", "name", INNER, "netns", self.name()])?;
         let (host_address, inner_address) = (self.subnet.host(1), self.subnet.host(2));
         outside(&["address", "add", &self.subnet.with_prefix(host_address), "dev", host])?;
         outside(&["link", "set", "dev", host, "up"])?;
@@ -143,7 +120,7 @@ impl Netns {
 
     /// The namespace's name, as `ip netns` shows it.
     pub fn name(&self) -> &str {
-        &self.name
+        self.namespace.name()
     }
 
     /// The address of this host on the link.
@@ -168,7 +145,7 @@ impl Netns {
 
     /// The namespace as a descriptor for setns(2).
     pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.descriptor)
+        self.namespace.descriptor()
     }
 
     /// Limits what programs inside send: the way out of a server.
@@ -176,62 +153,19 @@ impl Netns {
         set_shape(INNER, shape, self.descriptor())
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened there stay
-    /// in the namespace.
+    /// Runs `work` on a thread of its own inside the namespace, see [`Namespace::within`].
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        let enter = || -> Result<T> {
-            // SAFETY: `setns` takes a descriptor, which is open, and a flag; it changes this thread only, which ends
-            // with `work`.
-            if unsafe { libc::setns(self.descriptor.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(Error::call(format!("enter {}", self.name), std::io::Error::last_os_error()));
-            }
-            Ok(work())
-        };
-        std::thread::scope(|scope| match scope.spawn(enter).join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        self.namespace.within(work)
     }
 }
 
 impl Drop for Netns {
     fn drop(&mut self) {
-        for entry in self.entries.drain(..).rev() {
-            // What cannot be deleted stays in the journal, which reports it.
-            self.journal.undo(entry);
+        // The namespace goes after this. What cannot be deleted stays in the journal, which reports it.
+        if let Some(link) = self.link.take() {
+            self.journal.undo(link);
         }
     }
-}
-
-fn namespace_path(name: &str) -> PathBuf {
-    Path::new(FOLDER).join(name)
-}
-
-/// Makes a namespace and gives it the name `path`, where `ip netns` finds it. Not done with `ip netns add`, because that
-/// leaves a mount on the folder behind.
-fn make_namespace(path: &Path) -> Result<OwnedFd> {
-    let make_file = || {
-        std::fs::create_dir_all(FOLDER)?;
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-    };
-    // Another program's undo may take the empty folder away in between; then once more.
-    let again = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => make_file(),
-        _ => Err(error),
-    };
-    make_file().or_else(again).map_err(|error| Error::file("create", path, error))?;
-    let name_it = || -> Result<()> {
-        // Only this thread, which ends here, enters the new namespace; the name keeps it.
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;
-        let own = Some("/proc/thread-self/ns/net");
-        mount(own, path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .map_err(|error| Error::file("name a network namespace", path, error))
-    };
-    std::thread::scope(|scope| match scope.spawn(name_it).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })?;
-    Ok(File::open(path).map_err(|error| Error::file("open", path, error))?.into())
 }
 
 fn set_shape(link: &str, shape: Shape, namespace: Arc<OwnedFd>) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Running a helper program to its end, with a deadline and a clear answer when it is missing.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 
 use crate::child::{PidFd, spawner};
@@ -37,6 +39,17 @@ impl Tool {
         namespace: Option<Arc<OwnedFd>>,
         within: Duration,
     ) -> Result<Vec<u8>> {
+        self.run_with(arguments, b"", namespace, within)
+    }
+
+    /// [`Tool::run`], with `input` on its standard input.
+    pub(crate) fn run_with(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+        namespace: Option<Arc<OwnedFd>>,
+        within: Duration,
+    ) -> Result<Vec<u8>> {
         // Many users' PATH lacks the folders where these programs live.
         let places = [
             self.program.to_owned(),
@@ -48,7 +61,8 @@ impl Tool {
                 continue;
             }
             let mut command = Command::new(place);
-            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.args(arguments).stdin(standard_input(input)?);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
             command.env("LC_ALL", "C");
             spawner::prepare(&mut command, &[], namespace.clone(), Signal::SIGKILL)?;
             match spawner::spawn(command) {
@@ -100,6 +114,20 @@ impl Tool {
     }
 }
 
+/// A file in memory rather than a pipe: a pipe that is full would need a thread to write the rest.
+fn standard_input(input: &[u8]) -> Result<Stdio> {
+    if input.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let make = || -> std::io::Result<File> {
+        let mut file = File::from(memfd_create(c"kagiri-input", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(input)?;
+        file.rewind()?;
+        Ok(file)
+    };
+    Ok(make().map_err(|error| Error::call("make a file in memory", error))?.into())
+}
+
 /// Reads a pipe to its end in a thread, so that neither pipe can fill up while the other is read.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> Option<JoinHandle<Vec<u8>>> {
     let mut pipe = pipe?.take(OUTPUT_BYTES);
@@ -129,6 +157,9 @@ mod tests {
     #[test]
     fn output_failure_absence_and_deadline() {
         assert_eq!(tool("echo").run(&["a", "b"], None, SECONDS).unwrap(), b"a b\n");
+        // More than a pipe holds.
+        let much = vec![b'x'; 1 << 20];
+        assert_eq!(tool("cat").run_with(&[], &much, None, SECONDS).unwrap(), much);
         let failed = tool("sh").run(&["-c", "echo no >&2; exit 3"], None, SECONDS).unwrap_err().to_string();
         assert!(failed.contains("exit status: 3") && failed.contains("no"), "{failed}");
         let missing = tool("no-such-program-at-all").run(&[], None, SECONDS).unwrap_err().to_string();

@@ -138,8 +138,8 @@ fn what_is_not_ours_is_left_alone() {
     for undo in [
         Undo::RemoveFolder { path: full.clone() },
         Undo::RemoveCgroup { folders: vec![group] },
-        Undo::DeleteNetns { name: "somebody's".to_owned() },
-        Undo::DeleteNetns { name: "kagiri-/../x".to_owned() },
+        Undo::DeleteNetns { name: "somebody's".to_owned(), end_processes: true },
+        Undo::DeleteNetns { name: "kagiri-/../x".to_owned(), end_processes: true },
         Undo::DeleteLink { name: "lo".to_owned() },
         Undo::Unmount { target: "/proc".into(), source: "/dev/loop0".into() },
         Undo::KillProcess { pid: own, start_ticks: start_ticks(own), group: false },

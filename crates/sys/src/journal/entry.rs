@@ -51,10 +51,20 @@ pub enum Undo {
         /// The folder.
         path: PathBuf,
     },
+    /// Remove a folder that did not exist before, with all that is in it.
+    RemoveTree {
+        /// The folder. It must not be a link, and nothing may be mounted below it.
+        path: PathBuf,
+        /// What its file [`crate::file::OWNER_FILE`] says; another's folder of that name is left alone.
+        owner: String,
+    },
     /// Delete a named network namespace.
     DeleteNetns {
         /// Its name, `kagiri-...`.
         name: String,
+        /// Whether processes that run in it are to end first.
+        #[serde(default)]
+        end_processes: bool,
     },
     /// Delete a network interface, and with a veth its other end.
     DeleteLink {
@@ -88,7 +98,8 @@ impl fmt::Display for Undo {
             }
             Self::RemoveFile { path } => write!(f, "remove {}", path.display()),
             Self::RemoveFolder { path } => write!(f, "remove folder {}", path.display()),
-            Self::DeleteNetns { name } => write!(f, "delete network namespace {name}"),
+            Self::RemoveTree { path, .. } => write!(f, "remove {} and all in it", path.display()),
+            Self::DeleteNetns { name, .. } => write!(f, "delete network namespace {name}"),
             Self::DeleteLink { name } => write!(f, "delete network interface {name}"),
             Self::KillProcess { pid, group: false, .. } => write!(f, "end process {pid}"),
             Self::KillProcess { pid, group: true, .. } => write!(f, "end process {pid} and its group"),

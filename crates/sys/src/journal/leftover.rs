@@ -48,7 +48,8 @@ impl Leftover {
         let mut results = Vec::new();
         while let Some((id, undo)) = self.pending.pop() {
             // After a restart of the machine only files are left; a process or device of that name is another one.
-            let survives = matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. });
+            let survives =
+                matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. } | Undo::RemoveTree { .. });
             let result = if same_boot || survives {
                 perform(undo)
             } else {

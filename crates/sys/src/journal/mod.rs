@@ -89,12 +89,23 @@ impl Journal {
     /// Writes `undo` down and waits until it is on the disk. Call it before the change; when it fails, do not make the
     /// change.
     pub fn record(&self, undo: Undo) -> Result<EntryId> {
+        self.record_all(vec![undo]).map(|ids| ids[0])
+    }
+
+    /// [`Journal::record`] for several changes with one wait for the disk: the first is undone last.
+    pub fn record_all(&self, undos: Vec<Undo>) -> Result<Vec<EntryId>> {
         let mut state = self.state();
-        let id = EntryId(state.next_id);
-        append(&mut state.file, &self.shared.path, &Line::Undo { id, undo: undo.clone() }, true)?;
-        state.next_id += 1;
-        state.pending.push((id, undo));
-        Ok(id)
+        let ids: Vec<EntryId> = (state.next_id..).map(EntryId).take(undos.len()).collect();
+        state.next_id += undos.len() as u64;
+        let mut written = Vec::with_capacity(undos.len());
+        for (id, undo) in ids.iter().copied().zip(undos) {
+            append(&mut state.file, &self.shared.path, &Line::Undo { id, undo: undo.clone() }, false)?;
+            written.push((id, undo));
+        }
+        state.file.sync_data().map_err(|error| Error::file("write journal", &self.shared.path, error))?;
+        // Only now: what could not be written down is not made, so it must not be undone.
+        state.pending.extend(written);
+        Ok(ids)
     }
 
     /// Says that the change of entry `id` no longer exists: it was undone by other means, or never made.

@@ -54,7 +54,8 @@ fn run(undo: &Undo) -> Outcome {
         }
         Undo::RemoveFile { path } => gone_or(std::fs::remove_file(path)),
         Undo::RemoveFolder { path } => remove_folder(path),
-        Undo::DeleteNetns { name } => delete_netns(name),
+        Undo::RemoveTree { path, owner } => remove_tree(path, owner),
+        Undo::DeleteNetns { name, end_processes } => delete_netns(name, *end_processes),
         Undo::DeleteLink { name } => crate::netns::delete_link_if_ours(name),
         Undo::KillProcess { pid, start_ticks, group } => {
             crate::child::end_if_started_at(*pid, *start_ticks, *group)
@@ -81,6 +82,33 @@ fn remove_folder(path: &Path) -> Step {
         }
         other => other,
     }
+}
+
+fn remove_tree(path: &Path, owner: &str) -> Step {
+    let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
+    let mark = path.join(crate::file::OWNER_FILE);
+    let marked = std::fs::read_to_string(&mark).ok();
+    let empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    match marked {
+        Some(found) if found == owner && facts.is_dir() => {}
+        // An interrupted removal ends so: the mark goes last.
+        None if facts.is_dir() && empty() => return gone_or(std::fs::remove_dir(path)),
+        _ => return Ok(Outcome::NotOurs("it is not marked as ours".to_owned())),
+    }
+    let mounts = crate::proc::mounts::mounts(Path::new("/")).map_err(|error| error.to_string())?;
+    if let Some(mount) = mounts.iter().find(|mount| mount.target.starts_with(path)) {
+        return Err(format!("{} is mounted on {}", mount.source.display(), mount.target.display()));
+    }
+    for entry in std::fs::read_dir(path).map_err(|error| error.to_string())?.flatten() {
+        let (entry, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        if entry != mark {
+            let removed =
+                if is_folder { std::fs::remove_dir_all(&entry) } else { std::fs::remove_file(&entry) };
+            gone_or(removed).map_err(|error| format!("{}: {error}", entry.display()))?;
+        }
+    }
+    gone_or(std::fs::remove_file(mark))?;
+    gone_or(std::fs::remove_dir(path))
 }
 
 fn remove_cgroup(folders: &[PathBuf]) -> Step {
@@ -173,9 +201,12 @@ fn unmount(target: &Path, source: &Path) -> Step {
     }
 }
 
-fn delete_netns(name: &str) -> Step {
+fn delete_netns(name: &str, end_processes: bool) -> Step {
     if !crate::netns::is_our_namespace(name) {
         return Ok(Outcome::NotOurs("it is not named like a namespace of ours".to_owned()));
+    }
+    if end_processes {
+        crate::netns::end_processes_in(name)?;
     }
     let path = Path::new("/run/netns").join(name);
     // What `ip netns delete` does: take away the name. Namespaces end with their last process and name.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use super::{IP, TOOL_FOR};
 use crate::{Error, Result};
 
 /// An IPv4 network, `10.77.0.0/24`.
@@ -36,8 +37,18 @@ impl Subnet {
         Ipv4Addr::from(u32::from(self.network).wrapping_add(number))
     }
 
+    /// How many of its leading bits name the network.
+    pub fn prefix_bits(&self) -> u8 {
+        self.prefix_bits
+    }
+
+    /// Whether `address` belongs to it.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        Self::holding(address, self.prefix_bits) == *self
+    }
+
     /// `address` with this network's prefix length, as `ip address add` wants it.
-    pub(super) fn with_prefix(&self, address: Ipv4Addr) -> String {
+    pub fn with_prefix(&self, address: Ipv4Addr) -> String {
         format!("{address}/{}", self.prefix_bits)
     }
 
@@ -47,9 +58,14 @@ impl Subnet {
         u32::from(self.network) & mask == u32::from(other.network) & mask
     }
 
+    /// Errors when this network overlaps an address or a route of the network namespace that this thread is in.
+    pub fn refuse_if_used(&self) -> Result<()> {
+        self.refuse_if_in(&IP.run(&["-j", "-4", "route", "show", "table", "all"], None, TOOL_FOR)?)
+    }
+
     /// Errors when one of the routes that `ip -j route` printed leads into this network. Addresses need no look of their
     /// own: each has a route in the table `local`.
-    pub(super) fn refuse_if_used(&self, routes: &[u8]) -> Result<()> {
+    fn refuse_if_in(&self, routes: &[u8]) -> Result<()> {
         let routes: Vec<Route> = serde_json::from_slice(routes)
             .map_err(|error| Error::Refused(format!("cannot read what `ip -j route` prints: {error}")))?;
         for route in routes {
@@ -108,13 +124,13 @@ mod tests {
 
     #[test]
     fn networks_in_use_are_refused() {
-        let check = |text: &str| text.parse::<Subnet>().unwrap().refuse_if_used(ROUTES);
+        let check = |text: &str| text.parse::<Subnet>().unwrap().refuse_if_in(ROUTES);
         assert!(check("10.77.0.0/24").is_ok());
         for used in ["10.1.2.0/24", "10.0.0.0/8", "10.9.4.0/30", "192.0.2.128/25"] {
             let said = check(used).unwrap_err().to_string();
             assert!(said.contains("overlaps"), "{used}: {said}");
         }
-        assert!("10.77.0.0/24".parse::<Subnet>().unwrap().refuse_if_used(b"Error: no").is_err());
+        assert!("10.77.0.0/24".parse::<Subnet>().unwrap().refuse_if_in(b"Error: no").is_err());
     }
 
     #[test]
@@ -133,8 +149,7 @@ mod tests {
         fn overlap_is_sharing_an_address(a: u32, b: u32, wide in 0u8..=32, narrow in 0u8..=32) {
             let one = Subnet::holding(a.into(), wide);
             let other = Subnet::holding(b.into(), narrow);
-            let contains = |net: &Subnet, ip: Ipv4Addr| Subnet::holding(ip, net.prefix_bits) == *net;
-            prop_assert_eq!(one.overlaps(&other), contains(&one, other.network) || contains(&other, one.network));
+            prop_assert_eq!(one.overlaps(&other), one.contains(other.network) || other.contains(one.network));
             prop_assert_eq!(one.overlaps(&other), other.overlaps(&one));
             prop_assert!(one.overlaps(&one));
         }

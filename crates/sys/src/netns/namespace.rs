@@ -1,0 +1,233 @@
+//! A named network namespace: made, entered, configured in batches, and deleted with what runs in it.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::Signal;
+
+use super::{FOLDER, IP, TC, TOOL_FOR, is_our_namespace};
+use crate::child::PidFd;
+use crate::clock::Deadline;
+use crate::journal::{EntryId, Journal, Undo};
+use crate::proc::process_set::all_pids;
+use crate::{Error, Result};
+
+/// How long processes of a namespace that is to go may take to end by themselves.
+const GRACE: Duration = Duration::from_millis(500);
+const KILL_FOR: Duration = Duration::from_secs(5);
+
+/// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback, which is
+/// down. Dropping it ends the processes in it and deletes it, with all its links.
+#[derive(Debug)]
+pub struct Namespace {
+    journal: Journal,
+    /// In the order they were made.
+    entries: Vec<EntryId>,
+    name: String,
+    descriptor: Arc<OwnedFd>,
+}
+
+impl Namespace {
+    /// Makes a namespace called `name`, which begins with `kagiri-` and goes on with letters, digits and `-`, 200 at
+    /// most.
+    ///
+    /// Errors: no rights, the name is in use.
+    pub fn create(journal: &Journal, name: &str) -> Result<Self> {
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if name.len() > 200 || !plain || !is_our_namespace(name) {
+            return Err(Error::Refused(format!("`{name}` cannot name a network namespace of ours")));
+        }
+        let path = namespace_path(name);
+        if path.exists() {
+            return Err(Error::Refused(format!("the network namespace {name} exists already")));
+        }
+        let mut undos = Vec::new();
+        if !Path::new(FOLDER).exists() {
+            undos.push(Undo::RemoveFolder { path: FOLDER.into() });
+        }
+        undos.push(Undo::DeleteNetns { name: name.to_owned(), end_processes: true });
+        let entries = journal.record_all(undos)?;
+        match make(&path) {
+            Ok(descriptor) => Ok(Self {
+                journal: journal.clone(),
+                entries,
+                name: name.to_owned(),
+                descriptor: Arc::new(descriptor),
+            }),
+            Err(error) => {
+                // Until there is a `Namespace` to drop, this has to be done by hand.
+                entries.into_iter().rev().for_each(|entry| drop(journal.undo(entry)));
+                Err(error)
+            }
+        }
+    }
+
+    /// Its name, as `ip netns` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace as a descriptor for setns(2).
+    pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.descriptor)
+    }
+
+    /// Performs commands of `ip`, one a line without the word `ip`, in the namespace, in one process (ip(8), `-batch`).
+    ///
+    /// Errors: `ip` is missing, or refuses a command; then those after it are not performed.
+    pub fn ip(&self, commands: &str) -> Result<()> {
+        self.batch(&IP, commands)
+    }
+
+    /// Performs commands of `tc`, one a line without the word `tc`; see [`Namespace::ip`].
+    pub fn tc(&self, commands: &str) -> Result<()> {
+        self.batch(&TC, commands)
+    }
+
+    fn batch(&self, tool: &crate::tool::Tool, commands: &str) -> Result<()> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let done = tool.run_with(&["-batch", "-"], commands.as_bytes(), Some(self.descriptor()), TOOL_FOR);
+        done.map(drop).map_err(|error| match error {
+            // Which command it was is in what the tool says: `Command failed -:3`.
+            Error::Command { command, status, stderr } => {
+                let command = format!("{command} in {}: {}", self.name, failed_line(commands, &stderr));
+                Error::Command { command, status, stderr }
+            }
+            other => other,
+        })
+    }
+
+    /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened there, and
+    /// files below `/proc/sys/net`, are those of the namespace.
+    ///
+    /// Errors: the namespace cannot be entered.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let enter = || -> Result<T> {
+            // This thread only, which ends with `work`.
+            setns(&*self.descriptor, CloneFlags::CLONE_NEWNET)
+                .map_err(|error| Error::call(format!("enter {}", self.name), error))?;
+            Ok(work())
+        };
+        std::thread::scope(|scope| match scope.spawn(enter).join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        for entry in self.entries.drain(..).rev() {
+            // What cannot be deleted stays in the journal, which reports it.
+            self.journal.undo(entry);
+        }
+    }
+}
+
+/// The command that a batch failed at, or nothing.
+fn failed_line<'a>(commands: &'a str, said: &str) -> &'a str {
+    let number = said.rsplit("failed -:").next().and_then(|rest| rest.trim().parse::<usize>().ok());
+    number.and_then(|number| commands.lines().nth(number.checked_sub(1)?)).unwrap_or_default()
+}
+
+/// The file of the namespace called `name`, for setns(2).
+pub(super) fn namespace_path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(name)
+}
+
+/// Puts this thread, and what it starts from now on, into the namespace called `name`: setns(2).
+///
+/// Errors: there is no such namespace, or no right to enter it.
+pub fn enter(name: &str) -> Result<()> {
+    let path = namespace_path(name);
+    let file = File::open(&path).map_err(|error| Error::file("open network namespace", &path, error))?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| Error::file("enter", &path, error))
+}
+
+/// Makes a namespace and gives it the name `path`, where `ip netns` finds it. Not done with `ip netns add`, because that
+/// leaves a mount on the folder behind.
+fn make(path: &Path) -> Result<OwnedFd> {
+    let make_file = || {
+        std::fs::create_dir_all(FOLDER)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    };
+    // Another program's undo may take the empty folder away in between; then once more.
+    let again = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => make_file(),
+        _ => Err(error),
+    };
+    make_file().or_else(again).map_err(|error| Error::file("create", path, error))?;
+    let name_it = || -> Result<()> {
+        // Only this thread, which ends here, enters the new namespace; the name keeps it.
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;
+        let own = Some("/proc/thread-self/ns/net");
+        mount(own, path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|error| Error::file("name a network namespace", path, error))
+    };
+    std::thread::scope(|scope| match scope.spawn(name_it).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })?;
+    Ok(File::open(path).map_err(|error| Error::file("open", path, error))?.into())
+}
+
+/// Ends all processes in namespace `name`: SIGTERM, a grace time, SIGKILL. Those that start others meanwhile are met
+/// again.
+pub(crate) fn end_processes_in(name: &str) -> std::result::Result<(), String> {
+    // A file without a namespace behind it belongs to no process.
+    let Ok(wanted) = std::fs::metadata(namespace_path(name)) else { return Ok(()) };
+    let wanted = (wanted.dev(), wanted.ino());
+    let deadline = Deadline::after(GRACE + KILL_FOR);
+    let mut signal = Signal::SIGTERM;
+    loop {
+        let found = processes_in(wanted);
+        if found.is_empty() {
+            return Ok(());
+        }
+        for process in &found {
+            process.signal(signal).map_err(|error| error.to_string())?;
+        }
+        let round = Deadline::after(if signal == Signal::SIGTERM { GRACE } else { deadline.left() });
+        let all_ended = found.iter().all(|process| process.wait_ended(round));
+        if !all_ended && deadline.passed() {
+            return Err(format!("processes in {name} hang in the kernel"));
+        }
+        signal = Signal::SIGKILL;
+    }
+}
+
+/// The living processes in the namespace that is this device and inode (namespaces(7)), but never this one.
+fn processes_in(namespace: (u64, u64)) -> Vec<PidFd> {
+    let is_in = |pid: i32| {
+        let facts = std::fs::metadata(format!("/proc/{pid}/ns/net"));
+        facts.is_ok_and(|facts| (facts.dev(), facts.ino()) == namespace)
+    };
+    let own = nix::unistd::getpid().as_raw();
+    let others = all_pids(Path::new("/")).into_iter().filter(|pid| *pid > 1 && *pid != own && is_in(*pid));
+    // Looked at again once there is a handle: the number may have come to mean another process.
+    others
+        .filter_map(|pid| PidFd::open(pid).ok().filter(|process| is_in(pid) && !process.has_ended()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_failed_is_named() {
+        let commands = "link add a\nlink add b\nlink add c";
+        let said = "RTNETLINK answers: File exists\nCommand failed -:2";
+        assert_eq!(failed_line(commands, said), "link add b");
+        assert_eq!(failed_line(commands, "no idea"), "");
+        assert_eq!(failed_line(commands, "Command failed -:0"), "");
+    }
+}
