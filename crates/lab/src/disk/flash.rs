@@ -1,0 +1,51 @@
+//! A flash disk as it serves accesses: a latency on one of its channels, and a transfer on the one bus.
+
+use super::head::{Direction, Effort, transfer_ns};
+use super::model::Flash;
+
+#[derive(Debug)]
+pub(super) struct FlashDisk {
+    model: Flash,
+    /// Until when each channel is taken.
+    channels_ns: Vec<u64>,
+    bus_ns: u64,
+    /// When the last write is done.
+    written_ns: u64,
+    pub(super) effort: Effort,
+}
+
+impl FlashDisk {
+    pub(super) fn new(model: &Flash) -> Self {
+        let channels_ns = vec![0; model.channels.max(1) as usize];
+        Self { model: model.clone(), channels_ns, bus_ns: 0, written_ns: 0, effort: Effort::default() }
+    }
+
+    pub(super) fn access(&mut self, now_ns: u64, direction: Direction, bytes: u64) -> u64 {
+        let Some(channel) = self.channels_ns.iter_mut().min() else { return now_ns };
+        let begin_ns = now_ns.max(*channel);
+        let busy_before_ns = self.bus_ns.max(now_ns);
+        let done_ns = match direction {
+            Direction::Read => {
+                // The chip first, then the bus.
+                let ready_ns = begin_ns + self.model.read_latency.ns();
+                let rate = self.model.rate_read.byte_per_s();
+                self.bus_ns = ready_ns.max(self.bus_ns) + transfer_ns(bytes, rate);
+                *channel = self.bus_ns;
+                self.bus_ns
+            }
+            Direction::Write => {
+                let rate = self.model.rate_write.byte_per_s();
+                self.bus_ns = begin_ns.max(self.bus_ns) + transfer_ns(bytes, rate);
+                *channel = self.bus_ns + self.model.write_latency.ns();
+                self.written_ns = self.written_ns.max(*channel);
+                *channel
+            }
+        };
+        self.effort.busy_ns += done_ns.saturating_sub(busy_before_ns);
+        done_ns
+    }
+
+    pub(super) fn flush(&mut self, now_ns: u64) -> u64 {
+        now_ns.max(self.written_ns)
+    }
+}
