@@ -19,7 +19,8 @@ build:
 	@./scripts/build release
 
 deps:
-	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs groff script setpriv
+	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc mkfs.ext3 mkfs.xfs groff script setpriv \
+	  munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze
 
 test: deps check
 	@./scripts/build dev
