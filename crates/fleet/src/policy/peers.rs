@@ -1,0 +1,108 @@
+//! Whom a part may exchange traffic with.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// The metadata service of most clouds: hands out the host's secrets to whoever asks from the host.
+const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+
+/// One entry of `peers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PeerRange {
+    Any,
+    /// 127.0.0.0/8 and ::1.
+    Loopback,
+    /// The fleet's own hosts, as announced.
+    Fleet,
+    /// A range, never an IPv4-mapped one.
+    Net(IpNet),
+}
+
+impl PeerRange {
+    /// As it is written; says what is wrong.
+    pub fn new(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => return Ok(Self::Any),
+            "loopback" => return Ok(Self::Loopback),
+            "fleet" => return Ok(Self::Fleet),
+            _ => {}
+        }
+        let net = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let net = net.ok_or_else(|| {
+            format!("'{text}' is no peer: write a range such as 10.0.0.0/8 or fd00::/8, an address, loopback, fleet or any")
+        })?;
+        if net.trunc() != net {
+            return Err(format!(
+                "'{text}' has bits beyond its prefix: write {}, or the address alone",
+                net.trunc()
+            ));
+        }
+        Ok(Self::Net(canonical_net(net)))
+    }
+
+    /// Whether the range has this address. One with a special meaning must be listed as such.
+    pub fn contains(&self, ip: IpAddr, fleet: &[IpAddr]) -> bool {
+        let ip = ip.to_canonical();
+        let special = special(ip).is_some();
+        match self {
+            Self::Any => true,
+            Self::Loopback => ip.is_loopback(),
+            Self::Fleet => !special && fleet.iter().any(|of| of.to_canonical() == ip),
+            Self::Net(net) if special => net.contains(&ip) && is_explicit(*net, ip),
+            Self::Net(net) => net.contains(&ip),
+        }
+    }
+}
+
+impl fmt::Display for PeerRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Loopback => f.write_str("loopback"),
+            Self::Fleet => f.write_str("fleet"),
+            Self::Net(net) if net.prefix_len() == net.max_prefix_len() => write!(f, "{}", net.addr()),
+            Self::Net(net) => write!(f, "{net}"),
+        }
+    }
+}
+
+/// What is special about an address that reaches many hosts, none, or more than it seems.
+pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
+    match ip.to_canonical() {
+        // "This network" (RFC 791): Linux takes 0.0.0.0 for itself.
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("no host's address"),
+        IpAddr::V4(v4) if v4.is_multicast() => Some("a multicast address"),
+        IpAddr::V4(v4) if v4.is_broadcast() => Some("the broadcast address"),
+        IpAddr::V4(CLOUD_METADATA) => Some("the metadata service of clouds"),
+        IpAddr::V6(v6) if v6.is_unspecified() => Some("no host's address"),
+        IpAddr::V6(v6) if v6.is_multicast() => Some("a multicast address"),
+        _ => None,
+    }
+}
+
+/// Whether a range means the special address that it has: it lies within the multicast range, or is that address.
+fn is_explicit(net: IpNet, ip: IpAddr) -> bool {
+    let within = |range: &str| range.parse::<IpNet>().is_ok_and(|range| range.contains(&net));
+    net.prefix_len() == net.max_prefix_len() && net.addr() == ip
+        || within("224.0.0.0/4")
+        || within("ff00::/8")
+}
+
+/// Loopback, and the ranges that no router carries into the internet: RFC 1918, RFC 3927, RFC 4193, RFC 4291.
+pub(super) fn private() -> Vec<PeerRange> {
+    let ranges = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10"];
+    let nets = ranges.iter().filter_map(|text| text.parse().ok()).map(PeerRange::Net);
+    std::iter::once(PeerRange::Loopback).chain(nets).collect()
+}
+
+/// An IPv4-mapped range (RFC 4291, 2.5.5.2) is the range of IPv4 that it maps.
+fn canonical_net(net: IpNet) -> IpNet {
+    match (net, net.addr().to_canonical()) {
+        (IpNet::V6(v6), IpAddr::V4(v4)) if v6.prefix_len() >= 96 => {
+            Ipv4Net::new(v4, v6.prefix_len() - 96).map_or(net, IpNet::V4)
+        }
+        _ => net,
+    }
+}

@@ -1,0 +1,279 @@
+//! What a policy lets coordinators do, case by case.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use base::permit::SystemChange;
+use kagiri_fleet::policy::{Owner, Policy, Request, Wish};
+use proptest::prelude::*;
+
+fn owner() -> Owner {
+    Owner { host: "nas".into(), data_dir: "/var/lib/kagiri".into() }
+}
+
+fn policy(text: &str) -> Policy {
+    Policy::parse(text, &owner()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn ask(policy: &Policy, part: &str, wish: Wish<'_>) -> Result<(), String> {
+    let fleet =
+        ["192.0.2.7".parse().unwrap(), "::ffff:192.0.2.8".parse().unwrap(), "224.0.0.1".parse().unwrap()];
+    let request = Request { coordinator: "c1", part, fleet: &fleet, wish };
+    policy.decide(&request).map_err(|refusal| refusal.to_string())
+}
+
+fn peer(policy: &Policy, address: &str) -> bool {
+    let ip: IpAddr = address.parse().unwrap();
+    ask(policy, "stream.viewers", Wish::Peer(SocketAddr::new(ip, 80))).is_ok()
+}
+
+fn with_peers(peers: &str) -> Policy {
+    policy(&format!("[[allow]]\nparts = ['*']\npeers = [{peers}]\n"))
+}
+
+#[test]
+fn a_refusal_names_host_file_coordinator_part_and_line() {
+    let policy = policy("[[allow]]\nparts = ['stream.*']\n\npeers = ['10.0.0.0/8']\nrate_max = '1Gbit/s'\n");
+    let told = |part, wish| ask(&policy, part, wish).unwrap_err();
+    assert_eq!(
+        told("stream.viewers", Wish::Peer("198.51.100.7:80".parse().unwrap())),
+        "the policy of host nas (its policy file) does not let coordinator c1 have stream.viewers send to \
+         198.51.100.7:80: allowed peers are 10.0.0.0/8 (line 4)"
+    );
+    let cases = [
+        (Wish::Rate(2_000_000_000), "send at 2Gbit/s: at most 1Gbit/s is allowed (line 5)"),
+        (Wish::Rate(u64::MAX), "send as fast as it can: at most 1Gbit/s is allowed (line 5)"),
+        (Wish::Directory(Path::new("/etc")), "use the directory /etc: allowed directories are none (line 1)"),
+        (
+            Wish::SystemChange(SystemChange::Network),
+            "change the system (network): allowed system changes are none (line 1)",
+        ),
+        (Wish::Program("mpv"), "start mpv: allowed programs are none (line 1)"),
+    ];
+    for (wish, end) in cases {
+        let told = told("stream.viewers", wish);
+        assert!(told.ends_with(end), "{told}");
+    }
+    let told = told("transfer.source", Wish::Run);
+    assert!(told.ends_with("run transfer.source: allowed parts are stream.*"), "{told}");
+}
+
+#[test]
+fn without_a_file_traffic_stays_private_and_nothing_is_changed() {
+    let policy = Policy::built_in(&owner());
+    let inside =
+        ["127.0.0.1", "::1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "169.254.1.1", "fd00::1", "fe80::1"];
+    for inside in inside {
+        assert!(peer(&policy, inside), "{inside}");
+    }
+    let outside = [
+        "8.8.8.8",
+        "172.32.0.1",
+        "192.169.0.1",
+        "2001:db8::1",
+        "::ffff:8.8.8.8",
+        "::8.8.8.8",
+        "64:ff9b::10.0.0.1",
+        "2002:a00:1::",
+        "0.0.0.0",
+        "::",
+        "::ffff:0.0.0.0",
+        "255.255.255.255",
+        "224.0.0.1",
+        "ff02::1",
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "192.0.2.7",
+    ];
+    for outside in outside {
+        assert!(!peer(&policy, outside), "{outside}");
+    }
+    assert!(ask(&policy, "any.part", Wish::Run).is_ok());
+    assert!(ask(&policy, "x.y", Wish::Rate(u64::MAX)).is_ok());
+    assert!(ask(&policy, "x.y", Wish::Directory(Path::new("/var/lib/kagiri/content"))).is_ok());
+    for path in ["/var/lib/kagiri-other", "/var/lib", "/var/lib/kagiri/../x", "kagiri"] {
+        assert!(ask(&policy, "x.y", Wish::Directory(Path::new(path))).is_err(), "{path}");
+    }
+    assert!(ask(&policy, "x.y", Wish::SystemChange(SystemChange::Cgroup)).is_err());
+    assert!(ask(&policy, "x.y", Wish::Program("mpv")).is_err());
+}
+
+#[test]
+fn the_open_policy_allows_everything() {
+    let policy = Policy::open();
+    for address in ["8.8.8.8", "0.0.0.0", "224.0.0.1", "ff02::1", "255.255.255.255"] {
+        assert!(peer(&policy, address), "{address}");
+    }
+    for wish in [
+        Wish::Run,
+        Wish::Rate(u64::MAX),
+        Wish::Directory(Path::new("/")),
+        Wish::SystemChange(SystemChange::Disk),
+        Wish::Program("/bin/sh"),
+    ] {
+        assert_eq!(ask(&policy, "x.y", wish), Ok(()));
+    }
+}
+
+#[test]
+fn special_addresses_need_any_or_to_be_listed() {
+    let cases = [
+        ("'0.0.0.0/0'", "8.8.8.8", true),
+        ("'0.0.0.0/0'", "0.0.0.0", false),
+        ("'0.0.0.0/0'", "255.255.255.255", false),
+        ("'0.0.0.0/0'", "239.1.2.3", false),
+        ("'0.0.0.0/0'", "169.254.169.254", false),
+        ("'::/0'", "ff02::1", false),
+        ("'::/0'", "8.8.8.8", false),
+        ("'::/0'", "::ffff:8.8.8.8", false),
+        ("'224.0.0.0/3'", "224.0.0.1", false),
+        ("'239.0.0.0/8'", "239.1.2.3", true),
+        ("'239.0.0.0/8'", "::ffff:239.1.2.3", true),
+        ("'ff02::/16'", "ff02::1", true),
+        ("'0.0.0.0'", "0.0.0.0", true),
+        ("'0.0.0.0'", "::", false),
+        ("'255.255.255.255'", "255.255.255.255", true),
+        ("'169.254.169.254/32'", "169.254.169.254", true),
+        ("'any'", "255.255.255.255", true),
+        ("'any'", "::", true),
+        ("'::ffff:10.0.0.0/104'", "10.1.1.1", true),
+        ("'::ffff:10.0.0.0/104'", "::ffff:10.1.1.1", true),
+        ("'::ffff:10.0.0.0/104'", "11.1.1.1", false),
+        ("'fleet'", "192.0.2.7", true),
+        ("'fleet'", "::ffff:192.0.2.7", true),
+        ("'fleet'", "192.0.2.8", true),
+        ("'fleet'", "192.0.2.9", false),
+        ("'fleet'", "224.0.0.1", false),
+        ("'loopback'", "127.9.9.9", true),
+        ("'loopback'", "::ffff:127.0.0.1", true),
+        ("'loopback'", "::127.0.0.1", false),
+    ];
+    for (peers, address, allowed) in cases {
+        assert_eq!(peer(&with_peers(peers), address), allowed, "{peers} {address}");
+    }
+    let told = ask(&with_peers("'10.0.0.0/8'"), "a.b", Wish::Peer("224.0.0.1:1".parse().unwrap()));
+    let told = told.unwrap_err();
+    assert!(told.contains("224.0.0.1 is a multicast address, which only \"any\" or the address"), "{told}");
+}
+
+#[test]
+fn the_first_rule_that_fits_decides_alone() {
+    let policy = policy(
+        "[[allow]]\ncoordinator = 'lab*'\nparts = ['*']\npeers = ['any']\n\
+         [[allow]]\nparts = ['stream.*']\npeers = ['10.0.0.0/8']\nrate_max = '1Gbit/s'\n\
+         [[allow]]\nparts = ['*']\npeers = ['any']\nrate_max = '1Mbit/s'\n",
+    );
+    assert!(peer(&policy, "10.0.0.1") && !peer(&policy, "8.8.8.8"), "the later rule adds nothing to it");
+    assert!(ask(&policy, "stream.viewers", Wish::Rate(1_000_000_000)).is_ok());
+    assert!(ask(&policy, "transfer.source", Wish::Peer("8.8.8.8:1".parse().unwrap())).is_ok());
+    assert!(ask(&policy, "transfer.source", Wish::Rate(2_000_000)).is_err());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let cases = [
+        ("[[allow]]\nparts = ['*']\npeer = ['any']\n", "line 3: unknown field `peer`"),
+        ("[[allow]]\npeers = ['any']\n", "line 1: missing field `parts`"),
+        ("[[allow]]\nparts = []\n", "line 2: parts: it is empty"),
+        ("[[allow]]\nparts = ['a b']\n", "line 2: parts: 'a b' is no name pattern"),
+        (
+            "[[allow]]\nparts = ['*']\npeers = [\n'loopback',\n'10.0.0.0/33']\n",
+            "line 5: peers: '10.0.0.0/33' is no peer",
+        ),
+        (
+            "[[allow]]\nparts = ['*']\npeers = ['10.0.0.1/8']\n",
+            "line 3: peers: '10.0.0.1/8' has bits beyond its prefix",
+        ),
+        ("[[allow]]\nparts = ['*']\nrate_max = 5\n", "line 3: "),
+        ("[[allow]]\nparts = ['*']\nrate_max = '-5Mbit/s'\n", "line 3: '-5Mbit/s' is not a bit rate"),
+        (
+            "[[allow]]\nparts = ['*']\ndirectories = ['srv']\n",
+            "line 3: directories: 'srv' must be an absolute path",
+        ),
+        ("[[allow]]\nparts = ['*']\ndirectories = ['/srv/../etc']\n", "line 3: directories: "),
+        (
+            "[[allow]]\nparts = ['*']\nsystem_changes = ['kernel']\n",
+            "line 3: system_changes: write true, false, or",
+        ),
+        ("[[allow]]\nparts = ['*']\nsystem_changes = 1\n", "line 3: system_changes: write true, false, or"),
+        (
+            "[[allow]]\nparts = ['*']\nprograms = ['bin/sh']\n",
+            "line 3: programs: 'bin/sh' must be an absolute path",
+        ),
+        (
+            "[[allow]]\nparts = ['*']\n\n[[allow]]\nparts = ['a.*']\n",
+            "line 4: this rule is never reached: the one at line 1",
+        ),
+        ("allow = 3\n", "line 1: "),
+        ("[[allow]\n", "line 1: "),
+    ];
+    for (text, begin) in cases {
+        let told = Policy::parse(text, &owner()).unwrap_err().to_string();
+        assert!(told.starts_with(begin), "{text}\n{told}");
+    }
+    let long = format!("[[allow]]\nparts = ['{}']", "a".repeat(70_000));
+    assert!(Policy::parse(&long, &owner()).is_err());
+    assert!(ask(&policy(""), "a.b", Wish::Run).unwrap_err().ends_with("no rule is for this coordinator"));
+}
+
+#[test]
+fn a_file_that_everybody_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("policy.toml");
+    let told = Policy::load(&path, &owner()).unwrap_err().to_string();
+    assert!(told.starts_with(&format!("the policy {}: No such file", path.display())), "{told}");
+
+    std::fs::write(&path, "[[allow]]\nparts = ['a.*']\n").unwrap();
+    let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o644);
+    let policy = Policy::load(&path, &owner()).unwrap();
+    assert!(ask(&policy, "b.c", Wish::Run).unwrap_err().contains(&format!("({})", path.display())));
+    mode(0o646);
+    assert!(Policy::load(&path, &owner()).unwrap_err().to_string().contains("everybody may write it"));
+    mode(0o600);
+    std::fs::write(&path, "[[allow]]\nparts = ['a.*']\nport = 1\n").unwrap();
+    assert!(Policy::load(&path, &owner()).unwrap_err().to_string().contains("line 3: unknown field"));
+}
+
+/// The ways to write an IPv4 address as a socket address.
+fn forms(v4: Ipv4Addr) -> [IpAddr; 2] {
+    [v4.into(), v4.to_ipv6_mapped().into()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// An address outside never passes, one inside always does, however it is written.
+    #[test]
+    fn only_listed_addresses_pass(bits: u32, prefix in 1u8..=32, address: u32, flip in 0u32..32) {
+        let mask = u32::MAX << (32 - prefix);
+        let net = Ipv4Addr::from(bits & mask);
+        let policy = with_peers(&format!("'{net}/{prefix}'"));
+        // Addresses drawn at random are hardly ever near the range: try some that differ from it in one bit.
+        for address in [address, bits ^ (1 << flip), bits] {
+            let v4 = Ipv4Addr::from(address);
+            let special = v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0
+                || v4.octets() == [169, 254, 169, 254];
+            let listed = address & mask == bits & mask;
+            for form in forms(v4) {
+                let passes = peer(&policy, &form.to_string());
+                prop_assert!(listed || !passes, "{form} passes {net}/{prefix}");
+                prop_assert!(special || passes == listed, "{form} {net}/{prefix}");
+            }
+        }
+    }
+
+    /// Without a file nothing leaves the private ranges.
+    #[test]
+    fn nothing_public_passes_by_default(address: u32, low: u128) {
+        let policy = Policy::built_in(&owner());
+        let v4 = Ipv4Addr::from(address);
+        let private = v4.is_private() || v4.is_loopback() || v4.is_link_local();
+        for form in forms(v4) {
+            prop_assert!(private || !peer(&policy, &form.to_string()), "{}", form);
+        }
+        let v6 = std::net::Ipv6Addr::from(low >> 3 | 1 << 125);
+        prop_assert!(!peer(&policy, &v6.to_string()), "{} is global unicast (2000::/3)", v6);
+    }
+}
