@@ -1,4 +1,5 @@
-//! TCP over the kernel's own calls: listeners, sockets, `sendfile`, `epoll`, wake-ups, `TCP_INFO`.
+//! TCP and datagrams over the kernel's own calls: listeners, sockets, `sendfile`, `epoll`, wake-ups, `TCP_INFO`,
+//! stamps of arrival.
 //!
 //! Thin and typed. The calls of the hot path ([`TcpSocket::recv`], [`TcpSocket::recv_discard`],
 //! [`TcpSocket::send`], [`TcpSocket::send_file`], [`Epoll::wait`]) never block and never allocate unless they
@@ -7,14 +8,17 @@
 //! A write to a connection the peer has reset raises `SIGPIPE` in `sendfile(2)`. Rust programs ignore that
 //! signal from start-up on, and so does every program of this house.
 
+mod datagram;
 mod epoll;
 mod error;
 mod info;
 mod listener;
 mod options;
 mod socket;
+mod stamp;
 mod waker;
 
+pub use datagram::{Datagram, DatagramAddress, DatagramSocket};
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use error::NetError;
 pub use info::TcpInfo;
