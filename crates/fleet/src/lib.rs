@@ -1,11 +1,16 @@
 //! Floor 1: hosts working together behind one bus.
 //!
 //! The engine places parts on hosts and drives them through their phases by a [`Bus`]; whether the parts run in
-//! this process ([`local::LocalBus`]) or on other hosts makes no difference to it.
+//! this process ([`local::LocalBus`]) or on other hosts ([`coordinator::FleetBus`]) makes no difference to it.
 
+pub mod agent;
 pub mod clock;
+pub mod coordinator;
+mod error;
 pub mod local;
 pub mod policy;
+pub mod protocol;
+pub mod session;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +18,8 @@ use base::doubt::Doubt;
 pub use base::part::HERE;
 use base::part::{Endpoints, Part, PartError, PartKind, PartSpec, Progress};
 use serde_json::Value;
+
+pub use error::FleetError;
 
 /// Why the bus could not do what was asked; the message names the part and, unless it is this one, its host. What the
 /// user's own settings are at fault for is said as the part said it.
@@ -58,13 +65,13 @@ fn place(part: &str, host: &str, usage: bool) -> String {
     }
 }
 
-/// When parts start together.
+/// How well a common start on several hosts was together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Started {
-    /// The moment, on this host's monotonic clock.
-    pub at_ns: u64,
-    /// How far the hosts' moments may be apart; absent on one host, where there is one clock.
-    pub clock_bound_ns: Option<u64>,
+pub struct Timing {
+    /// Between the first and the last host's threads running, by their own clocks; absent where one did not say.
+    pub skew_ns: Option<u64>,
+    /// How far those clocks may be apart.
+    pub bound_ns: u64,
 }
 
 /// What carries parts to hosts and their reports back.
@@ -91,11 +98,11 @@ pub trait Bus {
     /// What one of them could not acquire.
     fn prepare(&mut self, parts: &[&str], peers: &Endpoints) -> Result<Endpoints, BusError>;
 
-    /// Start parts together, as soon as all can be told; returns when that will be.
+    /// Start parts together, as soon as all can be told.
     ///
     /// # Errors
     /// A part that cannot start; the others may have been started.
-    fn start(&mut self, parts: &[&str]) -> Result<Started, BusError>;
+    fn start(&mut self, parts: &[&str]) -> Result<(), BusError>;
 
     /// How far a part is, as was last heard. Never blocks.
     ///
@@ -106,8 +113,8 @@ pub trait Bus {
     /// End parts and take their reports; they are gone afterwards, whatever became of their reports.
     fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>>;
 
-    /// How far apart the last start was on different hosts; absent on one host.
-    fn start_skew_ns(&mut self) -> Option<u64> {
+    /// How well the last start was together, once; nothing to say on one host.
+    fn timing(&mut self) -> Option<Timing> {
         None
     }
 

@@ -10,7 +10,7 @@ use base::part::{PartSpec, Progress, Watch};
 use base::placement::Placement;
 use base::verdict::Verdict;
 use base::workload::{Judgement, TrialContext, Workload};
-use fleet::{Bus, BusError, Started};
+use fleet::{Bus, BusError, Timing};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -91,10 +91,10 @@ pub(crate) fn make(
         Err(spoiled) => Err(spoiled),
     };
     match judged {
-        Ok((started, judgement)) => {
+        Ok(judgement) => {
             let sampled = samplers.reports(&mut ended);
             let mut trial = assemble(place, context, started_at, judgement, &sampled);
-            trial.metrics.extend(timing(started, bus.start_skew_ns()));
+            trial.metrics.extend(bus.timing().map(together).into_iter().flatten());
             let unavailable = sampled.into_iter().filter(|host| host.is_target);
             let unavailable =
                 unavailable.filter_map(|host| host.sampled.ok()).flat_map(|host| host.unavailable);
@@ -127,14 +127,13 @@ fn lost(why: String) -> Judgement {
     }
 }
 
-/// How well a start on several hosts was together; nothing to say on one host.
-fn timing(started: Started, skew_ns: Option<u64>) -> Metrics {
-    let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
-    let all = [("clock_bound_us", us(started.clock_bound_ns)), ("start_skew_us", us(skew_ns))];
-    all.into_iter()
-        .filter(|(_, value)| value.is_some())
+/// How well a start on several hosts was together, as metrics.
+fn together(timing: Timing) -> Metrics {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let (bound, skew) = (us(timing.bound_ns), timing.skew_ns.map(us));
+    [("clock_bound_us", Some(bound)), ("start_skew_us", skew)]
         .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+        .into()
 }
 
 /// The workload's judgement by its parts' reports.
@@ -154,7 +153,7 @@ fn judge(
     judgement.map_err(|error| Spoiled::Ended(error.into()))
 }
 
-/// Offer the load until all parts have finished; `None` when the user wants to stop.
+/// Offer the load until all parts have finished; `false` when the user wants to stop.
 fn offer(
     bus: &mut dyn Bus,
     specs: Vec<PartSpec>,
@@ -163,7 +162,7 @@ fn offer(
     place: &Place<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64) -> bool,
-) -> Result<Option<Started>, Spoiled> {
+) -> Result<bool, Spoiled> {
     for group in specs.chunk_by(|a, b| a.kind == b.kind) {
         let names: Vec<&str> = group.iter().map(|spec| spec.name.as_str()).collect();
         bus.place(group.to_vec())?;
@@ -173,9 +172,8 @@ fn offer(
     bus.place(samplers.specs()?)?;
     bus.prepare(&watching, &place.standing.peers)?;
     let names: Vec<&str> = offering.iter().map(String::as_str).chain(watching).collect();
-    let started = bus.start(&names)?;
-    let whole = wait(bus, offering, &place.standing.names, context, tick)?;
-    Ok(whole.then_some(started))
+    bus.start(&names)?;
+    wait(bus, offering, &place.standing.names, context, tick)
 }
 
 /// Wait until all offering parts have finished; `false` when the user wants to stop.

@@ -1,0 +1,263 @@
+//! The agent's desk: answers questions, one run at a time.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::part::{Endpoints, HostContext, PartError, PartSpec};
+use sys::clock::{monotonic_ns, sleep_until_ns};
+use zenoh::{Session, Wait};
+
+use super::held::{Held, Owner, Slot};
+use super::{Setting, describe};
+use crate::clock::{self, DatagramAddress, Key, Prober};
+use crate::protocol::{self, Answer, Ask, Tell};
+use crate::{BusError, build};
+
+/// What an agent works with.
+pub struct Desk {
+    setting: Setting,
+    instance: String,
+    session: Session,
+    held: Mutex<Option<Held>>,
+    /// Whether a run has been held and is over.
+    over: AtomicBool,
+}
+
+impl Desk {
+    /// An agent that works for nobody yet.
+    pub fn new(setting: Setting, session: Session) -> Self {
+        let instance = session.zid().to_string();
+        Self { setting, instance, session, held: Mutex::new(None), over: AtomicBool::new(false) }
+    }
+
+    /// Its name in the fleet.
+    pub fn name(&self) -> &str {
+        &self.setting.name
+    }
+
+    /// Which instance of that name.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a run has been held and is over.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// A sign of life of a coordinator.
+    pub fn renew(&self, coordinator: &str, run: &str) {
+        if let Some(held) =
+            self.held().as_ref().filter(|held| held.run == run && held.owner.id == coordinator)
+        {
+            held.renew();
+        }
+    }
+
+    /// End what is held for a coordinator that has vanished.
+    pub fn expire(&self) {
+        if self.held().as_ref().is_some_and(Held::is_expired) {
+            self.end();
+        }
+    }
+
+    /// End what is held.
+    pub fn end(&self) {
+        // Dropped outside the lock: ending parts may take a moment.
+        let held = self.held().take();
+        if held.is_some() {
+            drop(held);
+            self.over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How far the parts are, for a beat.
+    pub fn beat(&self) -> Option<Tell> {
+        let held = self.held();
+        let held = held.as_ref()?;
+        let parts = held.parts.iter().map(|(name, slot)| (name.clone(), slot.progress()));
+        let late = held.start_late_ns.load(Ordering::Relaxed);
+        Some(Tell::Beat {
+            run: held.run.clone(),
+            parts: parts.collect(),
+            start_late_ns: (late > 0).then_some(late),
+        })
+    }
+
+    /// Tell the coordinator something.
+    pub fn tell(&self, tell: &Tell) {
+        // What does not arrive is told again with the next beat, or the coordinator is gone.
+        drop(self.session.put(protocol::tell_key(self.name()), protocol::write(tell)).wait());
+    }
+
+    /// Answer one question; may take as long as preparing takes.
+    pub fn answer(&self, ask: Ask) -> Answer {
+        let answered = match ask {
+            Ask::Describe => Ok(Answer::Description(Box::new(self.describe()))),
+            Ask::Probe { target, key, batch } => self.probe(target, key, batch),
+            Ask::Take { run, coordinator, name, fleet, lease_ms } => {
+                self.take(run, Owner { id: coordinator, name, fleet }, lease_ms)
+            }
+            Ask::Place { run, specs } => self.place(&run, specs),
+            Ask::Prepare { run, parts, peers } => self.prepare(&run, &parts, &peers),
+            Ask::Start { run, parts, at_ns } => self.start(&run, &parts, at_ns),
+            Ask::Stop { run, parts } => self.stop(&run, &parts),
+            Ask::Release { run } => self.release(&run),
+        };
+        answered.unwrap_or_else(|(part, error)| Answer::Refused { part, error })
+    }
+
+    fn describe(&self) -> protocol::Description {
+        let busy = self.held().as_ref().map(|held| held.run.clone());
+        describe::describe(&self.setting, &self.instance, busy)
+    }
+
+    fn probe(&self, target: DatagramAddress, key: Key, batch: clock::Ask) -> Answered {
+        let target = reachable(target, &self.setting.join);
+        let mut prober = Prober::open(&target, key).map_err(agents)?;
+        prober.batch(batch).map(Answer::Probed).map_err(agents)
+    }
+
+    fn take(&self, run: String, owner: Owner, lease_ms: u64) -> Answered {
+        self.expire();
+        let mut held = self.held();
+        match held.as_ref() {
+            Some(other) if other.run != run => {
+                Err(agents(format!("it works for run {}: wait until that is over", other.run)))
+            }
+            Some(_) => Ok(Answer::Done),
+            None => {
+                let (session, name, of) = (self.session.clone(), self.name().to_owned(), run.clone());
+                let say = move |line: &str| {
+                    let tell = Tell::Line { run: of.clone(), text: line.to_owned() };
+                    // A line more or less.
+                    drop(session.put(protocol::tell_key(&name), protocol::write(&tell)).wait());
+                };
+                let host = HostContext { say: Arc::new(say), ..self.setting.host.clone() };
+                *held = Some(Held::new(run, owner, lease_ms, host));
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// Do something with what is held for a run.
+    fn with<T>(&self, run: &str, work: impl FnOnce(&mut Held) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        match self.held().as_mut() {
+            Some(held) if held.run == run => work(held),
+            _ => Err(agents(format!("it does not work for run {run} any more: its lease was over"))),
+        }
+    }
+
+    fn place(&self, run: &str, specs: Vec<PartSpec>) -> Answered {
+        let owner = self.with(run, |held| Ok(held.owner.clone()))?;
+        for spec in specs {
+            let refused = |error| (Some(spec.name.clone()), error);
+            let permit = (self.setting.grants)(&owner, &spec.kind).map_err(refused)?;
+            let part = build(&self.setting.kinds, &spec).map_err(|error| match error {
+                BusError::Part { error, .. } => refused(error),
+                other => refused(PartError::new(other)),
+            })?;
+            let slot = Slot::new(part, permit);
+            // Whatever it replaces is dropped outside the lock.
+            drop(self.with(run, |held| Ok(held.parts.insert(spec.name.clone(), slot)))?);
+        }
+        Ok(Answer::Done)
+    }
+
+    fn slots(&self, run: &str, names: &[String]) -> Result<(Vec<(String, Slot)>, HostContext), Refusal> {
+        self.with(run, |held| {
+            let slot = |name: &String| match held.parts.get(name) {
+                Some(slot) => Ok((name.clone(), slot.clone())),
+                None => Err(agents(format!("there is no part '{name}' here"))),
+            };
+            Ok((names.iter().map(slot).collect::<Result<_, _>>()?, held.host.clone()))
+        })
+    }
+
+    fn prepare(&self, run: &str, names: &[String], peers: &Endpoints) -> Answered {
+        let (slots, host) = self.slots(run, names)?;
+        let mut endpoints = Endpoints::new();
+        for (name, slot) in slots {
+            let host = HostContext { permit: Arc::clone(&slot.permit), ..host.clone() };
+            let endpoint = slot.part().prepare(peers, &host);
+            endpoints.insert(name.clone(), endpoint.map_err(|error| (Some(name), error))?);
+        }
+        Ok(Answer::Prepared(endpoints))
+    }
+
+    fn start(&self, run: &str, names: &[String], at_ns: u64) -> Answered {
+        let (slots, _) = self.slots(run, names)?;
+        let now_ns = monotonic_ns();
+        if now_ns >= at_ns {
+            let late_ms = (now_ns - at_ns) as f64 / 1e6;
+            return Err(agents(format!("the order to start came {late_ms:.1} ms after the moment itself")));
+        }
+        for (name, slot) in slots {
+            slot.part().start(at_ns).map_err(|error| (Some(name), error))?;
+        }
+        let late = self.with(run, |held| {
+            held.start_late_ns = Arc::default();
+            Ok(Arc::clone(&held.start_late_ns))
+        })?;
+        note_late(at_ns, late)
+    }
+
+    fn stop(&self, run: &str, names: &[String]) -> Answered {
+        let mut reports = BTreeMap::new();
+        for name in names {
+            let slot = self.with(run, |held| Ok(held.parts.remove(name)))?;
+            let gone = || Err(PartError::new(format!("there is no part '{name}' here")));
+            reports.insert(name.clone(), slot.map_or_else(gone, |slot| slot.part().stop()));
+        }
+        Ok(Answer::Stopped(reports))
+    }
+
+    fn release(&self, run: &str) -> Answered {
+        self.with(run, |_| Ok(()))?;
+        self.end();
+        Ok(Answer::Done)
+    }
+}
+
+/// Why something was not done: by a part, or by the agent.
+type Refusal = (Option<String>, PartError);
+type Answered = Result<Answer, Refusal>;
+
+fn agents(error: impl std::fmt::Display) -> Refusal {
+    (None, PartError::new(error))
+}
+
+/// See at the moment itself how late a thread runs then: what parts that start together can hope for.
+fn note_late(at_ns: u64, late: Arc<AtomicU64>) -> Answered {
+    let watch = move || {
+        // Without it the watch itself would be late by 50 us.
+        let _ = sys::thread::set_timer_slack_ns(1);
+        sleep_until_ns(at_ns);
+        late.store(monotonic_ns().saturating_sub(at_ns).max(1), Ordering::Relaxed);
+    };
+    let thread = std::thread::Builder::new().name("start".to_owned()).spawn(watch);
+    thread.map(|_| Answer::Done).map_err(agents)
+}
+
+/// A coordinator that listens on all addresses is asked at the one that it was joined at.
+fn reachable(target: DatagramAddress, join: &str) -> DatagramAddress {
+    let DatagramAddress::Udp(mut address) = target else { return target };
+    if address.ip().is_unspecified()
+        && let Some(ip) = joined_at(join)
+    {
+        address.set_ip(ip);
+    }
+    DatagramAddress::Udp(address)
+}
+
+fn joined_at(join: &str) -> Option<IpAddr> {
+    let place = join.split_once('/')?.1;
+    let place = place.split(['?', '#']).next()?;
+    Some(place.to_socket_addrs().ok()?.next()?.ip())
+}

@@ -1,0 +1,219 @@
+//! The agent: joins a coordinator whenever there is one, and runs the parts that it is given.
+
+mod beat;
+mod describe;
+mod desk;
+mod held;
+
+use std::collections::BTreeMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use base::part::{HostContext, PartError, PartKind};
+use base::permit::Permit;
+use serde_json::Value;
+use sys::clock::Deadline;
+use zenoh::{Session, Wait};
+
+use crate::protocol::{self, Answer};
+use crate::{FleetError, session};
+use desk::Desk;
+pub use held::Owner;
+
+/// Between two looks whether there is a coordinator to join. A look is one connection that is refused at once.
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+/// How long joining may take once it has begun.
+const JOIN_WITHIN: Duration = Duration::from_secs(10);
+/// How often the agent looks at its parts.
+const TURN: Duration = Duration::from_millis(50);
+/// How often it looks whether the coordinator is still there.
+const ROUTER_LOOK: Duration = Duration::from_millis(500);
+/// Questions that are worked on at once; more are refused.
+const QUESTIONS_MAX: u32 = 32;
+
+/// Says whether a coordinator may have a kind of part run here, and what the part may do then.
+pub type Grants = Arc<dyn Fn(&Owner, &str) -> Result<Arc<dyn Permit>, PartError> + Send + Sync>;
+
+/// How an agent is made.
+#[derive(Clone)]
+pub struct Setting {
+    /// Its name in the fleet.
+    pub name: String,
+    /// The coordinator's endpoint, as zenoh writes it.
+    pub join: String,
+    /// zenoh's settings of identity.
+    pub more: Vec<session::Setting>,
+    /// The parts that it can build.
+    pub kinds: Vec<PartKind>,
+    /// What the host offers them.
+    pub host: HostContext,
+    /// What its owner lets them do.
+    pub grants: Grants,
+    /// Its version of kagiri.
+    pub version: String,
+    /// Facts of the host.
+    pub environment: BTreeMap<String, Value>,
+    /// End when a run is over.
+    pub once: bool,
+    /// Give up when there was no coordinator for this long.
+    pub join_within: Option<Duration>,
+    /// Raised when the agent is to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Why an agent has ended in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It was told to.
+    Stopped,
+    /// Its one run is over.
+    RunOver,
+}
+
+/// Be an agent until told to stop. `say` is told of joining and leaving; `reasons` brings zenoh's own words about why
+/// joining fails, which its errors do not have.
+///
+/// # Errors
+/// No coordinator could be joined in time.
+pub fn run(
+    setting: &Setting,
+    say: &dyn Fn(&str),
+    reasons: &dyn Fn() -> Option<String>,
+) -> Result<End, FleetError> {
+    let give_up = setting.join_within.map(Deadline::after);
+    let mut told = String::new();
+    let mut tell_once = |line: String| {
+        if line != told {
+            say(&line);
+            told = line;
+        }
+    };
+    loop {
+        if setting.stop.load(Ordering::Relaxed) {
+            return Ok(End::Stopped);
+        }
+        let why = match look(&setting.join) {
+            Ok(()) => match session::open(&client(setting), &setting.more, JOIN_WITHIN) {
+                Ok(session) => {
+                    tell_once(format!("joined {} as {}", setting.join, setting.name));
+                    if let Some(end) = serve(setting, session)? {
+                        return Ok(end);
+                    }
+                    tell_once(format!("left {}: the coordinator is gone", setting.join));
+                    continue;
+                }
+                Err(error) => reasons().unwrap_or_else(|| error.to_string()),
+            },
+            Err(error) => format!("nobody is there ({error})"),
+        };
+        if give_up.as_ref().is_some_and(Deadline::passed) {
+            return Err(FleetError::Open { what: "join", endpoint: setting.join.clone(), why });
+        }
+        tell_once(format!("waiting for {}: {why}", setting.join));
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn client(setting: &Setting) -> session::Role {
+    session::Role::Client { connect: setting.join.clone() }
+}
+
+/// Whether somebody listens there: far cheaper than a session that fails.
+fn look(endpoint: &str) -> std::io::Result<()> {
+    let (scheme, place) = endpoint.split_once('/').unwrap_or(("tcp", endpoint));
+    if scheme.starts_with("unixsock") {
+        return UnixStream::connect(place).map(drop);
+    }
+    let place = place.split(['?', '#']).next().unwrap_or(place);
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for address in place.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, JOIN_WITHIN / 4) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Work for whoever asks, until the coordinator is gone (`None`), the run is over, or the agent is told to stop.
+fn serve(setting: &Setting, session: Session) -> Result<Option<End>, FleetError> {
+    let desk = Arc::new(Desk::new(setting.clone(), session.clone()));
+    let failed =
+        |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
+    let (asked, working) = (Arc::clone(&desk), Arc::new(AtomicU32::new(0)));
+    let questions = session
+        .declare_queryable(protocol::ask_key(&setting.name))
+        .callback(move |query| ask(&asked, &working, query))
+        .wait()
+        .map_err(failed("answer questions"))?;
+    let renewed = Arc::clone(&desk);
+    let renewals = session
+        .declare_subscriber(protocol::coordinator_key("*"))
+        .callback(move |sample| {
+            if let Ok(protocol::Renewal { run }) = protocol::read(&sample.payload().to_bytes()) {
+                renewed.renew(protocol::name_of(sample.key_expr().as_str()), &run);
+            }
+        })
+        .wait()
+        .map_err(failed("hear renewals"))?;
+    // Last: whoever sees the token may ask.
+    let token = session.liveliness().declare_token(protocol::agent_key(&setting.name, desk.instance()));
+    let token = token.wait().map_err(failed("announce itself"))?;
+    let end = turns(setting, &session, &desk);
+    drop((token, questions, renewals));
+    desk.end();
+    // A router that is gone cannot be told goodbye, and need not be.
+    drop(session.close().wait());
+    Ok(end)
+}
+
+fn turns(setting: &Setting, session: &Session, desk: &Desk) -> Option<End> {
+    let mut beats = beat::Beats::default();
+    let mut router_look = Deadline::after(ROUTER_LOOK);
+    loop {
+        if setting.stop.load(Ordering::Relaxed) {
+            return Some(End::Stopped);
+        }
+        if desk.is_over() && setting.once {
+            return Some(End::RunOver);
+        }
+        if router_look.passed() {
+            session.info().routers_zid().wait().next()?;
+            router_look = Deadline::after(ROUTER_LOOK);
+        }
+        desk.expire();
+        beats.turn(desk);
+        std::thread::sleep(TURN);
+    }
+}
+
+/// Answer a question on a thread of its own: preparing may take minutes.
+fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
+    let key = protocol::ask_key(desk.name());
+    let reply = move |query: &zenoh::query::Query, answer: &Answer| {
+        // Whoever asked may be gone.
+        drop(query.reply(&key, protocol::write(answer)).wait());
+    };
+    let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
+    let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
+    let ask = match protocol::read(&bytes) {
+        Ok(ask) => ask,
+        Err(why) => return reply(&query, &refused(format!("the question cannot be read: {why}"))),
+    };
+    if working.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
+        working.fetch_sub(1, Ordering::AcqRel);
+        return reply(&query, &refused(format!("it works on {QUESTIONS_MAX} questions already")));
+    }
+    let (desk, done) = (Arc::clone(desk), Arc::clone(working));
+    let work = move || {
+        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| desk.answer(ask)));
+        let answer = answered.unwrap_or_else(|_| refused("a part of it panicked; please report this".into()));
+        done.fetch_sub(1, Ordering::AcqRel);
+        reply(&query, &answer);
+    };
+    // Without threads the question ends unanswered, and whoever asked hears that.
+    drop(std::thread::Builder::new().name("answer".to_owned()).spawn(work));
+}

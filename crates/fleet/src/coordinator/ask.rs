@@ -1,0 +1,120 @@
+//! Asking many agents side by side, each within a deadline.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use sys::clock::Deadline;
+use zenoh::query::{ConsolidationMode, QueryTarget, Reply};
+use zenoh::{Session, Wait};
+
+use super::roster::Roster;
+use crate::BusError;
+use crate::protocol::{self, Answer, Ask};
+
+/// How often it is looked whether an agent has gone while it is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What came of a question: an answer, or its end without one.
+type Heard = (String, Option<Result<Answer, String>>);
+
+/// Tells that a question is over when zenoh drops it: answered, timed out, or its agent gone.
+struct Question {
+    host: String,
+    answers: Sender<Heard>,
+}
+
+impl Question {
+    fn hear(&self, reply: &Reply) {
+        let answer = match reply.result() {
+            Ok(sample) => protocol::read::<Answer>(&sample.payload().to_bytes()),
+            Err(error) => Err(String::from_utf8_lossy(&error.payload().to_bytes()).into_owned()),
+        };
+        // Whoever asked may have given up.
+        let _ = self.answers.send((self.host.clone(), Some(answer)));
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let _ = self.answers.send((self.host.clone(), None));
+    }
+}
+
+/// Ask one key, of an agent or of all; the answers come one by one, the end last.
+pub fn send(session: &Session, host: &str, ask: &Ask, within: Duration) -> Result<Receiver<Heard>, String> {
+    let (answers, receiver) = channel();
+    put(session, host, ask, within, answers)?;
+    Ok(receiver)
+}
+
+fn put(
+    session: &Session,
+    host: &str,
+    ask: &Ask,
+    within: Duration,
+    answers: Sender<Heard>,
+) -> Result<(), String> {
+    let question = Question { host: host.to_owned(), answers };
+    let asked = session
+        .get(protocol::ask_key(host))
+        .payload(protocol::write(ask))
+        .target(QueryTarget::All)
+        .consolidation(ConsolidationMode::None)
+        .timeout(within)
+        .callback(move |reply| question.hear(&reply));
+    asked.wait().map_err(|error| error.to_string())
+}
+
+/// Ask each host its own question and wait for all answers. `goes_on` is looked at often; when it says no, what is
+/// still open is given up.
+pub fn each(
+    session: &Session,
+    roster: &Roster,
+    asks: Vec<(String, Ask)>,
+    within: Duration,
+    goes_on: &dyn Fn() -> bool,
+) -> BTreeMap<String, Result<Answer, BusError>> {
+    let lost = |host: &str, why: &str| BusError::Lost { host: host.to_owned(), why: why.to_owned() };
+    let (answers, receiver) = channel();
+    let mut open = Vec::new();
+    let mut all = BTreeMap::new();
+    for (host, ask) in asks {
+        match put(session, &host, &ask, within, answers.clone()) {
+            Ok(()) => open.push(host),
+            Err(why) => drop(all.insert(host.clone(), Err(lost(&host, &why)))),
+        }
+    }
+    drop(answers);
+    let deadline = Deadline::after(within + LOOK);
+    while !open.is_empty() && !deadline.passed() && goes_on() {
+        match receiver.recv_timeout(LOOK) {
+            Ok((host, heard)) if open.contains(&host) => {
+                let answer = match heard {
+                    Some(Ok(answer)) => Ok(answer),
+                    Some(Err(why)) => Err(lost(&host, &format!("its answer cannot be read: {why}"))),
+                    None => Err(lost(&host, "its agent ended, was killed, or was cut off")),
+                };
+                open.retain(|other| *other != host);
+                all.insert(host, answer);
+            }
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let gone: Vec<String> =
+                    open.iter().filter(|host| roster.known(host).is_none()).cloned().collect();
+                for host in gone {
+                    open.retain(|other| *other != host);
+                    let error = lost(&host, "its agent ended, was killed, or was cut off");
+                    all.insert(host, Err(error));
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    for host in open {
+        let why = format!("it did not answer within {} s", within.as_secs_f64());
+        let error = lost(&host, &why);
+        all.insert(host, Err(error));
+    }
+    all
+}

@@ -1,0 +1,306 @@
+//! The bus over a fleet: parts on agents, and on this host.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::doubt::Doubt;
+use base::part::{Endpoints, HERE, PartError, PartSpec, Progress};
+use serde_json::{Value, json};
+
+use super::{ANSWER_WITHIN, Agent, Coordinator, ask};
+use crate::local::LocalBus;
+use crate::protocol::{Answer, Ask};
+use crate::{Bus, BusError, Timing};
+
+/// How long preparing may take: content of hours is made in minutes.
+const PREPARE_WITHIN: Duration = Duration::from_secs(1800);
+/// How long parts may take to end and report.
+const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// From the order to start to the start: enough for the slowest of a few hosts ...
+const LEAD: Duration = Duration::from_millis(500);
+/// ... and of many.
+const LEAD_OF_MANY: Duration = Duration::from_secs(2);
+/// More hosts than these are many.
+const FEW: usize = 50;
+/// Clocks known less well than this are doubted.
+const BOUND_DOUBT_NS: u64 = 1_000_000;
+/// A calendar clock that is off by more than this is worth a word.
+const WALL_CLOCK_OFF_S: f64 = 2.0;
+
+/// Parts on agents and on this host.
+pub struct FleetBus {
+    coordinator: Coordinator,
+    local: LocalBus,
+    /// Where each part is.
+    placed: BTreeMap<String, String>,
+    /// The last common start, on this host's clock, and who took part.
+    started: Option<(u64, Vec<String>)>,
+    say: Box<dyn Fn(&str)>,
+}
+
+impl FleetBus {
+    /// A bus over the agents that were gathered; parts on this host are built by `local`.
+    pub fn new(coordinator: Coordinator, local: LocalBus, say: Box<dyn Fn(&str)>) -> Self {
+        Self { coordinator, local, placed: BTreeMap::new(), started: None, say }
+    }
+
+    fn host_of(&self, part: &str) -> Result<&str, BusError> {
+        let host = self.placed.get(part).map(String::as_str);
+        host.ok_or_else(|| BusError::Unknown(format!("there is no part '{part}'")))
+    }
+
+    /// Parts by host; those of this host apart.
+    fn split<'a>(
+        &self,
+        parts: &[&'a str],
+    ) -> Result<(Vec<&'a str>, BTreeMap<String, Vec<String>>), BusError> {
+        let (mut here, mut there) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
+        for part in parts {
+            match self.host_of(part)? {
+                HERE => here.push(*part),
+                host => there.entry(host.to_owned()).or_default().push((*part).to_owned()),
+            }
+        }
+        Ok((here, there))
+    }
+
+    fn agent(&self, host: &str) -> Result<&Agent, BusError> {
+        let agent = self.coordinator.agents.get(host).ok_or_else(|| {
+            BusError::Unknown(format!("there is no host '{host}' in this fleet that works for the run"))
+        })?;
+        if self.coordinator.roster.is_there(host, &agent.instance) {
+            Ok(agent)
+        } else {
+            Err(BusError::Lost {
+                host: host.to_owned(),
+                why: "its agent ended, was killed, or was cut off".into(),
+            })
+        }
+    }
+
+    fn run(&self) -> String {
+        self.coordinator.run.clone()
+    }
+
+    /// Ask hosts side by side; what agents say meanwhile is passed on.
+    fn ask(&self, asks: Vec<(String, Ask)>, within: Duration) -> BTreeMap<String, Result<Answer, BusError>> {
+        let goes_on = || {
+            for (host, line) in self.coordinator.roster.take_lines() {
+                (self.say)(&format!("{host}: {line}"));
+            }
+            self.coordinator.goes_on()
+        };
+        ask::each(&self.coordinator.session, &self.coordinator.roster, asks, within, &goes_on)
+    }
+
+    /// The answers, or the first error.
+    fn answered(
+        &self,
+        answers: BTreeMap<String, Result<Answer, BusError>>,
+    ) -> Result<Vec<(String, Answer)>, BusError> {
+        let read = |(host, answer): (String, Result<Answer, BusError>)| match answer? {
+            Answer::Refused { part, error } => {
+                Err(BusError::Part { part: part.unwrap_or_else(|| "the agent".into()), host, error })
+            }
+            answer => Ok((host, answer)),
+        };
+        answers.into_iter().map(read).collect()
+    }
+}
+
+impl Bus for FleetBus {
+    fn hosts(&self) -> Vec<String> {
+        let there = self.coordinator.agents.keys().filter(|host| self.agent(host).is_ok()).cloned();
+        there.chain([HERE.to_owned()]).collect()
+    }
+
+    fn facts(&self) -> BTreeMap<String, Value> {
+        let facts = |(name, agent): (&String, &Agent)| {
+            let clock = self.coordinator.clocks.offset(name).ok().map(|offset| {
+                let now_ns = self.coordinator.clocks.now_ns();
+                json!({
+                    "offset_ns": offset.offset_ns(now_ns),
+                    "bound_ns": offset.bound_ns(now_ns),
+                    "drift_ppm": offset.drift_ppm(),
+                    "n": offset.n,
+                    "rtt_min_ns": offset.rtt_min_ns,
+                })
+            });
+            let description = &agent.description;
+            let facts = json!({
+                "kagiri": description.version,
+                "address": description.address,
+                "configuration": description.configuration,
+                "environment": description.environment,
+                "clock": clock,
+                "calendar_clock_off_s": agent.wall_clock_off_s,
+            });
+            (name.clone(), facts)
+        };
+        self.coordinator.agents.iter().map(facts).collect()
+    }
+
+    fn place(&mut self, specs: Vec<PartSpec>) -> Result<(), BusError> {
+        let (here, there): (Vec<_>, Vec<_>) = specs.into_iter().partition(|spec| spec.host == HERE);
+        let mut by_host = BTreeMap::<String, Vec<PartSpec>>::new();
+        for spec in there {
+            self.agent(&spec.host)?;
+            self.placed.insert(spec.name.clone(), spec.host.clone());
+            self.coordinator.roster.forget_progress(&spec.host, &[&spec.name]);
+            by_host.entry(spec.host.clone()).or_default().push(spec);
+        }
+        self.placed.extend(here.iter().map(|spec| (spec.name.clone(), HERE.to_owned())));
+        self.local.place(here)?;
+        let asks = by_host.into_iter().map(|(host, specs)| (host, Ask::Place { run: self.run(), specs }));
+        self.answered(self.ask(asks.collect(), ANSWER_WITHIN)).map(drop)
+    }
+
+    fn prepare(&mut self, parts: &[&str], peers: &Endpoints) -> Result<Endpoints, BusError> {
+        let (here, there) = self.split(parts)?;
+        let ask = |(host, parts)| (host, Ask::Prepare { run: self.run(), parts, peers: peers.clone() });
+        let answers = self.ask(there.into_iter().map(ask).collect(), PREPARE_WITHIN);
+        if !self.coordinator.goes_on() {
+            let error = PartError::new("interrupted");
+            return Err(BusError::Part { part: parts.join(", "), host: HERE.into(), error });
+        }
+        let mut endpoints = Endpoints::new();
+        for (_, answer) in self.answered(answers)? {
+            if let Answer::Prepared(of_host) = answer {
+                endpoints.extend(of_host);
+            }
+        }
+        endpoints.extend(self.local.prepare(&here, peers)?);
+        Ok(endpoints)
+    }
+
+    fn start(&mut self, parts: &[&str]) -> Result<(), BusError> {
+        let (here, there) = self.split(parts)?;
+        let hosts: Vec<String> = there.keys().cloned().collect();
+        self.coordinator.probe(&hosts);
+        let lead = if hosts.len() > FEW { LEAD_OF_MANY } else { LEAD };
+        let at_ns = self.coordinator.clocks.now_ns() + lead.as_nanos() as u64;
+        let mut asks = Vec::new();
+        for (host, parts) in there {
+            let unknown = |why: crate::clock::Unsynchronised| BusError::Lost {
+                host: host.clone(),
+                why: format!("its clock is not known: {why}"),
+            };
+            let offset = self.coordinator.clocks.offset(&host).map_err(unknown)?;
+            asks.push((host, Ask::Start { run: self.run(), parts, at_ns: offset.to_agent_ns(at_ns) }));
+        }
+        self.answered(self.ask(asks, lead))?;
+        self.started = Some((at_ns, hosts));
+        self.local.start_at(&here, at_ns)
+    }
+
+    fn progress(&mut self, part: &str) -> Result<Progress, BusError> {
+        let host = self.host_of(part)?;
+        if host == HERE {
+            return self.local.progress(part);
+        }
+        self.agent(host)?;
+        Ok(match self.coordinator.roster.progress(host, part) {
+            Some(Progress::Failed(PartError { message, usage })) => {
+                let message = format!("{part} on {host}: {message}");
+                Progress::Failed(PartError { message, usage })
+            }
+            Some(progress) => progress,
+            None => Progress::Running { done: None },
+        })
+    }
+
+    fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>> {
+        let mut ended = BTreeMap::new();
+        let mut by_host = BTreeMap::<String, Vec<String>>::new();
+        for part in parts {
+            match self.placed.remove(*part) {
+                Some(host) if host == HERE => ended.extend(self.local.stop(&[part])),
+                Some(host) => by_host.entry(host).or_default().push((*part).to_owned()),
+                None => {
+                    let unknown = BusError::Unknown(format!("there is no part '{part}'"));
+                    ended.insert((*part).to_owned(), Err(unknown));
+                }
+            }
+        }
+        let asks = by_host
+            .iter()
+            .map(|(host, parts)| (host.clone(), Ask::Stop { run: self.run(), parts: parts.clone() }));
+        // Parts are ended although the user wants to stop: that is how they are ended then.
+        let of = &self.coordinator;
+        let mut answers = ask::each(&of.session, &of.roster, asks.collect(), STOP_WITHIN, &|| true);
+        for (host, parts) in by_host {
+            let answer = answers.remove(&host);
+            for part in parts {
+                let report = report(&host, &part, answer.as_ref());
+                ended.insert(part, report);
+            }
+        }
+        ended
+    }
+
+    fn timing(&mut self) -> Option<Timing> {
+        let (at_ns, hosts) = self.started.take()?;
+        // Clocks are compared once more, so that the start lies between two comparisons.
+        self.coordinator.probe(&hosts);
+        let bound_ns = self.coordinator.clocks.bound_ns(hosts.iter().map(String::as_str), at_ns)?;
+        let late = |host: &String| self.coordinator.roster.known(host)?.start_late_ns;
+        let late: Option<Vec<u64>> = hosts.iter().map(late).collect();
+        let late = late.unwrap_or_default();
+        let skew_ns = late.iter().max().zip(late.iter().min()).map(|(most, least)| most - least);
+        Some(Timing { skew_ns, bound_ns })
+    }
+
+    fn doubts(&mut self) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        for (host, agent) in &self.coordinator.agents {
+            match self.coordinator.clocks.offset(host) {
+                Ok(offset) => {
+                    let bound_ns = offset.bound_ns(self.coordinator.clocks.now_ns());
+                    let bound_us = bound_ns as f64 / 1e3;
+                    let uncertain = Doubt::ClockUncertain { host: host.clone(), bound_us };
+                    doubts.extend((bound_ns > BOUND_DOUBT_NS).then_some(uncertain));
+                }
+                Err(why) => doubts.push(Doubt::NotSampled { what: vec![why.to_string()] }.on(host)),
+            }
+            let off_s = agent.wall_clock_off_s;
+            let wall = Doubt::WallClockOff { host: host.clone(), off_s };
+            doubts.extend((off_s.abs() > WALL_CLOCK_OFF_S).then_some(wall));
+            if self.agent(host).is_err() {
+                let why = "their agents ended, were killed, or were cut off".to_owned();
+                doubts.push(Doubt::HostsLost { hosts: vec![host.clone()], why });
+            }
+        }
+        doubts
+    }
+}
+
+/// The report of one part out of its host's answer.
+fn report(host: &str, part: &str, answer: Option<&Result<Answer, BusError>>) -> Result<Value, BusError> {
+    let of_part = |error: &PartError| BusError::Part {
+        part: part.to_owned(),
+        host: host.to_owned(),
+        error: error.clone(),
+    };
+    match answer {
+        Some(Ok(Answer::Stopped(reports))) => match reports.get(part) {
+            Some(Ok(report)) => Ok(report.clone()),
+            Some(Err(error)) => Err(of_part(error)),
+            None => Err(BusError::Unknown(format!("there is no part '{part}' on {host}"))),
+        },
+        Some(Ok(Answer::Refused { error, .. })) => Err(of_part(error)),
+        Some(Err(BusError::Lost { why, .. })) => {
+            Err(BusError::Lost { host: host.to_owned(), why: why.clone() })
+        }
+        _ => Err(BusError::Lost { host: host.to_owned(), why: "its answer does not fit".into() }),
+    }
+}
+
+impl Drop for FleetBus {
+    fn drop(&mut self) {
+        // Whoever does not hear it ends by its lease.
+        let of = &self.coordinator;
+        let release = |host: &String| (host.clone(), Ask::Release { run: of.run.clone() });
+        let asks = of.agents.keys().filter(|host| self.agent(host).is_ok()).map(release).collect();
+        drop(ask::each(&of.session, &of.roster, asks, ANSWER_WITHIN, &|| true));
+    }
+}

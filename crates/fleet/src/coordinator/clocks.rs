@@ -1,0 +1,80 @@
+//! The clocks of a run's agents, compared before, during and after.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::ask;
+use super::roster::Roster;
+use crate::FleetError;
+use crate::clock::{self, Batch, DatagramAddress, Key, Offset, Responder};
+use crate::protocol::{Answer, Ask};
+use sys::clock::monotonic_ns;
+use zenoh::Session;
+
+/// So many agents probe at once: each waits for few others at the one thread that answers.
+const AT_ONCE: usize = 4;
+/// How long a batch may take beyond its own deadline.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// What is known of the agents' clocks.
+pub struct Clocks {
+    key: Key,
+    responder: Responder,
+    batches: BTreeMap<String, Vec<Batch>>,
+}
+
+impl Clocks {
+    /// Begin to answer probes there.
+    pub fn start(address: &DatagramAddress) -> Result<Self, FleetError> {
+        let key = Key::random();
+        let key = key.map_err(|source| FleetError::System { what: "get random numbers", source })?;
+        let responder = Responder::start(address, key.clone())?;
+        Ok(Self { key, responder, batches: BTreeMap::new() })
+    }
+
+    /// Let these agents compare their clocks with this host's, a few at a time.
+    pub fn probe(
+        &mut self,
+        session: &Session,
+        roster: &Roster,
+        hosts: &[String],
+        goes_on: &dyn Fn() -> bool,
+    ) {
+        for some in hosts.chunks(AT_ONCE) {
+            let ask = Ask::Probe {
+                target: self.responder.address().clone(),
+                key: self.key.clone(),
+                batch: clock::Ask::default(),
+            };
+            let asks = some.iter().map(|host| (host.clone(), ask.clone())).collect();
+            for (host, answer) in ask::each(session, roster, asks, ANSWER_WITHIN, goes_on) {
+                if let Ok(Answer::Probed(clock::Probed { batch: Some(batch), .. })) = answer {
+                    self.batches.entry(host).or_default().push(batch);
+                }
+            }
+        }
+    }
+
+    /// How an agent's clock is to this host's.
+    ///
+    /// # Errors
+    /// No probe was answered, or they contradict each other.
+    pub fn offset(&self, host: &str) -> Result<Offset, clock::Unsynchronised> {
+        Offset::from_batches(self.batches.get(host).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// How far apart the moments of two hosts may be that are meant to be one: the bounds of the two worst, in ns. This
+    /// host's own clock is exact.
+    pub fn bound_ns<'a>(&self, hosts: impl Iterator<Item = &'a str>, at_ns: u64) -> Option<u64> {
+        let bounds: Option<Vec<u64>> =
+            hosts.map(|host| Some(self.offset(host).ok()?.bound_ns(at_ns))).collect();
+        let mut bounds = bounds?;
+        bounds.sort_unstable_by(|a, b| b.cmp(a));
+        Some(bounds.iter().take(2).sum())
+    }
+
+    /// Now.
+    pub fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+}

@@ -1,0 +1,172 @@
+//! From a plan's wishes to agents that work for its run.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::placement::Wish;
+use sys::clock::Deadline;
+
+use super::lease::{LEASE, Renewing};
+use super::{ANSWER_WITHIN, Coordinator, ask};
+use crate::FleetError;
+use crate::protocol::{Answer, Ask, Description, PROTOCOL};
+
+/// Where a pattern leaves open how many hosts fit it, the fleet counts as whole when nobody has come for this long.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How often waiting looks whether the user wants to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// Names that an error lists.
+const NAMED_MAX: usize = 12;
+
+/// An agent that works for a run.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// Which instance; another one of the same name is another agent.
+    pub instance: String,
+    /// Who it is.
+    pub description: Description,
+    /// How far its calendar clock is ahead of this host's, in s, to within the time that it took to ask.
+    pub wall_clock_off_s: f64,
+}
+
+/// Wait for the hosts, ask who they are, and take them.
+pub fn gather(
+    of: &mut Coordinator,
+    wishes: &[Wish],
+    within: Duration,
+    say: &dyn Fn(&str),
+) -> Result<(), FleetError> {
+    wait(of, wishes, within, say)?;
+    let descriptions = describe(of, wishes)?;
+    let fleet: Vec<IpAddr> = descriptions.values().filter_map(|(one, _)| one.address).collect();
+    let (mut asks, mut refused) = (Vec::new(), Vec::new());
+    for (name, (description, _)) in &descriptions {
+        match objection(of, description) {
+            Some(why) => refused.push(why),
+            None => {
+                let ask = Ask::Take {
+                    run: of.run.clone(),
+                    coordinator: of.id.clone(),
+                    name: of.name.clone(),
+                    fleet: fleet.clone(),
+                    lease_ms: LEASE.as_millis() as u64,
+                };
+                asks.push((name.clone(), ask));
+            }
+        }
+    }
+    of.renewing = Some(Renewing::start(of.session.clone(), &of.id, &of.run)?);
+    let taken = ask::each(&of.session, &of.roster, asks, ANSWER_WITHIN, &|| of.goes_on());
+    for (name, answer) in taken {
+        match (answer, descriptions.get(&name)) {
+            (Ok(Answer::Done), Some((description, wall_clock_off_s))) => {
+                let (instance, description) = (description.instance.clone(), description.clone());
+                of.agents.insert(name, Agent { instance, description, wall_clock_off_s: *wall_clock_off_s });
+            }
+            (Ok(Answer::Refused { error, .. }), _) => refused.push(format!("{name}: {error}")),
+            (Ok(_), _) => refused.push(format!("{name} gave an answer that does not fit")),
+            (Err(error), _) => refused.push(error.to_string()),
+        }
+    }
+    enough(of, wishes, refused)?;
+    let names: Vec<String> = of.agents.keys().cloned().collect();
+    say(&format!("comparing clocks with {} hosts", names.len()));
+    of.probe(&names);
+    Ok(())
+}
+
+/// Until everybody who is expected is there, or time is over and those that are there are enough.
+fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str)) -> Result<(), FleetError> {
+    let deadline = Deadline::after(within);
+    let (mut changes, mut settled) = (0, Deadline::after(SETTLED));
+    loop {
+        let names = of.roster.names();
+        let fitting = |wish: &Wish| names.iter().filter(|name| wish.matches(name)).count() as u32;
+        let whole = |wish: &Wish| match wish.expected() {
+            Some(expected) => fitting(wish) >= expected,
+            None => fitting(wish) >= wish.enough() && settled.passed(),
+        };
+        if wishes.iter().all(whole) || deadline.passed() {
+            return Ok(());
+        }
+        if !of.goes_on() {
+            return Err(FleetError::Interrupted);
+        }
+        let now = of.roster.wait_change(changes, LOOK);
+        if now != changes {
+            (changes, settled) = (now, Deadline::after(SETTLED));
+            say(&format!("{} hosts have joined", of.roster.names().len()));
+        }
+    }
+}
+
+/// Everybody who is wished for, by name, with how far the calendar clocks are apart.
+fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<BTreeMap<String, (Description, f64)>, FleetError> {
+    let before_s = sys::clock::realtime_ns() as f64 / 1e9;
+    let all = of.describe_all(ANSWER_WITHIN)?;
+    let between_s = f64::midpoint(before_s, sys::clock::realtime_ns() as f64 / 1e9);
+    let wanted = all.into_iter().filter(|one| wishes.iter().any(|wish| wish.matches(&one.name)));
+    Ok(wanted.map(|one| (one.name.clone(), (one.clone(), one.realtime_s - between_s))).collect())
+}
+
+/// Why an agent cannot be taken.
+fn objection(of: &Coordinator, agent: &Description) -> Option<String> {
+    let name = &agent.name;
+    if agent.protocol != PROTOCOL {
+        return Some(format!(
+            "{name} runs kagiri {} (messages of version {}, here {PROTOCOL}): install the same kagiri on both",
+            agent.version, agent.protocol
+        ));
+    }
+    if of.roster.known(name).is_some_and(|known| known.instances.len() > 1) {
+        return Some(format!("two agents call themselves {name}: end one, or give it another --name"));
+    }
+    let other = agent.busy.as_ref().filter(|run| **run != of.run)?;
+    Some(format!("{name} works for run {other}: wait until it is over"))
+}
+
+/// Whether those that were taken are enough, and if not, who is missing and why.
+fn enough(of: &Coordinator, wishes: &[Wish], refused: Vec<String>) -> Result<(), FleetError> {
+    let mut missing = refused;
+    let mut short = false;
+    for wish in wishes {
+        let found = of.agents.keys().filter(|name| wish.matches(name)).count() as u32;
+        if found >= wish.enough() {
+            continue;
+        }
+        short = true;
+        let known =
+            |name: &String| of.agents.contains_key(name) || missing.iter().any(|why| why.contains(name));
+        match wish.spelled_out() {
+            Some(names) => {
+                let absent: Vec<String> = names.into_iter().filter(|name| !known(name)).collect();
+                missing.extend((!absent.is_empty()).then(|| format!("{} did not join", some(&absent))));
+            }
+            None => missing.push(format!(
+                "{found} hosts that fit '{}' joined, and {} are needed",
+                wish.hosts,
+                wish.enough()
+            )),
+        }
+    }
+    if !short {
+        return Ok(());
+    }
+    let there = of.roster.names();
+    let joined =
+        if there.is_empty() { "nobody joined".to_owned() } else { format!("joined: {}", some(&there)) };
+    Err(FleetError::Missing(format!(
+        "the fleet is not whole: {} ({joined}); start 'kagiri agent --join ... --name NAME' on each missing host, \
+         or look at what its agent says",
+        missing.join("; ")
+    )))
+}
+
+fn some(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMED_MAX)].join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

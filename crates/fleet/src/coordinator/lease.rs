@@ -1,0 +1,56 @@
+//! Renewing the agents' leases until the run is over.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use zenoh::{Session, Wait};
+
+use crate::FleetError;
+use crate::protocol::{self, Renewal};
+
+/// An agent whose lease was not renewed for this long ends its parts and cleans up.
+pub const LEASE: Duration = Duration::from_secs(5);
+/// How often it is renewed.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// A thread that renews until it is dropped.
+pub struct Renewing {
+    over: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Renewing {
+    /// Begin.
+    ///
+    /// # Errors
+    /// There are no threads left.
+    pub fn start(session: Session, id: &str, run: &str) -> Result<Self, FleetError> {
+        let over = Arc::new((Mutex::new(false), Condvar::new()));
+        let (until, key) = (Arc::clone(&over), protocol::coordinator_key(id));
+        let renewal = protocol::write(&Renewal { run: run.to_owned() });
+        let renew = move || {
+            let mut is_over = until.0.lock().unwrap_or_else(PoisonError::into_inner);
+            while !*is_over {
+                // If the router is gone, the leases end: that is what they are for.
+                let _ = session.put(&key, renewal.clone()).wait();
+                let waited = until.1.wait_timeout(is_over, EVERY);
+                is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        };
+        let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(renew);
+        let thread = thread.map_err(|source| FleetError::System { what: "start a thread", source })?;
+        Ok(Self { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.over.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which agents are there: a set of instances by name, so that hearing twice of one changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::part::Progress;
+
+use crate::protocol::{self, Tell};
+
+/// Lines that wait to be shown; beyond, somebody floods.
+const LINES_MAX: usize = 1000;
+
+/// What is known of one agent.
+#[derive(Debug, Default, Clone)]
+pub struct Known {
+    /// The instances that call themselves so; more than one is a mistake of their owner.
+    pub instances: BTreeSet<String>,
+    /// The parts' progress, as last told.
+    pub progress: BTreeMap<String, Progress>,
+    /// How late its last start was.
+    pub start_late_ns: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    agents: BTreeMap<String, Known>,
+    /// Rises with each arrival and departure.
+    changes: u64,
+    lines: Vec<(String, String)>,
+}
+
+/// The agents that are there.
+#[derive(Debug, Clone, Default)]
+pub struct Roster(Arc<(Mutex<State>, Condvar)>);
+
+impl Roster {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An agent's token came or went.
+    pub fn token(&self, key: &str, is_there: bool) {
+        let Some((name, instance)) = protocol::agent_of(key) else { return };
+        let mut state = self.state();
+        let agents = &mut state.agents;
+        if is_there {
+            agents.entry(name.to_owned()).or_default().instances.insert(instance.to_owned());
+        } else if let Some(known) = agents.get_mut(name) {
+            known.instances.remove(instance);
+            if known.instances.is_empty() {
+                agents.remove(name);
+            }
+        }
+        state.changes += 1;
+        self.0.1.notify_all();
+    }
+
+    /// An agent told something of a run.
+    pub fn told(&self, name: &str, tell: Tell, of_run: &str) {
+        let mut state = self.state();
+        match tell {
+            Tell::Beat { run, parts, start_late_ns } if run == of_run => {
+                if let Some(known) = state.agents.get_mut(name) {
+                    known.progress = parts;
+                    known.start_late_ns = start_late_ns;
+                }
+            }
+            Tell::Line { run, text } if run == of_run && state.lines.len() < LINES_MAX => {
+                state.lines.push((name.to_owned(), text));
+            }
+            // Of a run that is over.
+            Tell::Beat { .. } | Tell::Line { .. } => {}
+        }
+    }
+
+    /// The lines that agents have told since the last look, with their names.
+    pub fn take_lines(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.state().lines)
+    }
+
+    /// The names that are there.
+    pub fn names(&self) -> Vec<String> {
+        self.state().agents.keys().cloned().collect()
+    }
+
+    /// What is known of an agent; nothing of one that is not there.
+    pub fn known(&self, name: &str) -> Option<Known> {
+        self.state().agents.get(name).cloned()
+    }
+
+    /// Whether an agent is there, in the one instance that is given.
+    pub fn is_there(&self, name: &str, instance: &str) -> bool {
+        self.state().agents.get(name).is_some_and(|known| known.instances.contains(instance))
+    }
+
+    /// How a part is, as was last told.
+    pub fn progress(&self, name: &str, part: &str) -> Option<Progress> {
+        self.state().agents.get(name)?.progress.get(part).cloned()
+    }
+
+    /// Forget how parts were: they are about to start anew.
+    pub fn forget_progress(&self, name: &str, parts: &[&str]) {
+        if let Some(known) = self.state().agents.get_mut(name) {
+            known.progress.retain(|part, _| !parts.contains(&part.as_str()));
+            known.start_late_ns = None;
+        }
+    }
+
+    /// Wait for an arrival or departure after the given count of them; returns the new count.
+    pub fn wait_change(&self, since: u64, within: Duration) -> u64 {
+        let state = self.state();
+        let waited = self.0.1.wait_timeout_while(state, within, |state| state.changes == since);
+        waited.unwrap_or_else(PoisonError::into_inner).0.changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_there_as_long_as_one_instance_is() {
+        let roster = Roster::default();
+        for instance in ["a", "a", "b"] {
+            roster.token(&protocol::agent_key("nas", instance), true);
+        }
+        roster.token(&protocol::agent_key("nas", "a"), false);
+        assert!(roster.is_there("nas", "b") && !roster.is_there("nas", "a"));
+        roster.token(&protocol::agent_key("nas", "b"), false);
+        assert!(roster.names().is_empty());
+    }
+
+    #[test]
+    fn what_is_told_of_another_run_is_not_heard() {
+        let roster = Roster::default();
+        roster.token(&protocol::agent_key("nas", "a"), true);
+        let beat = |run: &str| Tell::Beat {
+            run: run.into(),
+            parts: BTreeMap::from([("server".to_owned(), Progress::Finished)]),
+            start_late_ns: None,
+        };
+        roster.told("nas", beat("old"), "new");
+        assert_eq!(roster.progress("nas", "server"), None);
+        roster.told("nas", beat("new"), "new");
+        assert_eq!(roster.progress("nas", "server"), Some(Progress::Finished));
+    }
+}

@@ -1,0 +1,94 @@
+//! zenoh sessions: the coordinator's, with a router inside, and an agent's.
+
+use std::time::Duration;
+
+use zenoh::{Config, Session, Wait};
+
+use crate::FleetError;
+
+/// A link on which nothing was heard for this long is dead. zenoh looks four times within it, and says something
+/// itself that often: this is all that an idle agent costs.
+const LEASE: Duration = Duration::from_secs(2);
+/// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.
+const SESSIONS_MAX: u32 = 20_000;
+/// Sessions that may be in the middle of joining.
+const JOINING_MAX: u32 = 2_000;
+
+/// A setting of zenoh: its path, and a JSON5 value.
+pub type Setting = (String, String);
+
+/// Which end of the fleet a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// The coordinator, with a router inside that listens there.
+    Router {
+        /// zenoh's endpoints.
+        listen: Vec<String>,
+    },
+    /// An agent, or a coordinator that uses an external router.
+    Client {
+        /// zenoh's endpoint.
+        connect: String,
+    },
+}
+
+/// Open a session; `more` are settings of identity and access.
+///
+/// # Errors
+/// Nothing can listen there, or nobody listens there.
+pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, FleetError> {
+    let mut config = Config::default();
+    for (key, value) in common(within).into_iter().chain(of_role(role)).chain(more.iter().cloned()) {
+        config.insert_json5(&key, &value).map_err(|error| FleetError::Setting {
+            key: key.clone(),
+            value: value.clone(),
+            why: error.to_string(),
+        })?;
+    }
+    zenoh::open(config).wait().map_err(|error| {
+        let (what, endpoint) = match role {
+            Role::Router { listen } => ("listen on", listen.join(", ")),
+            Role::Client { connect } => ("join", connect.clone()),
+        };
+        FleetError::Open { what, endpoint, why: error.to_string() }
+    })
+}
+
+fn text(value: &str) -> String {
+    serde_json::Value::from(value).to_string()
+}
+
+fn common(within: Duration) -> Vec<Setting> {
+    let within_ms = within.as_millis();
+    [
+        // Nothing is sent to anybody who was not named.
+        ("scouting/multicast/enabled", "false".to_owned()),
+        ("scouting/gossip/enabled", "false".to_owned()),
+        ("transport/link/tx/lease", LEASE.as_millis().to_string()),
+        ("transport/link/rx/max_message_size", crate::protocol::MESSAGE_BYTES_MAX.to_string()),
+        ("transport/unicast/max_sessions", SESSIONS_MAX.to_string()),
+        ("transport/unicast/accept_pending", JOINING_MAX.to_string()),
+        ("transport/unicast/open_timeout", within_ms.to_string()),
+        ("transport/unicast/accept_timeout", within_ms.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .to_vec()
+}
+
+fn of_role(role: &Role) -> Vec<Setting> {
+    let all = match role {
+        Role::Router { listen } => vec![
+            ("mode", text("router")),
+            ("listen/endpoints", serde_json::json!(listen).to_string()),
+            ("listen/exit_on_failure", "true".to_owned()),
+        ],
+        Role::Client { connect } => vec![
+            ("mode", text("client")),
+            ("connect/endpoints", serde_json::json!([connect]).to_string()),
+            // Whoever opens tries again, and can say why it failed.
+            ("connect/timeout_ms", "0".to_owned()),
+            ("connect/exit_on_failure", "true".to_owned()),
+        ],
+    };
+    all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}

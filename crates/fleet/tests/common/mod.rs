@@ -1,0 +1,151 @@
+//! A fleet in one process, over loopback.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Progress};
+use base::permit::Everything;
+use base::placement::Wish;
+use kagiri_fleet::agent::{self, End};
+use kagiri_fleet::clock::DatagramAddress;
+use kagiri_fleet::coordinator::{Coordinator, FleetBus, Setting};
+use kagiri_fleet::local::LocalBus;
+use kagiri_fleet::session::Role;
+use kagiri_fleet::{BusError, FleetError};
+use serde_json::{Value, json};
+
+/// No wait of a test is longer.
+pub const GUARD: Duration = Duration::from_secs(20);
+
+/// A part that works until its moment, or as told: `{"fails_in": "prepare"}`, `{"holds": true}`.
+struct Worker {
+    settings: Value,
+    started_ns: Option<u64>,
+}
+
+impl Part for Worker {
+    fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        match self.settings["fails_in"].as_str() {
+            Some("prepare") => return Err(PartError::new("the disk is full")),
+            Some("prepare-slowly") => {
+                while !host.stop_requested() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                return Err(PartError::new("interrupted"));
+            }
+            _ => {}
+        }
+        host.say("prepared");
+        Ok(json!({ "host": host.name, "peers": peers.keys().collect::<Vec<_>>() }))
+    }
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        self.started_ns = Some(at_monotonic_ns);
+        Ok(())
+    }
+    fn progress(&mut self) -> Progress {
+        match self.started_ns {
+            Some(at_ns) if sys::clock::monotonic_ns() >= at_ns && self.settings["holds"].is_null() => {
+                Progress::Finished
+            }
+            _ => Progress::Running { done: None },
+        }
+    }
+    fn stop(&mut self) -> Result<Value, PartError> {
+        Ok(json!({ "started_ns": self.started_ns }))
+    }
+}
+
+fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    Ok(Box::new(Worker { settings: spec.settings.clone(), started_ns: None }))
+}
+
+pub fn kinds() -> Vec<PartKind> {
+    vec![PartKind { name: "test.worker", build }]
+}
+
+pub fn spec(name: &str, host: &str, settings: Value) -> PartSpec {
+    PartSpec { kind: "test.worker".into(), name: name.into(), host: host.into(), settings }
+}
+
+pub fn context(dir: &Path) -> HostContext {
+    HostContext::here(dir.to_owned(), dir.to_owned(), "unused".into())
+}
+
+/// A port that was free a moment ago.
+pub fn endpoint() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("tcp/{}", listener.local_addr().unwrap())
+}
+
+/// An agent on a thread, ended when dropped.
+pub struct Agent {
+    pub stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<End, FleetError>>>,
+}
+
+impl Agent {
+    pub fn start(name: &str, endpoint: &str, dir: &Path, once: bool) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let setting = agent::Setting {
+            name: name.to_owned(),
+            join: endpoint.to_owned(),
+            more: Vec::new(),
+            kinds: kinds(),
+            host: HostContext { name: name.to_owned(), ..context(dir) },
+            grants: Arc::new(|_, _| Ok(Arc::new(Everything))),
+            version: "0".into(),
+            environment: BTreeMap::new(),
+            once,
+            join_within: None,
+            stop: Arc::clone(&stop),
+        };
+        let run = move || agent::run(&setting, &|line| eprintln!("{line}"), &|| None);
+        Self { stop, thread: Some(std::thread::spawn(run)) }
+    }
+
+    pub fn end(mut self) -> Result<End, FleetError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+pub fn coordinator(endpoint: &str, run: &str) -> Coordinator {
+    let setting = Setting {
+        role: Role::Router { listen: vec![endpoint.to_owned()] },
+        more: Vec::new(),
+        clock: DatagramAddress::Udp("127.0.0.1:0".parse().unwrap()),
+        name: "test".into(),
+        run: run.to_owned(),
+        stop: Arc::default(),
+    };
+    Coordinator::open(setting).unwrap()
+}
+
+pub fn wish(hosts: &str) -> Wish {
+    Wish { hosts: hosts.into(), count: None, at_least: None }
+}
+
+pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
+    let local = LocalBus::new(kinds(), context(dir));
+    FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
+}
+
+/// The message of an error that was to come.
+pub fn said<T>(result: Result<T, BusError>) -> String {
+    match result {
+        Ok(_) => panic!("it was to fail"),
+        Err(error) => error.to_string(),
+    }
+}

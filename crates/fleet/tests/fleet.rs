@@ -1,0 +1,97 @@
+//! Parts on agents go through the same phases as parts here, and what is lost is named.
+
+mod common;
+
+use std::time::Instant;
+
+use base::part::{Endpoints, Progress};
+use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, wish};
+use kagiri_fleet::agent::End;
+use kagiri_fleet::{Bus, BusError};
+use serde_json::{Value, json};
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < GUARD, "not within {GUARD:?}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn parts_on_agents_and_here_start_together() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let agents: Vec<_> = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), true)).into();
+    let mut coordinator = coordinator(&endpoint, "run-1");
+    coordinator.gather(&[wish("pc-[1-2]")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    assert_eq!(bus.hosts(), ["pc-1", "pc-2", "here"]);
+    assert_eq!(bus.facts()["pc-2"]["kagiri"], "0");
+
+    let specs = [("a", "pc-1"), ("b", "pc-2"), ("c", "here")].map(|(name, host)| spec(name, host, json!({})));
+    bus.place(specs.to_vec()).unwrap();
+    let peers = Endpoints::from([("server".to_owned(), json!("there"))]);
+    let told = bus.prepare(&["a", "b", "c"], &peers).unwrap();
+    assert_eq!(told["b"], json!({ "host": "pc-2", "peers": ["server"] }));
+    bus.start(&["a", "b", "c"]).unwrap();
+    until(|| ["a", "b", "c"].iter().all(|part| bus.progress(part).unwrap() == Progress::Finished));
+    let timing = bus.timing().unwrap();
+    let reports = bus.stop(&["a", "b", "c"]);
+    let moment = |part: &str| reports[part].as_ref().unwrap()["started_ns"].as_u64().unwrap();
+    // All three have one clock, so the moments differ by no more than the clocks are believed to.
+    let apart_ns = moment("a").abs_diff(moment("b")).max(moment("a").abs_diff(moment("c")));
+    assert!(apart_ns <= timing.bound_ns, "{apart_ns} ns apart, {timing:?}");
+    assert!(bus.timing().is_none(), "told once");
+    drop(bus);
+    for agent in agents {
+        assert_eq!(agent.end().unwrap(), End::RunOver);
+    }
+}
+
+#[test]
+fn an_agent_that_ends_is_lost_by_name_and_its_parts_with_it() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let other = Agent::start("pc", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-2");
+    coordinator.gather(&[wish("nas"), wish("pc")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    let specs = [("a", "nas"), ("b", "pc")].map(|(name, host)| spec(name, host, json!({ "holds": true })));
+    bus.place(specs.to_vec()).unwrap();
+    bus.prepare(&["a", "b"], &Endpoints::new()).unwrap();
+    bus.start(&["a", "b"]).unwrap();
+    drop(agent);
+    until(|| bus.progress("a").is_err());
+    assert!(said(bus.progress("a")).starts_with("host nas was lost:"));
+    assert_eq!(bus.progress("b").unwrap(), Progress::Running { done: None });
+    let mut ended = bus.stop(&["a", "b"]);
+    assert!(matches!(ended.remove("a").unwrap(), Err(BusError::Lost { .. })));
+    assert!(ended["b"].is_ok());
+    assert_eq!(bus.hosts(), ["pc", "here"]);
+    drop((bus, other));
+}
+
+#[test]
+fn what_a_part_refuses_names_the_part_and_its_host() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-3");
+    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    bus.place(vec![spec("a", "nas", json!({ "fails_in": "prepare" }))]).unwrap();
+    assert_eq!(said(bus.prepare(&["a"], &Endpoints::new())), "a on nas: the disk is full");
+    assert!(said(bus.place(vec![spec("b", "pc", Value::Null)])).contains("no host 'pc'"));
+    assert!(said(bus.prepare(&["z"], &Endpoints::new())).contains("no part 'z'"));
+}
+
+#[test]
+fn a_fleet_that_is_not_whole_names_who_is_missing_and_who_is_busy() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agents = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
+    let mut first = coordinator(&endpoint, "run-4");
+    first.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+    let short = std::time::Duration::from_millis(300);
+    until(|| first.roster().names().len() == 2);
+    let said = first.gather(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
+    assert!(said.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{said}");
+}
