@@ -116,14 +116,14 @@ fn ten_players_at_the_embedded_server_are_undisturbed() {
     assert!(report.receive_buffer_bytes.unwrap() >= 2 * two_turns_bytes, "{:?}", report.receive_buffer_bytes);
     let (from, to) = report.hold_s.unwrap();
     assert!((to - from - 6.0).abs() < 1e-6);
-    let series = &report.series;
+    let series = report.series();
     assert!(
         series.iter().all(|series| series.at_s.len() as f64 > to * 10.0 - 2.0),
         "{}",
         series[0].at_s.len()
     );
     assert!((series[2].mean(from, to).unwrap() / 250e6 - 1.0).abs() < 0.2);
-    assert!(report.slack_per_s.len() == 6 && !report.slack_trend.unwrap().drains);
+    assert!(report.slack_per_s().len() == 6 && !report.slack_trend().unwrap().drains);
 }
 
 #[test]

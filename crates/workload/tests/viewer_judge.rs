@@ -1,84 +1,15 @@
 //! From reports to verdicts: a table of what can go wrong, one at a time.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
+#[path = "viewer_common/reports.rs"]
+mod reports;
+
 use base::doubt::Doubt;
 use base::objective::Objective;
 use base::verdict::Verdict;
-use kagiri_workload::stream::settings::Depth;
 use kagiri_workload::stream::viewer::judge::{METRICS, judge, judge_report};
-use kagiri_workload::stream::viewer::report::{
-    Broken, ChecksReport, StallReport, StreamReport, ThreadReport, ViewerReport,
-};
-use kagiri_workload::stream::viewer::slack::SlackTrend;
-
-fn stream(number: u64) -> StreamReport {
-    StreamReport {
-        stream: number,
-        begins_at_s: 0.0,
-        depth: Depth::Parse,
-        startup_s: Some(0.2),
-        waited_for: None,
-        stall_count: 0,
-        stalls: vec![],
-        stalls_before: 0,
-        stalled_s: 0.0,
-        frames_played: 250,
-        frames_expected: 250,
-        slack_min_s: Some(1.9),
-        received_bytes: 31_250_000,
-        throughput_ratio_worst: Some(1.0),
-        throughput_was_full: true,
-        receive_gap_max_s: 0.04,
-        checks: Some(ChecksReport {
-            packets: 1000,
-            frames: 250,
-            sync_errors: 0,
-            continuity_errors: 0,
-            damaged: 0,
-            hashes_checked: Some(20),
-            hash_errors: 0,
-        }),
-        broken: None,
-        p1203_stalling: vec![[0.0, 0.2]],
-    }
-}
-
-/// Four undisturbed streams.
-fn clean() -> ViewerReport {
-    ViewerReport {
-        url: "http://nas/film.ts".into(),
-        content_s: 600.0,
-        content_bit_per_s: 25e6,
-        hold_s: Some((6.0, 16.0)),
-        hold_wanted_s: 10.0,
-        aborted: false,
-        stopped: false,
-        cap_s: 2.0,
-        streams: (0..4).map(stream).collect(),
-        threads: vec![ThreadReport {
-            thread_id: 1,
-            streams: 4,
-            cpu_percent: Some(3.0),
-            late_ms_max: 1.0,
-            late_ms_p99: Some(0.5),
-            late_before_ms_max: 2.0,
-        }],
-        series: vec![],
-        slack_per_s: vec![],
-        slack_trend: Some(SlackTrend {
-            slope_s_per_s: 0.0,
-            interval: Some([-0.001, 0.001]),
-            empty_at_s: None,
-            drains: false,
-        }),
-        receive_buffer_bytes: Some(1 << 20),
-        congestion_control: Some("reno".into()),
-        retransmits: Some(0),
-        index_made_by_reading: false,
-        without_ranges: false,
-        overlapping: None,
-    }
-}
+use kagiri_workload::stream::viewer::report::{Broken, StallReport, ViewerReport};
+use reports::{clean, falling, stream};
 
 fn stall(at_s: f64, length_s: f64, ended: bool) -> StallReport {
     StallReport { at_s, length_s, ended }
@@ -134,14 +65,10 @@ const DISTURBANCES: [(Change, &str); 12] = [
     (|r| r.streams[0].checks.as_mut().unwrap().hash_errors = 1, "stream 0 received 1 groups of wrong bytes"),
     (
         |r| {
-            r.slack_trend = Some(SlackTrend {
-                slope_s_per_s: -0.05,
-                interval: None,
-                empty_at_s: Some(38.0),
-                drains: true,
-            });
+            r.slack = falling(50_000_000);
+            r.streams.iter_mut().for_each(|stream| stream.received_bytes -= 1_000_000);
         },
-        "the buffers lose 50 ms each second and would be empty 38 s after the hold began",
+        "the buffers lose 50 ms each second and would be empty 39 s after the hold began",
     ),
 ];
 
@@ -237,7 +164,7 @@ fn doubts_are_named() {
     report.threads[0].late_ms_max = 200.0;
     report.overlapping = Some(3);
     report.index_made_by_reading = true;
-    report.slack_trend = None;
+    report.slack.clear();
     let doubts = judge(&report).doubts;
     assert!(doubts.contains(&Doubt::GeneratorNearSaturation { cpu_percent: 80.0 }));
     assert!(doubts.contains(&Doubt::GeneratorLate { late_ms_max: 200.0 }));

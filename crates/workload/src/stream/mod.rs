@@ -27,7 +27,7 @@ pub struct Stream;
 pub const SERVER: &str = "server";
 /// The name of what makes trials cold among a run's parts.
 const CACHE: &str = "cache";
-/// The name of the players among a run's parts.
+/// The name of the players among a run's parts; on several hosts `viewers@HOST`.
 pub const VIEWERS: &str = "viewers";
 
 const ROLES: &[Role] = &[
@@ -85,26 +85,7 @@ impl Workload for Stream {
     ) -> Result<Vec<PartSpec>, PartError> {
         let stream = StreamSettings::read(settings.clone()).map_err(PartError::usage)?;
         let server = peers.get(SERVER).ok_or_else(|| PartError::new("the server's address is not known"))?;
-        let player = &stream.player;
-        let settings = json!({
-            "url": server["content_url"],
-            "content_path": server["content_path"],
-            "streams": trial.load,
-            "depth": stream.depth,
-            "parsing": player.parsing,
-            "hold": trial.hold,
-            "warm_up": player.warm_up,
-            "seed": trial.seed,
-            "start": player.start,
-            "cap": player.cap,
-            "resume": player.resume,
-            "receive_buffer": player.receive_buffer,
-            "threads": player.threads,
-            "cold": stream.cold,
-            "abort_early": stream.streams.is_none(),
-        });
-        let (kind, host) = ("stream.viewers".into(), placement.host(VIEWERS).into());
-        let mut specs = vec![PartSpec { kind, name: VIEWERS.into(), host, settings }];
+        let mut specs = viewers(&stream, trial, server, placement);
         if stream.cold {
             // After the players, whose look at the index may read from the content.
             let settings = origin::cache::settings(&server["content_path"]);
@@ -120,12 +101,58 @@ impl Workload for Stream {
         _trial: &TrialContext,
         reports: &BTreeMap<String, Value>,
     ) -> Result<Judgement, PartError> {
-        let report = reports.get(VIEWERS).ok_or_else(|| PartError::new("the players left no report"))?;
-        let mut judgement = viewer::judge::judge_report(report)?;
+        let players = reports.iter().filter_map(|(name, report)| Some((host_of(name)?, report)));
+        let mut judgement = viewer::judge::judge_reports(players)?;
         judgement.doubts.extend(reports.get(CACHE).and_then(origin::cache::doubt));
         received_stands_for_network(&mut judgement);
         Ok(judgement)
     }
+}
+
+/// The groups of players: the load shared out in turn over their hosts, so that it is even, and one stream more is one
+/// stream more on one host. A host without a stream gets no group.
+fn viewers(
+    stream: &StreamSettings,
+    trial: &TrialContext,
+    server: &Value,
+    placement: &Placement,
+) -> Vec<PartSpec> {
+    let hosts = placement.hosts(VIEWERS);
+    let step = hosts.len() as u64;
+    let player = &stream.player;
+    let spec = |(first, host): (u64, &str)| {
+        // The file is at hand only for players on its host; all others ask the server for its index.
+        let path = if host == placement.host(SERVER) { &server["content_path"] } else { &Value::Null };
+        let settings = json!({
+            "url": server["content_url"],
+            "content_path": path,
+            "streams": (trial.load - first).div_ceil(step),
+            "first": first,
+            "step": step,
+            "of": trial.load,
+            "depth": stream.depth,
+            "parsing": player.parsing,
+            "hold": trial.hold,
+            "warm_up": player.warm_up,
+            "seed": trial.seed,
+            "start": player.start,
+            "cap": player.cap,
+            "resume": player.resume,
+            "receive_buffer": player.receive_buffer,
+            "threads": player.threads,
+            "cold": stream.cold,
+            "abort_early": stream.streams.is_none(),
+        });
+        let name = if step == 1 { VIEWERS.to_owned() } else { format!("{VIEWERS}@{host}") };
+        PartSpec { kind: "stream.viewers".into(), name, host: host.to_owned(), settings }
+    };
+    (0..trial.load).zip(hosts).map(spec).collect()
+}
+
+/// Of a part of players its host, `None` inside where they are all on one; `None` for other parts.
+fn host_of(part: &str) -> Option<Option<&str>> {
+    let rest = part.strip_prefix(VIEWERS)?;
+    if rest.is_empty() { Some(None) } else { rest.strip_prefix('@').map(Some) }
 }
 
 /// Without a device of its own to sample (over loopback), the network's load is what the players received. A sampled

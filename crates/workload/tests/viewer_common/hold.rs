@@ -30,12 +30,17 @@ pub fn hold(settings: &Value) -> Result<(ViewerReport, Judgement), PartError> {
     let mut part = part(settings);
     part.prepare(&Endpoints::new(), &host())?;
     part.start(sys::clock::monotonic_ns() + 20_000_000)?;
+    wait(part.as_mut());
+    let report: ViewerReport = serde_json::from_value(part.stop()?).expect("a report");
+    let judgement = judge(&report);
+    Ok((report, judgement))
+}
+
+/// Wait until the players have finished.
+pub fn wait(part: &mut dyn Part) {
     let give_up = Instant::now() + GUARD;
     while !matches!(part.progress(), Progress::Finished) {
         assert!(Instant::now() < give_up, "the players do not end: {:?}", part.progress());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let report: ViewerReport = serde_json::from_value(part.stop()?).expect("a report");
-    let judgement = judge(&report);
-    Ok((report, judgement))
 }

@@ -1,15 +1,12 @@
 //! From what the threads saw to the report.
 
-use base::series::Series;
-
 use super::group::GroupRecord;
 use super::place;
 use super::player::Player;
-use super::report::{Broken, ChecksReport, StallReport, StreamReport, ThreadReport, ViewerReport};
-use super::slack::{self, Context};
+use super::report::{Broken, ChecksReport, StallReport, StreamReport, ThreadReport, Together, ViewerReport};
 use super::timeline::Timeline;
 use super::viewer::{Mark, Viewer};
-use super::worker::{SAMPLE_SLOTS, SLOT_NS, Sample, ThreadRecord};
+use super::worker::ThreadRecord;
 
 const S: f64 = 1e9;
 
@@ -25,38 +22,33 @@ pub fn report(record: &GroupRecord, ranges: bool) -> ViewerReport {
     let after_start = |ns: u64| ns.saturating_sub(shared.start_ns) as f64 / S;
     let hold_s = begun.zip(ended).map(|(from, to)| (after_start(from), after_start(to)));
     let hold_from_ns = shared.hold().from_ns;
-    let streams: Vec<_> = viewers.iter().map(|viewer| stream(viewer, timeline, hold_from_ns)).collect();
-    let slack_per_s = slack_per_s(&record.threads);
-    let content_s = timeline.lap_ns() as f64 / S;
-    let supply = hold_s.map(|(from, to)| {
-        let received: u64 = streams.iter().map(|stream| stream.received_bytes).sum();
-        received as f64 * 8.0 / ((to - from) * timeline.mean_bit_per_s() * viewers.len() as f64)
-    });
-    let remaining_s = content_s - hold_s.map_or(0.0, |(_, to)| to);
-    let context = Context { remaining_s: remaining_s.max(0.0), supply };
+    let held_s = hold_s.map(|(from, to)| to - from);
+    let stream = |viewer: &&Viewer| StreamReport { held_s, ..stream(viewer, timeline, hold_from_ns) };
+    let streams: Vec<_> = viewers.iter().map(stream).collect();
+    let samples: Vec<_> = record.threads.iter().map(|thread| &*thread.samples).collect();
+    let seconds: Vec<_> = record.threads.iter().map(|thread| &*thread.seconds).collect();
     let socket = || viewers.iter().find_map(|viewer| viewer.link.socket());
     let read_ns = hold_s.map_or(0.0, |(_, to)| to * S) as u64 + plan.cap.ns();
-    let gops: Vec<_> = viewers.iter().map(|viewer| viewer.role.gop).collect();
+    let begins_ns = viewers.iter().map(|viewer| timeline.gop_due_ns(viewer.role.gop)).collect();
     ViewerReport {
         url: shared.source.url.to_string(),
-        content_s,
+        content_s: timeline.lap_ns() as f64 / S,
         content_bit_per_s: timeline.mean_bit_per_s(),
         hold_s,
         hold_wanted_s: plan.hold.s(),
         aborted: record.aborted,
         stopped: record.stopped,
         cap_s: plan.cap.s(),
-        slack_trend: slack::judge(&slack_per_s, context),
-        slack_per_s,
         streams,
         threads: record.threads.iter().map(thread).collect(),
-        series: series(&record.threads),
+        samples: Together::of_all(&samples),
+        slack: Together::of_all(&seconds),
         receive_buffer_bytes: socket().and_then(|socket| socket.receive_buffer().ok()),
         congestion_control: socket().and_then(|socket| socket.congestion().ok()),
         retransmits: retransmits(&viewers),
         index_made_by_reading: shared.film.made_by_reading,
         without_ranges: !ranges,
-        overlapping: plan.cold.then(|| place::overlapping(timeline, &gops, read_ns)),
+        overlapping: plan.cold.then(|| place::overlapping(begins_ns, timeline.lap_ns(), read_ns)),
     }
 }
 
@@ -70,6 +62,8 @@ fn stream(viewer: &Viewer, timeline: &Timeline, hold_from_ns: u64) -> StreamRepo
     let signed_s = |ns: u64| (ns as f64 - hold_from_ns as f64) / S;
     StreamReport {
         stream: viewer.role.stream,
+        host: None,
+        held_s: None,
         begins_at_s: timeline.gop_due_ns(viewer.role.gop) as f64 / S,
         depth: viewer.role.depth,
         startup_s: started.map(|ns| ns.saturating_sub(viewer.role.connect_ns) as f64 / S),
@@ -139,6 +133,7 @@ fn p1203(viewer: &Viewer, to: Option<Mark>) -> Vec<[f64; 2]> {
 
 fn thread(record: &ThreadRecord) -> ThreadReport {
     ThreadReport {
+        host: None,
         thread_id: record.thread_id,
         streams: record.viewers.len() as u64,
         cpu_percent: (record.wall_ns > 0).then(|| record.cpu_ns as f64 * 100.0 / record.wall_ns as f64),
@@ -146,40 +141,6 @@ fn thread(record: &ThreadRecord) -> ThreadReport {
         late_ms_p99: record.late.percentile_ns(99.0).map(|ns| ns as f64 / 1e6),
         late_before_ms_max: record.late_before_ns_max as f64 / 1e6,
     }
-}
-
-fn slack_per_s(threads: &[ThreadRecord]) -> Vec<(f64, f64)> {
-    let seconds = threads.iter().map(|thread| thread.seconds.len()).min().unwrap_or(0);
-    let mean = |second: usize| {
-        let all = threads.iter().map(|thread| thread.seconds[second]);
-        let (sum, n) = all.fold((0, 0), |(sum, n), (s, k)| (sum + s, n + k));
-        (n > 0).then(|| (second as f64 + 0.5, sum as f64 / f64::from(n) / S))
-    };
-    (0..seconds).filter_map(mean).collect()
-}
-
-fn series(threads: &[ThreadRecord]) -> Vec<Series> {
-    let mut playing = Series::new("streams_playing", "");
-    let mut slack = Series::new("slack_s", "s");
-    let mut rate = Series::new("received_bit_per_s", "bit/s");
-    let mut buffered = Series::new("buffered_s", "s");
-    let step_s = (SLOT_NS * SAMPLE_SLOTS) as f64 / S;
-    let count = threads.iter().map(|thread| thread.samples.len()).min().unwrap_or(0);
-    let mut before = 0;
-    for at in 0..count {
-        let all = || threads.iter().map(move |thread| &thread.samples[at]);
-        let at_s = at as f64 * step_s;
-        let (moving, received): (u32, u64) =
-            (all().map(|s| s.playing).sum(), all().map(|s| s.received_bytes).sum());
-        playing.push(at_s, Some(f64::from(moving)));
-        slack.push(at_s, all().filter_map(|s| s.slack_min_ns).min().map(|ns| ns as f64 / S));
-        rate.push(at_s, (at > 0).then(|| (received - before) as f64 * 8.0 / step_s));
-        let sum = |of: fn(&Sample) -> u64| all().map(of).sum::<u64>() as f64;
-        let begun = sum(|s| u64::from(s.begun));
-        buffered.push(at_s, (begun > 0.0).then(|| sum(|s| s.buffered_ns) / begun / S));
-        before = received;
-    }
-    vec![playing, slack, rate, buffered]
 }
 
 fn retransmits(viewers: &[&Viewer]) -> Option<u64> {

@@ -28,7 +28,7 @@ const MANY_STEP_NS: u64 = 4_000_000;
 /// The longest time that many take.
 const MANY_WINDOW_NS_MAX: u64 = 4_000_000_000;
 
-/// The settings of one group of players.
+/// The settings of one group of players: all that play, or those on one host of several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViewerSettings {
@@ -38,9 +38,17 @@ pub struct ViewerSettings {
     pub content_path: Option<PathBuf>,
     /// How many players.
     pub streams: u64,
+    /// The number of the first among all that play, on whichever host: it decides when it begins, where in the
+    /// content, and how deeply it looks.
+    pub first: u64,
+    /// From the number of one player to that of the next.
+    pub step: u64,
+    /// How many play on all hosts together. `None`: there are no others.
+    pub of: Option<u64>,
     /// How much they do with what they receive.
     pub depth: Depth,
-    /// At least so many of them check every packet whatever the depth; the first also checks the content's hashes.
+    /// At least so many of all check every packet whatever the depth, and if any, then one on every host; the first
+    /// also checks the content's hashes.
     pub parsing: u64,
     /// How long the load is held.
     pub hold: Span,
@@ -72,6 +80,9 @@ impl Default for ViewerSettings {
             url: None,
             content_path: None,
             streams: 1,
+            first: 0,
+            step: 1,
+            of: None,
             depth: Depth::Discard,
             parsing: 1,
             hold: Span::from_s(10),
@@ -106,6 +117,10 @@ impl ViewerSettings {
         if !(1..=1_000_000).contains(&self.streams) {
             return Err("streams: choose 1 to 1000000");
         }
+        let last = (self.streams - 1).checked_mul(self.step).and_then(|steps| steps.checked_add(self.first));
+        if self.step == 0 || last.is_none_or(|last| last >= self.all()) {
+            return Err("first, step, of: the streams' numbers must be below the number of all");
+        }
         if !within(self.hold, 0.1, 86_400.0) {
             return Err("hold: choose 100ms to 24h");
         }
@@ -133,18 +148,38 @@ impl ViewerSettings {
         Rules { start_ns: self.start.ns(), resume_ns: self.resume.ns(), cap_ns: self.cap.ns() }
     }
 
-    /// What stream `stream` does with what it receives: the first ones parse, all others as told.
+    /// How many play on all hosts together.
     #[must_use]
-    pub fn depth_of(&self, stream: u64) -> Depth {
-        if stream < self.parsing { Depth::Parse } else { self.depth }
+    pub fn all(&self) -> u64 {
+        self.of.unwrap_or(self.streams)
     }
 
-    /// The time over which the connections are begun.
+    /// Whether others play elsewhere, of whom this group does not know how far they are.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.streams < self.all()
+    }
+
+    /// The numbers of this group's streams among all.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        let (first, step) = (self.first, self.step);
+        (0..self.streams).map(move |own| first + own * step)
+    }
+
+    /// What the stream of this number does with what it receives: the first ones parse, all others as told.
+    #[must_use]
+    pub fn depth_of(&self, stream: u64) -> Depth {
+        // Shared out in turn, the first of every host are the first of all.
+        let parsing = if self.parsing == 0 { 0 } else { self.parsing.max(self.step) };
+        if stream < parsing { Depth::Parse } else { self.depth }
+    }
+
+    /// The time over which all connections are begun.
     #[must_use]
     pub fn start_window_ns(&self) -> u64 {
-        match self.streams {
+        match self.all() {
             0..=1 => 0,
-            2..=FEW => FEW_WINDOW_NS_MAX.min(self.streams * FEW_STEP_NS),
+            few @ 2..=FEW => FEW_WINDOW_NS_MAX.min(few * FEW_STEP_NS),
             many => MANY_WINDOW_NS_MAX.min(many * MANY_STEP_NS).max(START_WINDOW_NS),
         }
     }
@@ -171,6 +206,9 @@ mod tests {
             (json!({"cap": "500ms"}), "cap"),
             (json!({"receive_buffer": "1B"}), "receive_buffer"),
             (json!({"threads": 0}), "threads"),
+            (json!({"streams": 3, "first": 1, "step": 4, "of": 9}), "first, step, of"),
+            (json!({"streams": 2, "step": 0}), "first, step, of"),
+            (json!({"streams": 2, "step": u64::MAX, "first": 1}), "first, step, of"),
         ] {
             let error = ViewerSettings::read(&settings).unwrap_err();
             assert!(error.usage && error.message.contains(part), "{settings}: {error}");
@@ -178,6 +216,15 @@ mod tests {
         let read = ViewerSettings::read(&json!({"streams": 5, "warm_up": "5s"})).unwrap();
         assert_eq!((read.start_window_ns(), read.hold_after_ns()), (5_000_000_000, 10_000_000_000));
         assert_eq!((read.depth_of(0), read.depth_of(1)), (Depth::Parse, Depth::Discard));
+        let shared = ViewerSettings { streams: 2, first: 1, step: 3, of: Some(5), ..read.clone() };
+        assert_eq!(shared.numbers().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(shared.hold_after_ns(), read.hold_after_ns(), "the hold is that of all");
+        assert_eq!(
+            (shared.depth_of(1), shared.depth_of(4)),
+            (Depth::Parse, Depth::Discard),
+            "one on every host"
+        );
+        assert_eq!(ViewerSettings { parsing: 0, ..shared }.depth_of(1), Depth::Discard);
         let many = ViewerSettings { streams: 2000, ..read };
         assert_eq!(many.start_window_ns(), 4_000_000_000);
     }

@@ -54,10 +54,11 @@ impl Shared {
         self.start_ns + self.plan.hold_after_ns() + self.plan.hold.ns()
     }
 
-    /// A first picture has come. After the last one's the hold can be set, unless it was given.
+    /// A first picture has come. After the last one's the hold can be set, unless it was given, or must be where it is
+    /// for others, of whom nothing is known here.
     pub fn one_more_plays(&self, now_ns: u64) {
         let playing = self.playing.fetch_add(1, Ordering::Relaxed) + 1;
-        if playing == self.plan.streams && self.plan.warm_up.is_none() {
+        if playing == self.plan.streams && self.plan.warm_up.is_none() && !self.plan.is_part() {
             self.settle_hold(now_ns + 2 * self.plan.cap.ns());
         }
     }
@@ -118,10 +119,11 @@ pub enum GroupError {
     Panicked,
 }
 
-/// The places and tasks of all streams, stream 0 first. Without ranges all begin at the content's start.
+/// The places and tasks of the group's streams, in the order of their numbers. Without ranges all begin at the
+/// content's start.
 #[must_use]
 pub fn roles(plan: &ViewerSettings, film: &Film, ranges: bool, start_ns: u64) -> Vec<Role> {
-    let starts = Even { count: plan.streams, window_ns: plan.start_window_ns() };
+    let starts = Even { count: plan.all(), window_ns: plan.start_window_ns() };
     let role = |stream: u64| Role {
         stream,
         gop: if ranges { place::gop(&film.timeline, stream, plan.seed) } else { 0 },
@@ -129,7 +131,7 @@ pub fn roles(plan: &ViewerSettings, film: &Film, ranges: bool, start_ns: u64) ->
         hashes: stream == 0 && plan.depth_of(0) == Depth::Parse,
         connect_ns: start_ns + starts.intended_ns(stream).unwrap_or(0),
     };
-    (0..plan.streams).map(role).collect()
+    plan.numbers().map(role).collect()
 }
 
 impl Group {
@@ -146,9 +148,9 @@ impl Group {
     ) -> Result<Self, GroupError> {
         let latest_ns = start_ns + plan.hold_after_ns().next_multiple_of(SLOT_NS);
         let mut shares: Vec<Vec<Viewer>> = (0..plan.threads).map(|_| Vec::new()).collect();
-        for role in roles(&plan, &film, ranges, start_ns) {
-            let thread = (role.stream % u64::from(plan.threads)) as usize;
-            shares[thread].push(Viewer::new(role, plan.rules(), &film));
+        let threads = shares.len();
+        for (i, role) in roles(&plan, &film, ranges, start_ns).into_iter().enumerate() {
+            shares[i % threads].push(Viewer::new(role, plan.rules(), &film));
         }
         let shared = Arc::new(Shared {
             source,

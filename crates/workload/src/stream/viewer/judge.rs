@@ -7,9 +7,10 @@ use base::workload::Judgement;
 use serde_json::Value;
 
 use super::config::STARTUP_MAX_NS;
+use super::merge;
 use super::metrics;
 pub use super::metrics::METRICS;
-use super::report::{ChecksReport, StreamReport, ViewerReport};
+use super::report::{ChecksReport, StreamReport, ThreadReport, ViewerReport};
 
 /// Received over demanded bytes of a 5 s window may be off by this much.
 const RATIO_TOLERANCE: f64 = 0.05;
@@ -22,14 +23,28 @@ const NAMED_MAX: usize = 5;
 /// Frames shown may differ from the expected by the one that is just due.
 const FRAMES_OFF_MAX: u64 = 1;
 
-/// Judge a report as it came over the bus.
+/// Judge the report of players that were all on one host, as it came over the bus.
 ///
 /// # Errors
-/// It is no report of players.
+/// As [`judge_reports`].
 pub fn judge_report(report: &Value) -> Result<Judgement, PartError> {
-    let read: ViewerReport = serde_json::from_value(report.clone())
-        .map_err(|error| PartError::new(format!("the players' report cannot be read: {error}")))?;
-    Ok(judge(&read))
+    judge_reports([(None, report)].into_iter())
+}
+
+/// Judge reports as they came over the bus, by the host they came from; `None` for that of the only one.
+///
+/// # Errors
+/// They are no reports of players, or not of the same content; or nothing was measured, since the server is gone.
+pub fn judge_reports<'a>(
+    reports: impl Iterator<Item = (Option<&'a str>, &'a Value)>,
+) -> Result<Judgement, PartError> {
+    let read = |(host, report): (Option<&'a str>, &Value)| match serde_json::from_value(report.clone()) {
+        Ok(read) => Ok((host, read)),
+        Err(error) => Err(PartError::new(format!("the players' report cannot be read: {error}"))),
+    };
+    let merged = merge::merge(reports.map(read).collect::<Result<_, _>>()?)?;
+    merged.something_measured()?;
+    Ok(judge(&merged))
 }
 
 /// Judge a report.
@@ -58,7 +73,7 @@ pub fn judge(report: &ViewerReport) -> Judgement {
         verdict,
         reasons,
         metrics: metrics::of(report),
-        series: report.series.clone(),
+        series: report.series(),
         doubts: doubts(report, verdict),
         hold_s: report.hold_s.unwrap_or((0.0, 0.0)),
     }
@@ -86,7 +101,7 @@ fn named(mut disturbed: Vec<(f64, String)>) -> Vec<String> {
 
 /// What spoilt a stream: the gravest thing, as (s after the hold's beginning, sentence).
 fn disturbance(stream: &StreamReport, report: &ViewerReport) -> Option<(f64, String)> {
-    let name = format!("stream {}", stream.stream);
+    let name = format!("stream {}{}", stream.stream, on(stream.host.as_deref()));
     let held_s = report.hold_s.map_or(0.0, |(from, to)| to - from);
     if let Some(broken) = &stream.broken {
         return Some((broken.at_s, format!("{name} broke {}: {}", moment(broken.at_s), broken.message)));
@@ -142,6 +157,11 @@ fn throughput(stream: &StreamReport, report: &ViewerReport) -> Option<String> {
     (gap_s > report.cap_s / 2.0).then(|| format!("received nothing for {gap_s:.1} s although it wanted to"))
 }
 
+/// Where something was, in a sentence; nothing to say on one host.
+fn on(host: Option<&str>) -> String {
+    host.map(|host| format!(" on {host}")).unwrap_or_default()
+}
+
 fn moment(at_s: f64) -> String {
     if at_s < 0.0 {
         format!("{:.1} s before the hold began", -at_s)
@@ -152,7 +172,7 @@ fn moment(at_s: f64) -> String {
 
 /// The buffers drain, though nothing has stalled yet.
 fn drain(report: &ViewerReport) -> Option<String> {
-    let trend = report.slack_trend.filter(|trend| trend.drains)?;
+    let trend = report.slack_trend().filter(|trend| trend.drains)?;
     let slope_ms = -trend.slope_s_per_s * 1000.0;
     let empty_s = trend.empty_at_s?;
     Some(format!(
@@ -163,32 +183,47 @@ fn drain(report: &ViewerReport) -> Option<String> {
 /// Whether the generator was at fault, as a sentence.
 fn at_fault(report: &ViewerReport, disturbed: &[(f64, String)]) -> Option<String> {
     let late_max_ms = report.cap_s * 1000.0 / 4.0;
-    let worst = |of: fn(&super::report::ThreadReport) -> f64| {
-        report.threads.iter().map(of).max_by(f64::total_cmp).unwrap_or(0.0)
-    };
-    let late_ms = worst(|thread| thread.late_ms_max);
-    if late_ms > late_max_ms {
+    if let Some((late_ms, at)) =
+        latest(report, |thread| thread.late_ms_max).filter(|(ms, _)| *ms > late_max_ms)
+    {
         return Some(format!(
-            "the players read up to {late_ms:.0} ms later than intended: they are the limit"
+            "the players{} read up to {late_ms:.0} ms later than intended: they are the limit",
+            on(at.host.as_deref())
         ));
     }
-    let before_ms = worst(|thread| thread.late_before_ms_max);
-    if before_ms > late_max_ms && !disturbed.is_empty() {
-        let words = format!("the players read up to {before_ms:.0} ms later than intended before the hold");
+    let before = latest(report, |thread| thread.late_before_ms_max);
+    if let Some((before_ms, at)) = before.filter(|(ms, _)| *ms > late_max_ms && !disturbed.is_empty()) {
+        let at = on(at.host.as_deref());
+        let words =
+            format!("the players{at} read up to {before_ms:.0} ms later than intended before the hold");
         return Some(words + ": they are the limit");
     }
-    let busiest = metrics::busiest(report).filter(|&percent| percent > CPU_PERCENT_MAX)?;
-    Some(format!("a player thread used {busiest:.0} % of its core: the players are the limit"))
+    let (busiest, at) = metrics::busiest(report).filter(|(percent, _)| *percent > CPU_PERCENT_MAX)?;
+    let at = on(at.host.as_deref());
+    Some(format!("a player thread{at} used {busiest:.0} % of its core: the players are the limit"))
+}
+
+/// The thread that was latest by this measure, and how late.
+fn latest(report: &ViewerReport, of: fn(&ThreadReport) -> f64) -> Option<(f64, &ThreadReport)> {
+    report.threads.iter().map(|thread| (of(thread), thread)).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 fn doubts(report: &ViewerReport, verdict: Verdict) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    if let Some(cpu_percent) = metrics::busiest(report).filter(|&percent| percent > CPU_PERCENT_NEAR) {
-        doubts.push(Doubt::GeneratorNearSaturation { cpu_percent });
+    let at = |doubt: Doubt, thread: &ThreadReport| match &thread.host {
+        Some(host) => doubt.on(host),
+        None => doubt,
+    };
+    if let Some((cpu_percent, thread)) =
+        metrics::busiest(report).filter(|(percent, _)| *percent > CPU_PERCENT_NEAR)
+    {
+        doubts.push(at(Doubt::GeneratorNearSaturation { cpu_percent }, thread));
     }
-    let late = report.threads.iter().map(|thread| thread.late_ms_max).max_by(f64::total_cmp);
-    if let Some(late_ms_max) = late.filter(|&ms| ms > report.cap_s * 1000.0 / 16.0) {
-        doubts.push(Doubt::GeneratorLate { late_ms_max });
+    let late_ms = report.cap_s * 1000.0 / 16.0;
+    if let Some((late_ms_max, thread)) =
+        latest(report, |thread| thread.late_ms_max).filter(|(ms, _)| *ms > late_ms)
+    {
+        doubts.push(at(Doubt::GeneratorLate { late_ms_max }, thread));
     }
     if let Some(streams) = report.overlapping.filter(|&streams| streams > 0) {
         doubts.push(Doubt::RegionsOverlap { streams, content_s: report.content_s });
@@ -207,7 +242,7 @@ fn doubts(report: &ViewerReport, verdict: Verdict) -> Vec<Doubt> {
 /// tells them apart long before, so only a hold without one is too short.
 fn hold_too_short(report: &ViewerReport) -> Option<Doubt> {
     let (from, to) = report.hold_s?;
-    if report.slack_trend.is_some_and(|trend| trend.interval.is_some()) {
+    if report.slack_trend().is_some_and(|trend| trend.interval.is_some()) {
         return None;
     }
     let kernel_s = report.receive_buffer_bytes.unwrap_or(0) as f64 * 8.0 / report.content_bit_per_s;

@@ -3,7 +3,7 @@
 use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{Better, MetricSpec, Metrics};
 
-use super::report::{StreamReport, ViewerReport};
+use super::report::{StreamReport, ThreadReport, ViewerReport};
 
 const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
     MetricSpec { name, unit, better, meaning }
@@ -47,8 +47,8 @@ pub const METRICS: &[MetricSpec] = &[
 #[must_use]
 pub fn of(report: &ViewerReport) -> Metrics {
     let streams = &report.streams;
-    let hold_s = report.hold_s.map(|(from, to)| to - from).filter(|&length| length > 0.0);
-    let held = |value: f64| hold_s.map(|_| value);
+    let is_held = report.hold_s.is_some_and(|(from, to)| to > from);
+    let held = |value: f64| is_held.then_some(value);
     let sum = |of: fn(&StreamReport) -> f64| streams.iter().map(of).sum::<f64>();
     let count = |is: fn(&StreamReport) -> bool| streams.iter().filter(|stream| is(stream)).count() as f64;
     let least = |of: fn(&StreamReport) -> Option<f64>| streams.iter().filter_map(of).min_by(f64::total_cmp);
@@ -61,20 +61,24 @@ pub fn of(report: &ViewerReport) -> Metrics {
     let first_stall = least(|stream| stream.stalls.iter().map(|stall| stall.at_s).min_by(f64::total_cmp));
     let threads = &report.threads;
     let late = threads.iter().map(|thread| thread.late_ms_max).max_by(f64::total_cmp);
-    let ratio = |stalled: f64| hold_s.map(|length| stalled / (length * streams.len() as f64));
-    let rate = |bytes: f64| hold_s.map(|length| bytes * 8.0 / length);
+    // A group whose verdict was certain held for less time than the others.
+    let per_s = |stream: &StreamReport, of: f64| {
+        stream.held_s.filter(|held| *held > 0.0).map_or(0.0, |held| of / held)
+    };
+    let received = |stream: &StreamReport| per_s(stream, stream.received_bytes as f64 * 8.0);
+    let watched_s: f64 = streams.iter().filter_map(|stream| stream.held_s).sum();
     let pairs = [
         ("stalls", held(sum(|stream| stream.stall_count as f64))),
         ("stall_first_s", first_stall.map(|at| at.max(0.0))),
         ("streams_stalled", held(count(|stream| stream.stall_count > 0))),
-        ("rebuffer_ratio", ratio(sum(|stream| stream.stalled_s))),
+        ("rebuffer_ratio", held(sum(|stream| stream.stalled_s) / watched_s)),
         ("frames_played", held(sum(|stream| stream.frames_played as f64))),
         ("frames_expected", held(sum(|stream| stream.frames_expected as f64))),
         ("slack_min_s", least(|stream| stream.slack_min_s)),
-        ("slack_slope_s_per_s", report.slack_trend.map(|trend| trend.slope_s_per_s)),
+        ("slack_slope_s_per_s", report.slack_trend().map(|trend| trend.slope_s_per_s)),
         ("startup_max_s", most(|stream| stream.startup_s)),
         ("content_bit_per_s", Some(report.content_bit_per_s)),
-        ("received_bit_per_s", rate(sum(|stream| stream.received_bytes as f64))),
+        ("received_bit_per_s", held(streams.iter().map(received).sum())),
         ("throughput_ratio_min", least(|stream| stream.throughput_ratio_worst)),
         ("receive_gap_max_s", held(most(|stream| Some(stream.receive_gap_max_s)).unwrap_or(0.0))),
         ("streams_broken", Some(count(|stream| stream.broken.is_some()))),
@@ -82,15 +86,16 @@ pub fn of(report: &ViewerReport) -> Metrics {
         ("continuity_errors", checks(|found| found.continuity_errors + found.damaged)),
         ("hash_errors", checks(|found| found.hash_errors)),
         ("streams_parsed", Some(parsed)),
-        ("player_cpu_percent", busiest(report)),
+        ("player_cpu_percent", busiest(report).map(|(percent, _)| percent)),
         ("tick_late_max_ms", late.and_then(held)),
         ("retransmits", report.retransmits.map(|n| n as f64)),
     ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// CPU of the busiest thread in % of its core.
+/// The busiest thread, and its CPU in % of its core.
 #[must_use]
-pub fn busiest(report: &ViewerReport) -> Option<f64> {
-    report.threads.iter().filter_map(|thread| thread.cpu_percent).max_by(f64::total_cmp)
+pub fn busiest(report: &ViewerReport) -> Option<(f64, &ThreadReport)> {
+    let known = report.threads.iter().filter_map(|thread| Some((thread.cpu_percent?, thread)));
+    known.max_by(|a, b| a.0.total_cmp(&b.0))
 }

@@ -2,7 +2,8 @@
 //!
 //! Pure pieces (no clock, no socket): [`timeline`] says which byte is due when, [`player`] plays it, [`steady`]
 //! holds the throughput against the demand, [`slack`] finds a buffer that drains, [`http`] and [`url`] read what
-//! a server says, [`place`] spreads the players over the content, [`judge`] and [`metrics`] read a [`report`].
+//! a server says, [`place`] spreads the players over the content, [`merge`] makes one [`report`] of several hosts',
+//! [`judge`] and [`metrics`] read it.
 //!
 //! Around them: [`fetch`] (small downloads), [`shelf`] (films by address), [`link`] (a stream's connection),
 //! [`sink`] (what looks at its bytes), [`viewer`] (one stream), [`worker`] (a thread of them), [`group`] (threads),
@@ -16,6 +17,7 @@ pub mod group;
 pub mod http;
 pub mod judge;
 pub mod link;
+pub mod merge;
 pub mod metrics;
 pub mod part;
 pub mod place;

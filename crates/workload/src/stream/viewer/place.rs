@@ -26,16 +26,16 @@ pub fn gop(timeline: &Timeline, stream: u64, seed: u64) -> usize {
     low
 }
 
-/// How many of the streams that begin at `gops` read, within `read_ns`, what another has read as well.
+/// How many of the streams that begin at `starts` (ns) of content of `lap_ns` read, within `read_ns`, what another has
+/// read as well.
 #[must_use]
-pub fn overlapping(timeline: &Timeline, gops: &[usize], read_ns: u64) -> u64 {
-    let mut starts: Vec<u64> = gops.iter().map(|&gop| timeline.gop_due_ns(gop)).collect();
+pub fn overlapping(mut starts: Vec<u64>, lap_ns: u64, read_ns: u64) -> u64 {
     starts.sort_unstable();
     let n = starts.len();
     let gap = |i: usize| match i + 1 < n {
         true => starts[i + 1] - starts[i],
         // Round the end of the content to the first.
-        false => starts[0] + timeline.lap_ns() - starts[i],
+        false => starts[0].saturating_add(lap_ns).saturating_sub(starts[i]),
     };
     // A stream shares its region when it runs into its successor's, or its predecessor into its own.
     (0..n).filter(|&i| gap(i) < read_ns || gap((i + n - 1) % n) < read_ns).count() as u64
@@ -56,17 +56,20 @@ mod tests {
     #[test]
     fn places_are_spread_and_do_not_depend_on_how_many_there_are() {
         let film = film();
+        let overlapping = |gops: &[usize], read_ns| {
+            overlapping(gops.iter().map(|&gop| film.gop_due_ns(gop)).collect(), film.lap_ns(), read_ns)
+        };
         for seed in 0..50 {
             let gops: Vec<_> = (0..8).map(|stream| gop(&film, stream, seed)).collect();
             // 8 regions of 12.5 s, to within a group.
-            assert_eq!(overlapping(&film, &gops, 12_000_000_000), 0, "{gops:?}");
-            assert_eq!(overlapping(&film, &gops, 13_000_000_000), 8);
-            assert_eq!(overlapping(&film, &gops[..2], 49_000_000_000), 0);
+            assert_eq!(overlapping(&gops, 12_000_000_000), 0, "{gops:?}");
+            assert_eq!(overlapping(&gops, 13_000_000_000), 8);
+            assert_eq!(overlapping(&gops[..2], 49_000_000_000), 0);
         }
         assert_ne!(gop(&film, 0, 1), gop(&film, 0, 2));
-        assert_eq!(overlapping(&film, &[5], 99_000_000_000), 0);
-        assert_eq!(overlapping(&film, &[5], 101_000_000_000), 1, "a lone stream laps itself");
-        assert_eq!(overlapping(&film, &[], 1), 0);
-        assert_eq!(overlapping(&film, &[5, 5, 100], 1_000_000_000), 2);
+        assert_eq!(overlapping(&[5], 99_000_000_000), 0);
+        assert_eq!(overlapping(&[5], 101_000_000_000), 1, "a lone stream laps itself");
+        assert_eq!(overlapping(&[], 1), 0);
+        assert_eq!(overlapping(&[5, 5, 100], 1_000_000_000), 2);
     }
 }

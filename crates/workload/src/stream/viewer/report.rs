@@ -1,9 +1,11 @@
 //! What a group of players says of its trial, as it crosses the bus and stands in the store.
 
+use base::part::PartError;
 use base::series::Series;
 use serde::{Deserialize, Serialize};
 
-use super::slack::SlackTrend;
+use super::slack::{self, Context, SlackTrend};
+use super::worker::{SAMPLE_SLOTS, SLOT_NS};
 use crate::stream::settings::Depth;
 
 /// A time when a picture stood still.
@@ -48,8 +50,13 @@ pub struct ChecksReport {
 /// One stream. All figures are those of the hold unless they say otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
-    /// Its number.
+    /// Its number among all.
     pub stream: u64,
+    /// Where it played; absent where all played on one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// How long its group held; `None` if the hold never began.
+    pub held_s: Option<f64>,
     /// Where in the content it began.
     pub begins_at_s: f64,
     /// How deeply it looked.
@@ -89,8 +96,11 @@ pub struct StreamReport {
 }
 
 /// One thread of the generator.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
+    /// On which host; absent where all played on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its kernel id.
     pub thread_id: i32,
     /// Streams that it carried.
@@ -105,7 +115,68 @@ pub struct ThreadReport {
     pub late_before_ms_max: f64,
 }
 
-/// The whole group.
+/// What players have done up to one moment, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Streams whose picture moves.
+    pub playing: u32,
+    /// Streams that have begun and not ended.
+    pub begun: u32,
+    /// Least slack of those that have begun.
+    pub slack_min_ns: Option<u64>,
+    /// Bytes received so far by all.
+    pub received_bytes: u64,
+    /// Sum of what is buffered ahead.
+    pub buffered_ns: u64,
+}
+
+/// The streams' least slacks within one second, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlackSum {
+    /// Their sum.
+    pub slack_ns: u64,
+    /// How many streams had begun.
+    pub streams: u32,
+}
+
+/// What can be added up over players that were seen at the same moments.
+pub trait Together: Copy {
+    /// The same for both.
+    #[must_use]
+    fn and(self, other: Self) -> Self;
+
+    /// Several lists as one, for as long as there is something in each.
+    fn of_all(lists: &[&[Self]]) -> Vec<Self> {
+        let Some((first, others)) = lists.split_first() else { return Vec::new() };
+        let common = others.iter().map(|list| list.len()).fold(first.len(), usize::min);
+        let at = |at: usize| others.iter().fold(first[at], |sum, list| sum.and(list[at]));
+        (0..common).map(at).collect()
+    }
+}
+
+impl Together for Sample {
+    fn and(self, other: Self) -> Self {
+        let least = self.slack_min_ns.into_iter().chain(other.slack_min_ns).min();
+        Self {
+            playing: self.playing.saturating_add(other.playing),
+            begun: self.begun.saturating_add(other.begun),
+            slack_min_ns: least,
+            received_bytes: self.received_bytes.saturating_add(other.received_bytes),
+            buffered_ns: self.buffered_ns.saturating_add(other.buffered_ns),
+        }
+    }
+}
+
+impl Together for SlackSum {
+    fn and(self, other: Self) -> Self {
+        Self {
+            slack_ns: self.slack_ns.saturating_add(other.slack_ns),
+            streams: self.streams.saturating_add(other.streams),
+        }
+    }
+}
+
+/// All players together: a group, or the groups on several hosts as one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ViewerReport {
     /// What was played.
@@ -128,12 +199,10 @@ pub struct ViewerReport {
     pub streams: Vec<StreamReport>,
     /// The generator's threads.
     pub threads: Vec<ThreadReport>,
-    /// Ten times a second, in s after the group's start.
-    pub series: Vec<Series>,
-    /// Least slack per second of the hold, mean over the streams: (s after the hold's beginning, s).
-    pub slack_per_s: Vec<(f64, f64)>,
-    /// Its trend.
-    pub slack_trend: Option<SlackTrend>,
+    /// Ten times a second from the start on.
+    pub samples: Vec<Sample>,
+    /// For each second of the hold.
+    pub slack: Vec<SlackSum>,
     /// The players' own socket receive buffer as the kernel granted it.
     pub receive_buffer_bytes: Option<u64>,
     /// Congestion control of the players' sockets. It is the server's that shapes the download; on one host both
@@ -147,4 +216,67 @@ pub struct ViewerReport {
     pub without_ranges: bool,
     /// Of a cold trial: streams that read what another read too.
     pub overlapping: Option<u64>,
+}
+
+const NS_PER_S: f64 = 1e9;
+
+impl ViewerReport {
+    /// The samples over time, in s after the start.
+    #[must_use]
+    pub fn series(&self) -> Vec<Series> {
+        let mut playing = Series::new("streams_playing", "");
+        let mut slack = Series::new("slack_s", "s");
+        let mut rate = Series::new("received_bit_per_s", "bit/s");
+        let mut buffered = Series::new("buffered_s", "s");
+        let step_s = (SLOT_NS * SAMPLE_SLOTS) as f64 / NS_PER_S;
+        let mut before = None;
+        for (at, sample) in self.samples.iter().enumerate() {
+            let at_s = at as f64 * step_s;
+            playing.push(at_s, Some(f64::from(sample.playing)));
+            slack.push(at_s, sample.slack_min_ns.map(|ns| ns as f64 / NS_PER_S));
+            let received =
+                before.map(|before| sample.received_bytes.saturating_sub(before) as f64 * 8.0 / step_s);
+            rate.push(at_s, received);
+            let mean = sample.buffered_ns as f64 / f64::from(sample.begun) / NS_PER_S;
+            buffered.push(at_s, (sample.begun > 0).then_some(mean));
+            before = Some(sample.received_bytes);
+        }
+        vec![playing, slack, rate, buffered]
+    }
+
+    /// Least slack per second of the hold, mean over the streams: (s after the hold's beginning, s).
+    #[must_use]
+    pub fn slack_per_s(&self) -> Vec<(f64, f64)> {
+        let mean = |(second, sum): (usize, &SlackSum)| {
+            let mean_s = sum.slack_ns as f64 / f64::from(sum.streams) / NS_PER_S;
+            (sum.streams > 0).then_some((second as f64 + 0.5, mean_s))
+        };
+        self.slack.iter().enumerate().filter_map(mean).collect()
+    }
+
+    /// Its trend.
+    #[must_use]
+    pub fn slack_trend(&self) -> Option<SlackTrend> {
+        let demanded_bits = self.streams.iter().filter_map(|stream| stream.held_s).sum::<f64>();
+        let demanded_bits = demanded_bits * self.content_bit_per_s;
+        let received: u64 = self.streams.iter().map(|stream| stream.received_bytes).sum();
+        let supply = (demanded_bits > 0.0).then(|| received as f64 * 8.0 / demanded_bits);
+        let remaining_s = self.content_s - self.hold_s.map_or(0.0, |(_, to)| to);
+        slack::judge(&self.slack_per_s(), Context { remaining_s: remaining_s.max(0.0), supply })
+    }
+
+    /// When not one stream got any picture and all of them broke, the server is gone: nothing was measured.
+    ///
+    /// # Errors
+    /// Why the first of them broke.
+    pub fn something_measured(&self) -> Result<(), PartError> {
+        let lost = |stream: &&StreamReport| stream.startup_s.is_none() && stream.broken.is_some();
+        let mut broken = self.streams.iter().filter(lost);
+        let Some(first) = broken.next() else { return Ok(()) };
+        if broken.count() + 1 < self.streams.len() {
+            return Ok(());
+        }
+        let why = first.broken.as_ref().map_or("", |broken| broken.message.as_str());
+        Err(PartError::new(format!("{}: no stream showed a picture: {why}", self.url)))
+    }
 }

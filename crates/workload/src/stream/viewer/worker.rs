@@ -14,6 +14,7 @@ use sys::thread::{pin_to_cpu, set_timer_slack_ns, thread_cpu_ns};
 
 use super::group::Shared;
 use super::player::State;
+use super::report::{Sample, SlackSum, Together};
 use super::viewer::Viewer;
 
 /// Slots of the wheel.
@@ -27,21 +28,6 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Events that are collected at once.
 const EVENTS: usize = 256;
 
-/// What a thread has seen at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sample {
-    /// Streams whose picture moves.
-    pub playing: u32,
-    /// Streams that have begun and not ended.
-    pub begun: u32,
-    /// Least slack of those that have begun.
-    pub slack_min_ns: Option<u64>,
-    /// Bytes received so far by all.
-    pub received_bytes: u64,
-    /// Sum of what is buffered ahead.
-    pub buffered_ns: u64,
-}
-
 /// What a thread leaves behind.
 #[derive(Debug)]
 pub struct ThreadRecord {
@@ -49,8 +35,8 @@ pub struct ThreadRecord {
     pub viewers: Vec<Viewer>,
     /// One sample each 100 ms from the group's start.
     pub samples: Vec<Sample>,
-    /// Per second of the hold: sum of the streams' least slacks, and how many there were.
-    pub seconds: Vec<(u64, u32)>,
+    /// Per second of the hold.
+    pub seconds: Vec<SlackSum>,
     /// How late the slots came during the hold.
     pub late: Histogram,
     /// The latest of them.
@@ -253,8 +239,8 @@ impl Worker {
     /// A second of the hold is over: the streams' least slacks in it.
     fn close_second(&mut self) {
         let slacks = self.record.viewers.iter_mut().filter_map(|viewer| viewer.second_min_ns.take());
-        let (sum, n) = slacks.fold((0, 0), |(sum, n), slack| (sum + slack, n + 1));
-        self.record.seconds.push((sum, n));
+        let of_one = |slack_ns| SlackSum { slack_ns, streams: 1 };
+        self.record.seconds.push(slacks.map(of_one).fold(SlackSum::default(), SlackSum::and));
     }
 
     fn sample(&mut self) {

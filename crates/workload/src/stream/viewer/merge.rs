@@ -1,0 +1,87 @@
+//! From the reports of players on several hosts to one, as if all had played on one host. Pure.
+//!
+//! All groups start at one moment and hold at one moment, so that what each saw can be added up, sample by sample.
+
+use base::part::{HERE, PartError};
+
+use super::place;
+use super::report::{StreamReport, ThreadReport, Together, ViewerReport};
+
+/// One report out of those of several hosts. A single one stays as it is, but for its host's name where there is one.
+///
+/// # Errors
+/// There is none, or they are not of the same content.
+pub fn merge(groups: Vec<(Option<&str>, ViewerReport)>) -> Result<ViewerReport, PartError> {
+    let hosts: Vec<_> = groups.iter().map(|(host, _)| host.unwrap_or(HERE)).collect();
+    let mut reports: Vec<_> = groups.into_iter().map(|(host, report)| placed(host, report)).collect();
+    if reports.len() <= 1 {
+        return reports.pop().ok_or_else(|| PartError::new("the players left no report"));
+    }
+    if let Some(other) = reports.iter().position(|report| report.url != reports[0].url) {
+        let (one, another) = (&reports[0].url, &reports[other].url);
+        return Err(PartError::new(format!(
+            "the players on {} were led to {one}, those on {} to {another}; \
+             give the address of the one server that is to be measured",
+            hosts[0], hosts[other]
+        )));
+    }
+    let samples: Vec<_> = reports.iter().map(|report| report.samples.as_slice()).collect();
+    let slack: Vec<_> = reports.iter().map(|report| report.slack.as_slice()).collect();
+    let (samples, slack) = (Together::of_all(&samples), Together::of_all(&slack));
+    let mut streams: Vec<_> = reports.iter_mut().flat_map(|report| report.streams.drain(..)).collect();
+    streams.sort_by_key(|stream| stream.stream);
+    let any = |is: fn(&ViewerReport) -> bool| reports.iter().any(is);
+    let retransmits = reports.iter().filter_map(|report| report.retransmits);
+    let mut merged = ViewerReport {
+        streams,
+        samples,
+        slack,
+        hold_s: common(reports.iter().map(|report| report.hold_s)),
+        aborted: any(|report| report.aborted),
+        stopped: any(|report| report.stopped),
+        index_made_by_reading: any(|report| report.index_made_by_reading),
+        without_ranges: any(|report| report.without_ranges),
+        receive_buffer_bytes: reports.iter().filter_map(|report| report.receive_buffer_bytes).max(),
+        congestion_control: names(reports.iter().filter_map(|report| report.congestion_control.as_deref())),
+        retransmits: retransmits.reduce(u64::saturating_add),
+        threads: reports.iter_mut().flat_map(|report| report.threads.drain(..)).collect(),
+        ..reports.swap_remove(0)
+    };
+    if merged.overlapping.is_some() {
+        // Those of one host may read what those of another do.
+        merged.overlapping = Some(overlapping(&merged));
+    }
+    Ok(merged)
+}
+
+/// The report with its host's name on each stream and thread.
+fn placed(host: Option<&str>, mut report: ViewerReport) -> ViewerReport {
+    let Some(host) = host else { return report };
+    let name = |of: &mut Option<String>| *of = Some(host.to_owned());
+    report.streams.iter_mut().for_each(|StreamReport { host, .. }| name(host));
+    report.threads.iter_mut().for_each(|ThreadReport { host, .. }| name(host));
+    report
+}
+
+/// The time in which all held; `None` when one never did, or they have no time in common.
+fn common(mut holds: impl Iterator<Item = Option<(f64, f64)>>) -> Option<(f64, f64)> {
+    let first = holds.next()??;
+    let common = holds.try_fold(first, |(from, to), hold| hold.map(|(f, t)| (from.max(f), to.min(t))));
+    common.filter(|(from, to)| from < to)
+}
+
+/// Each name once.
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut names: Vec<_> = all.collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// How many streams read what another read too, in the time from the start to the hold's end and the cap ahead.
+fn overlapping(report: &ViewerReport) -> u64 {
+    let ns = |s: f64| (s * 1e9).round() as u64;
+    let begins_ns = report.streams.iter().map(|stream| ns(stream.begins_at_s)).collect();
+    let read_s = report.hold_s.map_or(0.0, |(_, to)| to) + report.cap_s;
+    place::overlapping(begins_ns, ns(report.content_s), ns(read_s))
+}
