@@ -147,8 +147,9 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The group's folders, each once.
-    fn folders(&self) -> Vec<PathBuf> {
+    /// The group's folders, each once: one in every hierarchy it is in. A process joins by its id in their
+    /// `cgroup.procs`.
+    pub fn folders(&self) -> Vec<PathBuf> {
         let places = [
             self.cpu.as_ref().map(|(_, f)| f),
             self.cpu_accounting.as_ref(),

@@ -1,5 +1,6 @@
 //! Programs run as children that never outlive this one: with a deadline to become ready and a way to end.
 
+mod detached;
 mod output;
 mod pidfd;
 pub(crate) mod spawner;
@@ -21,6 +22,7 @@ use crate::proc::start_ticks;
 use crate::{Error, Result};
 use output::Output;
 
+pub use detached::{redirect_output, start_detached};
 pub(crate) use pidfd::{PidFd, end_if_started_at};
 
 /// How long a killed process may take to disappear.

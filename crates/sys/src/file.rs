@@ -4,6 +4,8 @@
 //! refused by the kernel itself (`openat2(2)`, `RESOLVE_BENEATH`, Linux 5.6), so path traversal is impossible by
 //! construction. [`PendingFile`] is a file without a name until it is complete.
 
+mod owned;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, ReadDir};
 use std::io;
@@ -20,6 +22,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use crate::Error;
+
+pub use owned::OwnedFolder;
 
 /// The file in a folder of ours that says whose it is, see [`crate::journal::Undo::RemoveTree`].
 pub const OWNER_FILE: &str = ".kagiri-owner";

@@ -5,6 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use crate::{Error, Result};
 
@@ -86,6 +91,21 @@ impl AsFd for Tap {
     /// Readable when there is a frame to [`Tap::receive`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Waits until `tap` has a frame, at most `within_ns` nanoseconds (`None`: for ever); ppoll(2). It may return early.
+///
+/// Errors: EIO when the device or its namespace has gone.
+pub fn wait_readable(tap: &Tap, within_ns: Option<u64>) -> io::Result<()> {
+    let timeout = within_ns.map(|ns| TimeSpec::from_duration(Duration::from_nanos(ns)));
+    let mut fds = [PollFd::new(tap.as_fd(), PollFlags::POLLIN)];
+    match ppoll(&mut fds, timeout, None) {
+        Ok(_) if fds[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLERR)) => {
+            Err(Errno::EIO.into())
+        }
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

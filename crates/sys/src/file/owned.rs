@@ -1,0 +1,108 @@
+//! Folders of this program that vanish with it, with all that is in them.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
+use super::OWNER_FILE;
+use crate::journal::{EntryId, Journal, Undo};
+use crate::{Error, Result};
+
+/// A folder (mode 0700) that did not exist before and belongs to this process. It appears with its mark in it, so that
+/// it can always be told from another's of the same name. Dropping it removes it and all in it.
+#[derive(Debug)]
+pub struct OwnedFolder {
+    journal: Journal,
+    entry: EntryId,
+    path: PathBuf,
+}
+
+impl OwnedFolder {
+    /// Makes it; the folders above it are made, and stay.
+    ///
+    /// Errors: `None` inside when something has that name already, else no rights or no space.
+    pub fn create(journal: &Journal, path: &Path) -> Result<Option<Self>> {
+        let (above, name) = super::split_name(path)
+            .ok_or_else(|| Error::Refused(format!("{} names no folder", path.display())))?;
+        let pid = nix::unistd::getpid().as_raw();
+        let ticks = crate::proc::start_ticks(Path::new("/"), pid)
+            .map_err(|error| Error::file("read", "/proc/self/stat", error))?;
+        let owner = format!("{pid} {ticks}");
+        let build = |path: &Path, recursive: bool| {
+            let made = DirBuilder::new().recursive(recursive).mode(0o700).create(path);
+            made.map_err(|error| Error::file("create", path, error))
+        };
+        build(&above, true)?;
+        let draft = above.join(format!(".{}.{pid}", name.to_string_lossy()));
+        let tree = |path: &Path| Undo::RemoveTree { path: path.to_path_buf(), owner: owner.clone() };
+        let entries = journal.record_all(vec![tree(path), tree(&draft)])?;
+        let (entry, draft_entry) = (entries[0], entries[1]);
+        let place = || -> Result<bool> {
+            build(&draft, false)?;
+            let mark = draft.join(OWNER_FILE);
+            std::fs::write(&mark, &owner).map_err(|error| Error::file("write", &mark, error))?;
+            match renameat2(AT_FDCWD, &draft, AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE) {
+                Ok(()) => Ok(true),
+                Err(Errno::EEXIST | Errno::ENOTEMPTY) => Ok(false),
+                Err(error) => Err(Error::file("create", path, error)),
+            }
+        };
+        let placed = place();
+        journal.undo(draft_entry);
+        match placed {
+            Ok(true) => Ok(Some(Self { journal: journal.clone(), entry, path: path.to_path_buf() })),
+            Ok(false) => journal.done(entry).map(|()| None),
+            Err(error) => {
+                journal.undo(entry);
+                Err(error)
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OwnedFolder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the journal, which reports it.
+        self.journal.undo(self.entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Outcome;
+
+    #[test]
+    fn a_folder_goes_with_all_in_it_and_anothers_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("journal")).unwrap();
+        let path = dir.path().join("above/mine");
+        let folder = OwnedFolder::create(&journal, &path).unwrap().unwrap();
+        assert!(OwnedFolder::create(&journal, &path).unwrap().is_none(), "the name is taken");
+        std::fs::create_dir_all(path.join("a/b")).unwrap();
+        std::fs::write(path.join("a/b/c"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.path(), path.join("out")).unwrap();
+        assert_eq!(journal.pending(), 1);
+        drop(folder);
+        assert!(!path.exists() && journal.pending() == 0);
+        assert_eq!(std::fs::read_dir(dir.path().join("above")).unwrap().count(), 0, "no draft is left");
+
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("somebody's"), "x").unwrap();
+        let entry = journal.record(Undo::RemoveTree { path: path.clone(), owner: "1 2".to_owned() }).unwrap();
+        assert!(matches!(journal.undo(entry).unwrap().outcome, Outcome::NotOurs(_)));
+        assert!(path.join("somebody's").exists());
+        // What an interrupted removal leaves.
+        std::fs::remove_file(path.join("somebody's")).unwrap();
+        let entry = journal.record(Undo::RemoveTree { path: path.clone(), owner: "1 2".to_owned() }).unwrap();
+        assert_eq!(journal.undo(entry).unwrap().outcome, Outcome::Done);
+    }
+}
