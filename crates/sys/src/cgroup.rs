@@ -4,6 +4,7 @@
 //! Documentation/admin-guide/cgroup-v2.rst, one folder for all. Both may exist on one machine; each controller is taken
 //! from where the kernel has put it.
 
+mod existing;
 mod limits;
 
 use std::io;
@@ -14,6 +15,7 @@ use crate::proc::mounts::{Mount, mounts};
 use crate::proc::{BlockDevice, CgroupCpu};
 use crate::{Error, Result};
 
+pub use existing::ExistingGroup;
 pub use limits::{GroupLimits, cpu_reader_of, limits_of};
 
 /// The quota period in microseconds: the kernel's default.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use nix::sys::signal::Signal;
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, ExistingGroup};
 use crate::clock::Deadline;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::netns::{Namespace, Netns};
@@ -81,6 +81,12 @@ impl Spawn {
 
     /// Puts it into `group` before it runs.
     pub fn cgroup(mut self, group: &Cgroup) -> Self {
+        self.group_files.extend(group.process_files());
+        self
+    }
+
+    /// Puts it into a group that somebody else has made.
+    pub fn join(mut self, group: &ExistingGroup) -> Self {
         self.group_files.extend(group.process_files());
         self
     }

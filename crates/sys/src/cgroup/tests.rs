@@ -136,3 +136,29 @@ fn the_tightest_group_above_a_process_counts() {
     assert_eq!(limits_of(root.path(), 8, Some(&disk)).unwrap(), GroupLimits::default());
     assert!(limits_of(root.path(), 9, None).is_err());
 }
+
+#[test]
+fn a_group_of_others_is_found_in_every_hierarchy_that_has_it() {
+    let root = sample(&(V1.to_owned() + V2), Some("memory\n"));
+    let make = |folder: &str, file: &str| {
+        let folder = root.path().join("sys/fs/cgroup").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(file), "").unwrap();
+    };
+    for folder in ["cpu,cpuacct/bench/nas", "cpuset/bench/nas", "unified/bench/nas"] {
+        make(folder, "cgroup.procs");
+    }
+    make("cpu,cpuacct/bench/nas", "cpu.stat");
+    let group = ExistingGroup::find_below(root.path(), "/bench/nas").unwrap();
+    let files: Vec<PathBuf> = group.process_files().collect();
+    let expected = ["cpu,cpuacct", "cpuset", "unified"]
+        .map(|hierarchy| root.path().join("sys/fs/cgroup").join(hierarchy).join("bench/nas/cgroup.procs"));
+    assert_eq!(files, expected);
+    assert!(group.cpu_folder().is_some_and(|folder| folder.ends_with("cpu,cpuacct/bench/nas")));
+    for (name, said) in
+        [("bench/other", "no control group `bench/other`"), ("../x", "without `..`"), ("/", "cannot name")]
+    {
+        let error = ExistingGroup::find_below(root.path(), name).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}

@@ -1,11 +1,12 @@
-//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]) and the connections of a
-//! server ([`Connections`]).
+//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which it is
+//! held ([`rate_of`]), and the connections of a server ([`Connections`]).
 //!
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often as they
 //! like; nothing is started, and nothing needs root but entering another namespace.
 
 mod connections;
 mod queue;
+mod rate;
 
 use std::fs::File;
 use std::io;
@@ -20,6 +21,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 pub use connections::{Connection, Connections};
 pub use queue::{Queue, QueueReading};
+pub use rate::rate_of;
 
 /// The kernel answers while it is asked; this only bounds what nobody has foreseen.
 const ANSWER_WITHIN_S: i64 = 2;
@@ -166,6 +168,8 @@ mod tests {
                 attributes(content).for_each(drop);
             }
             queue::parse(&bytes, 0);
+            rate::of_bucket(&bytes, 0);
+            rate::of_class(&bytes, 0);
             connections::parse(&bytes);
         }
     }

@@ -7,9 +7,9 @@ use nix::sys::socket::SockProtocol;
 use super::{Netlink, attributes, in_namespace_of, u32_at, u64_at};
 
 /// `struct tcmsg`: family, device, handle, parent, info.
-const MESSAGE_BYTES: usize = 20;
+pub(super) const MESSAGE_BYTES: usize = 20;
 /// The parent of the root queue (`TC_H_ROOT`, `linux/pkt_sched.h`).
-const ROOT: u32 = u32::MAX;
+pub(super) const ROOT: u32 = u32::MAX;
 /// Attributes within `TCA_STATS2` (`linux/gen_stats.h`).
 const STATS_BASIC: u16 = 1;
 const STATS_QUEUE: u16 = 3;
@@ -92,10 +92,10 @@ pub(super) fn parse(payload: &[u8], device: u32) -> Option<QueueReading> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
+    pub fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
         let mut bytes = ((4 + content.len()) as u16).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(content);

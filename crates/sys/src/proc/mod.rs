@@ -34,6 +34,6 @@ pub use network::{
 pub use pressure::{Pressure, PressureReading, Stall};
 pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
 pub use process_set::ProcessSet;
-pub use route::{interface_to, link_speed_bit_per_s};
+pub use route::{interface_to, interface_with, link_speed_bit_per_s};
 
 pub(crate) use kept::KeptFile;

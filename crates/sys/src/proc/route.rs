@@ -24,11 +24,19 @@ pub fn interface_to(target: SocketAddr) -> io::Result<String> {
     if source.is_loopback() || source == target.ip().to_canonical() {
         return Ok("lo".to_owned());
     }
+    interface_with(source)
+}
+
+/// The name of the interface that has this address.
+///
+/// Errors: none has it.
+pub fn interface_with(address: IpAddr) -> io::Result<String> {
+    let address = address.to_canonical();
     getifaddrs()?
-        .find(|interface| interface.address.as_ref().and_then(ip_of) == Some(source))
+        .find(|interface| interface.address.as_ref().and_then(ip_of) == Some(address))
         .map(|interface| interface.interface_name)
         .ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {source}"))
+            io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {address}"))
         })
 }
 
@@ -57,6 +65,11 @@ mod tests {
     #[test]
     fn own_addresses_go_over_loopback() {
         assert_eq!(interface_to("127.0.0.1:80".parse().unwrap()).unwrap(), "lo");
+        assert_eq!(interface_with("127.0.0.1".parse().unwrap()).unwrap(), "lo");
+        assert!(
+            interface_with("192.0.2.1".parse().unwrap()).is_err(),
+            "reserved for documentation (RFC 5737)"
+        );
         for interface in getifaddrs().unwrap() {
             if let Some(ip @ IpAddr::V4(_)) = interface.address.as_ref().and_then(ip_of) {
                 assert_eq!(interface_to(SocketAddr::new(ip, 0)).unwrap(), "lo", "{ip} is this host's own");
