@@ -23,6 +23,7 @@ use crate::{Error, Result};
 use output::Output;
 
 pub use detached::{redirect_output, start_detached};
+pub use pidfd::terminate;
 pub(crate) use pidfd::{PidFd, end_if_started_at};
 
 /// How long a killed process may take to disappear.

@@ -1,7 +1,9 @@
 //! Disks and files: a disk made of a file, the page cache of one file, and space.
 
 mod cache;
+mod direct;
 mod image;
+mod image_file;
 mod loop_device;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Result};
 
 pub use cache::{drop_file_cache, resident_bytes};
+pub use direct::DirectFile;
 pub use image::{DiskImage, FileSystem, ImageSpec};
+pub use image_file::ImageFile;
 pub use loop_device::LoopDevice;
 pub(crate) use loop_device::detach_if_backed_by;
 
@@ -53,6 +57,13 @@ pub fn preallocate(file: &std::fs::File, path: &Path, bytes: u64) -> Result<bool
 /// A path as the kernel shows it in `/proc` and `/sys`: absolute and without links.
 fn real(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| Error::file("find", path, error))
+}
+
+/// `path` made absolute, through its folder, because it may not exist yet.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| Error::Refused(format!("{} names no file", path.display())))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(real(folder)?.join(name))
 }
 
 #[cfg(test)]

@@ -24,6 +24,31 @@ pub fn timer_slack_ns() -> io::Result<u64> {
     u64::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
+/// Says that this thread serves a block device or file system (`PR_SET_IO_FLUSHER`, `prctl(2)`, since Linux 5.6): the
+/// kernel then neither makes it wait for the very writes it is to serve nor asks it to free memory by such writes.
+///
+/// Threads started later by this thread inherit it. Error: no right to (`CAP_SYS_RESOURCE`), or an older kernel.
+pub fn set_io_flusher() -> io::Result<()> {
+    /// linux/prctl.h; libc has no name for it yet.
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: PR_SET_IO_FLUSHER takes one integer and touches no memory of ours; the others must be 0.
+    let code = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets this thread run before all that are scheduled normally (`SCHED_FIFO` of the lowest priority, sched(7)): for one
+/// that stands for a device, works in microseconds and then waits again.
+///
+/// Threads started later by this thread inherit it. Error: no right to (`CAP_SYS_NICE`).
+pub fn set_realtime() -> io::Result<()> {
+    // SAFETY: all fields are integers (some systems have more than the priority), for which zero is a value.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = 1;
+    // SAFETY: the structure is initialised and outlives the call; 0 means this thread.
+    let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Keeps this thread on one CPU (`sched_setaffinity(2)`). `cpu` is the kernel's number, see [`online_cpus`].
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();

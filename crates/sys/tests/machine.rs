@@ -122,7 +122,7 @@ fn use_disk(journal: &Journal, disk: &DiskImage) {
     let file = disk.target().join("content");
     std::fs::write(&file, vec![7; BYTES]).unwrap();
     let device = block_device_of_path(Path::new("/"), &file).unwrap().unwrap();
-    assert_eq!(Some(&device), disk.block_device(), "found through the file, also on btrfs");
+    assert_eq!(&device, disk.block_device(), "found through the file, also on btrfs");
     drop_file_cache(&file).unwrap();
     assert_eq!(resident_bytes(&file).unwrap(), 0);
 

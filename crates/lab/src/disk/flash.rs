@@ -9,6 +9,8 @@ pub(super) struct FlashDisk {
     /// Until when each channel is taken.
     channels_ns: Vec<u64>,
     bus_ns: u64,
+    /// Where the last read ended: what follows has been read ahead.
+    next: u64,
     /// When the last write is done.
     written_ns: u64,
     pub(super) effort: Effort,
@@ -17,17 +19,27 @@ pub(super) struct FlashDisk {
 impl FlashDisk {
     pub(super) fn new(model: &Flash) -> Self {
         let channels_ns = vec![0; model.channels.max(1) as usize];
-        Self { model: model.clone(), channels_ns, bus_ns: 0, written_ns: 0, effort: Effort::default() }
+        Self {
+            model: model.clone(),
+            channels_ns,
+            bus_ns: 0,
+            next: u64::MAX,
+            written_ns: 0,
+            effort: Effort::default(),
+        }
     }
 
-    pub(super) fn access(&mut self, now_ns: u64, direction: Direction, bytes: u64) -> u64 {
+    pub(super) fn access(&mut self, now_ns: u64, direction: Direction, offset: u64, bytes: u64) -> u64 {
         let Some(channel) = self.channels_ns.iter_mut().min() else { return now_ns };
         let begin_ns = now_ns.max(*channel);
         let busy_before_ns = self.bus_ns.max(now_ns);
         let done_ns = match direction {
             Direction::Read => {
                 // The chip first, then the bus.
-                let ready_ns = begin_ns + self.model.read_latency.ns();
+                let latency_ns = if offset == self.next { 0 } else { self.model.read_latency.ns() };
+                self.effort.hits += u64::from(latency_ns == 0);
+                self.next = offset + bytes;
+                let ready_ns = begin_ns + latency_ns;
                 let rate = self.model.rate_read.byte_per_s();
                 self.bus_ns = ready_ns.max(self.bus_ns) + transfer_ns(bytes, rate);
                 *channel = self.bus_ns;

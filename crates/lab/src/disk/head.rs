@@ -63,7 +63,7 @@ impl Head {
             (_, _) if bytes == 0 => now_ns,
             (Mechanism::Rotating(disk), Direction::Read) => disk.read(now_ns, offset, bytes),
             (Mechanism::Rotating(disk), Direction::Write) => disk.write(now_ns, offset, bytes),
-            (Mechanism::Flash(disk), direction) => disk.access(now_ns, direction, bytes),
+            (Mechanism::Flash(disk), direction) => disk.access(now_ns, direction, offset, bytes),
         }
     }
 

@@ -69,7 +69,7 @@ pub struct Rotating {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
-    /// From the request to the first byte.
+    /// From the request to the first byte; nothing for a read that goes on where the last one ended.
     pub read_latency: Span,
     /// From the last byte to the answer.
     pub write_latency: Span,

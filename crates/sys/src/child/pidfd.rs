@@ -75,6 +75,24 @@ pub(crate) fn kill_group(group: i32) {
     }
 }
 
+/// Asks process `pid` to end (SIGTERM) if it was started at `start_ticks`, waits `within` and kills it if it has not. One
+/// that is there no more, or means another by now, is left alone.
+///
+/// Errors: no right to signal it, or it hangs in the kernel.
+pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
+    let Ok(handle) = PidFd::try_open(pid) else { return Ok(()) };
+    if !start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) {
+        return Ok(());
+    }
+    for (signal, within) in [(Signal::SIGTERM, within), (Signal::SIGKILL, KILL_FOR)] {
+        handle.signal(signal).map_err(|error| Error::call(format!("end process {pid}"), error))?;
+        if handle.wait_ended(Deadline::after(within)) {
+            return Ok(());
+        }
+    }
+    Err(Error::Deadline { what: format!("the end of process {pid}"), within, detail: String::new() })
+}
+
 /// Ends process `pid` (and the rest of its group) if it was started at `start_ticks`: SIGTERM, a grace time, SIGKILL.
 pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::result::Result<Outcome, String> {
     if pid <= 1 || pid == nix::unistd::getpid().as_raw() {

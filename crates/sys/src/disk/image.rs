@@ -1,14 +1,12 @@
 //! A file system on a disk made of a file: mounted, with counters and limits of its own.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use serde::{Deserialize, Serialize};
 
-use super::{LoopDevice, space};
+use super::{ImageFile, LoopDevice, absolute};
 use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::BlockDevice;
 use crate::tool::Tool;
@@ -89,15 +87,11 @@ pub struct ImageSpec {
 /// A mounted disk image. Dropping it unmounts it and removes the file.
 #[derive(Debug)]
 pub struct DiskImage {
-    journal: Journal,
-    mounted: Option<EntryId>,
-    device: Option<LoopDevice>,
-    /// The file and the folder, newest last.
-    made: Vec<EntryId>,
-    target: PathBuf,
+    // Dropped in this order.
+    mount: Mounted,
+    device: LoopDevice,
+    _image: Option<ImageFile>,
     file_system: FileSystem,
-    block: Option<BlockDevice>,
-    direct_io: bool,
 }
 
 impl DiskImage {
@@ -105,82 +99,30 @@ impl DiskImage {
     ///
     /// Errors: no rights, the image exists, a program is missing, no space. Whatever was already made is undone.
     pub fn create(journal: &Journal, spec: &ImageSpec) -> Result<Self> {
-        let mut this = Self {
-            journal: journal.clone(),
-            mounted: None,
-            device: None,
-            made: Vec::new(),
-            target: spec.target.clone(),
-            file_system: spec.file_system,
-            block: None,
-            direct_io: false,
-        };
-        this.make_file(spec)?;
-        this.make_target(&spec.target)?;
-        let mut device = LoopDevice::attach(journal, &spec.image)?;
-        spec.file_system.make_on(&device)?;
-        this.block = Some(device.block_device().clone());
-        this.direct_io = device.direct_io();
-        this.mount(&device)?;
+        let image = ImageFile::create(journal, &spec.image, spec.size_bytes)?;
+        let device = LoopDevice::attach(journal, image.path())?;
+        let this = Self::make_on(journal, device, spec.file_system, &spec.target)?;
+        Ok(Self { _image: Some(image), ..this })
+    }
+
+    /// Makes a file system on `device` and mounts it at `target`, which is made if it does not exist.
+    ///
+    /// Errors: as [`DiskImage::create`].
+    pub fn make_on(
+        journal: &Journal,
+        mut device: LoopDevice,
+        file_system: FileSystem,
+        target: &Path,
+    ) -> Result<Self> {
+        file_system.make_on(&device)?;
+        let mount = Mounted::new(journal, &device, file_system, target)?;
         device.release();
-        this.device = Some(device);
-        Ok(this)
-    }
-
-    fn make_file(&mut self, spec: &ImageSpec) -> Result<()> {
-        let path = absolute(&spec.image)?;
-        if path.symlink_metadata().is_ok() {
-            return Err(Error::Refused(format!("{} exists already; name a new file", path.display())));
-        }
-        let room = space(path.parent().unwrap_or(Path::new("/")))?;
-        if room.total_bytes < spec.size_bytes {
-            return Err(Error::Refused(format!(
-                "a disk of {} B does not fit on the file system of {} ({} B)",
-                spec.size_bytes,
-                path.display(),
-                room.total_bytes
-            )));
-        }
-        self.made.push(self.journal.record(Undo::RemoveFile { path: path.clone() })?);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| Error::file("create", &path, error))?;
-        file.set_len(spec.size_bytes).map_err(|error| Error::file("size", &path, error))
-    }
-
-    fn make_target(&mut self, target: &Path) -> Result<()> {
-        let path = absolute(target)?;
-        if !path.exists() {
-            self.made.push(self.journal.record(Undo::RemoveFolder { path: path.clone() })?);
-            std::fs::create_dir(&path).map_err(|error| Error::file("create", &path, error))?;
-        }
-        self.target = super::real(&path)?;
-        Ok(())
-    }
-
-    fn mount(&mut self, device: &LoopDevice) -> Result<()> {
-        let undo = Undo::Unmount { target: self.target.clone(), source: device.path().to_path_buf() };
-        let entry = self.journal.record(undo)?;
-        let flags = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
-        let name = Some(self.file_system.name());
-        match mount(Some(device.path()), &self.target, name, flags, None::<&str>) {
-            Ok(()) => {
-                self.mounted = Some(entry);
-                Ok(())
-            }
-            Err(nix::errno::Errno::ENODEV) => {
-                self.journal.done(entry)?;
-                Err(Error::Refused(format!("this kernel has no {} file system", self.file_system.name())))
-            }
-            Err(error) => {
-                self.journal.done(entry)?;
-                Err(Error::file("mount", &self.target, error))
-            }
-        }
+        Ok(Self { mount, device, _image: None, file_system })
     }
 
     /// Where it is mounted.
     pub fn target(&self) -> &Path {
-        &self.target
+        &self.mount.target
     }
 
     /// The file system on it.
@@ -189,32 +131,62 @@ impl DiskImage {
     }
 
     /// Its block device, for counters and limits.
-    pub fn block_device(&self) -> Option<&BlockDevice> {
-        self.block.as_ref()
+    pub fn block_device(&self) -> &BlockDevice {
+        self.device.block_device()
+    }
+
+    /// The block device's special file, `/dev/loop3`.
+    pub fn device_path(&self) -> &Path {
+        self.device.path()
     }
 
     /// Whether the image is read past the page cache, see [`LoopDevice::direct_io`].
     pub fn direct_io(&self) -> bool {
-        self.direct_io
+        self.device.direct_io()
     }
 }
 
-impl Drop for DiskImage {
+/// A mount and the folder it is on. Dropping it unmounts it, and removes the folder if it was made for it.
+#[derive(Debug)]
+struct Mounted {
+    journal: Journal,
+    target: PathBuf,
+    /// The folder and the mount, newest last.
+    entries: Vec<EntryId>,
+}
+
+impl Mounted {
+    fn new(journal: &Journal, device: &LoopDevice, file_system: FileSystem, target: &Path) -> Result<Self> {
+        let target = absolute(target)?;
+        let mut this = Self { journal: journal.clone(), target: target.clone(), entries: Vec::new() };
+        if !target.exists() {
+            this.entries.push(journal.record(Undo::RemoveFolder { path: target.clone() })?);
+            std::fs::create_dir(&target).map_err(|error| Error::file("create", &target, error))?;
+        }
+        this.target = super::real(&target)?;
+        let undo = Undo::Unmount { target: this.target.clone(), source: device.path().to_path_buf() };
+        let entry = journal.record(undo)?;
+        let flags = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+        let mounted = mount(Some(device.path()), &this.target, Some(file_system.name()), flags, None::<&str>);
+        let Err(error) = mounted else {
+            this.entries.push(entry);
+            return Ok(this);
+        };
+        journal.done(entry)?;
+        Err(match error {
+            nix::errno::Errno::ENODEV => {
+                Error::Refused(format!("this kernel has no {} file system", file_system.name()))
+            }
+            error => Error::file("mount", &this.target, error),
+        })
+    }
+}
+
+impl Drop for Mounted {
     fn drop(&mut self) {
-        // Newest first. What cannot be undone stays in the journal, which reports it.
-        if let Some(entry) = self.mounted.take() {
-            self.journal.undo(entry);
-        }
-        drop(self.device.take());
-        for entry in self.made.drain(..).rev() {
+        for entry in self.entries.drain(..).rev() {
+            // What cannot be undone stays in the journal, which reports it.
             self.journal.undo(entry);
         }
     }
-}
-
-/// `path` made absolute, through its folder, because it may not exist yet.
-fn absolute(path: &Path) -> Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| Error::Refused(format!("{} names no file", path.display())))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(super::real(folder)?.join(name))
 }

@@ -124,6 +124,14 @@ impl LoopDevice {
         self.direct_io
     }
 
+    /// Tells the kernel whether the device turns, as far as it decides by that (ext4's allocator, some schedulers).
+    ///
+    /// Nothing is to be undone: the kernel forgets it when another file is attached. Error: no rights.
+    pub fn set_rotational(&self, rotational: bool) -> Result<()> {
+        let file = PathBuf::from(format!("/sys/block/{}/queue/rotational", self.block.name));
+        std::fs::write(&file, if rotational { "1" } else { "0" }).map_err(|e| Error::file("write", &file, e))
+    }
+
     /// Lets go of the open device: from now on only a mount keeps it.
     pub(super) fn release(&mut self) {
         self.device = None;

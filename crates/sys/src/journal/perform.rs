@@ -10,6 +10,7 @@ use nix::mount::{MntFlags, umount2};
 
 use super::{Outcome, Undo, UndoResult};
 use crate::clock::Deadline;
+use crate::proc::mounts::{Mount, mounts};
 
 /// How long a step may be refused as busy before it counts as failed.
 const BUSY_FOR: Duration = Duration::from_secs(5);
@@ -77,7 +78,7 @@ fn remove_folder(path: &Path) -> Step {
         Err(_) if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) => {
             Ok(Outcome::NotOurs("it holds files that are not ours".to_owned()))
         }
-        Err(_) if mounted_source(path).is_some() => {
+        Err(_) if mounted_at(path).is_some() => {
             Ok(Outcome::NotOurs("somebody has mounted something on it".to_owned()))
         }
         other => other,
@@ -95,7 +96,7 @@ fn remove_tree(path: &Path, owner: &str) -> Step {
         None if facts.is_dir() && empty() => return gone_or(std::fs::remove_dir(path)),
         _ => return Ok(Outcome::NotOurs("it is not marked as ours".to_owned())),
     }
-    let mounts = crate::proc::mounts::mounts(Path::new("/")).map_err(|error| error.to_string())?;
+    let mounts = mounts(Path::new("/")).map_err(|error| error.to_string())?;
     if let Some(mount) = mounts.iter().find(|mount| mount.target.starts_with(path)) {
         return Err(format!("{} is mounted on {}", mount.source.display(), mount.target.display()));
     }
@@ -171,22 +172,24 @@ fn disable_controllers(file: &Path, controllers: &[String]) -> Step {
 }
 
 /// What is mounted at `target` and visible there.
-fn mounted_source(target: &Path) -> Option<PathBuf> {
-    let mounts = crate::proc::mounts::mounts(Path::new("/")).ok()?;
-    mounts.into_iter().rev().find(|mount| mount.target == target).map(|mount| mount.source)
+fn mounted_at(target: &Path) -> Option<Mount> {
+    let mounts = mounts(Path::new("/")).ok()?;
+    mounts.into_iter().rev().find(|mount| mount.target == target)
 }
 
 fn unmount(target: &Path, source: &Path) -> Step {
     let deadline = Deadline::after(BUSY_FOR);
     loop {
-        match mounted_source(target) {
+        let flags = match mounted_at(target) {
             None => return Ok(Outcome::AlreadyGone),
-            Some(other) if other != source => {
-                return Ok(Outcome::NotOurs(format!("{} is mounted there", other.display())));
+            Some(other) if other.source != source => {
+                return Ok(Outcome::NotOurs(format!("{} is mounted there", other.source.display())));
             }
-            Some(_) => {}
-        }
-        match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+            // Cuts its server off (fuse_umount_begin), which may hang and then would keep its users from ending.
+            Some(mount) if mount.fs_type == "fuse" => MntFlags::MNT_FORCE,
+            Some(_) => MntFlags::empty(),
+        };
+        match umount2(target, flags | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => return Ok(Outcome::Done),
             Err(Errno::EBUSY) => {}
             Err(error) => return Err(error.to_string()),

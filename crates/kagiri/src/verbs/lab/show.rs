@@ -1,0 +1,125 @@
+//! A lab as people read it.
+
+use std::fmt::Write as _;
+
+use base::units::{BitRate, ByteSize, Span};
+use lab::line::{Counted, LineCount};
+use lab::state::{LinkState, State, Status};
+
+/// What `up` says.
+pub fn up(state: &State) -> String {
+    let mut text = format!(
+        "Lab {} is up: {} and {}, in {:.2} s.\n",
+        state.lab,
+        counted(state.hosts.len(), "host"),
+        counted(state.links.len(), "link"),
+        state.up_s
+    );
+    for host in state.hosts.iter().take(HOSTS_SHOWN) {
+        let _ = writeln!(text, "  {}", host_line(state, host));
+    }
+    if state.hosts.len() > HOSTS_SHOWN {
+        let _ = writeln!(text, "  and {} more", state.hosts.len() - HOSTS_SHOWN);
+    }
+    let first = state.hosts.first().map_or("HOST", |host| host.name.as_str());
+    let _ = writeln!(
+        text,
+        "Run something on it with 'kagiri lab exec {first} -- CMD'; end it with 'kagiri lab down {}'.",
+        state.lab
+    );
+    text
+}
+
+/// More hosts than this are not listed by `up`.
+const HOSTS_SHOWN: usize = 20;
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn host_line(state: &State, host: &lab::state::HostState) -> String {
+    let width = state.hosts.iter().map(|host| host.name.len()).max().unwrap_or_default();
+    let addresses: Vec<String> =
+        host.interfaces.iter().map(|way| format!("{}/{}", way.address, way.prefix_bits)).collect();
+    let mut line = format!("{:width$}  {}", host.name, addresses.join(" "));
+    if let Some(quota) = host.cpu_quota_percent {
+        let _ = write!(line, "  CPU {quota} %");
+    }
+    if let Some(disk) = &host.disk {
+        let _ = write!(line, "  disk {}", disk.display());
+    }
+    line
+}
+
+/// What `status` says.
+pub fn status(status: &Status) -> String {
+    let state = &status.state;
+    let mut text = format!(
+        "Lab {} ({}), kept by process {}\n\nHosts\n",
+        state.lab,
+        state.file.display(),
+        state.keeper.pid
+    );
+    for host in &state.hosts {
+        let _ = writeln!(text, "  {}", host_line(state, host));
+    }
+    if !state.links.is_empty() {
+        text.push_str("\nLinks\n");
+    }
+    for link in &state.links {
+        let _ = writeln!(text, "  {}", link_line(link));
+        let count = status.lines.iter().flatten().find(|count| count.link == link.number);
+        if let Some(count) = count {
+            text.push_str(&line_lines(link, count));
+        }
+    }
+    let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
+    let _ = writeln!(text, "\n{}, {} ended", counted(status.processes.len(), "process"), ended.len());
+    for process in ended {
+        let how = process.ended.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "  {} (process {}): {how}", process.what, process.pid);
+        for line in process.said.iter().flat_map(|said| said.lines()) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+fn link_line(link: &LinkState) -> String {
+    let [a, b] = &link.ends;
+    let mut line = format!("{} - {}", a.place, b.place);
+    let rate = |rate: Option<u64>| {
+        rate.map_or("no limit".to_owned(), |rate| BitRate::from_bit_per_s(rate).to_string())
+    };
+    match (link.rate_up_bit_per_s, link.rate_down_bit_per_s) {
+        (None, None) => {}
+        (up, down) if up == down => {
+            let _ = write!(line, "  {}", rate(up));
+        }
+        (up, down) => {
+            let _ = write!(line, "  {} there, {} back", rate(up), rate(down));
+        }
+    }
+    if let Some(buffer) = link.buffer_bytes.iter().flatten().max() {
+        let _ = write!(line, "  buffer {}", ByteSize::from_bytes(*buffer));
+    }
+    if link.delay_s > 0.0 {
+        let delay = std::time::Duration::try_from_secs_f64(link.delay_s).unwrap_or_default();
+        let _ = write!(line, "  delay {}", Span::from_duration(delay));
+    }
+    if link.loss > 0.0 {
+        let _ = write!(line, "  loss {} %", link.loss * 100.0);
+    }
+    line
+}
+
+fn line_lines(link: &LinkState, count: &LineCount) -> String {
+    let [a, b] = &link.ends;
+    let one = |from: &str, to: &str, counted: &Counted| {
+        format!(
+            "    {from} to {to}: {} packets carried, {} lost on purpose, {} dropped\n",
+            counted.forwarded, counted.lost, counted.dropped
+        )
+    };
+    one(&a.place, &b.place, &count.up) + &one(&b.place, &a.place, &count.down)
+}

@@ -1,0 +1,209 @@
+//! A host's disk: made, mounted, and taken away again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use sys::child::{Child, Spawn};
+use sys::disk::{DirectFile, DiskImage, FileSystem, ImageFile, ImageSpec, LoopDevice};
+use sys::journal::{EntryId, Journal, Undo};
+use sys::proc::BlockDevice;
+
+use super::volume::{IMAGE, PACE, STATS, WAY, WAY_NS_MAX};
+use super::{Counters, DiskModel, Service};
+use crate::keeper::Program;
+use crate::{Error, Result};
+
+/// Starting a process and mounting a folder.
+const READY_FOR: Duration = Duration::from_secs(10);
+/// The server answers such a question in microseconds.
+const ANSWER_FOR: Duration = Duration::from_secs(2);
+/// Reads by which the way to the server and back is measured.
+const PROBES: u64 = 200;
+
+/// What to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiskSpec {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// The file system on it.
+    pub file_system: FileSystem,
+    /// How long accesses take; as long as this machine's own disk needs if not given.
+    pub model: Option<DiskModel>,
+    /// The file that holds its bytes; must not exist. Put it where direct I/O works (not on tmpfs).
+    pub image: PathBuf,
+    /// Where to mount it; made if it does not exist.
+    pub target: PathBuf,
+}
+
+/// A mounted disk. Dropping it takes it away, with all that is on it.
+#[derive(Debug)]
+pub struct Disk {
+    // Dropped in this order.
+    disk: DiskImage,
+    server: Option<Server>,
+}
+
+impl Disk {
+    /// Makes the disk; a modelled one is served by a process of `program`.
+    ///
+    /// Errors: no rights, no loop devices or no FUSE, a program is missing, no space. What was made already is undone.
+    pub fn create(journal: &Journal, spec: &DiskSpec, program: &Program) -> Result<Self> {
+        let Some(model) = &spec.model else {
+            let image = ImageSpec {
+                image: spec.image.clone(),
+                size_bytes: spec.size_bytes,
+                file_system: spec.file_system,
+                target: spec.target.clone(),
+            };
+            return Ok(Self { disk: DiskImage::create(journal, &image)?, server: None });
+        };
+        let server = Server::start(journal, spec, model, program)?;
+        let device = LoopDevice::attach(journal, &server.mount.join(IMAGE))?;
+        device.set_rotational(model.is_rotating())?;
+        server.measure_way(device.path())?;
+        let disk = DiskImage::make_on(journal, device, spec.file_system, &spec.target)?;
+        let this = Self { disk, server: Some(server) };
+        this.set_paced(true)?;
+        Ok(this)
+    }
+
+    /// Where it is mounted.
+    pub fn target(&self) -> &Path {
+        self.disk.target()
+    }
+
+    /// Its block device, for counters and limits.
+    pub fn block_device(&self) -> &BlockDevice {
+        self.disk.block_device()
+    }
+
+    /// The block device's special file, `/dev/loop3`.
+    pub fn device_path(&self) -> &Path {
+        self.disk.device_path()
+    }
+
+    /// The process that serves a modelled disk.
+    pub fn server_pid(&self) -> Option<i32> {
+        self.server.as_ref()?.child.as_ref().map(Child::pid)
+    }
+
+    /// What a modelled disk did; `None` for one without a model. Error: its server does not answer.
+    pub fn counters(&self) -> Result<Option<Counters>> {
+        let Some(server) = &self.server else { return Ok(None) };
+        let path = server.mount.join(STATS);
+        let text = asked(&path, |path| std::fs::read(path))?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| Error::io("read", path, error))
+    }
+
+    /// Whether a modelled disk takes its time. It does from the beginning; without, content is put on it as fast as this
+    /// machine can. Returns when the disk has changed. Error: its server does not answer.
+    pub fn set_paced(&self, paced: bool) -> Result<()> {
+        match &self.server {
+            Some(server) => server.tell(PACE, u64::from(paced)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What is still in memory would be written to a disk that is about to go: at least it takes no time. A server
+        // that does not answer would keep whoever unmounts waiting for it; without one, the kernel gives up at once.
+        if let Some(server) = &mut self.server
+            && server.tell(PACE, 0).is_err()
+        {
+            drop(server.child.take());
+        }
+    }
+}
+
+/// The process behind a modelled disk, and what it needs. Dropping it ends it.
+#[derive(Debug)]
+struct Server {
+    journal: Journal,
+    child: Option<Child>,
+    /// The folder and the mount, newest last.
+    entries: Vec<EntryId>,
+    mount: PathBuf,
+    _backing: ImageFile,
+}
+
+impl Server {
+    fn start(journal: &Journal, spec: &DiskSpec, model: &DiskModel, program: &Program) -> Result<Self> {
+        let backing = ImageFile::create(journal, &spec.image, spec.size_bytes)?;
+        let mut mount = backing.path().as_os_str().to_owned();
+        mount.push(".fuse");
+        let mount = PathBuf::from(mount);
+        let service = Service {
+            model: model.clone(),
+            backing: backing.path().to_owned(),
+            mount: mount.clone(),
+            source: format!("kagiri-disk-{}", std::process::id()),
+        };
+        let what = serde_json::to_string(&service).map_err(|error| Error::Refused(error.to_string()))?;
+        let mut this =
+            Self { journal: journal.clone(), child: None, entries: Vec::new(), mount, _backing: backing };
+        this.entries.push(journal.record(Undo::RemoveFolder { path: this.mount.clone() })?);
+        std::fs::create_dir(&this.mount).map_err(|error| Error::io("create", &this.mount, error))?;
+        let undo = Undo::Unmount { target: this.mount.clone(), source: service.source.into() };
+        this.entries.push(journal.record(undo)?);
+        let spawn = Spawn::new(&program.path).args(&program.arguments).args(["lab", "disk"]).arg(what);
+        let child = this.child.insert(spawn.start(journal)?);
+        child.wait_line(READY_FOR, |line| line.ends_with(Service::READY))?;
+        Ok(this)
+    }
+
+    /// Finds out how long the way to the server and back takes when it answers at once, and tells it: that much of a
+    /// modelled time is spent on the way.
+    fn measure_way(&self, device: &Path) -> Result<()> {
+        let mut took_ns = DirectFile::open(device, 4096, false)?.time_reads_ns(PROBES)?;
+        took_ns.sort_unstable();
+        // The quicker ones: more than what every access spends would make the disk faster than its model.
+        self.tell(WAY, took_ns.get(took_ns.len() / 4).map_or(0, |took_ns| (*took_ns).min(WAY_NS_MAX)))
+    }
+
+    /// Writes a number into one of the server's files.
+    fn tell(&self, name: &str, number: u64) -> Result<()> {
+        asked(&self.mount.join(name), move |path| std::fs::write(path, number.to_string()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What cannot be undone stays in the journal, which reports it.
+        if let Some(mount) = self.entries.pop() {
+            self.journal.undo(mount);
+        }
+        if let Some(mut child) = self.child.take() {
+            // Unmounted, it ends by itself; if it does not, it is killed when dropped.
+            let _ = child.wait(ANSWER_FOR);
+        }
+        for entry in self.entries.drain(..).rev() {
+            self.journal.undo(entry);
+        }
+    }
+}
+
+/// Does something with a file of the server, within a time: a call to a server that hangs would hang as well.
+fn asked<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> Result<T> {
+    let (send, receive) = sync_channel(1);
+    let file = path.to_owned();
+    let thread = std::thread::Builder::new().name("disk-ask".to_owned()).spawn(move || {
+        // The receiver may have given up.
+        let _ = send.send(work(&file));
+    });
+    thread.map_err(|error| Error::io("ask the server of", path, error))?;
+    match receive.recv_timeout(ANSWER_FOR) {
+        Ok(answer) => answer.map_err(|error| Error::io("ask the server of", path, error)),
+        Err(_) => Err(Error::Refused(format!(
+            "the server behind {} does not answer within {} s; take the lab down and up again",
+            path.display(),
+            ANSWER_FOR.as_secs()
+        ))),
+    }
+}

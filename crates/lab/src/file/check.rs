@@ -1,0 +1,277 @@
+//! From what is written to what is meant: every value checked, groups and patterns resolved.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use base::units::{BitRate, ByteSize, Span};
+use sys::netns::Subnet;
+use toml::Spanned;
+
+use super::raw::{HostFile, LabFile, LinkFile, Setting};
+use super::{Disk, Host, Lab, Link, matches};
+
+/// More hosts than a machine can make in a time that anybody waits.
+const HOSTS_MAX: usize = 1000;
+/// Names of interfaces have 15 bytes at most (linux/if.h).
+const SWITCH_NAME_MAX: usize = 15;
+/// `kagiri-PID-LAB-HOST` names a control group, of which 64 bytes are for the lab and the host.
+const NAME_MAX: usize = 24;
+const SUBNET: &str = "10.77.0.0/16";
+
+/// What is wrong, and where in the text.
+pub(super) struct Wrong {
+    pub(super) problem: String,
+    pub(super) at: Option<usize>,
+}
+
+type Checked<T> = Result<T, Wrong>;
+
+fn wrong<T>(at: usize, problem: impl Into<String>) -> Checked<T> {
+    Err(Wrong { problem: problem.into(), at: Some(at) })
+}
+
+pub(super) fn check(file: LabFile) -> Checked<Lab> {
+    let name = plain_name("name", &file.name, NAME_MAX)?;
+    let subnet = subnet(file.subnet.as_ref())?;
+    // A table has no order; the file has one.
+    let mut groups: Vec<_> = file.host.into_iter().collect();
+    groups.sort_by_key(|(key, _)| key.span().start);
+    let mut hosts = Vec::new();
+    for (key, group) in groups {
+        hosts.extend(hosts_of(&key, group, &subnet)?);
+        if hosts.len() > HOSTS_MAX {
+            return wrong(key.span().start, format!("a lab has at most {HOSTS_MAX} hosts"));
+        }
+    }
+    if hosts.is_empty() {
+        return Err(Wrong { problem: "a lab has at least one host: add [host.NAME]".to_owned(), at: None });
+    }
+    let mut switches: Vec<_> = file.switch.into_keys().collect();
+    switches.sort_by_key(|key| key.span().start);
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for host in &hosts {
+        if !names.insert(&host.name) {
+            let problem = format!("two hosts are called '{}', one of them as part of a group", host.name);
+            return Err(Wrong { problem, at: None });
+        }
+    }
+    for key in &switches {
+        let switch = plain_name("switch", key, SWITCH_NAME_MAX)?;
+        // Reserved: what the lab calls its own interfaces there.
+        if switch == "lo" || switch.strip_prefix("port").is_some_and(|rest| !rest.contains('-')) {
+            return wrong(key.span().start, format!("switch: '{switch}' is a name of the lab's own"));
+        }
+        if !names.insert(key.get_ref()) {
+            return wrong(
+                key.span().start,
+                format!("'{switch}' is a host already; every name is there once"),
+            );
+        }
+    }
+    let switches: Vec<String> = switches.into_iter().map(Spanned::into_inner).collect();
+    let mut links = Vec::new();
+    for link in file.link {
+        links.extend(links_of(&link, &hosts, &switches)?);
+    }
+    let router = match file.router {
+        Some(router) if hosts.iter().any(|host| host.name == *router.get_ref()) => Some(router.into_inner()),
+        Some(router) => {
+            let problem = format!("router: there is no host '{}'", router.get_ref());
+            return wrong(router.span().start, problem);
+        }
+        None => None,
+    };
+    Ok(Lab { name, subnet, router, agents: file.agents, seed: file.seed, hosts, switches, links })
+}
+
+/// Letters, digits and `-`, beginning with a letter.
+fn plain_name(key: &str, name: &Spanned<String>, bytes_max: usize) -> Checked<String> {
+    let text = name.get_ref();
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !plain || text.len() > bytes_max || !text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        let problem = format!(
+            "{key}: '{text}' is no name here; use at most {bytes_max} letters, digits and '-', a letter first"
+        );
+        return wrong(name.span().start, problem);
+    }
+    Ok(text.clone())
+}
+
+fn subnet(text: Option<&Spanned<String>>) -> Checked<Subnet> {
+    let (text, at) = text.map_or((SUBNET, 0), |text| (text.get_ref().as_str(), text.span().start));
+    match text.parse::<Subnet>() {
+        Ok(subnet) if (8..=24).contains(&subnet.prefix_bits()) => Ok(subnet),
+        Ok(_) => wrong(at, format!("subnet: '{text}' is not within /8 to /24")),
+        Err(_) => wrong(at, format!("subnet: '{text}' is not a network like {SUBNET}")),
+    }
+}
+
+fn hosts_of(key: &Spanned<String>, group: HostFile, subnet: &Subnet) -> Checked<Vec<Host>> {
+    let name = plain_name("host", key, NAME_MAX)?;
+    if name == "switches" {
+        return wrong(key.span().start, "host: 'switches' is the lab's own name for where switches are");
+    }
+    let quota = group.cpu_quota_percent;
+    if let Some(quota) = quota.as_ref().filter(|quota| !(1.0..=100_000.0).contains(quota.get_ref())) {
+        let problem = format!("cpu_quota_percent: {} is not within 1..100000", quota.get_ref());
+        return wrong(quota.span().start, problem);
+    }
+    if let Some(disk) = &group.disk {
+        check_disk(disk)?;
+    }
+    let mut settings = std::collections::BTreeMap::new();
+    for (setting, value) in group.settings {
+        let path = setting_path(&setting)?;
+        let value = match value.into_inner() {
+            Setting::Number(number) => number.to_string(),
+            Setting::Text(text) => text,
+        };
+        settings.insert(path, value);
+    }
+    let first = group.address.as_ref().map(|address| *address.get_ref());
+    let host = |name: String, number: u32| Host {
+        name,
+        cpu_quota_percent: quota.as_ref().map(|quota| *quota.get_ref()),
+        address: first.map(|first| Ipv4Addr::from(u32::from(first).wrapping_add(number))),
+        settings: settings.clone(),
+        disk: group.disk.as_ref().map(|disk| disk.get_ref().clone()),
+        run: group.run.clone(),
+    };
+    let hosts: Vec<Host> = match &group.count {
+        None => vec![host(name, 0)],
+        Some(count) if (1..=HOSTS_MAX as u32).contains(count.get_ref()) => {
+            (0..*count.get_ref()).map(|number| host(format!("{name}-{}", number + 1), number)).collect()
+        }
+        Some(count) => {
+            let problem = format!("count: {} is not within 1..{HOSTS_MAX}", count.get_ref());
+            return wrong(count.span().start, problem);
+        }
+    };
+    let outside = hosts.iter().filter_map(|host| host.address).find(|address| !subnet.contains(*address));
+    match (outside, &group.address) {
+        (Some(outside), Some(address)) => {
+            let problem = format!("address: {outside} is not within the lab's subnet {subnet}");
+            wrong(address.span().start, problem)
+        }
+        _ => Ok(hosts),
+    }
+}
+
+fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
+    let (at, disk) = (disk.span().start, disk.get_ref());
+    if !(16 << 20..=16 << 40).contains(&disk.size.bytes()) {
+        return wrong(at, format!("disk.size: {} is not within 16MiB..16TiB", disk.size));
+    }
+    for (key, limit) in [("read_limit", disk.read_limit), ("write_limit", disk.write_limit)] {
+        if limit.is_some_and(|limit| limit.byte_per_s() < 1000) {
+            return wrong(at, format!("disk.{key}: less than 1kB/s; leave it out for no limit"));
+        }
+    }
+    match disk.model.as_ref().map(|model| model.check()) {
+        Some(Err(problem)) => wrong(at, problem.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// `tcp_rmem` is `ipv4.tcp_rmem`; anything else is its path below `net`, with dots.
+fn setting_path(name: &Spanned<String>) -> Checked<String> {
+    let text = name.get_ref().strip_prefix("net.").unwrap_or(name.get_ref());
+    let word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    };
+    if !text.split('.').all(word) {
+        let problem =
+            format!("settings: '{text}' is no setting; write for example tcp_rmem or net.ipv4.tcp_rmem");
+        return wrong(name.span().start, problem);
+    }
+    Ok(if text.contains('.') { text.to_owned() } else { format!("ipv4.{text}") })
+}
+
+fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Checked<Vec<Link>> {
+    let (at, file) = (link.span().start, link.get_ref());
+    let [first, second] = match (&file.between, &file.from, &file.to) {
+        (Some(ends), None, None) => ends.clone(),
+        (None, Some(from), Some(to)) => [from.clone(), to.clone()],
+        _ => return wrong(at, "link: give either between = [\"A\", \"B\"], or from and to"),
+    };
+    // A pattern means hosts: who writes "*" does not mean to plug the switch into itself.
+    let pick = |pattern: &str| -> Checked<Vec<String>> {
+        let switches = switches.iter().filter(|_| !pattern.contains('*'));
+        let names = hosts.iter().map(|host| &host.name).chain(switches);
+        let found: Vec<String> = names.filter(|name| matches(pattern, name)).cloned().collect();
+        match found.is_empty() {
+            true => wrong(at, format!("link: no host and no switch is called '{pattern}'")),
+            false => Ok(found),
+        }
+    };
+    if first.contains('*') && second.contains('*') {
+        return wrong(at, "link: one end may be a pattern, the other is a name");
+    }
+    let (rate_up, rate_down) = (rate(&file.rate_up)?, rate(&file.rate_down)?);
+    let both = rate(&file.rate)?;
+    if both.is_some() && rate_up.is_some() && rate_down.is_some() {
+        return wrong(at, "link: rate_up and rate_down say it all; leave out rate");
+    }
+    let like = Link {
+        first: String::new(),
+        second: String::new(),
+        rate_up: rate_up.or(both),
+        rate_down: rate_down.or(both),
+        buffer: buffer(&file.buffer)?,
+        queue: file.queue.as_ref().map(|queue| *queue.get_ref()).unwrap_or_default(),
+        delay: delay(&file.delay)?,
+        loss: loss(&file.loss)?,
+    };
+    if like.rate_up.is_none() && like.rate_down.is_none() {
+        if let Some(buffer) = &file.buffer {
+            return wrong(buffer.span().start, "buffer: nothing waits on a link without a rate; give a rate");
+        }
+        if let Some(queue) = &file.queue {
+            return wrong(queue.span().start, "queue: nothing waits on a link without a rate; give a rate");
+        }
+    }
+    let mut links = Vec::new();
+    for first in &pick(&first)? {
+        for second in pick(&second)? {
+            if *first == second {
+                return wrong(at, format!("link: '{second}' cannot be linked to itself"));
+            }
+            links.push(Link { first: first.clone(), second, ..like.clone() });
+        }
+    }
+    Ok(links)
+}
+
+/// From 8 kbit/s, one packet a second and a half, to what no machine makes.
+fn rate(rate: &Option<Spanned<BitRate>>) -> Checked<Option<BitRate>> {
+    let Some(rate) = rate else { return Ok(None) };
+    match rate.get_ref().bit_per_s() {
+        8_000..=400_000_000_000 => Ok(Some(*rate.get_ref())),
+        _ => wrong(rate.span().start, format!("rate: {} is not within 8kbit/s..400Gbit/s", rate.get_ref())),
+    }
+}
+
+/// At least one packet of the usual size.
+fn buffer(buffer: &Option<Spanned<ByteSize>>) -> Checked<Option<ByteSize>> {
+    let Some(buffer) = buffer else { return Ok(None) };
+    match buffer.get_ref().bytes() {
+        2_000..=1_000_000_000 => Ok(Some(*buffer.get_ref())),
+        _ => wrong(buffer.span().start, format!("buffer: {} is not within 2kB..1GB", buffer.get_ref())),
+    }
+}
+
+fn delay(delay: &Option<Spanned<Span>>) -> Checked<Span> {
+    let Some(delay) = delay else { return Ok(Span::default()) };
+    match delay.get_ref() {
+        span if *span <= Span::from_s(10) => Ok(*span),
+        span => wrong(delay.span().start, format!("delay: {span} is more than 10s")),
+    }
+}
+
+fn loss(loss: &Option<Spanned<f64>>) -> Checked<f64> {
+    let Some(loss) = loss else { return Ok(0.0) };
+    match *loss.get_ref() {
+        share if (0.0..=1.0).contains(&share) => Ok(share),
+        share => wrong(loss.span().start, format!("loss: {share} is not a share within 0..1 (0.01 is 1 %)")),
+    }
+}

@@ -1,0 +1,60 @@
+//! The processes of a lab: agents, delay lines, programs.
+
+use std::time::Duration;
+
+use sys::child::{Child, Signal};
+use sys::clock::Deadline;
+
+use crate::state::ProcessState;
+
+/// The last of what a process wrote, as far as a message takes it.
+const SAID_BYTES: usize = 600;
+
+/// A process and what it is for.
+#[derive(Debug)]
+struct Member {
+    what: String,
+    child: Child,
+}
+
+/// All of them, in the order they were started.
+#[derive(Debug, Default)]
+pub(super) struct Children {
+    members: Vec<Member>,
+}
+
+impl Children {
+    pub(super) fn add(&mut self, what: impl Into<String>, child: Child) {
+        self.members.push(Member { what: what.into(), child });
+    }
+
+    /// How each of them is. Ended ones are taken note of.
+    pub(super) fn states(&mut self) -> Vec<ProcessState> {
+        let state = |member: &mut Member| {
+            let ended = match member.child.try_wait() {
+                Ok(status) => status.map(|status| status.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            let said = ended.is_some().then(|| {
+                let tail = member.child.output_tail();
+                let start = tail.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
+                tail[start..].to_owned()
+            });
+            ProcessState { what: member.what.clone(), pid: member.child.pid(), ended, said }
+        };
+        self.members.iter_mut().map(state).collect()
+    }
+
+    /// Asks all of them to end, waits `grace` for all together, and kills who is left.
+    pub(super) fn end(self, grace: Duration) {
+        for member in &self.members {
+            // One that has ended is what is wanted.
+            let _ = member.child.signal(Signal::SIGTERM);
+        }
+        let deadline = Deadline::after(grace);
+        for mut member in self.members {
+            // Those that are left are killed when they are dropped.
+            let _ = member.child.wait(deadline.left());
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Making a lab's networks: namespaces, bridges, links, addresses, rates.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sys::journal::Journal;
+use sys::netns::Namespace;
+
+use crate::error::{Error, Result};
+use crate::file::{Lab, Queue};
+use crate::layout::{Layout, Wire};
+
+/// What a link may send at once: this much time at its rate, and two packets at least. Less, and a timer that comes
+/// late costs rate; more, and queues behind it see bursts that no wire makes.
+const BURST_US: u64 = 250;
+/// A packet of the usual size with its Ethernet header.
+const PACKET_BYTES: u64 = 1514;
+/// Packets that the kernel hands over as one (GSO) are to take at most this long on the slowest link.
+const UNIT_US: u64 = 100;
+/// The kernel's own bound on them: 64 KiB.
+const UNIT_PACKETS_MAX: u64 = 44;
+
+/// All namespaces of a lab, by name.
+#[derive(Debug)]
+pub(super) struct Network {
+    namespaces: BTreeMap<String, Namespace>,
+}
+
+impl Network {
+    /// Makes the namespaces, without links.
+    pub(super) fn create(journal: &Journal, lab: &Lab, layout: &Layout) -> Result<Self> {
+        let mut namespaces = BTreeMap::new();
+        let names = layout.places.iter().map(|place| &place.namespace).chain([&layout.switches]);
+        for name in names {
+            namespaces.insert(name.clone(), Namespace::create(journal, name)?);
+        }
+        let this = Self { namespaces };
+        for (host, place) in lab.hosts.iter().zip(&layout.places) {
+            let mut settings = host.settings.clone();
+            if place.forwards {
+                settings.insert("ipv4.ip_forward".to_owned(), "1".to_owned());
+            }
+            let set = this.of(&place.namespace)?.within(|| set_all(&settings))?;
+            set.map_err(|problem| Error::Layout(format!("host {}: {problem}", host.name)))?;
+        }
+        // Packets on bridges are nobody's but the lab's: they need not pass a firewall.
+        this.of(&layout.switches)?.within(|| set_all(&BTreeMap::new()))?.map_err(Error::Layout)?;
+        Ok(this)
+    }
+
+    /// A namespace by its name.
+    pub(super) fn of(&self, name: &str) -> Result<&Namespace> {
+        self.namespaces.get(name).ok_or_else(|| Error::Layout(format!("there is no namespace {name}")))
+    }
+
+    /// Makes bridges and all links that are no delay lines.
+    pub(super) fn link(&self, lab: &Lab, layout: &Layout) -> Result<()> {
+        let mut batches = Batches::default();
+        for switch in &lab.switches {
+            let batch = batches.of(&layout.switches);
+            // No spanning tree, so ports forward from the first packet on; no snooping, so nothing asks for members.
+            let _ = writeln!(batch, "link add {switch} type bridge stp_state 0 mcast_snooping 0");
+        }
+        for wire in layout.wires.iter().filter(|wire| !wire.link.has_line()) {
+            let [a, b] = &wire.ends;
+            let batch = batches.of(&a.namespace);
+            let _ = writeln!(
+                batch,
+                "link add {} type veth peer name {} netns {}",
+                a.device, b.device, b.namespace
+            );
+        }
+        batches.perform(|name, commands| Ok(self.of(name)?.ip(commands)?))
+    }
+
+    /// Gives all interfaces their address, plugs them in and turns them on. Delay lines must be there.
+    pub(super) fn configure(&self, lab: &Lab, layout: &Layout) -> Result<()> {
+        let unit = unit_packets(lab).map(|packets| format!(" gso_max_segs {packets}")).unwrap_or_default();
+        let mut batches = Batches::default();
+        for wire in &layout.wires {
+            for end in &wire.ends {
+                let batch = batches.of(&end.namespace);
+                let plug = end.switch.as_ref().map(|switch| format!(" master {switch}")).unwrap_or_default();
+                let _ = writeln!(batch, "link set dev {}{unit}{plug} up", end.device);
+            }
+        }
+        for switch in &lab.switches {
+            let _ = writeln!(batches.of(&layout.switches), "link set dev {switch} up");
+        }
+        for place in &layout.places {
+            let batch = batches.of(&place.namespace);
+            let _ = writeln!(batch, "link set dev lo up");
+            for way in &place.interfaces {
+                let (address, device) = (way.subnet.with_prefix(way.address), &way.device);
+                let _ = writeln!(batch, "address add {address} broadcast + dev {device}");
+            }
+            if let Some(gateway) = place.gateway {
+                let _ = writeln!(batch, "route add default via {gateway}");
+            }
+        }
+        batches.perform(|name, commands| Ok(self.of(name)?.ip(commands)?))
+    }
+
+    /// Gives links their rates.
+    pub(super) fn shape(&self, layout: &Layout) -> Result<()> {
+        let mut batches = Batches::default();
+        for wire in &layout.wires {
+            let rates = [wire.link.rate_up, wire.link.rate_down];
+            for (end, rate) in wire.ends.iter().zip(rates) {
+                if let Some(rate) = rate {
+                    shape(batches.of(&end.namespace), &end.device, wire, rate.bit_per_s());
+                }
+            }
+        }
+        batches.perform(|name, commands| Ok(self.of(name)?.tc(commands)?))
+    }
+}
+
+/// The commands of `tc` that make `device` send at `rate`.
+fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
+    let limit = wire.link.buffer_bytes(base::units::BitRate::from_bit_per_s(rate));
+    let burst = burst_bytes(rate);
+    // Writing to a text cannot fail.
+    let _ = match wire.link.queue {
+        Queue::Tbf => writeln!(
+            batch,
+            "qdisc add dev {device} root handle 1: tbf rate {rate}bit burst {burst}b limit {limit}b"
+        ),
+        Queue::Htb => writeln!(
+            batch,
+            "qdisc add dev {device} root handle 1: htb default 1\n\
+             class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit burst {burst}b cburst \
+             {burst}b quantum {PACKET_BYTES}\n\
+             qdisc add dev {device} parent 1:1 handle 10: bfifo limit {limit}b"
+        ),
+    };
+}
+
+fn burst_bytes(rate: u64) -> u64 {
+    (rate / 8).saturating_mul(BURST_US).div_ceil(1_000_000).max(2 * PACKET_BYTES)
+}
+
+/// How many packets the kernel may hand over as one: so many that the slowest link is not taken by them for long.
+/// `None` where nothing is slow.
+fn unit_packets(lab: &Lab) -> Option<u64> {
+    let rates = lab.links.iter().flat_map(|link| [link.rate_up, link.rate_down]).flatten();
+    let slowest = rates.min()?.byte_per_s();
+    Some((slowest.saturating_mul(UNIT_US) / 1_000_000 / PACKET_BYTES).clamp(1, UNIT_PACKETS_MAX))
+}
+
+/// Sets what is below `/proc/sys/net` in the namespace that this thread is in, and turns IPv6 off first: its chatter
+/// would be measured.
+fn set_all(settings: &BTreeMap<String, String>) -> std::result::Result<(), String> {
+    let net = Path::new("/proc/sys/net");
+    for scope in ["all", "default"] {
+        let file = net.join("ipv6/conf").join(scope).join("disable_ipv6");
+        // A kernel without IPv6 does not have it, and needs it not.
+        let _ = std::fs::write(file, "1");
+    }
+    let _ = std::fs::write(net.join("bridge/bridge-nf-call-iptables"), "0");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, value) in settings {
+        let file = net.join(name.replace('.', "/"));
+        std::fs::write(&file, value).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!(
+                "settings: net.{name} does not exist in a network namespace of this kernel (is it one of the whole \
+                 machine?)"
+            ),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("settings: a network namespace may not set net.{name} to '{value}' on this kernel")
+            }
+            _ => format!("settings: net.{name} cannot be '{value}': {error}"),
+        })?;
+        let now = std::fs::read_to_string(&file).map_err(|error| format!("settings: net.{name}: {error}"))?;
+        if words(&now) != words(value) {
+            return Err(format!("settings: net.{name} became '{}' instead of '{value}'", words(&now)));
+        }
+    }
+    Ok(())
+}
+
+/// Commands for each namespace, to be performed in one process each.
+#[derive(Default)]
+struct Batches(BTreeMap<String, String>);
+
+impl Batches {
+    fn of(&mut self, namespace: &str) -> &mut String {
+        self.0.entry(namespace.to_owned()).or_default()
+    }
+
+    fn perform(self, perform: impl Fn(&str, &str) -> Result<()>) -> Result<()> {
+        self.0.iter().try_for_each(|(namespace, commands)| perform(namespace, commands))
+    }
+}

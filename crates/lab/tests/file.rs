@@ -1,0 +1,144 @@
+//! Lab files: what they mean, and what is said of wrong ones.
+
+use kagiri_lab as lab;
+use lab::file::{Lab, Queue};
+use lab::layout::Layout;
+use proptest::prelude::*;
+
+const SMALL: &str = "name = 'small'\n[host.a]\n[host.b]\n";
+
+#[test]
+fn groups_and_patterns_become_hosts_and_links() {
+    let lab = Lab::read(
+        "name = 'robots'\nseed = 7\nagents = false\n\
+         [host.robot]\ncount = 3\ncpu_quota_percent = 50\nrun = ['sleep 1']\naddress = '10.77.0.20'\n\
+         settings = { tcp_rmem = '4096 131072 6291456', 'net.core.somaxconn' = 128 }\n\
+         [host.server.disk]\nsize = '64MiB'\nread_limit = '110Mbit/s'\nmodel = 'hdd-7200'\n\
+         [switch.floor]\n\
+         [[link]]\nbetween = ['robot-*', 'floor']\n\
+         [[link]]\nfrom = 'server'\nto = 'floor'\nrate = '50Mbit/s'\nrate_down = '10Mbit/s'\nbuffer = '750kB'\n\
+         queue = 'htb'\ndelay = '5ms'\nloss = 0.01\n",
+    )
+    .unwrap();
+    let names: Vec<_> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["robot-1", "robot-2", "robot-3", "server"]);
+    assert_eq!(lab.hosts[2].address.unwrap().to_string(), "10.77.0.22");
+    let settings: Vec<_> = lab.hosts[0].settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(settings, ["core.somaxconn=128", "ipv4.tcp_rmem=4096 131072 6291456"]);
+    assert!(lab.hosts[3].disk.as_ref().unwrap().model.is_some());
+    assert_eq!(lab.links.len(), 4);
+    assert!(!lab.links[0].is_shaped() && lab.links[3].is_shaped() && lab.links[3].has_line());
+    let narrow = &lab.links[3];
+    let rates = [narrow.rate_up, narrow.rate_down].map(|rate| rate.unwrap().bit_per_s());
+    assert_eq!((rates, narrow.queue), ([50_000_000, 10_000_000], Queue::Htb));
+    assert_eq!(narrow.buffer_bytes(narrow.rate_up.unwrap()), 750_000);
+    assert!(!lab.agents && lab.seed == 7);
+}
+
+#[test]
+fn buffers_that_are_not_given_hold_ten_milliseconds() {
+    let lab = Lab::read(&format!("{SMALL}[[link]]\nbetween = ['a', 'b']\nrate = '1Gbit/s'\n")).unwrap();
+    let buffer = |rate: &str| lab.links[0].buffer_bytes(rate.parse().unwrap());
+    assert_eq!((buffer("1Gbit/s"), buffer("10Mbit/s")), (1_250_000, 65_536));
+}
+
+#[test]
+fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
+    let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
+    let cases = [
+        ("name = ".to_owned(), "line 1:"),
+        ("[host.a]\n".to_owned(), "missing field `name`"),
+        ("name = 'x'\n".to_owned(), "at least one host"),
+        ("name = 'x y'\n[host.a]\n".to_owned(), "line 1: name: 'x y'"),
+        ("name = '../x'\n[host.a]\n".to_owned(), "letters, digits and '-'"),
+        ("name = 'x'\n\n[host.a]\nquota = 3\n".to_owned(), "line 4: unknown field `quota`"),
+        ("name = 'x'\n[host.switches]\n".to_owned(), "line 2: host: 'switches' is the lab's own"),
+        ("name = 'x'\n[host.a]\ncpu_quota_percent = 0.0\n".to_owned(), "line 3: cpu_quota_percent: 0"),
+        ("name = 'x'\n[host.a]\ncount = 0\n".to_owned(), "line 3: count: 0 is not within 1..1000"),
+        ("name = 'x'\n[host.a]\ncount = 900\n[host.b]\ncount = 101\n".to_owned(), "at most 1000 hosts"),
+        (
+            "name = 'x'\n[host.a]\naddress = '192.0.2.1'\n".to_owned(),
+            "line 3: address: 192.0.2.1 is not within",
+        ),
+        ("name = 'x'\n[host.a]\nsettings = { '../x' = 1 }\n".to_owned(), "line 3: settings: '../x' is no"),
+        ("name = 'x'\n[host.a]\nsettings = { tcp_rmem = [1] }\n".to_owned(), "a text or a whole number"),
+        ("name = 'x'\nsubnet = '10.0.0.0/30'\n[host.a]\n".to_owned(), "line 2: subnet: '10.0.0.0/30'"),
+        ("name = 'x'\nrouter = 'z'\n[host.a]\n".to_owned(), "line 2: router: there is no host 'z'"),
+        (format!("{SMALL}[host.a-1]\n[host.c]\n[switch.a]\n"), "line 6: 'a' is a host already"),
+        ("name = 'x'\n[host.a]\ncount = 2\n[host.a-2]\n".to_owned(), "two hosts are called 'a-2'"),
+        (format!("{SMALL}[switch.port1]\n"), "a name of the lab's own"),
+        (format!("{SMALL}[switch.a-name-that-is-long]\n"), "at most 15 letters"),
+        (format!("{SMALL}[switch.s]\nports = 8\n"), "unknown field `ports`"),
+        (format!("{SMALL}[[link]]\nfrom = 'a'\n"), "line 4: link: give either between"),
+        (format!("{SMALL}[[link]]\nbetween = ['a', 'z']\n"), "line 4: link: no host and no switch"),
+        (format!("{SMALL}[[link]]\nbetween = ['a', 'a']\n"), "linked to itself"),
+        (format!("{SMALL}[[link]]\nbetween = ['*', '*']\n"), "one end may be a pattern"),
+        (link("rate = '25'"), "line 6: '25' is not a bit rate: the unit is missing"),
+        (link("rate = '1bit/s'"), "line 6: rate: 1bit/s is not within"),
+        (link("rate = '1Mbit/s'\nrate_up = '1Mbit/s'\nrate_down = '1Mbit/s'"), "leave out rate"),
+        (link("buffer = '64KiB'"), "line 6: buffer: nothing waits on a link without a rate"),
+        (link("rate = '1Mbit/s'\nbuffer = '100B'"), "line 7: buffer: 100B is not within 2kB..1GB"),
+        (link("rate = '1Mbit/s'\nqueue = 'fq'"), "unknown variant `fq`, expected `tbf` or `htb`"),
+        (link("delay = '1min'"), "line 6: delay: 60s is more"),
+        (link("loss = 1.5"), "line 6: loss: 1.5 is not a share"),
+        (link("loss = nan"), "line 6: loss: NaN"),
+        (format!("{SMALL}[host.c.disk]\nsize = '1KiB'\n"), "disk.size: 1KiB is not within"),
+        (format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nfile_system = 'fat'\n"), "unknown variant `fat`"),
+        (
+            format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nmodel = 'floppy'\n"),
+            "no disk model is called `floppy`",
+        ),
+    ];
+    for (text, part) in cases {
+        let message = Lab::read(&text).unwrap_err().to_string();
+        assert!(message.contains(part), "{text}\n-> {message}");
+    }
+}
+
+#[test]
+fn the_ready_labs_are_labs() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/labs");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let lab = Lab::read(&std::fs::read_to_string(&path).unwrap());
+        let lab = lab.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Layout::of(&lab).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        names.push(lab.name);
+    }
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert!(count >= 6 && names.len() == count, "{names:?}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        text in "(name|=|'a'|\n|\\[|\\]|host|switch|link|between|rate|\\.|a|count|9|'1Mbit/s'|é|#|\\PC){0,40}"
+    ) {
+        let _ = Lab::read(&text);
+    }
+
+    /// Whatever hosts there are, each gets an address of its own in one of the lab's networks.
+    #[test]
+    fn addresses_are_distinct_and_in_the_subnet(count in 1u32..400, switches in 1usize..5, prefix in 16u8..=22) {
+        let mut text = format!("name = 'x'\nsubnet = '10.50.0.0/{prefix}'\n[host.h]\ncount = {count}\n");
+        for switch in 0..switches {
+            text += &format!("[switch.s{switch}]\n[[link]]\nbetween = ['h-*', 's{switch}']\n");
+        }
+        let lab = Lab::read(&text).unwrap();
+        let Ok(layout) = Layout::of(&lab) else {
+            // Only for want of room, which a /16 has.
+            prop_assert!(prefix > 16);
+            return Ok(());
+        };
+        let ways: Vec<_> = layout.places.iter().flat_map(|place| &place.interfaces).collect();
+        prop_assert_eq!(ways.len(), count as usize * switches);
+        let mut addresses: Vec<_> = ways.iter().map(|way| way.address).collect();
+        prop_assert!(ways.iter().all(|way| way.subnet.contains(way.address) && lab.subnet.contains(way.address)));
+        addresses.sort_unstable();
+        addresses.dedup();
+        prop_assert_eq!(addresses.len(), ways.len());
+    }
+}

@@ -1,0 +1,221 @@
+//! Labs come up, are what their file says, run programs, and go without a trace.
+
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use common::{Bench, UpLab, lab_name, root, traces, wait_until};
+use kagiri_lab as lab;
+use lab::client;
+use lab::state::{CONTROL_SOCKET, Request};
+
+#[test]
+fn program() {
+    common::program();
+}
+
+const TWO: &str = "agents = false\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n";
+
+/// Sends `bytes` from `from` to `to` and returns how many arrived.
+fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> usize {
+    let address = lab.address(to);
+    let listener = lab.on(to, || TcpListener::bind((address, 0)).unwrap());
+    let place = listener.local_addr().unwrap();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        all.len()
+    });
+    lab.on(from, || TcpStream::connect_timeout(&place, Duration::from_secs(10)))
+        .unwrap()
+        .write_all(&vec![7; bytes])
+        .unwrap();
+    receiver.join().unwrap()
+}
+
+#[test]
+fn a_lab_is_what_its_file_says_and_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let before = traces(&bench);
+    let text = "agents = false\nrouter = 'gate'\n\
+                [host.robot]\ncount = 3\nsettings = { tcp_rmem = '4096 100000 200000' }\n\
+                [host.gate]\n\
+                [host.server]\ncpu_quota_percent = 40\nrun = ['echo began; exec sleep 600']\n\
+                [host.server.disk]\nsize = '64MiB'\nread_limit = '80Mbit/s'\n\
+                [switch.floor]\n[switch.room]\n\
+                [[link]]\nbetween = ['robot-*', 'floor']\n[[link]]\nbetween = ['gate', 'floor']\n\
+                [[link]]\nbetween = ['gate', 'room']\n[[link]]\nbetween = ['server', 'room']\nrate = '100Mbit/s'\n";
+    let lab = UpLab::new(&bench, "full", text);
+    // Across two networks and the router between them, both ways.
+    assert_eq!(transfer(&lab, "robot-3", "server", 300_000), 300_000);
+    assert_eq!(transfer(&lab, "server", "robot-1", 300_000), 300_000);
+    let setting = lab.on("robot-2", || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap());
+    assert_eq!(setting.split_whitespace().collect::<Vec<_>>(), ["4096", "100000", "200000"]);
+    let server = lab.host("server").clone();
+    let disk = server.disk.unwrap();
+    std::fs::write(disk.join("film"), "x").unwrap();
+
+    let status = lab.status();
+    assert_eq!(status.state, lab.state);
+    let run = status.processes.iter().find(|process| process.what.contains("sleep 600")).unwrap();
+    assert_eq!(run.ended, None);
+    // The program is on its host, in its group, on its disk.
+    let limits = sys::cgroup::limits_of(std::path::Path::new("/"), run.pid, None).unwrap();
+    assert_eq!(limits.cpu_quota_percent, Some(40.0));
+    assert_eq!(std::fs::read_link(format!("/proc/{}/cwd", run.pid)).unwrap(), disk);
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
+    assert_ne!(namespace(&run.pid.to_string()), namespace("self"));
+
+    // No address of the lab is here.
+    assert!(
+        TcpStream::connect_timeout(&(lab.address("gate"), 9).into(), Duration::from_millis(200)).is_err()
+    );
+    let again = client::up(&lab.options).unwrap_err().to_string();
+    assert!(again.contains("is up already") && again.contains("kagiri lab down"), "{again}");
+    assert_eq!(lab.status().state, lab.state, "the one that is up goes on");
+    lab.down();
+    assert_eq!(traces(&bench), before);
+}
+
+#[test]
+fn two_labs_at_once_do_not_meet() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let before = traces(&bench);
+    let (one, two) = (UpLab::new(&bench, "one", TWO), UpLab::new(&bench, "two", TWO));
+    assert_eq!(one.address("b"), two.address("b"), "the same addresses, in networks of their own");
+    assert_eq!(client::list(&bench.folders()), [one.state.lab.clone(), two.state.lab.clone()]);
+    let several = client::meant(&bench.folders(), None).unwrap_err().to_string();
+    assert!(several.contains("several labs are up"), "{several}");
+    one.down();
+    assert_eq!(transfer(&two, "a", "b", 100_000), 100_000);
+    two.down();
+    assert_eq!(traces(&bench), before);
+    let none = client::down(&bench.folders(), "one").unwrap_err().to_string();
+    assert!(none.contains("no lab called one is up"), "{none}");
+}
+
+#[test]
+fn a_program_that_ends_is_named() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let text = "agents = false\n[host.a]\nrun = ['echo out of paper >&2; exit 7', 'sleep 600']\n";
+    let lab = UpLab::new(&bench, "ends", text);
+    let ended = || lab.status().processes.into_iter().find(|process| process.ended.is_some());
+    wait_until("the program has ended", || ended().is_some());
+    let process = ended().unwrap();
+    assert!(process.what.contains("exit 7 on a"), "{process:?}");
+    assert!(process.ended.unwrap().contains('7') && process.said.unwrap().contains("out of paper"));
+    lab.down();
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let before = traces(&bench);
+    // A setting of the whole machine, an address of this machine's, a disk that does not fit, and half-made labs.
+    for (text, part) in [
+        (
+            format!("{TWO}[host.c]\nsettings = {{ 'core.no_such_thing' = 1 }}\n"),
+            "does not exist in a network",
+        ),
+        (format!("subnet = '127.0.0.0/16'\n{TWO}"), "overlaps"),
+        (format!("{TWO}[host.c.disk]\nsize = '15TiB'\n"), "does not fit"),
+        (format!("{TWO}[host.c.disk]\nsize = '17MiB'\nfile_system = 'xfs'\n"), "mkfs.xfs"),
+    ] {
+        let error = client::up(&bench.options("wrong", &text)).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+        assert_eq!(traces(&bench), before, "{text}");
+    }
+    let missing = client::up(&lab::keeper::KeepOptions {
+        file: "/nowhere/lab.toml".into(),
+        ..bench.options("wrong", TWO)
+    });
+    assert!(missing.unwrap_err().is_usage());
+}
+
+#[test]
+fn a_name_in_use_is_left_alone() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let options = bench.options("taken", TWO);
+    // Somebody else's folder of that name.
+    let folder = bench.folders().lab_data(&lab_name("taken"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("precious"), "x").unwrap();
+    let before = traces(&bench);
+    let error = client::up(&options).unwrap_err().to_string();
+    assert!(error.contains("not of a lab that is up"), "{error}");
+    assert!(folder.join("precious").exists());
+    assert_eq!(traces(&bench), before);
+}
+
+#[test]
+fn the_control_socket_survives_what_is_no_request() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let lab = UpLab::new(&bench, "socket", TWO);
+    let socket = lab.state.folder.join(CONTROL_SOCKET);
+    for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", &[b'x'; 100_000]] {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // Longer than is read: then it is refused while it is still being sent.
+        let _ = stream.write_all(garbage);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(answer.is_empty() || answer.contains("that is no request"), "{answer}");
+    }
+    // One that connects and says nothing does not keep others out for long.
+    let silent = UnixStream::connect(&socket).unwrap();
+    assert_eq!(lab.status().state, lab.state);
+    drop(silent);
+    assert_eq!(serde_json::to_string(&Request::Down).unwrap(), r#"{"do":"down"}"#);
+    lab.down();
+}
+
+/// What runs on a host ends with the lab, also what the keeper did not start.
+#[test]
+fn visitors_of_a_host_end_with_it() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let lab = UpLab::new(&bench, "visit", TWO);
+    let mut visitor = lab.on("a", || std::process::Command::new("sleep").arg("600").spawn().unwrap());
+    lab.down();
+    wait_until("the visitor has ended", || visitor.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn a_signal_takes_the_lab_down() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let before = traces(&bench);
+    let lab = UpLab::new(&bench, "signal", TWO);
+    sys::child::terminate(lab.state.keeper.pid, lab.state.keeper.start_ticks, Duration::from_secs(20))
+        .unwrap();
+    wait_until("nothing is left", || traces(&bench) == before);
+}

@@ -1,0 +1,89 @@
+//! Reading and writing past the page cache: what a disk takes, and not what memory does. open(2), `O_DIRECT`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::clock::monotonic_ns;
+use crate::{Error, Result};
+
+/// Memory, places and lengths must be multiples of a block; this is one on every disk.
+const BLOCK_BYTES: usize = 4096;
+
+/// A file or block device, read and written past the page cache in requests of one size.
+#[derive(Debug)]
+pub struct DirectFile {
+    file: File,
+    path: PathBuf,
+    memory: Vec<u8>,
+    start: usize,
+    request_bytes: usize,
+}
+
+impl DirectFile {
+    /// Opens `path` for requests of `request_bytes`, a multiple of 4096. Errors: no such file, no rights, or a file
+    /// system that cannot do it (tmpfs before Linux 6.6).
+    pub fn open(path: &Path, request_bytes: usize, writable: bool) -> Result<Self> {
+        if request_bytes == 0 || !request_bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err(Error::Refused(format!("{request_bytes} B is no multiple of {BLOCK_BYTES} B")));
+        }
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(writable).custom_flags(libc::O_DIRECT).open(path);
+        let file = file.map_err(|error| Error::file("open", path, error))?;
+        let memory = vec![0; request_bytes + BLOCK_BYTES];
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+        Ok(Self { file, path: path.to_owned(), memory, start, request_bytes })
+    }
+
+    /// Reads one request at `offset`, and returns what was there.
+    pub fn read_at(&mut self, offset: u64) -> Result<&[u8]> {
+        let memory = &mut self.memory[self.start..self.start + self.request_bytes];
+        self.file.read_exact_at(memory, offset).map_err(|error| Error::file("read", &self.path, error))?;
+        Ok(memory)
+    }
+
+    /// Writes one request of bytes that are all `byte` at `offset`.
+    pub fn write_at(&mut self, offset: u64, byte: u8) -> Result<()> {
+        let memory = &mut self.memory[self.start..self.start + self.request_bytes];
+        memory.fill(byte);
+        self.file.write_all_at(memory, offset).map_err(|error| Error::file("write", &self.path, error))
+    }
+
+    /// Waits until all that was written is on the medium (fdatasync(2)).
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error: io::Error| Error::file("synchronise", &self.path, error))
+    }
+
+    /// How long each of `count` reads takes, in nanoseconds, one after the other from the beginning of the file.
+    pub fn time_reads_ns(&mut self, count: u64) -> Result<Vec<u64>> {
+        let mut took_ns = Vec::new();
+        for index in 0..count {
+            let begin_ns = monotonic_ns();
+            self.read_at(index * self.request_bytes as u64)?;
+            took_ns.push(monotonic_ns() - begin_ns);
+        }
+        Ok(took_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_past_the_cache() {
+        // Next to the test program, which is on a disk (`/tmp` may be memory).
+        let folder = std::env::current_exe().unwrap();
+        let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap()).unwrap();
+        let mut direct = DirectFile::open(file.path(), 8192, true).unwrap();
+        direct.write_at(8192, 7).unwrap();
+        direct.sync().unwrap();
+        assert_eq!(super::super::resident_bytes(file.path()).unwrap(), 0);
+        assert!(direct.read_at(8192).unwrap().iter().all(|byte| *byte == 7));
+        assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 0));
+        assert_eq!(direct.time_reads_ns(2).unwrap().len(), 2);
+        assert!(direct.read_at(16_384).unwrap_err().to_string().contains("read"), "behind the end");
+        assert!(matches!(DirectFile::open(file.path(), 100, false), Err(Error::Refused(_))));
+    }
+}

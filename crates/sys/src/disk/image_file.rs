@@ -1,0 +1,53 @@
+//! The file that a disk is made of.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{absolute, space};
+use crate::journal::{EntryId, Journal, Undo};
+use crate::{Error, Result};
+
+/// A new sparse file: it takes space as it is written to. Dropping it removes it.
+#[derive(Debug)]
+pub struct ImageFile {
+    journal: Journal,
+    entry: EntryId,
+    path: PathBuf,
+}
+
+impl ImageFile {
+    /// Makes the file `path` of `size_bytes`. Errors: it exists, or can never fit where it is to be.
+    pub fn create(journal: &Journal, path: &Path, size_bytes: u64) -> Result<Self> {
+        let path = absolute(path)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::Refused(format!("{} exists already; name a new file", path.display())));
+        }
+        let room = space(path.parent().unwrap_or(Path::new("/")))?;
+        if room.total_bytes < size_bytes {
+            return Err(Error::Refused(format!(
+                "a disk of {size_bytes} B does not fit on the file system of {} ({} B)",
+                path.display(),
+                room.total_bytes
+            )));
+        }
+        let entry = journal.record(Undo::RemoveFile { path: path.clone() })?;
+        let this = Self { journal: journal.clone(), entry, path };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&this.path);
+        let file = file.map_err(|error| Error::file("create", &this.path, error))?;
+        file.set_len(size_bytes).map_err(|error| Error::file("size", &this.path, error))?;
+        Ok(this)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ImageFile {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the journal, which reports it.
+        self.journal.undo(self.entry);
+    }
+}
