@@ -6,7 +6,9 @@
 pub mod agent;
 pub mod clock;
 pub mod coordinator;
+pub mod endpoint;
 mod error;
+pub mod identity;
 pub mod local;
 pub mod policy;
 pub mod protocol;

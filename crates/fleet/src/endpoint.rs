@@ -1,0 +1,210 @@
+//! Endpoints: where a coordinator listens and agents join, and what is safe there.
+//!
+//! An endpoint is `tls/HOST:PORT`, `tcp/HOST:PORT` or `unixsock-stream/PATH`. Without a scheme it is TLS, without a
+//! port 7447. What is not encrypted, or open to whoever comes, stays on this machine.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::identity::{Credentials, Role};
+
+/// The port that is meant where none is written: zenoh's own.
+pub const PORT: u16 = 7447;
+/// The longest path of a UNIX socket: `sun_path` without its end (unix(7)).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+const UNIX: &str = "unixsock-stream/";
+
+/// Why an endpoint cannot be used; the message says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{endpoint}': {problem}")]
+pub struct EndpointError {
+    /// As it was written.
+    pub endpoint: String,
+    /// What is wrong, and what to do.
+    pub problem: String,
+}
+
+/// Where a coordinator listens and agents join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// TLS over TCP.
+    Tls {
+        /// A name or an address.
+        host: String,
+        /// The TCP port.
+        port: u16,
+    },
+    /// TCP in the clear: within one machine alone.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// The TCP port.
+        port: u16,
+    },
+    /// A UNIX socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let error = |problem: String| EndpointError { endpoint: text.to_owned(), problem };
+        let what = "write tls/HOST:PORT, tcp/HOST:PORT or unixsock-stream/PATH";
+        // zenoh reads settings of the link behind these.
+        if let Some(odd) = text.chars().find(|c| "#?;|".contains(*c) || c.is_control() || c.is_whitespace()) {
+            return Err(error(format!("an endpoint has no {odd:?}; {what}")));
+        }
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return unix(path).map_err(error);
+        }
+        if text.starts_with('/') {
+            return Err(error(format!("is it a UNIX socket? Write {UNIX}{text}")));
+        }
+        let (scheme, address) = match text.split_once('/') {
+            None => ("tls", text),
+            Some((scheme @ ("tls" | "tcp"), address)) => (scheme, address),
+            Some((scheme, _)) => return Err(error(format!("'{scheme}' is not spoken here; {what}"))),
+        };
+        let (host, port) = host_and_port(address).map_err(|problem| error(format!("{problem}; {what}")))?;
+        Ok(if scheme == "tls" { Self::Tls { host, port } } else { Self::Tcp { host, port } })
+    }
+}
+
+fn unix(path: &str) -> Result<Endpoint, String> {
+    if !path.starts_with('/') {
+        return Err(format!("the socket's path must be absolute: {UNIX}/run/..., with two slashes"));
+    }
+    match path.len() > SOCKET_PATH_BYTES_MAX || path.ends_with('/') {
+        true => Err(format!("the path must name a file, and have at most {SOCKET_PATH_BYTES_MAX} bytes")),
+        false => Ok(Endpoint::Unix(path.into())),
+    }
+}
+
+fn host_and_port(address: &str) -> Result<(String, u16), String> {
+    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(v6) = bare.parse::<Ipv6Addr>() {
+        return Ok((v6.to_string(), PORT));
+    }
+    let (host, port) = match address.rsplit_once(':') {
+        None => (address, PORT),
+        Some((host, port)) => (host, port.parse().map_err(|_| format!("'{port}' is no port (0 to 65535)"))?),
+    };
+    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if let Some(v6) = v6 {
+        let address: Ipv6Addr = v6.parse().map_err(|_| format!("'{v6}' is no IPv6 address"))?;
+        return Ok((address.to_string(), port));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    match !host.is_empty() && host.chars().all(fits) {
+        true => Ok((host.to_owned(), port)),
+        false => Err(format!("'{host}' is neither a host's name nor an address")),
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// As zenoh reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host, port) = match self {
+            Self::Unix(path) => return write!(f, "{UNIX}{}", path.display()),
+            Self::Tls { host, port } => ("tls", host, port),
+            Self::Tcp { host, port } => ("tcp", host, port),
+        };
+        match host.contains(':') {
+            true => write!(f, "{scheme}/[{host}]:{port}"),
+            false => write!(f, "{scheme}/{host}:{port}"),
+        }
+    }
+}
+
+impl Endpoint {
+    fn error(&self, problem: impl Into<String>) -> EndpointError {
+        EndpointError { endpoint: self.to_string(), problem: problem.into() }
+    }
+
+    /// Whether all that it stands for is this machine.
+    fn is_loopback(&self) -> Result<bool, EndpointError> {
+        let (Self::Tls { host, port } | Self::Tcp { host, port }) = self else { return Ok(true) };
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(address.to_canonical().is_loopback());
+        }
+        let resolved = (host.as_str(), *port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = resolved
+            .map_err(|error| self.error(format!("the host's name cannot be resolved: {error}")))?
+            .collect();
+        Ok(!addresses.is_empty() && addresses.iter().all(|address| address.ip().to_canonical().is_loopback()))
+    }
+
+    /// What holds for both sides beyond this machine.
+    fn check(&self, credentials: Option<&Credentials>, doing: &str) -> Result<(), EndpointError> {
+        match (self, credentials) {
+            // zenoh hands the brackets to the check of the certificate's name, which no certificate has.
+            (Self::Tls { host, .. }, _) if host.contains(':') && doing == "join" => {
+                Err(self.error("zenoh cannot check a certificate for an IPv6 address; join by the host's name"))
+            }
+            (Self::Tls { .. }, None) => Err(self.error(format!(
+                "TLS needs credentials to {doing} with: make them with 'kagiri fleet init', and give a bundle's folder \
+                 with --credentials"
+            ))),
+            (Self::Tcp { host, port }, credentials) if !self.is_loopback()? => Err(self.error(match credentials {
+                Some(_) => format!("tcp does not encrypt, and checks no certificates; {doing} tls/{host}:{port}"),
+                None => format!(
+                    "beyond this machine everybody could command the hosts that join; make credentials with 'kagiri \
+                     fleet init', and {doing} tls/{host}:{port} with --credentials"
+                ),
+            })),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Nothing listens beyond this machine without TLS, and certificates or passwords of all who join.
+///
+/// A UNIX socket's folder must belong to this user, and admit nobody else (mode 0700).
+///
+/// # Errors
+/// Why it is not safe to listen there, and what to do.
+pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
+    if let Endpoint::Unix(path) = endpoint {
+        return check_socket_dir(endpoint, path);
+    }
+    endpoint.check(credentials, "listen on")?;
+    match (endpoint, credentials) {
+        (Endpoint::Tls { .. }, Some(credentials)) if credentials.role() == Role::Agent => {
+            let (dir, holder) = (credentials.dir.display(), &credentials.holder);
+            Err(endpoint.error(format!(
+                "{dir} is the bundle of host {holder}, which is good for joining alone; listen with the coordinator's"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nobody joins a coordinator beyond this machine that does not prove who it is.
+///
+/// # Errors
+/// Why it is not safe to join there, and what to do.
+pub fn check_join(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
+    endpoint.check(credentials, "join")
+}
+
+fn check_socket_dir(endpoint: &Endpoint, path: &Path) -> Result<(), EndpointError> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let metadata = dir
+        .metadata()
+        .map_err(|error| endpoint.error(format!("its folder {} cannot be used: {error}", dir.display())))?;
+    let user = nix::unistd::geteuid().as_raw();
+    let mode = metadata.mode() & 0o777;
+    if metadata.is_dir() && metadata.uid() == user && mode == 0o700 {
+        return Ok(());
+    }
+    Err(endpoint.error(format!(
+        "its folder {0} admits others (owner {1}, mode {mode:04o}), who could command the hosts that join; make one \
+         for this user alone: mkdir -m 700 FOLDER",
+        dir.display(),
+        metadata.uid()
+    )))
+}

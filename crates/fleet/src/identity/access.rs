@@ -1,0 +1,193 @@
+//! What zenoh is told of credentials: TLS, passwords, and who may say what on which key.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::credentials::{Credentials, Role};
+use super::name::{Kind, Member};
+use crate::protocol::{MESSAGE_BYTES_MAX, PROTOCOL, agent_key, ask_key, coordinator_key, tell_key};
+use crate::session::Setting;
+
+impl Credentials {
+    /// zenoh's settings for the holder of these credentials: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
+    pub fn zenoh_json(&self, role: Role) -> Vec<Setting> {
+        let files = self.pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+        let mut all = tls(role, self.uses_passwords(), &self.ca, files);
+        if let Some(login) = &self.login {
+            all.push(("transport/auth/usrpwd/user", json!(login.user)));
+            all.push(("transport/auth/usrpwd/password", json!(login.password)));
+        }
+        if let (Role::Coordinator, Some(users)) = (role, &self.users) {
+            all.push(("transport/auth/usrpwd/dictionary_file", json!(users)));
+        }
+        all.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect()
+    }
+}
+
+/// The settings of TLS; the certificates of both sides end their connection when they end.
+fn tls(role: Role, passwords: bool, ca: &Path, files: Option<(&Path, &Path)>) -> Vec<(&'static str, Value)> {
+    let mut all = vec![
+        ("transport/link/tls/root_ca_certificate", json!(ca)),
+        ("transport/link/tls/verify_name_on_connect", json!(true)),
+        ("transport/link/tls/enable_mtls", json!(!passwords)),
+        // Who logs in with a password shows no certificate that could end.
+        ("transport/link/tls/close_link_on_expiration", json!(!passwords || role == Role::Agent)),
+    ];
+    if let (Some((certificate, key)), false) = (files, passwords) {
+        all.push(("transport/link/tls/connect_certificate", json!(certificate)));
+        all.push(("transport/link/tls/connect_private_key", json!(key)));
+    }
+    if let (Some((certificate, key)), Role::Coordinator) = (files, role) {
+        all.push(("transport/link/tls/listen_certificate", json!(certificate)));
+        all.push(("transport/link/tls/listen_private_key", json!(key)));
+    }
+    all
+}
+
+/// zenoh's access control for who listens: everything is denied but what agents need, each under its own name alone.
+///
+/// An agent may say that it is there, answer what it is asked, and tell; it may see the coordinator and its leases. It
+/// can neither ask nor speak for another. Without credentials (loopback, a lab) names are not proven, and an agent may
+/// use any.
+pub fn access_control(credentials: Option<&Credentials>) -> Setting {
+    let value = match credentials {
+        Some(credentials) => rules(&credentials.members, credentials.uses_passwords()),
+        None => rules_of_anybody(),
+    };
+    ("access_control".into(), value.to_string())
+}
+
+/// zenoh's filter that drops messages longer than [`MESSAGE_BYTES_MAX`] unread.
+pub fn low_pass_filter() -> Setting {
+    let value = json!([{
+        "id": "long",
+        "flows": ["ingress"],
+        "messages": ["put", "delete", "query", "reply"],
+        "key_exprs": ["**"],
+        "size_limit": MESSAGE_BYTES_MAX,
+    }]);
+    ("low_pass_filter".into(), value.to_string())
+}
+
+fn rule(id: &str, flow: &str, messages: &[&str], key: &str) -> Value {
+    json!({"id": id, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [key]})
+}
+
+/// What every agent may receive, and whom it may listen to.
+fn common() -> [Value; 4] {
+    let coordinator = coordinator_key("**");
+    [
+        rule("asked", "egress", &["query"], &ask_key("*")),
+        rule("heard", "egress", &["declare_subscriber"], &tell_key("*")),
+        rule("led", "egress", &["put", "liveliness_token"], &coordinator),
+        rule(
+            "listens",
+            "ingress",
+            &["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"],
+            &coordinator,
+        ),
+    ]
+}
+
+/// What the agent of this name may say.
+fn own(name: &str) -> [Value; 3] {
+    let id = |what: &str| format!("{what} {name}");
+    [
+        rule(&id("there"), "ingress", &["liveliness_token"], &agent_key(name, "**")),
+        rule(&id("answers"), "ingress", &["declare_queryable", "reply"], &ask_key(name)),
+        rule(&id("tells"), "ingress", &["put"], &tell_key(name)),
+    ]
+}
+
+fn ids(rules: &[Value]) -> Value {
+    rules.iter().map(|rule| rule["id"].clone()).collect()
+}
+
+fn denied_but(rules: Vec<Value>, subjects: Vec<Value>, policies: Vec<Value>) -> Value {
+    json!({
+        "enabled": true,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    })
+}
+
+fn rules_of_anybody() -> Value {
+    let rules = [&common()[..], &own("*")[..]].concat();
+    let policies = vec![json!({"id": "anybody", "rules": ids(&rules), "subjects": ["anybody"]})];
+    denied_but(rules, vec![json!({"id": "anybody"})], policies)
+}
+
+fn rules(members: &[Member], passwords: bool) -> Value {
+    let property = if passwords { "usernames" } else { "cert_common_names" };
+    let subjects = members.iter().map(|member| {
+        let name = member.to_string();
+        json!({"id": name, property: [name]})
+    });
+    let common = common().to_vec();
+    let everything = ["ingress", "egress"].map(|flow| {
+        let messages = [
+            "put",
+            "delete",
+            "declare_subscriber",
+            "query",
+            "reply",
+            "declare_queryable",
+            "liveliness_token",
+            "liveliness_query",
+            "declare_liveliness_subscriber",
+        ];
+        rule(&format!("all {flow}"), flow, &messages, &format!("kagiri/{PROTOCOL}/**"))
+    });
+    let mut rules = [&common[..], &everything[..]].concat();
+    let mut policies = Vec::new();
+    for member in members {
+        let id = member.to_string();
+        if member.kind == Kind::Agent {
+            let own = own(&member.name);
+            policies.push(json!({"id": format!("own {id}"), "rules": ids(&own), "subjects": [id]}));
+            policies.push(json!({"id": format!("common {id}"), "rules": ids(&common), "subjects": [id]}));
+            rules.extend(own);
+        } else {
+            policies.push(json!({"id": id, "rules": ids(&everything), "subjects": [id]}));
+        }
+    }
+    denied_but(rules, subjects.collect(), policies)
+}
+
+/// The configuration of an external `zenohd` (JSON5), to be started in the folder of its bundle.
+pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
+    let (ca, certificate, key) = (Path::new("ca.pem"), Path::new("cert.pem"), Path::new("key.pem"));
+    let mut settings = tls(Role::Coordinator, passwords, ca, Some((certificate, key)));
+    if passwords {
+        settings.push(("transport/auth/usrpwd/dictionary_file", json!("users")));
+    }
+    settings.extend([
+        ("mode", json!("router")),
+        ("metadata", json!({"name": router.to_string()})),
+        ("listen/endpoints", json!(["tls/[::]:7447"])),
+        ("connect/endpoints", json!([])),
+        ("scouting/multicast/enabled", json!(false)),
+        ("scouting/gossip/enabled", json!(false)),
+        ("adminspace/enabled", json!(false)),
+        ("transport/unicast/max_sessions", json!(20_000)),
+        ("transport/unicast/compression/enabled", json!(false)),
+        ("transport/link/tx/lease", json!(2000)),
+        ("transport/link/rx/max_message_size", json!(MESSAGE_BYTES_MAX)),
+        ("access_control", rules(members, passwords)),
+    ]);
+    let mut config = json!({});
+    for (path, value) in settings {
+        *path.split('/').fold(&mut config, |place, key| &mut place[key]) = value;
+    }
+    let (_, filter) = low_pass_filter();
+    // Both are JSON of this module's own making.
+    config["low_pass_filter"] = serde_json::from_str(&filter).unwrap_or_default();
+    format!(
+        "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as a user to whom\n\
+         // the folder belongs: zenohd --config zenohd.json5\n\
+         // Further routers that it is to connect to stand in connect.endpoints: \"tls/OTHER:7447\".\n{config:#}\n"
+    )
+}

@@ -1,0 +1,137 @@
+//! The fleet's own certificate authority: one key, kept offline, that signs one certificate for each member.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+};
+
+use super::credentials::Certificate;
+use super::name::{Kind, Member};
+use super::{IdentityError, file};
+
+/// How long the authority itself can be used.
+const AUTHORITY_DAYS: u32 = 3650;
+/// Certificates count from a day ago, so that clocks that are off by hours do not keep hosts from joining.
+const BACKDATED: Duration = Duration::from_secs(86_400);
+
+/// The authority, ready to sign.
+pub(super) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its certificate.
+    pub pem: String,
+    not_after: SystemTime,
+}
+
+/// A certificate, and the key that belongs to it.
+pub(super) struct Issued {
+    pub certificate_pem: String,
+    pub key_pem: String,
+}
+
+impl Authority {
+    /// Make one, and keep it in a folder that is made for it.
+    pub fn create(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
+        let key = new_key()?;
+        let mut params = params(now, AUTHORITY_DAYS, None)?;
+        let serial = random::<4>()?.map(|byte| format!("{byte:02x}")).concat();
+        params.distinguished_name.push(DnType::CommonName, format!("kagiri fleet authority {serial}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let pem = params.self_signed(&key).map_err(crypto("the authority's certificate"))?.pem();
+        file::make_dir(dir)?;
+        file::write_new(&dir.join("ca.key"), &key.serialize_pem())?;
+        file::write_new(&dir.join("ca.pem"), &pem)?;
+        Self::open(dir, now)
+    }
+
+    /// The one that is kept in a folder.
+    pub fn open(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
+        let path = dir.join("ca.key");
+        let unfit =
+            |error: rcgen::Error| IdentityError::unfit(&path, format!("it is no private key: {error}"));
+        let key = KeyPair::from_pem(&file::read_secret(&path)?).map_err(unfit)?;
+        let path = dir.join("ca.pem");
+        let pem = file::read(&path)?;
+        let certificate = Certificate::read(&path, &pem)?;
+        if !certificate.belongs_to(&key) {
+            return Err(IdentityError::unfit(path, "it does not belong to the key ca.key beside it"));
+        }
+        certificate.check_time(now)?;
+        let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(crypto("an issuer of the authority"))?;
+        Ok(Self { issuer, pem, not_after: certificate.not_after })
+    }
+
+    /// A certificate for a member. What serves connections is found under its names and addresses; an agent only ever
+    /// opens connections, and its certificate is good for nothing else.
+    pub fn issue(
+        &self,
+        member: &Member,
+        addresses: &[String],
+        days: u32,
+        now: SystemTime,
+    ) -> Result<Issued, IdentityError> {
+        let mut params = params(now, days, Some(self.not_after))?;
+        params.distinguished_name.push(DnType::CommonName, member.to_string());
+        let serves = member.kind != Kind::Agent;
+        let named = std::iter::once(member.name.clone());
+        let here = ["localhost", "127.0.0.1", "::1"].map(String::from);
+        let mut names: Vec<_> = match serves {
+            true => named.chain(addresses.iter().cloned()).chain(here).collect(),
+            false => named.collect(),
+        };
+        names.dedup();
+        params.subject_alt_names =
+            CertificateParams::new(names).map_err(crypto("a certificate's names"))?.subject_alt_names;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if serves {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        params.use_authority_key_identifier_extension = true;
+        let key = new_key()?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(crypto("a certificate"))?;
+        Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+}
+
+/// Random bytes of the operating system.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
+    let mut bytes = [0; N];
+    let crypto =
+        |error: getrandom::Error| IdentityError::Crypto { what: "random numbers", why: error.to_string() };
+    getrandom::fill(&mut bytes).map_err(crypto)?;
+    Ok(bytes)
+}
+
+fn new_key() -> Result<KeyPair, IdentityError> {
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(crypto("a key"))
+}
+
+fn crypto(what: &'static str) -> impl FnOnce(rcgen::Error) -> IdentityError {
+    move |error| IdentityError::Crypto { what, why: error.to_string() }
+}
+
+/// Valid from a day ago for so many days from now, at most as long as its issuer; with a random serial number.
+fn params(
+    now: SystemTime,
+    days: u32,
+    at_most: Option<SystemTime>,
+) -> Result<CertificateParams, IdentityError> {
+    let until = now + Duration::from_secs(86_400) * days;
+    let until = at_most.map_or(until, |most| until.min(most));
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let since_epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.not_before = epoch + since_epoch(now - BACKDATED);
+    params.not_after = epoch + since_epoch(until);
+    let mut serial = random::<16>()?;
+    // Positive and not zero (RFC 5280, 4.1.2.2).
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    Ok(params)
+}

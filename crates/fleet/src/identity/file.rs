@@ -1,0 +1,72 @@
+//! Files that hold secrets, and those beside them.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::IdentityError;
+
+/// A file of credentials is never longer.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// How a failure of the system is told.
+pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> IdentityError {
+    move |source| IdentityError::File { what, path: path.to_owned(), source }
+}
+
+/// Write a file that is not there yet, for its owner alone.
+pub(super) fn write_new(path: &Path, text: &str) -> Result<(), IdentityError> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    written.map_err(failed("write", path))
+}
+
+/// Put a whole new file, for its owner alone, in the place of another: no reader ever sees a half.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), IdentityError> {
+    let next = path.with_extension("next");
+    match std::fs::remove_file(&next) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed("replace", &next)(error));
+        }
+        _ => write_new(&next, text)?,
+    }
+    std::fs::rename(&next, path).map_err(failed("write", path))
+}
+
+/// Make a folder, and those above it, that its owner alone can enter. One that is there stays as it is.
+pub(super) fn make_dir(path: &Path) -> Result<(), IdentityError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the folder", path))
+}
+
+/// The text of a file.
+pub(super) fn read(path: &Path) -> Result<String, IdentityError> {
+    read_open(File::open(path).map_err(failed("read", path))?, path)
+}
+
+/// The text of a file that nobody but its owner can read; its group can if it is the system's (as service managers
+/// and container platforms hand over secrets).
+pub(super) fn read_secret(path: &Path) -> Result<String, IdentityError> {
+    let file = File::open(path).map_err(failed("read", path))?;
+    let metadata = file.metadata().map_err(failed("read", path))?;
+    let allowed = if metadata.uid() == 0 { 0o740 } else { 0o700 };
+    let mode = metadata.mode() & 0o777;
+    if mode & !allowed != 0 {
+        let problem = format!(
+            "others can read or write it (mode {mode:04o}), so that it may be known to them; run 'chmod 600 {0}', \
+             and replace it if it was copied over a network or lay on a shared disk",
+            path.display()
+        );
+        return Err(IdentityError::unfit(path, problem));
+    }
+    read_open(file, path)
+}
+
+fn read_open(file: File, path: &Path) -> Result<String, IdentityError> {
+    let mut text = String::new();
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed("read", path))?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(IdentityError::unfit(path, "it is too long for credentials")),
+        false => Ok(text),
+    }
+}

@@ -1,0 +1,250 @@
+//! Why zenoh refused: a session that cannot be opened says "Unable to connect" and nothing else, but the reason is in
+//! what zenoh logs. A small layer of `tracing` keeps the last such lines, and [`explain`] says them in plain words.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::Registry;
+
+/// How many different lines are kept.
+const LINES_MAX: usize = 8;
+/// A longer line is cut: what peers send can be in it.
+const LINE_BYTES_MAX: usize = 1000;
+/// What zenoh says about passwords that it refuses, it says there alone, and below a warning.
+const ACCEPTING: &str = "zenoh_transport::unicast::establishment::accept";
+
+/// The last warnings and errors of zenoh, each once, the newest last.
+#[derive(Debug, Clone, Default)]
+pub struct Reasons(Arc<Mutex<VecDeque<String>>>);
+
+impl Reasons {
+    /// Listen to zenoh in the whole process, from the first call on. `None` if somebody else takes the process's log.
+    pub fn of_process() -> Option<Self> {
+        static OF_PROCESS: OnceLock<Option<Reasons>> = OnceLock::new();
+        let begin = || {
+            let reasons = Reasons::default();
+            let subscriber = Registry::default().with(reasons.clone());
+            tracing::subscriber::set_global_default(subscriber).ok().map(|()| reasons)
+        };
+        OF_PROCESS.get_or_init(begin).clone()
+    }
+
+    /// Take what was kept so far.
+    pub fn take(&self) -> Vec<String> {
+        self.lines().drain(..).collect()
+    }
+
+    fn lines(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
+        // A list of lines is whole whatever happened to whoever held the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, line: &str) {
+        let mut line = without_places(line);
+        line.truncate(line.floor_char_boundary(LINE_BYTES_MAX));
+        let mut lines = self.lines();
+        lines.retain(|kept| *kept != line);
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// zenoh says where in its own source an error came up, with the paths of whoever built the program.
+fn without_places(line: &str) -> String {
+    let is_place = |word: &str| {
+        word.trim_end_matches(['.', ']'])
+            .rsplit_once(".rs:")
+            .is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+    };
+    let mut words: Vec<&str> = Vec::new();
+    for word in line.split_whitespace() {
+        match is_place(word) && words.last() == Some(&"at") {
+            true => drop(words.pop()),
+            false => words.push(word),
+        }
+    }
+    words.join(" ")
+}
+
+impl<S: Subscriber> Layer<S> for Reasons {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        match *metadata.level() {
+            Level::ERROR | Level::WARN => metadata.target().starts_with("zenoh"),
+            Level::DEBUG => metadata.target() == ACCEPTING,
+            _ => false,
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        let told = *event.metadata().level() != Level::DEBUG || line.0.contains("UsrPwd");
+        // "Unable to connect to any of ..." follows on lines that say why.
+        if told && !line.0.starts_with("Unable to connect to any of") {
+            self.keep(&line.0);
+        }
+    }
+}
+
+/// The message of an event, and its other fields behind it.
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}
+
+/// Words of rustls or zenoh, who sees them, and what they mean.
+const MEANINGS: [(&str, Side, &str); 23] = [
+    (
+        "certificate not valid for name",
+        Side::Joins,
+        "the coordinator's certificate is not for the name it was joined by; join by one of its names, or make it a new \
+         one: kagiri fleet init DIR --coordinator NAME,ADDRESS --replace",
+    ),
+    (
+        "peer certificate: UnknownIssuer",
+        Side::Joins,
+        "the coordinator's certificate was not issued by this fleet's authority (ca.pem): it is another fleet's \
+         coordinator, or this bundle is of another fleet",
+    ),
+    (
+        "peer certificate: BadSignature",
+        Side::Joins,
+        "the coordinator's certificate is a forgery: its signature is wrong",
+    ),
+    (
+        "extended key usage for server",
+        Side::Joins,
+        "what listens there shows an agent's certificate: it is not a coordinator",
+    ),
+    (
+        "peer certificate: certificate expired",
+        Side::Joins,
+        "the coordinator's certificate has ended, or this host's clock is ahead",
+    ),
+    (
+        "peer certificate: certificate not valid yet",
+        Side::Joins,
+        "the coordinator's certificate does not hold yet: this host's clock is behind by more than a day",
+    ),
+    (
+        "fatal alert: UnknownCA",
+        Side::Joins,
+        "the coordinator refused this host's certificate: its fleet's authority has not issued it",
+    ),
+    (
+        "fatal alert: CertificateRequired",
+        Side::Joins,
+        "the coordinator wants a certificate, and these credentials have none: they are of another fleet, or of one \
+         with passwords",
+    ),
+    (
+        "fatal alert: CertificateExpired",
+        Side::Joins,
+        "the coordinator refused this host's certificate: it has ended, or the coordinator's clock is ahead",
+    ),
+    ("fatal alert:", Side::Joins, "the coordinator refused this host's certificate"),
+    (
+        "in response to an OpenSyn",
+        Side::Joins,
+        "the coordinator refused this host's name or password: the fleet's list (users) has another",
+    ),
+    (
+        "in response to an InitSyn",
+        Side::Joins,
+        "the coordinator wants a password, and these credentials have none that it could take",
+    ),
+    ("Connection refused", Side::Joins, "nobody listens there; is the coordinator running?"),
+    ("failed to lookup address", Side::Joins, "the coordinator's name cannot be resolved"),
+    (
+        "No such file or directory",
+        Side::Joins,
+        "nobody listens there: the socket or a file of the credentials is missing",
+    ),
+    ("handshake eof", Side::Joins, "what listens there does not speak TLS"),
+    ("early eof", Side::Joins, "what listens there hung up at once: it wants TLS, or is not a coordinator"),
+    ("deadline has elapsed", Side::Joins, "what listens there does not answer"),
+    (
+        "UsrPwd extension",
+        Side::Listens,
+        "a host tried to join without a name and password of this fleet, or with wrong ones",
+    ),
+    (
+        "peer certificate: UnknownIssuer",
+        Side::Listens,
+        "a host tried to join with a certificate that this fleet's authority has not issued",
+    ),
+    ("peer sent no certificates", Side::Listens, "somebody tried to join without a certificate"),
+    (
+        "fatal alert:",
+        Side::Listens,
+        "a host did not trust this coordinator's certificate: the host's bundle is of another fleet, or has ended",
+    ),
+    ("corrupt message", Side::Listens, "somebody connected who does not speak TLS"),
+];
+
+/// Who says a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Joins,
+    Listens,
+}
+
+/// What the newest of zenoh's lines that can be explained means, in plain words.
+pub fn explain(lines: &[String]) -> Option<String> {
+    lines.iter().rev().find_map(|line| {
+        // The listening side closes its lines with advice that has nothing to do with a refusal.
+        let listens = line.contains("open file limit") || line.contains("UsrPwd");
+        let side = if listens { Side::Listens } else { Side::Joins };
+        let found = MEANINGS.iter().find(|(words, of, _)| *of == side && line.contains(words));
+        found.map(|(.., meaning)| (*meaning).to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_kept_once_and_without_places() {
+        let reasons = Reasons::default();
+        for port in 0..20 {
+            reasons.keep(&format!("no link to {port} at /home/x/zenoh-1.10.2/src/a.rs:7.] at src/b.rs:12."));
+            reasons.keep("again");
+        }
+        let lines = reasons.take();
+        assert_eq!(lines.len(), LINES_MAX);
+        assert_eq!(lines[LINES_MAX - 2..], ["no link to 19", "again"]);
+        assert!(reasons.take().is_empty());
+        reasons.keep(&"ä".repeat(LINE_BYTES_MAX));
+        assert!(reasons.take()[0].len() <= LINE_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_newest_line_that_means_something_is_explained() {
+        let explain = |lines: &[&str]| explain(&lines.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let told = explain(&[
+            "x: Connection refused (os error 111)",
+            "invalid peer certificate: UnknownIssuer",
+            "what?",
+        ]);
+        assert!(told.unwrap().contains("not issued by this fleet's authority (ca.pem)"));
+        let told =
+            explain(&["invalid peer certificate: UnknownIssuer. Hint: increase the system open file limit."]);
+        assert!(told.unwrap().starts_with("a host tried to join"));
+        assert_eq!(explain(&["what?"]), None);
+    }
+}
