@@ -14,19 +14,21 @@
 //!
 //! How fast `D` can change carries an edge to other times. With rates in `[a, b]`, `D(c)` lies above every lower edge's
 //! cone and below every upper one's; no tighter bound follows from these facts. Each rate is at first within
-//! [`RATE_MAX_PPM`]; several batches show the mean rate between them (Moon 1999; Huygens, NSDI 2018), and rates within a
-//! session differ by at most [`WANDER_MAX_PPM`]. Probes before and after a run thus bound what lies between and beyond.
+//! [`RATE_MAX_PPB`]; several batches show the mean rate between them (Moon 1999; Huygens, NSDI 2018), and rates within a
+//! session differ by at most [`WANDER_MAX_PPB`]. Probes before and after a run thus bound what lies between and beyond.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-/// How fast two clocks may part, in ppm (us per second): two quartzes of 100 ppm each. Time services steer steady
+/// How fast two clocks may part, in ppb (ns per second): two quartzes of 100 ppm each. Time services steer steady
 /// clocks well within that; one that is being corrected faster contradicts itself, see [`Unsynchronised`].
-pub const RATE_MAX_PPM: f64 = 200.0;
+pub const RATE_MAX_PPB: i64 = 200_000;
 
-/// How much that rate may change during one session, in ppm: temperature, and a time service that follows it.
-pub const WANDER_MAX_PPM: f64 = 10.0;
+/// How much that rate may change during one session, in ppb: temperature, and a time service that follows it.
+pub const WANDER_MAX_PPB: i64 = 10_000;
+
+const NS_PER_S: i128 = 1_000_000_000;
 
 /// Batches that are kept; of more, the narrower of two neighbours.
 const BATCHES_MAX: usize = 64;
@@ -45,10 +47,11 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The time under way in both directions, `delta` of RFC 5905; `None` if no clocks can have shown these times.
+    /// The time under way in both directions, `delta` of RFC 5905; `None` if one of the clocks went back.
     pub fn rtt_ns(&self) -> Option<u64> {
-        let there = self.t4_ns.checked_sub(self.t1_ns)?;
-        there.checked_sub(self.t3_ns.checked_sub(self.t2_ns)?)
+        let there_and_back = self.t4_ns.checked_sub(self.t1_ns)?;
+        // An agent's slow clock may show less for the whole than the coordinator's for its part.
+        Some(there_and_back.saturating_sub(self.t3_ns.checked_sub(self.t2_ns)?))
     }
 
     fn edges(&self) -> (Edge, Edge) {
@@ -83,21 +86,18 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of one probe; `None` if no clocks can have shown its times.
+    /// A batch of one probe; `None` if one of its clocks went back.
     pub fn new(probe: &Probe, same_kernel: bool) -> Option<Self> {
         let (lower, upper) = probe.edges();
         Some(Self { lower, upper, n: 1, rtt_min_ns: probe.rtt_ns()?, same_kernel })
     }
 
-    /// Adds a later probe. Returns whether that made the batch narrower; a probe that no clocks can have shown is left
-    /// out.
+    /// Adds a later probe. Returns whether that made the batch narrower; a probe whose clock went back is left out.
     pub fn add(&mut self, probe: &Probe) -> bool {
         let Some(rtt_ns) = probe.rtt_ns() else { return false };
         let (lower, upper) = probe.edges();
-        // What an older edge still says now.
-        let faded = |edge: Edge, now: Edge| rate_ns(self.rate_max_ppm(), now.at_ns, edge.at_ns).abs();
-        let raised = wide(lower) > wide(self.lower) - faded(self.lower, lower);
-        let lowered = wide(upper) < wide(self.upper) + faded(self.upper, upper);
+        let raised = wide(lower) > wide(self.lower) - self.fading_ns(self.lower, lower);
+        let lowered = wide(upper) < wide(self.upper) + self.fading_ns(self.upper, upper);
         if raised {
             self.lower = lower;
         }
@@ -111,12 +111,14 @@ impl Batch {
 
     /// Half the distance of its edges, ns: the bound at the time of the batch.
     pub fn bound_ns(&self) -> u64 {
-        let fading = rate_ns(self.rate_max_ppm(), self.upper.at_ns, self.lower.at_ns).abs();
+        let fading = self.fading_ns(self.lower, self.upper);
         half(wide(self.upper) - wide(self.lower) + fading)
     }
 
-    fn rate_max_ppm(&self) -> f64 {
-        if self.same_kernel { 0.0 } else { RATE_MAX_PPM }
+    /// What one edge no longer says at the time of another, ns.
+    fn fading_ns(&self, edge: Edge, other: Edge) -> i128 {
+        let rate_ppb = if self.same_kernel { 0 } else { RATE_MAX_PPB };
+        rate_ns(rate_ppb, edge.at_ns.max(other.at_ns), edge.at_ns.min(other.at_ns))
     }
 }
 
@@ -129,8 +131,9 @@ pub enum Unsynchronised {
     NoAnswer,
     /// The batches exclude each other.
     #[error(
-        "the clocks moved against each other by {rate_ppm:.0} ppm, more than quartzes can ({RATE_MAX_PPM:.0} ppm): a host was \
-         suspended or migrated, or its time service is correcting it; wait until it is steady, and probe again"
+        "the clocks moved against each other by {rate_ppm:.0} ppm, more than quartzes can ({} ppm): a host was \
+         suspended or migrated, or its time service is correcting it; wait until it is steady, and probe again",
+        RATE_MAX_PPB / 1000
     )]
     Contradiction {
         /// The rate that would explain them, in ppm.
@@ -143,8 +146,8 @@ pub enum Unsynchronised {
 pub struct Offset {
     /// In order of time.
     batches: Vec<Batch>,
-    /// The least and the greatest rate, in ppm.
-    rate_ppm: (f64, f64),
+    /// The least and the greatest rate, in ppb.
+    rates_ppb: (i64, i64),
     /// The number of probes it is founded on.
     pub n: u64,
     /// The least time under way in both directions, ns.
@@ -163,8 +166,8 @@ impl Offset {
         let mut batches = batches.to_vec();
         batches.sort_by_key(|batch| batch.lower.at_ns);
         thin(&mut batches);
-        let rate_ppm = rates_ppm(&batches)?;
-        Ok(Self { batches, rate_ppm, n, rtt_min_ns })
+        let rates_ppb = rates_ppb(&batches)?;
+        Ok(Self { batches, rates_ppb, n, rtt_min_ns })
     }
 
     /// Agent minus coordinator when the coordinator's clock reads `coordinator_ns`, in ns.
@@ -197,12 +200,12 @@ impl Offset {
 
     /// How fast the agent's clock gains on the coordinator's, in ppm; 0 while nothing is known.
     pub fn drift_ppm(&self) -> f64 {
-        f64::midpoint(self.rate_ppm.0, self.rate_ppm.1)
+        (self.rates_ppb.0 + self.rates_ppb.1) as f64 / 2e3
     }
 
     /// How far [`Self::drift_ppm`] can be from the truth at any instant.
     pub fn drift_bound_ppm(&self) -> f64 {
-        (self.rate_ppm.1 - self.rate_ppm.0) / 2.0
+        (self.rates_ppb.1 - self.rates_ppb.0) as f64 / 2e3
     }
 
     /// How far the agent's wall clock is ahead of the coordinator's, in s, from what each host says of realtime minus
@@ -221,7 +224,7 @@ impl Offset {
 
     /// The least and the greatest offset that all batches allow.
     fn limits(&self, at_ns: u64) -> (i128, i128) {
-        let (slow, fast) = self.rate_ppm;
+        let (slow, fast) = self.rates_ppb;
         let lower = self.batches.iter().map(|batch| {
             let rate = if at_ns >= batch.lower.at_ns { slow } else { fast };
             wide(batch.lower) + rate_ns(rate, at_ns, batch.lower.at_ns)
@@ -237,35 +240,35 @@ impl Offset {
     }
 }
 
-/// The rates that `batches` allow, in ppm.
-fn rates_ppm(batches: &[Batch]) -> Result<(f64, f64), Unsynchronised> {
-    let rate_max = if batches.iter().all(|batch| batch.same_kernel) { 0.0 } else { RATE_MAX_PPM };
-    let (mut slow, mut fast) = (f64::NEG_INFINITY, f64::INFINITY);
+/// The least and the greatest rate that `batches` allow, in ppb.
+fn rates_ppb(batches: &[Batch]) -> Result<(i64, i64), Unsynchronised> {
+    let rate_max = if batches.iter().all(|batch| batch.same_kernel) { 0 } else { RATE_MAX_PPB };
+    let contradiction = |rate_ppb: i128| Unsynchronised::Contradiction { rate_ppm: rate_ppb as f64 / 1e3 };
+    // The mean rate between some two edges is at least `slow`, and between some two at most `fast`.
+    let (mut slow, mut fast) = (i128::MIN, i128::MAX);
     for Edge { at_ns: x, offset_ns: least } in batches.iter().map(|batch| batch.lower) {
         for Edge { at_ns: y, offset_ns: most } in batches.iter().map(|batch| batch.upper) {
             // One nanosecond for the readings' fractions.
-            let room_ns = i128::from(most) - i128::from(least) + 1;
-            let room_ppm = 1e6 * room_ns as f64 / x.abs_diff(y).max(1) as f64;
+            let room_ppb = (i128::from(most) - i128::from(least) + 1) * NS_PER_S;
+            let between_ns = i128::from(x.abs_diff(y));
             match y.cmp(&x) {
-                Ordering::Greater => fast = fast.min(room_ppm),
-                Ordering::Less => slow = slow.max(-room_ppm),
-                Ordering::Equal if room_ns < 0 => {
-                    return Err(Unsynchronised::Contradiction { rate_ppm: room_ppm });
-                }
+                Ordering::Greater => fast = fast.min(room_ppb.div_euclid(between_ns) + 1),
+                Ordering::Less => slow = slow.max((-room_ppb).div_euclid(between_ns)),
+                Ordering::Equal if room_ppb < 0 => return Err(contradiction(room_ppb)),
                 Ordering::Equal => {}
             }
         }
     }
-    // The mean rate between some two edges is beyond what is possible.
-    if slow > rate_max || fast < -rate_max {
-        let rate_ppm = if slow > rate_max { slow } else { fast };
-        return Err(Unsynchronised::Contradiction { rate_ppm });
+    let (max, wander) = (i128::from(rate_max), i128::from(WANDER_MAX_PPB));
+    if slow > max || fast < -max {
+        return Err(contradiction(if slow > max { slow } else { fast }));
     }
-    if slow > fast + WANDER_MAX_PPM {
+    if slow.saturating_sub(wander) > fast {
         // It wanders more than a steady clock does: only the first principle is left.
         return Ok((-rate_max, rate_max));
     }
-    Ok(((slow - WANDER_MAX_PPM).max(-rate_max), (fast + WANDER_MAX_PPM).min(rate_max)))
+    let within = |ppb: i128| saturate(ppb.clamp(-max, max));
+    Ok((within(slow.saturating_sub(wander)), within(fast.saturating_add(wander))))
 }
 
 /// Leaves out the wider of neighbours until few enough are left; what is left out only widens the bound.
@@ -292,8 +295,8 @@ fn wide(edge: Edge) -> i128 {
 }
 
 /// What a rate makes of the time from `since_ns` to `at_ns`, rounded down.
-fn rate_ns(rate_ppm: f64, at_ns: u64, since_ns: u64) -> i128 {
-    ((i128::from(at_ns) - i128::from(since_ns)) as f64 * rate_ppm / 1e6).floor() as i128
+fn rate_ns(rate_ppb: i64, at_ns: u64, since_ns: u64) -> i128 {
+    (i128::from(rate_ppb) * (i128::from(at_ns) - i128::from(since_ns))).div_euclid(NS_PER_S)
 }
 
 fn half(ns: i128) -> u64 {

@@ -10,7 +10,7 @@ mod prober;
 mod responder;
 pub mod wire;
 
-pub use estimate::{Batch, Edge, Offset, Probe, RATE_MAX_PPM, Unsynchronised, WANDER_MAX_PPM};
+pub use estimate::{Batch, Edge, Offset, Probe, RATE_MAX_PPB, Unsynchronised, WANDER_MAX_PPB};
 pub use prober::{Ask, Probed, Prober};
 pub use responder::{Counts, Responder};
 pub use sys::net::DatagramAddress;
