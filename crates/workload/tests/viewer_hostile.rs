@@ -93,8 +93,9 @@ fn nobody_listening_is_said_with_the_address() {
 
 #[test]
 fn a_host_that_is_none_is_said() {
-    let message =
-        locate("http://no-such-host.invalid/film.ts", Duration::from_secs(20)).unwrap_err().to_string();
+    let within = Duration::from_secs(20);
+    let error = locate("http://no-such-host.invalid/film.ts", within, &hold::host()).unwrap_err();
+    let message = error.to_string();
     assert!(message.contains("no-such-host.invalid"), "{message}");
 }
 
@@ -144,7 +145,7 @@ fn a_silent_server_ends_with_the_deadline() {
     });
     let begun = Instant::now();
     let within = Duration::from_millis(300);
-    let error = locate(&format!("http://{address}/film.ts"), within).unwrap_err();
+    let error = locate(&format!("http://{address}/film.ts"), within, &hold::host()).unwrap_err();
     assert!(matches!(error, FetchError::Deadline { what: "answer", .. }), "{error}");
     assert!(begun.elapsed() >= within);
 }

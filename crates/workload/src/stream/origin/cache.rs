@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base::doubt::Doubt;
 use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
+use base::permit::SystemChange;
 use serde_json::{Value, json};
 use sys::disk;
 
@@ -46,7 +47,9 @@ fn resident_percent(path: &Path) -> Option<f64> {
 }
 
 impl Part for Cache {
-    fn prepare(&mut self, _: &Endpoints, _: &HostContext) -> Result<Value, PartError> {
+    fn prepare(&mut self, _: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        host.permit.directory(&self.path)?;
+        host.permit.system_change(SystemChange::Cache)?;
         disk::drop_file_cache(&self.path).map_err(PartError::new)?;
         self.resident_percent = resident_percent(&self.path);
         Ok(Value::Null)

@@ -1,12 +1,13 @@
 //! The server as a process of its own, so that its load can be told from the players'.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::part::{HostContext, PartError};
 use sys::child::{Child, Spawn};
+use sys::clock::Deadline;
 use sys::journal::{EntryId, Journal, Undo};
 
 use super::stand::Stand;
@@ -15,6 +16,8 @@ use crate::stream::settings::{ServerKind, StreamSettings};
 
 /// How long a server may take until it answers.
 const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether the run is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long a server may take to end when asked to.
 const END_WITHIN: Duration = Duration::from_secs(3);
 /// What the embedded server's ready line holds before its address.
@@ -59,7 +62,7 @@ impl Serving {
         let name = name.to_owned();
         match settings.server.kind {
             ServerKind::Embedded => embedded(settings, stand, dir, name, journal, host),
-            ServerKind::Nginx => nginx(settings, stand, dir, name, journal),
+            ServerKind::Nginx => nginx(settings, stand, dir, name, journal, host),
         }
     }
 
@@ -103,8 +106,8 @@ fn embedded(
     let server = &settings.server;
     let mut spawn = Spawn::new(&host.program).args(["content", "serve"]).arg(dir);
     spawn = spawn.arg("--listen").arg(SocketAddr::from((stand.server_ip(), 0)).to_string());
-    if stand.link().is_some() {
-        // The address is reachable from nowhere but this host: it lies in a namespace made for the measurement.
+    if !stand.server_ip().is_loopback() {
+        // That of a link is reachable from this host only, any other is where the host's owner wants to be reached.
         spawn = spawn.arg("--open");
     }
     spawn = spawn.arg("--threads").arg(server.threads.max(1).to_string());
@@ -113,7 +116,7 @@ fn embedded(
         spawn = spawn.arg("--congestion-control").arg(name);
     }
     let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
-    let line = child.wait_line(READY_WITHIN, |line| line.contains(READY_MARK)).map_err(PartError::new)?;
+    let line = ready_line(&mut child, host)?;
     let address = line.split(READY_MARK).nth(1).and_then(|rest| rest.trim_end_matches('/').parse().ok());
     let address =
         address.ok_or_else(|| PartError::new(format!("the server's ready line has no address: {line}")))?;
@@ -126,8 +129,9 @@ fn nginx(
     dir: &Path,
     name: String,
     journal: &Journal,
+    host: &HostContext,
 ) -> Result<Serving, PartError> {
-    let port = free_port()?;
+    let port = free_port(stand)?;
     let address = SocketAddr::from((stand.server_ip(), port));
     let configuration = Configuration::make(journal)?;
     let file =
@@ -138,20 +142,41 @@ fn nginx(
     // nginx's workers end with their master when it is asked to end, not when it is killed.
     let spawn = spawn.death_signal(sys::child::Signal::SIGTERM);
     let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
-    await_answer(&mut child, address)?;
+    await_answer(&mut child, address, host)?;
     Ok(Serving { child, address, name, configuration: Some(configuration) })
 }
 
+/// The line in which the embedded server says where it listens.
+fn ready_line(child: &mut Child, host: &HostContext) -> Result<String, PartError> {
+    let deadline = Deadline::after(READY_WITHIN);
+    loop {
+        match child.wait_line(deadline.left().min(LOOK_EVERY), |line| line.contains(READY_MARK)) {
+            Err(sys::Error::Deadline { .. }) if !deadline.passed() => go_on(host)?,
+            ended => return ended.map_err(PartError::new),
+        }
+    }
+}
+
+/// A server that is being waited for is not waited for when the run is to end.
+fn go_on(host: &HostContext) -> Result<(), PartError> {
+    match host.stop_requested() {
+        true => Err(PartError::new("the run was ended before the server was ready")),
+        false => Ok(()),
+    }
+}
+
 /// A port that was free a moment ago: nginx cannot be asked which one it took.
-fn free_port() -> Result<u16, PartError> {
-    let taken = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+fn free_port(stand: &Stand) -> Result<u16, PartError> {
+    // The address of a link is in a namespace that this program is not in; its ports are all free.
+    let address = if stand.link().is_some() { Ipv4Addr::LOCALHOST.into() } else { stand.server_ip() };
+    let taken = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     taken
         .map(|address| address.port())
-        .map_err(|error| PartError::new(format!("no free port for nginx: {error}")))
+        .map_err(|error| PartError::new(format!("no free port for nginx at {address}: {error}")))
 }
 
 /// Wait until somebody accepts connections there.
-fn await_answer(child: &mut Child, address: SocketAddr) -> Result<(), PartError> {
+fn await_answer(child: &mut Child, address: SocketAddr, host: &HostContext) -> Result<(), PartError> {
     let deadline = Instant::now() + READY_WITHIN;
     while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
         if child.try_wait().map_err(PartError::new)?.is_some() {
@@ -163,6 +188,7 @@ fn await_answer(child: &mut Child, address: SocketAddr) -> Result<(), PartError>
         if Instant::now() > deadline {
             return Err(PartError::new(format!("nginx did not answer on {address} within {READY_WITHIN:?}")));
         }
+        go_on(host)?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

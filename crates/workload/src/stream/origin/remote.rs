@@ -9,7 +9,7 @@ use base::part::{PartError, Watch};
 use serde_json::{Value, json};
 use sys::proc::Listening;
 
-use super::watch;
+use super::watch::{self, Reach};
 use crate::stream::settings::StreamSettings;
 use crate::stream::viewer::fetch::{self, FetchError};
 
@@ -17,17 +17,17 @@ use crate::stream::viewer::fetch::{self, FetchError};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The endpoint of a server that is already there.
-pub fn endpoint(settings: &StreamSettings, url: &str) -> Result<Value, PartError> {
-    let located = fetch::locate(url, ANSWER_WITHIN).map_err(|error| match error {
+pub fn endpoint(settings: &StreamSettings, url: &str, reach: &Reach<'_>) -> Result<Value, PartError> {
+    let located = fetch::locate(url, ANSWER_WITHIN, reach.host).map_err(|error| match error {
         FetchError::Url(error) => PartError::usage(error),
-        error => PartError::new(error),
+        error => error.into(),
     })?;
-    let watch = watch_at(settings, located.address);
+    let watch = watch_at(settings, located.address, reach);
     Ok(json!({ "content_url": url, "watch": watch }))
 }
 
 /// What to watch of a server at `address`.
-fn watch_at(settings: &StreamSettings, address: SocketAddr) -> Watch {
+fn watch_at(settings: &StreamSettings, address: SocketAddr, reach: &Reach<'_>) -> Watch {
     if !is_own(address.ip()) {
         return watch::of_elsewhere(settings, address);
     }
@@ -35,8 +35,7 @@ fn watch_at(settings: &StreamSettings, address: SocketAddr) -> Watch {
     // Processes that this user may not see are none to the sampler, and the run says so.
     let pids = listening.pids(Path::new("/")).unwrap_or_default();
     let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
-    // This host is its own peer: whatever the address, the packets go over lo.
-    watch::of_found(settings, pids)
+    watch::of_found(settings, address.port(), pids, reach)
 }
 
 /// Whether an address is this host's: loopback, or one that a socket can be bound to.
@@ -47,16 +46,26 @@ fn is_own(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::outcome::Resource;
+    use base::outcome::{Ceiling, Resource};
+    use base::part::HostContext;
 
     fn settings() -> StreamSettings {
         StreamSettings::read(json!({ "ceiling": { "network": "1Gbit/s" } })).unwrap()
     }
 
+    fn host() -> HostContext {
+        let said = Ceiling { value: 50.0, source: "the owner".into() };
+        let ceilings = [(Resource::Cpu, said.clone()), (Resource::Disk, said)].into();
+        let here = HostContext::here("".into(), "".into(), "".into());
+        HostContext { address: Some("127.0.0.1".parse().unwrap()), ceilings, ..here }
+    }
+
     #[test]
     fn a_server_elsewhere_leaves_the_players_host_to_be_watched() {
+        let host = host();
+        let reach = Reach { host: &host, players_elsewhere: false };
         // Reserved for documentation (RFC 5737): no host has it, and nothing is sent.
-        let watch = watch_at(&settings(), "192.0.2.7:8080".parse().unwrap());
+        let watch = watch_at(&settings(), "192.0.2.7:8080".parse().unwrap(), &reach);
         assert_eq!(watch.elsewhere.as_deref(), Some("192.0.2.7:8080"));
         assert_eq!((watch.pids.len(), watch.tcp_port), (0, None));
         assert_eq!(watch.own_pids, [std::process::id()], "the players are no neighbours");
@@ -67,10 +76,12 @@ mod tests {
     #[test]
     fn a_server_here_is_found_by_its_port() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let watch = watch_at(&settings(), address);
-        assert_eq!((watch.elsewhere, watch.tcp_port), (None, None), "loopback is no network to wait for");
-        assert_eq!(watch.pids, [std::process::id()]);
-        assert!(watch.ceilings.contains_key(&Resource::Cpu));
+        let (address, host) = (listener.local_addr().unwrap(), host());
+        let near = watch_at(&settings(), address, &Reach { host: &host, players_elsewhere: false });
+        assert_eq!((near.elsewhere, near.tcp_port), (None, None), "loopback is no network to wait for");
+        assert_eq!((near.pids, near.network_device), (vec![std::process::id()], None));
+        assert_eq!(near.ceilings[&Resource::Cpu].source, "the owner", "there is less than all cores");
+        let far = watch_at(&settings(), address, &Reach { host: &host, players_elsewhere: true });
+        assert_eq!((far.tcp_port, far.network_device.as_deref()), (Some(address.port()), Some("lo")));
     }
 }

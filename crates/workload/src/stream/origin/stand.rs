@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use base::part::{HostContext, PartError};
-use sys::cgroup::Cgroup;
+use sys::cgroup::{Cgroup, ExistingGroup};
 use sys::child::Spawn;
 use sys::disk::{DiskImage, ImageSpec};
 use sys::journal::Journal;
@@ -20,7 +20,10 @@ const BURST_BYTES_MIN: u64 = 16 * 1024;
 
 /// What was made. The fields are dropped in their order.
 pub struct Stand {
+    address: IpAddr,
     group: Option<Cgroup>,
+    /// The host's own for programs under test.
+    program_group: Option<ExistingGroup>,
     link: Option<Link>,
     disk: Option<DiskImage>,
     journal: Journal,
@@ -39,8 +42,13 @@ impl Link {
 }
 
 impl Stand {
-    /// Make what the settings ask for.
-    pub fn make(settings: &StreamSettings, journal: &Journal, host: &HostContext) -> Result<Self, PartError> {
+    /// Make what the settings ask for; `address` is the host's, for a server without a link of its own.
+    pub fn make(
+        settings: &StreamSettings,
+        address: IpAddr,
+        journal: &Journal,
+        host: &HostContext,
+    ) -> Result<Self, PartError> {
         let needs_root =
             settings.disk.is_some() || settings.link.is_some() || settings.server.cpu_quota_percent.is_some();
         if needs_root && !sys::environment::is_root() {
@@ -48,7 +56,11 @@ impl Stand {
                 "a disk, a link or a CPU quota can be made only by root; run as root, or leave them out of the plan",
             ));
         }
-        let mut stand = Self { group: None, link: None, disk: None, journal: journal.clone() };
+        let program_group = host.program_group.as_deref().map(ExistingGroup::find).transpose();
+        let program_group = program_group.map_err(PartError::new)?;
+        let journal_kept = journal.clone();
+        let mut stand =
+            Self { address, group: None, program_group, link: None, disk: None, journal: journal_kept };
         if let Some(disk) = &settings.disk {
             host.say(format!("making a disk of {} with {}", disk.size, disk.file_system.name()));
             stand.disk = Some(make_disk(disk, journal, host)?);
@@ -56,23 +68,27 @@ impl Stand {
         if let Some(link) = &settings.link {
             stand.link = Some(make_link(link, journal)?);
         }
-        stand.limit(settings)?;
+        stand.limit(settings, host)?;
         Ok(stand)
     }
 
     /// The CPU quota and the disk's read limit, on one group.
-    fn limit(&mut self, settings: &StreamSettings) -> Result<(), PartError> {
+    fn limit(&mut self, settings: &StreamSettings, host: &HostContext) -> Result<(), PartError> {
         let read_limit = settings.disk.as_ref().and_then(|disk| disk.read_limit);
         if settings.server.cpu_quota_percent.is_none() && read_limit.is_none() {
             return Ok(());
+        }
+        if let Some(name) = self.program_group.as_ref().and(host.program_group.as_deref()) {
+            return Err(PartError::usage(format!(
+                "the host starts programs under test in its control group {name}, which a group with a quota or read \
+                 limit would take them out of; leave server.cpu_quota_percent and disk.read_limit out"
+            )));
         }
         let group = Cgroup::create(&self.journal, "server").map_err(PartError::new)?;
         if let Some(percent) = settings.server.cpu_quota_percent {
             group.set_cpu_quota_percent(percent).map_err(PartError::new)?;
         }
-        if let (Some(limit), Some(device)) =
-            (read_limit, self.disk.as_ref().and_then(DiskImage::block_device))
-        {
+        if let (Some(limit), Some(device)) = (read_limit, self.disk.as_ref().map(DiskImage::block_device)) {
             group.set_read_limit(device, limit.byte_per_s()).map_err(PartError::new)?;
         }
         self.group = Some(group);
@@ -86,8 +102,7 @@ impl Stand {
 
     /// The address that the server listens on.
     pub fn server_ip(&self) -> IpAddr {
-        let inner = self.link.as_ref().map(|link| link.namespace.inner_address());
-        IpAddr::V4(inner.unwrap_or(Ipv4Addr::LOCALHOST))
+        self.link.as_ref().map_or(self.address, |link| IpAddr::V4(link.namespace.inner_address()))
     }
 
     /// The link that was made.
@@ -97,14 +112,19 @@ impl Stand {
 
     /// The directory of the group's CPU accounting.
     pub fn cgroup_cpu_dir(&self) -> Option<String> {
-        let stat = self.group.as_ref()?.cpu_stat_path()?;
-        Some(stat.parent()?.to_string_lossy().into_owned())
+        let made = self.group.as_ref().and_then(Cgroup::cpu_stat_path);
+        let made = made.as_deref().and_then(Path::parent);
+        let dir = made.or_else(|| self.program_group.as_ref()?.cpu_folder())?;
+        Some(dir.to_string_lossy().into_owned())
     }
 
     /// Let a program be started in the group and the namespace.
     pub fn hold(&self, mut spawn: Spawn) -> Spawn {
         if let Some(group) = &self.group {
             spawn = spawn.cgroup(group);
+        }
+        if let Some(group) = &self.program_group {
+            spawn = spawn.join(group);
         }
         if let Some(link) = &self.link {
             spawn = spawn.netns(&link.namespace);

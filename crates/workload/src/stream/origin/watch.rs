@@ -1,58 +1,75 @@
 //! What the sampler is to watch, and what is known of the ceilings.
 //!
-//! The loopback device is not watched: every program of the host sends over it. What the players received stands for
-//! the network then. Nor are the server's connections: there is no network to wait for, and a server short of CPU,
-//! between whose segments the kernel paces, would seem to wait for one.
+//! Players on the server's own host are reached over the loopback device, which is not watched: every program of the host
+//! sends over it. What the players received stands for the network then. Nor are the server's connections: there is no
+//! network to wait for, and a server short of CPU, between whose segments the kernel paces, would seem to wait for one.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use base::outcome::{Ceiling, Resource};
-use base::part::Watch;
-use sys::proc::block_device_of_path;
+use base::part::{HostContext, Watch};
+use sys::proc::{BlockDevice, block_device_of_path};
 
 use super::process::Serving;
 use super::stand::Stand;
 use crate::stream::settings::{ServerKind, StreamSettings};
 
+/// The server's host, and whether players reach it through a device.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    /// Where the server runs.
+    pub host: &'a HostContext,
+    /// Some players are on other hosts.
+    pub players_elsewhere: bool,
+}
+
+impl Reach<'_> {
+    /// The device that the players are reached through.
+    fn device(&self) -> Option<String> {
+        let address = self.host.address.filter(|_| self.players_elsewhere)?;
+        sys::proc::interface_with(address).ok()
+    }
+}
+
 /// For a server that was made.
-pub fn of_made(settings: &StreamSettings, stand: &Stand, serving: &Serving, film: &Path) -> Watch {
+pub fn of_made(
+    settings: &StreamSettings,
+    stand: &Stand,
+    serving: &Serving,
+    film: &Path,
+    reach: &Reach<'_>,
+) -> Watch {
     let device = block_device_of_path(Path::new("/"), film).ok().flatten();
-    let mut watch = Watch {
-        pids: vec![serving.pid()],
-        cgroup_cpu: stand.cgroup_cpu_dir(),
-        block_device: device.map(|device| device.numbers()),
-        own_pids: vec![std::process::id()],
-        ceilings: BTreeMap::from([(Resource::Cpu, cpu_of_made(settings))]),
-        ..Watch::default()
-    };
+    let mut watch = of_host(reach);
+    watch.pids = vec![serving.pid()];
+    watch.cgroup_cpu = stand.cgroup_cpu_dir();
+    watch.block_device = device.as_ref().map(BlockDevice::numbers);
     if let Some(link) = stand.link() {
-        watch.tcp_port = Some(serving.port());
         watch.network_device = Some(link.device().to_owned());
         watch.network_namespace_pid = Some(serving.pid());
+    } else {
+        // The server is in the sampler's own namespace, which need not be entered.
+        watch.network_device = reach.device();
     }
-    if let Some(limit) = settings.disk.as_ref().and_then(|disk| disk.read_limit) {
-        watch
-            .ceilings
-            .insert(Resource::Disk, ceiling(limit.bit_per_s() as f64, "the read limit that was set"));
-    }
-    if let Some(link) = &settings.link {
-        watch
-            .ceilings
-            .insert(Resource::Network, ceiling(link.rate.bit_per_s() as f64, "the rate of the link"));
-    }
+    watch.tcp_port = watch.network_device.is_some().then(|| serving.port());
+    let (value, source) = usable_cpu(settings);
+    lower(&mut watch, Resource::Cpu, value, &source);
+    found(&mut watch, device.as_ref());
     given(settings, &mut watch);
     watch
 }
 
-/// For a server on this host; `pids` is empty when this user may not see its processes.
-pub fn of_found(settings: &StreamSettings, pids: Vec<u32>) -> Watch {
-    let mut watch = Watch { pids, own_pids: vec![std::process::id()], ..Watch::default() };
-    if !watch.pids.is_empty() {
-        let cores = cores();
-        watch.ceilings.insert(Resource::Cpu, ceiling(100.0 * cores, &format!("{cores} cores")));
+/// For a server on this host that listens on `port`; `pids` is empty when this user may not see its processes.
+pub fn of_found(settings: &StreamSettings, port: u16, pids: Vec<u32>, reach: &Reach<'_>) -> Watch {
+    let mut watch = Watch { pids, network_device: reach.device(), ..of_host(reach) };
+    watch.tcp_port = watch.network_device.is_some().then_some(port);
+    if watch.pids.is_empty() {
+        watch.ceilings.remove(&Resource::Cpu);
+    } else {
+        lower(&mut watch, Resource::Cpu, 100.0 * cores(), &format!("{} cores", cores()));
     }
+    found(&mut watch, None);
     given(settings, &mut watch);
     watch
 }
@@ -68,6 +85,39 @@ pub fn of_elsewhere(settings: &StreamSettings, address: SocketAddr) -> Watch {
     watch
 }
 
+/// What the host's owner says.
+fn of_host(reach: &Reach<'_>) -> Watch {
+    let ceilings = reach.host.ceilings.clone();
+    Watch { own_pids: vec![std::process::id()], ceilings, ..Watch::default() }
+}
+
+/// What holds the server back, besides what it is: the limits of its control groups, the rate of its link.
+fn found(watch: &mut Watch, device: Option<&BlockDevice>) {
+    let root = Path::new("/");
+    let disk = device.map(|device| device.whole_disk(root));
+    let pid = watch.pids.first().and_then(|pid| i32::try_from(*pid).ok());
+    let limits =
+        pid.and_then(|pid| sys::cgroup::limits_of(root, pid, disk.as_ref()).ok()).unwrap_or_default();
+    if let Some(percent) = limits.cpu_quota_percent {
+        lower(watch, Resource::Cpu, percent, "the CPU quota that was set");
+    }
+    if let Some(bytes) = limits.read_bytes_per_s {
+        lower(watch, Resource::Disk, bytes as f64 * 8.0, "the read limit that was set");
+    }
+    let namespace = watch.network_namespace_pid.and_then(|pid| i32::try_from(pid).ok());
+    let rate = watch.network_device.as_deref().map(|link| sys::netlink::rate_of(link, namespace));
+    if let Some(Ok(Some(bits))) = rate {
+        lower(watch, Resource::Network, bits as f64, "the rate of the link");
+    }
+}
+
+/// Of several ceilings of one resource the lowest holds.
+fn lower(watch: &mut Watch, resource: Resource, value: f64, source: &str) {
+    if watch.ceilings.get(&resource).is_none_or(|known| value <= known.value) {
+        watch.ceilings.insert(resource, ceiling(value, source));
+    }
+}
+
 fn ceiling(value: f64, source: &str) -> Ceiling {
     Ceiling { value, source: source.to_owned() }
 }
@@ -76,26 +126,22 @@ fn cores() -> f64 {
     sys::thread::online_cpus().map_or(1, |cpus| cpus.len()) as f64
 }
 
-/// The least of what the host has, what the server's threads can use, and its quota.
-fn cpu_of_made(settings: &StreamSettings) -> Ceiling {
+/// The CPU that a made server's threads can use, in % of one core.
+fn usable_cpu(settings: &StreamSettings) -> (f64, String) {
     let threads = f64::from(settings.server.threads.max(1));
     let what = match settings.server.kind {
         ServerKind::Embedded => "thread",
         ServerKind::Nginx => "worker",
     };
     let plural = if threads > 1.0 { "s" } else { "" };
-    let usable = if threads < cores() {
-        ceiling(100.0 * threads, &format!("the server has {threads} {what}{plural}"))
+    if threads < cores() {
+        (100.0 * threads, format!("the server has {threads} {what}{plural}"))
     } else {
-        ceiling(100.0 * cores(), &format!("{} cores", cores()))
-    };
-    match settings.server.cpu_quota_percent {
-        Some(percent) if percent <= usable.value => ceiling(percent, "the CPU quota that was set"),
-        _ => usable,
+        (100.0 * cores(), format!("{} cores", cores()))
     }
 }
 
-/// What the user says outranks what was found.
+/// What the plan says outranks what was found.
 fn given(settings: &StreamSettings, watch: &mut Watch) {
     let said = &settings.ceiling;
     let all = [

@@ -1,6 +1,5 @@
 //! The group of players as a part of a run: kind `stream.viewers`.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,18 +75,11 @@ impl Viewers {
 impl Part for Viewers {
     fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
         self.raise_file_limit()?;
-        let located = fetch::locate(&self.url(peers)?, LOCATE_WITHIN).map_err(PartError::new)?;
+        let located = fetch::locate(&self.url(peers)?, LOCATE_WITHIN, host)?;
         let path = self.settings.content_path.as_deref();
-        let mut tenths = 0;
-        let film = shelf::film(&located, path, self.bounds, &mut |done, total| {
-            if done * 10 >= total * tenths {
-                let percent = done * 100 / total.max(1);
-                host.say(format!("the content has no index: reading it once, {percent} % of {total} bytes"));
-                tenths = done * 10 / total.max(1) + 1;
-            }
-            if host.stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        let film = film.map_err(PartError::new)?;
+        path.map_or(Ok(()), |path| host.permit.directory(path))?;
+        let film = shelf::film(&located, path, self.bounds, host)?;
+        host.permit.rate((film.timeline.mean_bit_per_s() * self.settings.streams as f64) as u64)?;
         if !located.ranges && film.timeline.base_bytes() > 0 {
             return Err(PartError::new(format!(
                 "{}: the server knows no ranges and the content begins with bytes that no player can use; \

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base::part::HostContext;
 use sys::clock::Deadline;
 
-use super::fetch::{self, FetchError, Located};
+use super::fetch::{self, FetchError, Located, Until};
 use super::film::Film;
 use crate::stream::content::{ContentIndex, load_index, scan};
 
@@ -40,7 +41,7 @@ impl Default for Bounds {
 
 /// The film at an address: from the shelf, else from the index beside the file `path` where that is on this host,
 /// else from the index beside the content at the server (`.kgi` behind its name), else by reading the content once;
-/// `progress` is then told (done, total) bytes and says whether to go on.
+/// the host is then told how far that is.
 ///
 /// # Errors
 /// [`FetchError`]; an index that is missing, damaged or of another content is none.
@@ -48,7 +49,7 @@ pub fn film(
     located: &Located,
     path: Option<&Path>,
     bounds: Bounds,
-    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    host: &HostContext,
 ) -> Result<Arc<Film>, FetchError> {
     let url = located.url.to_string();
     let key: Key = (url.clone(), located.etag.clone(), located.total_bytes);
@@ -60,12 +61,12 @@ pub fn film(
     let index = match path.and_then(|path| load_index(path).ok()).filter(is_of_it) {
         // A server that is never asked cannot spoil what is known already.
         Some(beside) => Some(beside),
-        None => fetch_index(located, bounds.index)?.filter(is_of_it),
+        None => fetch_index(located, bounds.index, host)?.filter(is_of_it),
     };
     let made_by_reading = index.is_none();
     let index = match index {
         Some(index) => index,
-        None => read_content(located, bounds, progress)?,
+        None => read_content(located, bounds, host)?,
     };
     let film = Film::new(&index, made_by_reading);
     let film = Arc::new(film.map_err(|source| FetchError::Timeline { url, source })?);
@@ -78,9 +79,14 @@ pub fn film(
 }
 
 /// The index that the server has beside the content; `None` for one that is not there or not good.
-fn fetch_index(located: &Located, within: Duration) -> Result<Option<ContentIndex>, FetchError> {
+fn fetch_index(
+    located: &Located,
+    within: Duration,
+    host: &HostContext,
+) -> Result<Option<ContentIndex>, FetchError> {
     let url = located.url.index();
-    let answer = fetch::request(&url, 0, None, Deadline::after(within), within)?;
+    let until = Until::new(&url, Deadline::after(within), within, host);
+    let answer = fetch::request(&url, &[located.address], 0, None, until)?;
     if !matches!(answer.head.status, 200 | 206) || answer.head.body_bytes().is_err() {
         return Ok(None);
     }
@@ -89,22 +95,27 @@ fn fetch_index(located: &Located, within: Duration) -> Result<Option<ContentInde
 }
 
 /// Read the content once and index it on the way.
-fn read_content(
-    located: &Located,
-    bounds: Bounds,
-    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<ContentIndex, FetchError> {
+fn read_content(located: &Located, bounds: Bounds, host: &HostContext) -> Result<ContentIndex, FetchError> {
     let (url, total) = (located.url.to_string(), located.total_bytes);
     if total > bounds.content_bytes_max {
         let advice = "make an index beside it with 'kagiri content index'";
         return Err(FetchError::TooLarge { url, bytes: total, bytes_max: bounds.content_bytes_max, advice });
     }
-    let deadline = Deadline::after(bounds.reading);
-    let answer = fetch::request(&located.url, 0, None, deadline, bounds.reading)?;
+    let until = Until::new(&located.url, Deadline::after(bounds.reading), bounds.reading, host);
+    let answer = fetch::request(&located.url, &[located.address], 0, None, until)?;
     let checked = answer.head.body_from(0, total);
     checked.map_err(|source| FetchError::Http { url: url.clone(), source })?;
     let mut body = answer.body;
-    let index = scan(&mut body, Some(total), &mut |at| progress(at.bytes_done, total));
+    let mut tenths = 0;
+    let index = scan(&mut body, Some(total), &mut |at| {
+        let done = at.bytes_done;
+        if done * 10 >= total * tenths {
+            let percent = done * 100 / total.max(1);
+            host.say(format!("the content has no index: reading it once, {percent} % of {total} bytes"));
+            tenths = done * 10 / total.max(1) + 1;
+        }
+        if host.stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     index.map_err(|error| match error {
         crate::stream::content::ContentError::Io { source, .. } => body.why(source),
         source => FetchError::Content { url, source },

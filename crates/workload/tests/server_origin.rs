@@ -1,0 +1,232 @@
+//! The server that is made for a measurement: where it listens, what is said of its host, and what is asked first.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
+
+#[path = "viewer_common/permit.rs"]
+mod permit;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use base::outcome::{Ceiling, Resource};
+use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Watch};
+use base::placement::{Placement, Wish, Wishes};
+use base::workload::Workload;
+use kagiri_workload::stream::server::{Server, ServerConfig};
+use kagiri_workload::stream::{Stream, origin};
+use permit::Owner;
+use serde_json::{Value, json};
+use sys::cgroup::Cgroup;
+use sys::journal::Journal;
+
+/// No condition is waited for longer.
+const GUARD: Duration = Duration::from_secs(20);
+/// Set where this test program stands for the `kagiri` program.
+const SERVE: &str = "KAGIRI_TEST_SERVE";
+
+/// Not a test: `content serve DIR --listen ADDRESS ...` for the parts below, which start a program of their own.
+#[test]
+fn serves_for_the_other_tests() {
+    let Ok(arguments) = std::env::var(SERVE) else { return };
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let after = |flag: &str| words.iter().position(|word| *word == flag).map(|at| words[at + 1]);
+    assert_eq!(words[..2], ["content", "serve"]);
+    let listen: std::net::SocketAddr = after("--listen").unwrap().parse().unwrap();
+    assert!(listen.ip().is_loopback() || words.contains(&"--open"));
+    let server = Server::start(ServerConfig::new(words[2], listen)).unwrap();
+    println!("test ready at http://{}/", server.local_addr());
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A host of its own below `folder`.
+fn host(folder: &Path) -> HostContext {
+    let program = folder.join("kagiri");
+    let me = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\n{SERVE}=\"$*\" exec '{}' --exact serves_for_the_other_tests --nocapture\n",
+        me.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    HostContext::here(folder.join("data"), folder.join("journal"), program)
+}
+
+fn server(settings: Value, players_elsewhere: bool) -> Box<dyn Part> {
+    let settings = origin::settings(&settings, players_elsewhere);
+    let (kind, name, host) = ("stream.server".into(), "server".into(), "nas".into());
+    origin::build(&PartSpec { kind, name, host, settings }).unwrap()
+}
+
+fn small() -> Value {
+    json!({"content": {"duration": "5s"}, "max": 4})
+}
+
+fn watch(endpoint: &Value) -> Watch {
+    serde_json::from_value(endpoint["watch"].clone()).unwrap()
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}/exe")).exists()
+}
+
+#[test]
+fn it_listens_where_its_host_is_reached_and_says_what_is_known_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |value| Ceiling { value, source: "the owner".into() };
+    let host = HostContext {
+        address: Some("127.0.0.2".parse().unwrap()),
+        ceilings: [(Resource::Cpu, said(1e6)), (Resource::Network, said(1e9))].into(),
+        ..host(folder.path())
+    };
+    let mut part = server(small(), false);
+    let endpoint = part.prepare(&Endpoints::new(), &host).unwrap();
+    let url = endpoint["content_url"].as_str().unwrap();
+    assert!(url.starts_with("http://127.0.0.2:") && !url.starts_with("http://127.0.0.2:0/"), "{url}");
+    let watch = watch(&endpoint);
+    assert_eq!((watch.network_device, watch.tcp_port), (None, None), "players here come over loopback");
+    assert_eq!(watch.ceilings[&Resource::Network], said(1e9));
+    assert_ne!(watch.ceilings[&Resource::Cpu].source, "the owner", "the server has one thread");
+    let pid = watch.pids[0];
+    assert!(is_alive(pid));
+    // As a lost coordinator leaves it: dropped, not stopped.
+    let begun = Instant::now();
+    drop(part);
+    assert!(!is_alive(pid));
+    eprintln!("the server was gone {:?} after it had been dropped", begun.elapsed());
+    assert_eq!(fs::read_dir(folder.path().join("journal")).map_or(0, Iterator::count), 0);
+}
+
+#[test]
+fn players_elsewhere_come_through_the_device_of_the_hosts_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = host(folder.path());
+    let error = server(small(), true).prepare(&Endpoints::new(), &host).unwrap_err();
+    assert!(error.message.contains("at which address they reach this one"), "{error}");
+    assert!(!host.data_dir.exists(), "nothing was made");
+    host.address = Some("127.0.0.1".parse().unwrap());
+    let mut part = server(small(), true);
+    let endpoint = part.prepare(&Endpoints::new(), &host).unwrap();
+    let watch = watch(&endpoint);
+    let port = endpoint["content_url"].as_str().unwrap().split([':', '/']).nth(4).unwrap().parse().ok();
+    assert_eq!((watch.network_device.as_deref(), watch.tcp_port), (Some("lo"), port));
+    assert_eq!(watch.network_namespace_pid, None, "its own namespace needs not be entered");
+    part.stop().unwrap();
+    assert!(!is_alive(watch.pids[0]));
+}
+
+#[test]
+fn it_is_started_in_the_hosts_group_and_held_by_its_limits() {
+    if !sys::environment::is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(&folder.path().join("owner")).unwrap();
+    let group = Cgroup::create(&journal, "origin").unwrap();
+    group.set_cpu_quota_percent(40.0).unwrap();
+    let program_group = Some(format!("kagiri-{}-origin", std::process::id()));
+    let host = HostContext { program_group, ..host(folder.path()) };
+    let mut part = server(small(), false);
+    let watch = watch(&part.prepare(&Endpoints::new(), &host).unwrap());
+    assert!(group.pids().unwrap().contains(&i32::try_from(watch.pids[0]).unwrap()));
+    assert_eq!(watch.ceilings[&Resource::Cpu].value, 40.0);
+    assert_eq!(
+        watch.cgroup_cpu.map(Into::into),
+        group.cpu_stat_path().unwrap().parent().map(Path::to_path_buf)
+    );
+    part.stop().unwrap();
+    let quota = json!({"content": {"duration": "5s"}, "server": {"cpu_quota_percent": 50.0}});
+    let error = server(quota, false).prepare(&Endpoints::new(), &host).unwrap_err();
+    assert!(error.usage && error.message.contains("leave server.cpu_quota_percent"), "{error}");
+}
+
+#[test]
+fn the_owner_is_asked_before_anything_is_made() {
+    let given = |folder: &Path| {
+        let film = folder.join("films").join("a.ts");
+        fs::create_dir_all(film.parent().unwrap()).unwrap();
+        fs::write(&film, "no film").unwrap();
+        json!({"content": {"path": film}})
+    };
+    type Settings = fn() -> Value;
+    let cases: [(&str, Settings); 7] = [
+        ("directory", small),
+        ("peer 127.0.0.1:0", small),
+        ("rate 100000000", small),
+        ("program nginx", || json!({"server": {"kind": "nginx"}, "max": 4})),
+        ("change cgroup", || json!({"server": {"cpu_quota_percent": 50.0}})),
+        ("change disk", || json!({"disk": {}})),
+        ("change network", || json!({"link": {"rate": "100Mbit/s"}})),
+    ];
+    for (refused, settings) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let host = HostContext { permit: Owner::refusing(refused), ..host(folder.path()) };
+        let error = server(settings(), false).prepare(&Endpoints::new(), &host).unwrap_err();
+        assert!(error.message.starts_with(&format!("refused: {refused}")), "{refused}: {error}");
+        assert!(!host.data_dir.exists() && !host.journal_dir.exists(), "{refused}: something was made");
+    }
+    // Of content that is given, what is asked for is what would be served: its directory.
+    let folder = tempfile::tempdir().unwrap();
+    let host = HostContext { permit: Owner::refusing("directory"), ..host(folder.path()) };
+    let error = server(given(folder.path()), false).prepare(&Endpoints::new(), &host).unwrap_err();
+    let films = folder.path().canonicalize().unwrap().join("films");
+    assert_eq!(error.message, format!("refused: directory {}", films.display()));
+}
+
+#[test]
+fn a_cache_that_must_not_be_dropped_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.ts");
+    fs::write(&film, vec![7; 1 << 20]).unwrap();
+    let settings = origin::cache::settings(&json!(film));
+    let spec = PartSpec { kind: "stream.cache".into(), name: "cache".into(), host: "nas".into(), settings };
+    for refused in ["directory", "change cache"] {
+        let host = HostContext { permit: Owner::refusing(refused), ..host(folder.path()) };
+        let error = origin::cache::build(&spec).unwrap().prepare(&Endpoints::new(), &host).unwrap_err();
+        assert!(error.message.starts_with(&format!("refused: {refused}")), "{error}");
+    }
+    assert_eq!(sys::disk::resident_bytes(&film).unwrap(), 1 << 20);
+}
+
+/// Minutes of content are begun, and given up as soon as the run is to end.
+#[test]
+fn making_content_ends_with_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = host(folder.path());
+    let (stop, content) = (Arc::clone(&host.stop), host.data_dir.join("content"));
+    let ender = std::thread::spawn(move || {
+        let give_up = Instant::now() + GUARD;
+        let files = || fs::read_dir(&content).into_iter().flatten().flatten();
+        while !files().any(|file| file.metadata().is_ok_and(|facts| facts.len() > 1 << 20)) {
+            assert!(Instant::now() < give_up, "no content is made");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        Instant::now()
+    });
+    let settings = json!({"content": {"duration": "10min"}});
+    let error = server(settings, false).prepare(&Endpoints::new(), &host).unwrap_err();
+    let ended = Instant::now();
+    eprintln!("making content ended {:?} after the run was to end: {error}", ended - ender.join().unwrap());
+    assert_eq!(fs::read_dir(host.data_dir.join("content")).unwrap().count(), 0, "nothing half is left");
+}
+
+#[test]
+fn where_the_players_are_is_told_by_the_placement() {
+    let standing = |viewers: &str, settings: Value| -> Result<Value, PartError> {
+        let wish = |hosts: &str| Wish { hosts: hosts.into(), count: None, at_least: None };
+        let wishes = Wishes::from([("server".into(), wish("nas")), ("viewers".into(), wish(viewers))]);
+        let placement = Placement::of(&wishes, &["nas".into(), "pc-1".into()]);
+        Ok(Stream.standing(&settings, &placement)?.remove(0).settings["players_elsewhere"].clone())
+    };
+    assert_eq!(standing("nas", json!({})).unwrap(), json!(false));
+    assert_eq!(standing("nas,pc-1", json!({})).unwrap(), json!(true));
+    assert_eq!(standing("nas", json!({"link": {"rate": "1Gbit/s"}})).unwrap(), json!(false));
+    let error = standing("pc-1", json!({"link": {"rate": "1Gbit/s"}})).unwrap_err();
+    assert!(error.usage && error.message.contains("stream.link"), "{error}");
+}
