@@ -41,7 +41,13 @@ pub fn up(options: &KeepOptions) -> Result<State> {
     command.arg("--data").arg(&options.folders.data);
     let mut keeper = sys::child::start_detached(command)?;
     match wait_ready(&mut keeper, UP_WITHIN) {
-        Ok(state) => Ok(state),
+        Ok(state) => {
+            // While this program goes on, it is the keeper's parent and has to take note of its end.
+            let reaper = std::thread::Builder::new().name("keeper-end".to_owned());
+            // Without the thread the keeper's number stays taken until this program ends, and that is all.
+            let _ = reaper.spawn(move || keeper.wait());
+            Ok(state)
+        }
         Err(error) => {
             end(&mut keeper);
             clear_dead(&options.folders, i32::try_from(keeper.id()).ok())?;

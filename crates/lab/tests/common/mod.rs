@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_lab as lab;
@@ -20,34 +21,38 @@ pub fn root() -> bool {
     root
 }
 
-/// A folder on a disk, for one test's labs.
+/// A folder on a disk, for one test's labs, and a mark in their names, so that tests do not meet.
 pub struct Bench {
     folder: tempfile::TempDir,
+    mark: String,
 }
+
+static BENCHES: AtomicU32 = AtomicU32::new(1);
 
 impl Bench {
     pub fn new() -> Self {
         let here = std::env::current_exe().unwrap();
-        Self { folder: tempfile::tempdir_in(here.parent().unwrap()).unwrap() }
+        let mark = format!("{}-{}", std::process::id(), BENCHES.fetch_add(1, Ordering::Relaxed));
+        Self { folder: tempfile::tempdir_in(here.parent().unwrap()).unwrap(), mark }
     }
 
     pub fn folders(&self) -> Folders {
         Folders { journal: self.folder.path().join("run"), data: self.folder.path().join("data") }
     }
 
-    /// Writes a lab file whose lab is called `name` and this process's number, so that tests do not meet.
+    /// The name of a lab: at most 24 bytes, another one in each test.
+    pub fn lab_name(&self, name: &str) -> String {
+        format!("{name}-{}", self.mark)
+    }
+
+    /// Writes the file of the lab that [`Bench::lab_name`] names.
     pub fn options(&self, name: &str, text: &str) -> KeepOptions {
         let file = self.folder.path().join(format!("{name}.toml"));
-        std::fs::write(&file, format!("name = '{}'\n{text}", lab_name(name))).unwrap();
+        std::fs::write(&file, format!("name = '{}'\n{text}", self.lab_name(name))).unwrap();
         let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
         let path = std::env::current_exe().unwrap();
         KeepOptions { file, folders: self.folders(), program: Program { path, arguments } }
     }
-}
-
-/// At most 24 bytes, different in each process.
-pub fn lab_name(name: &str) -> String {
-    format!("{name}-{}", std::process::id())
 }
 
 /// What this test program does when a keeper or a lab's client calls it. To be called by a test called `program`.
@@ -129,11 +134,12 @@ impl Drop for UpLab {
 /// Everything on this machine that carries a lab's name or lies in its folder, and all links of this namespace.
 pub fn traces(bench: &Bench) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let own = std::process::id().to_string();
+    let own = format!("-{}-", bench.mark);
     let mut add = |kind: &str, folder: &str, all: bool| {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if all || (name.starts_with("kagiri-") && name.contains(&own)) {
+            // Other tests' links into their namespaces come and go.
+            if (all && !name.starts_with("kg-")) || (name.starts_with("kagiri-") && name.contains(&own)) {
                 found.insert(format!("{kind} {name}"));
             }
         }
