@@ -203,6 +203,16 @@ impl fmt::Display for Doubt {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
             }
             Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
+            Self::Interrupted => f.write_str("the run was interrupted"),
+            of_hosts => of_hosts.fmt_of_hosts(f),
+        }
+    }
+}
+
+impl Doubt {
+    /// Those that only several hosts can have.
+    fn fmt_of_hosts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", some_of(hosts)),
             Self::HostsDiffer { hosts, what, theirs, others } => {
                 write!(f, "{what} is {theirs} on {}, and {others} on the others", some_of(hosts))
@@ -214,7 +224,7 @@ impl fmt::Display for Doubt {
                 write!(f, "the calendar clock of {host} is off by {off_s:.1} s")
             }
             Self::OnHost { host, doubt } => write!(f, "on {host}: {doubt}"),
-            Self::Interrupted => f.write_str("the run was interrupted"),
+            _ => Ok(()),
         }
     }
 }

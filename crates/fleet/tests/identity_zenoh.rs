@@ -7,38 +7,14 @@ mod identity_common;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
-use identity_common::{fleet, load};
+use identity_common::{WITHIN, fleet, join, load, start_router};
 use kagiri_fleet::identity::reason::{Reasons, explain};
-use kagiri_fleet::identity::{Auth, Credentials, Role, access_control, low_pass_filter};
-use kagiri_fleet::session::{self, Setting};
-use zenoh::Session;
+use kagiri_fleet::identity::{Auth, Role};
+use kagiri_fleet::session::Setting;
 
-/// Longer than a session needs to be opened; one that is refused fails at once.
-const WITHIN: Duration = Duration::from_secs(5);
 /// zenoh's log is one for the whole process: one test at a time looks at it.
 static ONE: Mutex<()> = Mutex::new(());
-
-fn free_port(host: &str) -> u16 {
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// A router as the coordinator opens it, on an address of loopback.
-fn router(credentials: Option<&Credentials>, host: &str) -> (Session, u16) {
-    let port = free_port(host);
-    let scheme = if credentials.is_some() { "tls" } else { "tcp" };
-    let mut settings =
-        credentials.map(|credentials| credentials.zenoh_json(Role::Coordinator)).unwrap_or_default();
-    settings.extend([access_control(credentials), low_pass_filter()]);
-    let role = session::Role::Router { listen: vec![format!("{scheme}/{host}:{port}")] };
-    (session::open(&role, &settings, WITHIN).unwrap(), port)
-}
-
-fn join(endpoint: &str, settings: &[Setting]) -> Result<Session, String> {
-    let role = session::Role::Client { connect: endpoint.to_owned() };
-    session::open(&role, settings, WITHIN).map_err(|error| error.to_string())
-}
 
 fn set(key: &str, value: &str) -> Setting {
     (key.to_owned(), format!("{value:?}"))
@@ -78,10 +54,9 @@ fn certificates_let_in_who_belongs() {
     fleet(ours.path(), Auth::Certificates, &["a"]);
     fleet(theirs.path(), Auth::Certificates, &["a"]);
     let (own, foreign) = (load(ours.path(), "a"), load(theirs.path(), "a"));
-    let (_router, port) = router(Some(&load(ours.path(), "coordinator")), "127.0.0.1");
-    let at = format!("tls/127.0.0.1:{port}");
+    let (_router, at) = start_router(Some(&load(ours.path(), "coordinator")), "127.0.0.1");
     assert!(join(&at, &own.zenoh_json(Role::Agent)).is_ok());
-    assert!(join(&format!("tls/localhost:{port}"), &own.zenoh_json(Role::Agent)).is_ok());
+    assert!(join(&at.replace("127.0.0.1", "localhost"), &own.zenoh_json(Role::Agent)).is_ok());
 
     let foreign = foreign.zenoh_json(Role::Agent);
     refused(&at, &foreign, "not issued by this fleet's authority", Some("did not trust this coordinator's"));
@@ -89,7 +64,7 @@ fn certificates_let_in_who_belongs() {
     let told = "has not issued it";
     refused(&at, &intruder, told, Some("with a certificate that this fleet's authority has not issued"));
     refused(&at, &[trusting(ours.path())], "wants a certificate", Some("without a certificate"));
-    refused(&format!("tcp/127.0.0.1:{port}"), &[], "it wants TLS", Some("does not speak TLS"));
+    refused(&at.replace("tls", "tcp"), &[], "it wants TLS", Some("does not speak TLS"));
 }
 
 #[test]
@@ -98,14 +73,9 @@ fn an_agents_bundle_cannot_pose_as_the_coordinator() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a", "b"]);
     let (a, b) = (load(dir.path(), "a"), load(dir.path(), "b"));
-    let (_router, port) = router(Some(&a), "127.0.0.1");
+    let (_router, at) = start_router(Some(&a), "127.0.0.1");
     let settings = b.zenoh_json(Role::Agent);
-    refused(
-        &format!("tls/127.0.0.1:{port}"),
-        &settings,
-        "shows an agent's certificate",
-        Some("did not trust"),
-    );
+    refused(&at, &settings, "shows an agent's certificate", Some("did not trust"));
 }
 
 #[test]
@@ -113,11 +83,11 @@ fn a_coordinator_is_found_under_its_own_names_alone() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a"]);
-    let (router, port) = router(Some(&load(dir.path(), "coordinator")), "127.0.0.9");
+    let (router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.9");
     let settings = load(dir.path(), "a").zenoh_json(Role::Agent);
-    refused(&format!("tls/127.0.0.9:{port}"), &settings, "is not for the name it was joined by", None);
+    refused(&at, &settings, "is not for the name it was joined by", None);
     drop(router);
-    refused(&format!("tls/127.0.0.9:{port}"), &settings, "nobody listens there", None);
+    refused(&at, &settings, "nobody listens there", None);
     refused("tls/nowhere.invalid:7447", &settings, "cannot be resolved", None);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = format!("tls/{}", silent.local_addr().unwrap());
@@ -130,8 +100,7 @@ fn passwords_let_in_who_has_one() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Passwords, &["a"]);
-    let (_router, port) = router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
-    let at = format!("tls/127.0.0.1:{port}");
+    let (_router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
     let own = load(dir.path(), "a").zenoh_json(Role::Agent);
     assert!(join(&at, &own).is_ok());
     let but = |key: &str| [own.clone(), vec![set(&format!("transport/auth/usrpwd/{key}"), "x")]].concat();

@@ -41,6 +41,14 @@ pub enum Verb {
     /// Make, index and serve content
     #[command(subcommand)]
     Content(verbs::content::Content),
+    /// Prepare a fleet of hosts, and see who has joined
+    #[command(subcommand)]
+    Fleet(verbs::fleet::Fleet),
+    /// Let a coordinator run parts on this host
+    Agent(Box<verbs::agent::AgentArgs>),
+    /// Make hosts, links and disks on this machine
+    #[command(subcommand)]
+    Lab(verbs::lab::Lab),
     /// Put back whatever a crash left changed on this system
     Undo(verbs::undo::Undo),
     /// Print a shell's completion script

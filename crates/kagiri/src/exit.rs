@@ -58,8 +58,7 @@ impl Failure {
     /// The exit code that it ends with.
     pub fn code(&self) -> Code {
         match self {
-            // A run is named by the user wherever one is looked up or read.
-            Self::World(error) if is_unknown_run(error) => Code::Usage,
+            Self::World(error) if is_misnamed(error) => Code::Usage,
             Self::World(_) => Code::Failed,
             Self::Usage(_) => Code::Usage,
             Self::Interrupted(_) => Code::Interrupted,
@@ -82,8 +81,12 @@ impl std::fmt::Display for Failure {
     }
 }
 
-fn is_unknown_run(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<StoreError>().is_some_and(StoreError::is_usage))
+/// A run or a lab is named by the user wherever one is looked up or read.
+fn is_misnamed(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<StoreError>().is_some_and(StoreError::is_usage)
+            || cause.downcast_ref::<lab::Error>().is_some_and(lab::Error::is_usage)
+    })
 }
 
 /// An error with its causes; a cause that the message above it has told already is not repeated.

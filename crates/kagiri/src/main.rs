@@ -5,6 +5,7 @@ mod document;
 mod estimate;
 mod exit;
 mod filework;
+mod hosts;
 mod measure;
 mod output;
 mod progress;

@@ -10,7 +10,9 @@ use anyhow::Context;
 use base::outcome::Run;
 use base::part::HostContext;
 use base::plan::{Plan, Variant};
+use fleet::coordinator::FleetBus;
 use fleet::local::LocalBus;
+use fleet::{Bus, FleetError};
 use run::engine::{self, Setting};
 use serde_json::Value;
 use store::Store;
@@ -19,8 +21,9 @@ use sys::stop::StopSignal;
 use crate::cli::Common;
 use crate::estimate::Estimate;
 use crate::exit::{Code, Failure, Outcome};
-use crate::output;
+use crate::hosts::HostArgs;
 use crate::progress::Progress;
+use crate::{hosts, output};
 
 /// How long the parts may take to put everything back after the second Ctrl-C.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -78,8 +81,13 @@ pub fn clean_leftovers(say: &dyn Fn(&str)) {
     }
 }
 
+/// Who runs this program, as the environment has it.
+pub fn user_name() -> String {
+    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned())
+}
+
 /// Facts of this host.
-fn environment() -> BTreeMap<String, Value> {
+pub fn environment() -> BTreeMap<String, Value> {
     let facts = serde_json::to_value(sys::environment::describe(Path::new("/"))).ok();
     let facts = facts.and_then(|facts| facts.as_object().cloned()).unwrap_or_default();
     facts.into_iter().collect()
@@ -124,9 +132,9 @@ impl Session {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Measure a plan on this host, store it, print what came of it.
-    pub fn run_plan(self, plan: &Plan, common: &Common) -> Outcome {
-        let (run, failure) = self.make_run(plan, common)?;
+    /// Measure a plan, on this host or where it says, store it, print what came of it.
+    pub fn run_plan(self, plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
+        let (run, failure) = self.make_run(plan, common, hosts)?;
         // With nothing measured one line says it all; a script still gets its document.
         let presented = match run.trials.is_empty() && !common.json {
             true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
@@ -140,26 +148,55 @@ impl Session {
         }
     }
 
-    fn make_run(mut self, plan: &Plan, common: &Common) -> Result<(Run, Option<engine::RunError>), Failure> {
+    fn make_run(
+        mut self,
+        plan: &Plan,
+        common: &Common,
+        hosts: &HostArgs,
+    ) -> Result<(Run, Option<engine::RunError>), Failure> {
         let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
         let loads = |variant: &Variant| (variant.name.clone(), workload.load_plan(&variant.settings));
         let estimate = Estimate::new(plan.variants.iter().map(loads), plan.repeats);
         let mut progress =
             Progress::new(workload.load_unit(), estimate, common.quiet, Arc::clone(&self.stop));
-        let said = progress.clone();
+        let (said, told) = (progress.clone(), progress.clone());
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
             stop: self.stop,
             say: Arc::new(move |line| said.note(line)),
             ..HostContext::here(self.data_dir, journal_dir(), program)
         };
-        let mut bus = LocalBus::new(run::registry::kinds(), host);
+        let local = LocalBus::new(run::registry::kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
+        let mut bus = carrier(plan, local, hosts, &id, told)?;
         let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: environment() };
-        let made = engine::make(plan, &mut bus, &mut self.store, &mut progress, setting);
+        let made = engine::make(plan, &mut *bus, &mut self.store, &mut progress, setting);
+        // The hosts put everything back before anything is said of the result.
+        drop(bus);
         progress.clear();
         made.map_err(run_failure)
     }
+}
+
+/// What carries parts to where the plan wants them: nothing but this process, unless it names other hosts.
+fn carrier(
+    plan: &Plan,
+    local: LocalBus,
+    hosts: &HostArgs,
+    run: &str,
+    told: Progress,
+) -> Result<Box<dyn Bus>, Failure> {
+    let wishes = hosts::wishes(plan);
+    if wishes.is_empty() {
+        return Ok(Box::new(local));
+    }
+    let mut coordinator = hosts.coordinator(run.to_owned())?;
+    let gathered = coordinator.gather(&wishes, hosts.wait(), &|line| told.note(line));
+    gathered.map_err(|error| match error {
+        FleetError::Interrupted => Failure::Interrupted(error.to_string()),
+        other => Failure::from(other),
+    })?;
+    Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| told.note(line)))))
 }
 
 fn run_failure(error: engine::RunError) -> Failure {
@@ -178,15 +215,15 @@ pub fn check_requirements(plan: &Plan) -> Result<(), Failure> {
     engine::check_requirements(plan, workload).map_err(run_failure)
 }
 
-/// Measure a plan on this host, store it, print what came of it.
-pub fn run_plan(plan: &Plan, common: &Common) -> Outcome {
+/// Measure a plan, store it, print what came of it.
+pub fn run_plan(plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
     check_requirements(plan)?;
     let say = |line: &str| {
         if !common.quiet {
             eprintln!("{line}");
         }
     };
-    Session::open(common, &say)?.run_plan(plan, common)
+    Session::open(common, &say)?.run_plan(plan, common, hosts)
 }
 
 #[cfg(test)]

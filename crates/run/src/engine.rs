@@ -18,7 +18,7 @@ use store::Store;
 
 pub use crate::outcome::check_requirements;
 use crate::search::{self, Seen, Step};
-use crate::{outcome, registry, trial};
+use crate::{alike, outcome, registry, trial};
 
 /// Why a run could not be made or went no further.
 #[derive(Debug, thiserror::Error)]
@@ -219,6 +219,7 @@ impl Engine<'_> {
     fn variant(&mut self, variant: &Variant, repetition: u32) -> Result<bool, RunError> {
         self.observer.event(Event::Preparing { variant: &variant.name, repetition });
         let placement = self.placement(variant)?;
+        self.note_differences(variant, &placement);
         let specs = self.workload.standing(&variant.settings, &placement)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let searched = self.stand_up(specs);
@@ -256,6 +257,18 @@ impl Engine<'_> {
             }
         }
         Ok(placement)
+    }
+
+    /// Hosts of one role that are not alike are a doubt, once.
+    fn note_differences(&mut self, variant: &Variant, placement: &Placement) {
+        let facts = self.bus.facts();
+        for role in variant.place.keys() {
+            for doubt in alike::differences(&placement.hosts(role), &facts) {
+                if self.run.doubts.iter().all(|note| note.doubt != doubt) {
+                    self.run.doubts.push(doubt.into());
+                }
+            }
+        }
     }
 
     /// Place and prepare the standing parts, in their order; each learns of those before it.

@@ -84,10 +84,8 @@ pub(crate) fn make(
     // Whatever happened, what was placed must be gone.
     let mut ended = bus.stop(&all);
     let judged = match offered {
-        Ok(None) => return Ok(None),
-        Ok(Some(started)) => {
-            judge(place, context, &offering, &mut ended).map(|judgement| (started, judgement))
-        }
+        Ok(false) => return Ok(None),
+        Ok(true) => judge(place, context, &offering, &mut ended),
         Err(spoiled) => Err(spoiled),
     };
     match judged {

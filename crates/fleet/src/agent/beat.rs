@@ -26,11 +26,11 @@ enum Stage {
 }
 
 impl Beats {
-    /// Tell, if it is time to.
-    pub fn turn(&mut self, desk: &Desk) {
+    /// Tell, if it is time to. Says whether there is a run to tell of.
+    pub fn turn(&mut self, desk: &Desk) -> bool {
         let Some(Tell::Beat { run, parts, start_late_ns }) = desk.beat() else {
             self.last = None;
-            return;
+            return false;
         };
         let stages = parts.iter().map(|(name, progress)| {
             let stage = match progress {
@@ -48,5 +48,6 @@ impl Beats {
             desk.tell(&Tell::Beat { run, parts, start_late_ns });
             self.last = Some((Instant::now(), stages, has_started));
         }
+        true
     }
 }

@@ -27,8 +27,10 @@ pub use held::Owner;
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// How long joining may take once it has begun.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
-/// How often the agent looks at its parts.
+/// How often the agent looks at its parts ...
 const TURN: Duration = Duration::from_millis(50);
+/// ... and how often when it has none: an idle agent costs next to nothing.
+const IDLE_TURN: Duration = Duration::from_millis(200);
 /// How often it looks whether the coordinator is still there.
 const ROUTER_LOOK: Duration = Duration::from_millis(500);
 /// Questions that are worked on at once; more are refused.
@@ -185,8 +187,8 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk) -> Option<End> {
             router_look = Deadline::after(ROUTER_LOOK);
         }
         desk.expire();
-        beats.turn(desk);
-        std::thread::sleep(TURN);
+        let is_idle = !beats.turn(desk);
+        std::thread::sleep(if is_idle { IDLE_TURN } else { TURN });
     }
 }
 

@@ -157,6 +157,13 @@ impl Coordinator {
         &self.agents
     }
 
+    /// An agent's monotonic clock minus this host's now, and how far that may be wrong, in ns; absent while it is not
+    /// known.
+    pub fn clock(&self, host: &str) -> Option<(i64, u64)> {
+        let (offset, now_ns) = (self.clocks.offset(host).ok()?, self.clocks.now_ns());
+        Some((offset.offset_ns(now_ns), offset.bound_ns(now_ns)))
+    }
+
     /// Let agents compare their clocks with this host's.
     fn probe(&mut self, hosts: &[String]) {
         let stop = Arc::clone(&self.stop);

@@ -2,9 +2,17 @@
 #![allow(dead_code)] // each test takes what it needs
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use kagiri_fleet::identity::{Auth, Credentials, Init, Made, Named, init};
+use kagiri_fleet::identity::{Auth, Credentials, Init, Made, Named, Role, init};
+use kagiri_fleet::identity::{access_control, low_pass_filter};
+use kagiri_fleet::session::{self, Setting};
+use zenoh::Session;
+
+/// Longer than a session needs to be opened; one that is refused fails at once.
+pub const WITHIN: Duration = Duration::from_secs(5);
 
 /// Make a fleet with a coordinator and these hosts.
 pub fn fleet(dir: &Path, auth: Auth, hosts: &[&str]) -> Made {
@@ -32,4 +40,26 @@ pub fn bundle(dir: &Path, name: &str) -> PathBuf {
 
 pub fn load(dir: &Path, name: &str) -> Credentials {
     Credentials::load(&bundle(dir, name)).unwrap()
+}
+
+/// A router as the coordinator opens it, on an address of loopback; and the endpoint to join it by.
+pub fn start_router(credentials: Option<&Credentials>, host: &str) -> (Session, String) {
+    let port = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port();
+    let scheme = if credentials.is_some() { "tls" } else { "tcp" };
+    let at = format!("{scheme}/{host}:{port}");
+    let mut settings = credentials.map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
+    settings.extend([access_control(credentials), low_pass_filter()]);
+    let role = session::Role::Router { listen: vec![at.clone()] };
+    (session::open(&role, &settings, WITHIN).unwrap(), at)
+}
+
+/// A session that joins with these settings.
+pub fn join(endpoint: &str, settings: &[Setting]) -> Result<Session, String> {
+    let role = session::Role::Client { connect: endpoint.to_owned() };
+    session::open(&role, settings, WITHIN).map_err(|error| error.to_string())
+}
+
+/// A session that joins with these credentials.
+pub fn session_of(endpoint: &str, credentials: Option<&Credentials>) -> Result<Session, String> {
+    join(endpoint, &credentials.map(|of| of.zenoh_json(Role::Agent)).unwrap_or_default())
 }

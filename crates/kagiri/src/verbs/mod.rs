@@ -1,8 +1,11 @@
 //! One file per verb.
 
+pub mod agent;
 pub mod completions;
 pub mod content;
 pub mod explain;
+pub mod fleet;
+pub mod lab;
 pub mod report;
 pub mod run;
 pub mod runs;
@@ -23,6 +26,9 @@ pub fn perform(verb: Verb) -> Outcome {
         Verb::Runs(verb) => verb.perform(),
         Verb::Report(verb) => verb.perform(),
         Verb::Content(verb) => verb.perform(),
+        Verb::Fleet(verb) => verb.perform(),
+        Verb::Agent(verb) => verb.perform(),
+        Verb::Lab(verb) => verb.perform(),
         Verb::Undo(verb) => verb.perform(),
         Verb::Completions(verb) => verb.perform(),
         Verb::Man(verb) => verb.perform(),

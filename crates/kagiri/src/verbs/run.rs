@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::cli::Common;
 use crate::exit::{Code, Failure, Outcome};
+use crate::hosts::HostArgs;
 use crate::{measure, output};
 
 /// Run a plan: a workload over variants and repetitions.
@@ -37,6 +38,8 @@ pub struct RunPlan {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    hosts: HostArgs,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -48,7 +51,7 @@ impl RunPlan {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
         }
-        measure::run_plan(&plan, &self.common)
+        measure::run_plan(&plan, &self.common, &self.hosts)
     }
 
     fn read(&self) -> Result<Plan, Failure> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
+use crate::hosts::{HostArgs, PlaceArgs};
 use crate::measure;
 use crate::verbs::content::existing;
 
@@ -77,6 +78,10 @@ pub struct StreamArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     ceiling: Vec<String>,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    hosts: HostArgs,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -87,7 +92,7 @@ impl StreamArgs {
         if let Some(note) = self.note().filter(|_| !self.common.quiet) {
             eprintln!("{note}");
         }
-        measure::run_plan(&plan, &self.common)
+        measure::run_plan(&plan, &self.common, &self.hosts)
     }
 
     /// Scripts give --bitrate with a URL too (it is part of the contract), so it is no error there; but it must not
@@ -106,7 +111,9 @@ impl StreamArgs {
             .url
             .clone()
             .unwrap_or_else(|| self.server.clone().unwrap_or_else(|| "embedded server".into()));
-        Ok(self.common.over(Plan::of_one("stream", format!("stream: {name}"), &name, settings)))
+        let mut plan = Plan::of_one("stream", format!("stream: {name}"), &name, settings);
+        plan.variants[0].place = self.place.wishes()?;
+        Ok(self.common.over(plan))
     }
 
     /// Only what was said on the command line; the workload fills in the rest.

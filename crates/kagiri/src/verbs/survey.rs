@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
+use crate::hosts::HostArgs;
 use crate::measure::{self, Session};
 
 /// The rate of the streams, in bit/s: what the workload makes unless it is told otherwise.
@@ -63,7 +64,7 @@ impl Survey {
             say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
         }
         say("2 of 2: video streams of 25 Mbit/s from the embedded content server");
-        session.run_plan(&self.plan(&ceilings)?, &self.common)
+        session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
     }
 
     fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {

@@ -11,6 +11,7 @@ pub use differences::differences;
 pub use explanation::explanation;
 pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
+pub use table::words_table;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,6 +31,14 @@ impl Column {
     }
 }
 
+/// A table of words with one head line. Ends with a line break.
+pub fn words_table(heads: &[&str], rows: &[Vec<String>], style: &Style) -> String {
+    let cells = |at: usize| rows.iter().map(|row| row.get(at).cloned().unwrap_or_default()).collect();
+    let columns: Vec<_> =
+        heads.iter().enumerate().map(|(at, head)| Column::words(&[head], cells(at))).collect();
+    style.spell(render(&columns, 1, style))
+}
+
 /// The columns as text, the first `kept` of them repeated in every table.
 pub(super) fn render(columns: &[Column], kept: usize, style: &Style) -> String {
     // Two spaces between columns read better; one is better than another table.

@@ -17,8 +17,8 @@ pub struct Disk {
 
 impl Disk {
     pub(super) fn perform(self) -> Outcome {
-        let service: Service =
-            serde_json::from_str(&self.service).map_err(|error| Failure::usage(format!("SERVICE: {error}")))?;
+        let service: Service = serde_json::from_str(&self.service)
+            .map_err(|error| Failure::usage(format!("SERVICE: {error}")))?;
         let stop = StopSignal::install().context("cannot take over Ctrl-C")?;
         lab::disk::serve(&service, stop, || {
             // A keeper that is gone takes this process with it.

@@ -19,12 +19,14 @@ use crate::{measure, output};
 
 /// Hosts, links and disks made on this machine.
 #[derive(Subcommand)]
-#[command(after_help = "A lab file names hosts, switches, links and disks; docs/lab.md explains every key. It needs root.\n\n\
+#[command(
+    after_help = "A lab file names hosts, switches, links and disks; docs/lab.md explains every key. It needs root.\n\n\
     Examples:\n  \
     kagiri lab up plans/labs/two-pcs.toml     make it\n  \
     kagiri lab status                         what is there, and how it does\n  \
     kagiri lab exec a -- ping -c 3 10.77.0.2  run something on a host\n  \
-    kagiri lab down                           take it down again")]
+    kagiri lab down                           take it down again"
+)]
 pub enum Lab {
     /// Make the lab that a file describes, and keep it until 'down'
     Up(Up),
@@ -67,10 +69,12 @@ pub struct Status {
 
 /// Run a program on a host of the lab.
 #[derive(Args)]
-#[command(after_help = "The program finds the host's disk in $KAGIRI_LAB_DISK, and KAGIRI_LAB and KAGIRI_LAB_HOST. Its \
+#[command(
+    after_help = "The program finds the host's disk in $KAGIRI_LAB_DISK, and KAGIRI_LAB and KAGIRI_LAB_HOST. Its \
     exit code becomes this one's.\n\n\
     Example:\n  \
-    kagiri lab exec server -- nginx -g 'daemon off;'")]
+    kagiri lab exec server -- nginx -g 'daemon off;'"
+)]
 pub struct Exec {
     /// Which host
     host: String,
@@ -104,15 +108,6 @@ pub struct Keep {
 pub struct Line {
     /// The file that describes them
     spec: PathBuf,
-}
-
-impl From<lab::Error> for Failure {
-    fn from(error: lab::Error) -> Self {
-        match error.is_usage() {
-            true => Self::usage(error),
-            false => Self::World(error.into()),
-        }
-    }
 }
 
 /// Where labs, their data and the undo journal are.
@@ -200,10 +195,8 @@ impl Down {
 
 impl Keep {
     fn perform(self) -> Outcome {
-        let options = KeepOptions {
-            folders: Folders { data: self.data, ..folders()? },
-            ..keep_options(self.file)?
-        };
+        let options =
+            KeepOptions { folders: Folders { data: self.data, ..folders()? }, ..keep_options(self.file)? };
         match lab::keeper::keep(&options, &|line| say(line)) {
             true => Ok(Code::Measured),
             // Said already, to whoever waits for it.

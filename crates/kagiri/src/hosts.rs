@@ -1,0 +1,236 @@
+//! The hosts of a run: what the command line says of them, and the coordinator that drives them.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::placement::{Wish, Wishes};
+use base::plan::Plan;
+use base::units::Span;
+use clap::Args;
+use fleet::clock::DatagramAddress;
+use fleet::coordinator::{Coordinator, Setting, lab_sockets};
+use fleet::endpoint::{Endpoint, check_join, check_listen};
+use fleet::identity::reason::{self, Reasons};
+use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
+use fleet::session;
+
+use crate::exit::Failure;
+use crate::measure;
+
+/// Where a coordinator listens unless told.
+const LISTEN: &str = "tcp/127.0.0.1:7447";
+/// How long hosts are waited for unless told.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What every verb takes that may use several hosts.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Hosts")]
+pub struct HostArgs {
+    /// Wait for agents here: tls/ADDRESS:PORT with --credentials, or tcp/127.0.0.1:PORT for agents of this machine
+    /// [default: tcp/127.0.0.1:7447]
+    #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"])]
+    listen: Option<String>,
+    /// Use this router (zenohd), which the agents join too
+    #[arg(long, value_name = "ENDPOINT", conflicts_with = "lab")]
+    via: Option<String>,
+    /// Use the hosts of this lab, which is up ('kagiri lab up FILE')
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// The coordinator's directory of those that 'kagiri fleet init' made
+    #[arg(long, value_name = "DIR")]
+    credentials: Option<PathBuf>,
+    /// How long to wait for the hosts [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Span>,
+}
+
+/// What places the parts of a verb without a plan.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Hosts")]
+pub struct PlaceArgs {
+    /// Run a side of the measurement on other hosts: server=nas, or viewers=pc-[1-20]; may be repeated
+    #[arg(long, value_name = "ROLE=HOSTS")]
+    place: Vec<String>,
+}
+
+impl PlaceArgs {
+    /// What was said, as a plan has it.
+    pub fn wishes(&self) -> Result<Wishes, Failure> {
+        let wish = |text: &String| match text.split_once('=') {
+            Some((role, hosts)) => {
+                Ok((role.trim().to_owned(), Wish { hosts: hosts.trim().into(), count: None, at_least: None }))
+            }
+            None => Err(Failure::usage(format!("--place {text}: write ROLE=HOSTS, as in server=nas"))),
+        };
+        self.place.iter().map(wish).collect()
+    }
+}
+
+/// What a plan wishes for, over all its variants.
+pub fn wishes(plan: &Plan) -> Vec<Wish> {
+    let mut all: Vec<Wish> = Vec::new();
+    for wish in plan.variants.iter().flat_map(|variant| variant.place.values()) {
+        if wish.hosts != base::part::HERE && !all.contains(wish) {
+            all.push(wish.clone());
+        }
+    }
+    all
+}
+
+impl HostArgs {
+    /// How long to wait for hosts.
+    pub fn wait(&self) -> Duration {
+        self.wait.map_or(WAIT, Span::duration)
+    }
+
+    /// The same in a lab that is up.
+    pub fn in_lab(&self, name: &str) -> Self {
+        Self { lab: Some(name.to_owned()), listen: None, via: None, ..self.clone() }
+    }
+
+    /// A coordinator that agents can join.
+    ///
+    /// # Errors
+    /// An endpoint that must not be listened on, credentials that are no good, a port that is taken.
+    pub fn coordinator(&self, run: String) -> Result<Coordinator, Failure> {
+        let stop = measure::stop_flag()?;
+        let name = format!("{}@{}", measure::user_name(), host_name()?);
+        let mut setting =
+            Setting { role: self.role()?, more: Vec::new(), clock: self.clock()?, name, run, stop };
+        let identity = Identity::load(self.credentials.as_deref())?;
+        if let Some(router) = &self.via {
+            identity.joinable(router)?;
+        }
+        setting.more = identity.settings(Role::Coordinator);
+        if let session::Role::Router { listen } = &setting.role {
+            for endpoint in listen {
+                identity.check_listen(endpoint)?;
+            }
+            setting.more.push(access_control(identity.0.as_ref()));
+            setting.more.push(low_pass_filter());
+        }
+        Ok(Coordinator::open(setting)?)
+    }
+
+    fn role(&self) -> Result<session::Role, Failure> {
+        if let Some(lab) = &self.lab {
+            let (bus, _) = lab_sockets(&lab_dir(lab)?);
+            return Ok(session::Role::Router { listen: vec![format!("unixsock-stream/{}", bus.display())] });
+        }
+        match &self.via {
+            Some(router) => Ok(session::Role::Client { connect: endpoint(router)? }),
+            None => {
+                let listen = endpoint(self.listen.as_deref().unwrap_or(LISTEN))?;
+                Ok(session::Role::Router { listen: vec![listen] })
+            }
+        }
+    }
+
+    /// Where clock probes are answered: beside the bus, on a port of its own.
+    fn clock(&self) -> Result<DatagramAddress, Failure> {
+        if let Some(lab) = &self.lab {
+            return Ok(DatagramAddress::Unix(lab_sockets(&lab_dir(lab)?).1));
+        }
+        let ip = match &self.via {
+            Some(router) => address_towards(&endpoint(router)?),
+            None => {
+                resolved(&endpoint(self.listen.as_deref().unwrap_or(LISTEN))?).map(|address| address.ip())
+            }
+        };
+        let ip = ip.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
+        Ok(DatagramAddress::Udp(SocketAddr::new(ip, 0)))
+    }
+}
+
+/// The directory of a lab that is up.
+fn lab_dir(name: &str) -> Result<PathBuf, Failure> {
+    let dir = measure::journal_dir().join("lab").join(name);
+    match dir.is_dir() {
+        true => Ok(dir),
+        false => Err(Failure::usage(format!("there is no lab {name}; make one with 'kagiri lab up FILE'"))),
+    }
+}
+
+/// Who this process is in a fleet; nobody without credentials.
+pub struct Identity(Option<Credentials>);
+
+impl Identity {
+    /// Read and check a bundle.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn load(dir: Option<&Path>) -> Result<Self, Failure> {
+        // From now on zenoh's reasons are kept: its errors do not have them.
+        let _ = Reasons::of_process();
+        let load = |dir| Credentials::load(dir).map_err(Failure::usage);
+        dir.map(load).transpose().map(Self)
+    }
+
+    /// The name that the credentials give it.
+    pub fn name(&self) -> Option<String> {
+        self.0.as_ref().map(|credentials| credentials.name().to_owned())
+    }
+
+    /// zenoh's settings for joining.
+    pub fn client_settings(&self) -> Vec<session::Setting> {
+        self.settings(Role::Agent)
+    }
+
+    fn settings(&self, role: Role) -> Vec<session::Setting> {
+        self.0.as_ref().map(|credentials| credentials.zenoh_json(role)).unwrap_or_default()
+    }
+
+    /// An endpoint that may be joined with these credentials, as zenoh writes it.
+    ///
+    /// # Errors
+    /// None that is supported, or one that cannot prove who it is.
+    pub fn joinable(&self, text: &str) -> Result<String, Failure> {
+        let endpoint: Endpoint = text.parse().map_err(Failure::usage)?;
+        check_join(&endpoint, self.0.as_ref()).map_err(Failure::usage)?;
+        Ok(endpoint.to_string())
+    }
+
+    fn check_listen(&self, text: &str) -> Result<(), Failure> {
+        let endpoint: Endpoint = text.parse().map_err(Failure::usage)?;
+        check_listen(&endpoint, self.0.as_ref()).map_err(Failure::usage)
+    }
+}
+
+/// Why joining failed, in zenoh's own words made plain.
+pub fn reason() -> Option<String> {
+    reason::explain(&Reasons::of_process()?.take())
+}
+
+/// An endpoint as zenoh writes it.
+///
+/// # Errors
+/// None that is supported.
+fn endpoint(text: &str) -> Result<String, Failure> {
+    let endpoint: Endpoint = text.parse().map_err(Failure::usage)?;
+    Ok(endpoint.to_string())
+}
+
+/// This machine's name.
+pub fn host_name() -> Result<String, Failure> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    let name = name.trim().to_lowercase();
+    match name.is_empty() {
+        true => Err(Failure::usage("this machine has no name; give one with --name")),
+        false => Ok(name),
+    }
+}
+
+fn resolved(endpoint: &str) -> Option<SocketAddr> {
+    let (scheme, place) = endpoint.split_once('/')?;
+    (!scheme.starts_with("unixsock")).then(|| place.to_socket_addrs().ok()?.next())?
+}
+
+/// The address of this host from which an endpoint is reached: the kernel's choice. Nothing is sent.
+pub fn address_towards(endpoint: &str) -> Option<IpAddr> {
+    let there = resolved(endpoint)?;
+    let any: SocketAddr = if there.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(there).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

@@ -1,0 +1,82 @@
+//! `kagiri fleet list`: who is there.
+
+use base::placement::Wish;
+use clap::Args;
+use fleet::coordinator::Coordinator;
+use serde_json::{Value, json};
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::hosts::HostArgs;
+use crate::output;
+
+/// List the agents that join within a moment.
+#[derive(Args)]
+#[command(after_help = "It listens as a run would, so that agents that wait for one join it, and ends.\n\n\
+    Examples:\n  \
+    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator\n  \
+    kagiri fleet list --lab home-server --json")]
+pub struct List {
+    #[command(flatten)]
+    hosts: HostArgs,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    /// Wait for agents, and print what they say of themselves.
+    pub fn perform(self) -> Outcome {
+        let mut coordinator = self.hosts.coordinator("list".to_owned())?;
+        let everybody = Wish { hosts: "*".into(), count: None, at_least: None };
+        let within = self.hosts.wait();
+        let gathered = coordinator.gather(&[everybody], within, &|_| {});
+        if gathered.is_err() && coordinator.roster().names().is_empty() {
+            return gathered.map(|()| Code::Measured).map_err(Failure::from);
+        }
+        let all = described(&coordinator)?;
+        match self.json {
+            true => output::print(&(serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n")),
+            false => print(&all),
+        }
+        Ok(Code::Measured)
+    }
+}
+
+fn described(coordinator: &Coordinator) -> Result<Vec<Value>, Failure> {
+    let mut all = coordinator.describe_all(std::time::Duration::from_secs(5))?;
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let line = |one: &fleet::protocol::Description| {
+        let clock = coordinator.clock(&one.name);
+        json!({
+            "name": one.name,
+            "address": one.address,
+            "kagiri": one.version,
+            "kernel": one.configuration.get("kernel"),
+            "congestion_control": one.configuration.get("congestion control"),
+            "clock_bound_us": clock.map(|(_, bound_ns)| bound_ns as f64 / 1e3),
+            "clock_offset_ns": clock.map(|(offset_ns, _)| offset_ns),
+            "busy": one.busy.as_ref().filter(|run| *run != "list"),
+        })
+    };
+    Ok(all.iter().map(line).collect())
+}
+
+fn print(all: &[Value]) {
+    let text = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |n| format!("{n:.1}")),
+        other => other.to_string(),
+    };
+    let columns = [
+        ("name", "host"),
+        ("address", "address"),
+        ("kagiri", "kagiri"),
+        ("kernel", "kernel"),
+        ("clock_bound_us", "clock known to, us"),
+        ("busy", "works for"),
+    ];
+    let rows: Vec<_> = all.iter().map(|one| columns.map(|(key, _)| text(&one[key])).to_vec()).collect();
+    let heads = columns.map(|(_, head)| head).to_vec();
+    output::print(&report::terminal::words_table(&heads, &rows, &output::style()));
+}
