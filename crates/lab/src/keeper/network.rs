@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use sys::journal::Journal;
 use sys::netns::Namespace;
@@ -20,6 +21,8 @@ const PACKET_BYTES: u64 = 1514;
 const UNIT_US: u64 = 100;
 /// The kernel's own bound on them: 64 KiB.
 const UNIT_PACKETS_MAX: u64 = 44;
+/// Namespaces that are deleted at the same time.
+const DROPPED_AT_ONCE: usize = 8;
 
 /// All namespaces of a lab, by name.
 #[derive(Debug)]
@@ -114,6 +117,19 @@ impl Network {
             }
         }
         batches.perform(|name, commands| Ok(self.of(name)?.tc(commands)?))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // The kernel takes tens of milliseconds to let go of a namespace, and of several at the same time.
+        let left = Mutex::new(std::mem::take(&mut self.namespaces));
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_last();
+        std::thread::scope(|scope| {
+            for _ in 0..DROPPED_AT_ONCE {
+                scope.spawn(|| while next().is_some() {});
+            }
+        });
     }
 }
 

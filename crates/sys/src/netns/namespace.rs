@@ -165,18 +165,19 @@ fn make(path: &Path) -> Result<OwnedFd> {
         _ => Err(error),
     };
     make_file().or_else(again).map_err(|error| Error::file("create", path, error))?;
-    let name_it = || -> Result<()> {
+    let name_it = || -> Result<OwnedFd> {
         // Only this thread, which ends here, enters the new namespace; the name keeps it.
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;
-        let own = Some("/proc/thread-self/ns/net");
-        mount(own, path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .map_err(|error| Error::file("name a network namespace", path, error))
+        let own = "/proc/thread-self/ns/net";
+        mount(Some(own), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|error| Error::file("name a network namespace", path, error))?;
+        // Not opened by its name: that would hold the mount, and letting go of it then takes tens of milliseconds.
+        Ok(File::open(own).map_err(|error| Error::file("open", own, error))?.into())
     };
     std::thread::scope(|scope| match scope.spawn(name_it).join() {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic),
-    })?;
-    Ok(File::open(path).map_err(|error| Error::file("open", path, error))?.into())
+    })
 }
 
 /// Ends all processes in namespace `name`: SIGTERM, a grace time, SIGKILL. Those that start others meanwhile are met
