@@ -106,8 +106,7 @@ fn goes(folder: &Path, journal: &Journal, disk: Disk) {
     assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
     assert_eq!(left_in(folder), Vec::<String>::new());
     assert!(!lives(server));
-    let pending = std::fs::read_to_string(journal.path()).unwrap();
-    assert_eq!(journal.pending(), 0, "{pending}");
+    assert_eq!(journal.pending(), 0);
 }
 
 #[test]
@@ -126,6 +125,7 @@ fn a_disk_is_never_faster_than_its_model() {
     let least = Duration::from_secs_f64(bytes as f64 / 150e6 * 0.97);
     assert!(began.elapsed() > least, "{:?} < {least:?}", began.elapsed());
 
+    drop(device);
     let before = disk.counters().unwrap().unwrap();
     let mut device = DirectFile::open(disk.device_path(), 4096, false).unwrap();
     let mut random = fastrand::Rng::with_seed(5);

@@ -1,6 +1,7 @@
 //! A host's disk: made, mounted, and taken away again.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -93,7 +94,13 @@ impl Disk {
     pub fn counters(&self) -> Result<Option<Counters>> {
         let Some(server) = &self.server else { return Ok(None) };
         let path = server.mount.join(STATS);
-        let text = asked(&path, |path| std::fs::read(path))?;
+        let text = asked(&path, |path| {
+            // One read: each tells what holds at its moment.
+            let mut text = vec![0; 4096];
+            let length = File::open(path)?.read(&mut text)?;
+            text.truncate(length);
+            Ok(text)
+        })?;
         serde_json::from_slice(&text).map(Some).map_err(|error| Error::io("read", path, error))
     }
 
