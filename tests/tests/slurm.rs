@@ -1,8 +1,75 @@
 //! Placement by Slurm: the agents are started by the user's scheduler, in a real cluster of three nodes.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
 use std::time::Duration;
 
-use kagiri_tests::{Live, Slurm, need_programs, need_root};
+use kagiri_tests::{Live, Slurm, World, alone, need_programs, need_root, program, workspace};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The environment in which kagiri's own files lie in a world.
+fn within(world: &World, mut command: Command) -> Command {
+    for (name, value) in world.command(&[]).get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// A plan of one trial: a server on the first of three hosts, players on the others.
+fn plan(host: &str, first: u32, hold: &str) -> String {
+    format!(
+        "schema = 1\nworkload = 'stream'\n\
+         [place]\nserver = '{host}{first}'\nviewers = '{host}[{}-{}]'\n\
+         [stream]\nbitrate = '2Mbit/s'\nstreams = 2\nhold = '{hold}'\ncontent.duration = '60s'\n\
+         player = {{ cap = '500ms', start = '200ms', resume = '200ms' }}\n",
+        first + 1,
+        first + 2
+    )
+}
+
+/// Credentials for a coordinator of this machine, and for three hosts.
+fn credentials(world: &World, hosts: [&str; 3]) {
+    let mut words = vec!["fleet", "init", "fleet", "--coordinator", "coordinator"];
+    words.extend(hosts.iter().flat_map(|host| ["--host", host]));
+    world.run(&words).code(0);
+}
+
+/// Agents on all nodes, as a user starts them.
+fn srun_agents(slurm: &Slurm, world: &World, port: u16) -> Live {
+    let script = "exec \"$1\" agent --join \"$2\" --join-within 30s --once --name \"$SLURMD_NODENAME\" \
+                  --credentials \"fleet/bundles/$SLURMD_NODENAME\" --data \"$PWD/agents/$SLURMD_NODENAME\"";
+    let mut srun = within(world, slurm.command("srun"));
+    srun.current_dir(world.path(""));
+    srun.args(["-N3", "--label", "bash", "-c", script, "agent"]).arg(program());
+    srun.arg(format!("tls/127.0.0.1:{port}"));
+    Live::start(srun)
+}
+
+/// What lies in a folder of a world.
+fn names(world: &World, folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(world.path(folder)).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// A run has trials, and in each of them something was played.
+#[track_caller]
+fn assert_measured(run: &Value) {
+    let trials = run["trials"].as_array().expect("trials");
+    assert!(!trials.is_empty(), "{run}");
+    for trial in trials {
+        assert!(trial["metrics"]["frames_played"].as_f64() > Some(0.0), "{trial}");
+    }
+}
 
 #[test]
 fn a_job_runs_on_three_nodes_and_nothing_is_left() {
@@ -11,7 +78,7 @@ fn a_job_runs_on_three_nodes_and_nothing_is_left() {
     let slurm = Slurm::start(3);
     let mut srun = slurm.command("srun");
     srun.args(["-N3", "sh", "-c", "echo \"$SLURMD_NODENAME\""]);
-    let ended = Live::start(srun).end(Duration::from_secs(20)).code(0);
+    let ended = Live::start(srun).end(PATIENCE).code(0);
     let mut names: Vec<&str> = ended.stdout.lines().collect();
     names.sort_unstable();
     assert_eq!(names, ["node1", "node2", "node3"]);
@@ -19,11 +86,97 @@ fn a_job_runs_on_three_nodes_and_nothing_is_left() {
     let mut forgotten = slurm.command("srun");
     forgotten.args(["-N3", "sh", "-c", "echo here; exec sleep 1000"]);
     let mut forgotten = Live::start(forgotten);
-    forgotten.wait_for("here\nhere\nhere\n", Duration::from_secs(20));
-    assert!(slurm.processes().iter().filter(|(_, name)| name == "sleep").count() == 3);
+    forgotten.wait_for("here\nhere\nhere\n", PATIENCE);
+    assert_eq!(slurm.processes().iter().filter(|(_, name)| name == "sleep").count(), 3);
     let folder = slurm.folder().to_owned();
     drop(slurm);
-    forgotten.end(Duration::from_secs(10));
+    forgotten.end(PATIENCE);
     assert_eq!(Slurm::processes_of(&folder), []);
     assert!(!folder.exists());
+}
+
+#[test]
+fn agents_that_srun_started_run_a_plan() {
+    need_root!();
+    need_programs!("munged", "slurmctld", "slurmd", "srun", "setpriv");
+    let _alone = alone();
+    let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
+    credentials(&world, ["node1", "node2", "node3"]);
+    world.write("plan.toml", plan("node", 1, "2s"));
+    let listen = format!("tls/127.0.0.1:{port}");
+    let words = ["run", "plan.toml", "--listen", &listen, "--credentials", "fleet/bundles/coordinator"];
+    let coordinator = world.start(&[&words[..], &["--wait", "30s", "--json"]].concat());
+    let agents = srun_agents(&slurm, &world, port);
+    let ended = coordinator.end(PATIENCE).code(0);
+    assert_measured(&ended.json());
+    // The agents end with their run, and the job with them.
+    let agents = agents.end(PATIENCE).code(0);
+    for node in ["node1", "node2", "node3"] {
+        assert!(agents.stderr.contains(&format!("as {node}")), "{}", agents.stderr);
+    }
+    slurm.wait_until_empty(PATIENCE);
+    assert_eq!(slurm.processes(), []);
+    world.assert_nothing_left(ended.pid);
+}
+
+#[test]
+fn a_cancelled_job_ends_the_run_and_says_why() {
+    need_root!();
+    need_programs!("munged", "slurmctld", "slurmd", "srun", "scancel", "setpriv");
+    let _alone = alone();
+    let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
+    credentials(&world, ["node1", "node2", "node3"]);
+    world.write("plan.toml", plan("node", 1, "50s"));
+    let listen = format!("tls/127.0.0.1:{port}");
+    let words = ["run", "plan.toml", "--listen", &listen, "--credentials", "fleet/bundles/coordinator"];
+    let mut coordinator = world.start(&words);
+    let agents = srun_agents(&slurm, &world, port);
+    coordinator.wait_for("trying 2 streams", PATIENCE);
+    for job in slurm.jobs() {
+        slurm.ask("scancel", &[&job]);
+    }
+    let ended = coordinator.end(PATIENCE).fails(1, &["node"]);
+    agents.end(PATIENCE);
+    slurm.wait_until_empty(PATIENCE);
+    assert_eq!(slurm.processes(), []);
+    world.assert_nothing_left(ended.pid);
+}
+
+/// Submit the ready job for a plan, wait for its end, and return its exit code as Slurm has it: `CODE:SIGNAL`.
+fn submitted(slurm: &Slurm, world: &World, port: u16, plan: &str) -> String {
+    let mut sbatch = within(world, slurm.command("sbatch"));
+    sbatch.current_dir(world.path("")).args(["--parsable", "--output=job.out"]);
+    sbatch.env("KAGIRI", program()).env("KAGIRI_PORT", port.to_string()).env("KAGIRI_ADDRESS", "127.0.0.1");
+    sbatch.arg(workspace().join("deploy/slurm/kagiri.sbatch")).args([plan, "--out", "result"]);
+    let job = Live::start(sbatch).end(PATIENCE).code(0).stdout;
+    slurm.wait_until_empty(PATIENCE);
+    let facts = slurm.ask("scontrol", &["show", "job", job.trim()]);
+    let code = facts.split_whitespace().find_map(|fact| fact.strip_prefix("ExitCode="));
+    code.unwrap_or_else(|| panic!("no exit code in\n{facts}")).to_owned()
+}
+
+/// What the ready job wrote.
+fn job_said(world: &World) -> String {
+    std::fs::read_to_string(world.path("job.out")).unwrap_or_default()
+}
+
+#[test]
+fn the_ready_job_runs_a_plan() {
+    need_root!();
+    need_programs!("munged", "slurmctld", "slurmd", "srun", "sbatch", "setpriv");
+    let _alone = alone();
+    let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
+    let plan = world.write("plan.toml", plan("agent-", 0, "2s"));
+    let plan = plan.to_str().expect("a path is text");
+    assert_eq!(submitted(&slurm, &world, port, plan), "0:0", "{}", job_said(&world));
+    let results = names(&world, "result");
+    let run = results.iter().find(|name| name.ends_with(".json")).unwrap_or_else(|| panic!("{results:?}"));
+    let run = std::fs::read(world.path("result").join(run)).expect("the result");
+    assert_measured(&serde_json::from_slice(&run).expect("JSON"));
+    // The job's exit code is the run's.
+    assert_eq!(submitted(&slurm, &world, port, "no-such-plan.toml"), "2:0", "{}", job_said(&world));
+    // Credentials and agents' files went with the jobs.
+    assert_eq!(slurm.processes(), []);
+    assert_eq!(names(&world, "tmp"), [""; 0]);
+    assert!(!names(&world, "").iter().any(|name| name.starts_with("kagiri-")), "{:?}", names(&world, ""));
 }
