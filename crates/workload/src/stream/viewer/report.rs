@@ -259,8 +259,8 @@ impl ViewerReport {
     pub fn slack_trend(&self) -> Option<SlackTrend> {
         let demanded_bits = self.streams.iter().filter_map(|stream| stream.held_s).sum::<f64>();
         let demanded_bits = demanded_bits * self.content_bit_per_s;
-        let received: u64 = self.streams.iter().map(|stream| stream.received_bytes).sum();
-        let supply = (demanded_bits > 0.0).then(|| received as f64 * 8.0 / demanded_bits);
+        let received_bits: f64 = self.streams.iter().map(|stream| stream.received_bytes as f64 * 8.0).sum();
+        let supply = (demanded_bits > 0.0).then(|| received_bits / demanded_bits);
         let remaining_s = self.content_s - self.hold_s.map_or(0.0, |(_, to)| to);
         slack::judge(&self.slack_per_s(), Context { remaining_s: remaining_s.max(0.0), supply })
     }
