@@ -84,6 +84,11 @@ impl HostArgs {
         self.wait.map_or(WAIT, Span::duration)
     }
 
+    /// Whether the command line says where the hosts are.
+    pub fn names_hosts(&self) -> bool {
+        self.lab.is_some() || self.listen.is_some() || self.via.is_some()
+    }
+
     /// The same in a lab that is up.
     pub fn in_lab(&self, name: &str) -> Self {
         Self { lab: Some(name.to_owned()), listen: None, via: None, ..self.clone() }
@@ -140,6 +145,55 @@ impl HostArgs {
         };
         let ip = ip.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
         Ok(DatagramAddress::Udp(SocketAddr::new(ip, 0)))
+    }
+}
+
+/// A lab that is up for one run.
+pub struct Lab {
+    name: String,
+    folders: lab::state::Folders,
+}
+
+impl Lab {
+    /// Make the lab that a file describes; it goes down with this process, however that ends.
+    ///
+    /// # Errors
+    /// See [`lab::client::up`].
+    pub fn up(file: PathBuf, quiet: bool) -> Result<Self, Failure> {
+        let owner = i32::try_from(std::process::id()).ok();
+        let options = lab::keeper::KeepOptions { owner, ..crate::verbs::lab::keep_options(file)? };
+        let stop = measure::stop_flag()?;
+        let state = lab::client::up(&options)?;
+        let lab = Self { name: state.lab.clone(), folders: options.folders };
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            lab.down()?;
+            return Err(Failure::Interrupted("interrupted before the first trial had ended".into()));
+        }
+        if !quiet {
+            eprintln!("lab {} is up: {} hosts", state.lab, state.hosts.len());
+        }
+        Ok(lab)
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Take it down.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    pub fn down(self) -> Result<(), Failure> {
+        let left = lab::client::down(&self.folders, &self.name)?;
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::World(anyhow::anyhow!(
+                "not all of lab {} could be put back; mend the cause and run 'kagiri undo':\n{}",
+                self.name,
+                left.join("\n")
+            ))),
+        }
     }
 }
 

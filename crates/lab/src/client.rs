@@ -39,6 +39,9 @@ pub fn up(options: &KeepOptions) -> Result<State> {
     let mut command = Command::new(&options.program.path);
     command.args(&options.program.arguments).args(["lab", "keep"]).arg(&options.file);
     command.arg("--data").arg(&options.folders.data);
+    if let Some(owner) = options.owner {
+        command.arg("--owner").arg(owner.to_string());
+    }
     let mut keeper = sys::child::start_detached(command)?;
     match wait_ready(&mut keeper, UP_WITHIN) {
         Ok(state) => {

@@ -95,7 +95,7 @@ impl ProcessId {
 
     /// Whether it still runs.
     pub fn lives(&self) -> bool {
-        Self::of(self.pid) == Some(*self)
+        sys::child::is_running(self.pid, self.start_ticks)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `kagiri run`: a plan file, any workload.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::plan::Plan;
 use clap::Args;
@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::Common;
 use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
-use crate::{measure, output};
+use crate::{hosts, measure, output};
 
 /// Run a plan: a workload over variants and repetitions.
 #[derive(Args)]
@@ -51,7 +51,16 @@ impl RunPlan {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
         }
-        measure::run_plan(&plan, &self.common, &self.hosts)
+        let Some(file) = plan.lab.clone().filter(|_| !self.hosts.names_hosts()) else {
+            return measure::run_plan(&plan, &self.common, &self.hosts);
+        };
+        measure::check_requirements(&plan)?;
+        // Beside the plan, wherever that is.
+        let file = self.plan.parent().unwrap_or(Path::new("")).join(file);
+        let lab = hosts::Lab::up(file, self.common.quiet)?;
+        let measured = measure::run_plan(&plan, &self.common, &self.hosts.in_lab(lab.name()));
+        let down = lab.down();
+        measured.and_then(|code| down.map(|()| code))
     }
 
     fn read(&self) -> Result<Plan, Failure> {

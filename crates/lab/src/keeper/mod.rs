@@ -20,7 +20,7 @@ use sys::stop::StopSignal;
 
 use crate::error::{Error, Result};
 use crate::file::Lab;
-use crate::state::{Answer, CONTROL_SOCKET, Folders, LOG_FILE, Request, State};
+use crate::state::{Answer, CONTROL_SOCKET, Folders, LOG_FILE, ProcessId, Request, State};
 use build::Made;
 
 pub(crate) use build::variables;
@@ -46,6 +46,8 @@ pub struct KeepOptions {
     pub folders: Folders,
     /// How to start the lab's own processes.
     pub program: Program,
+    /// The process that the lab is for: it goes down when that ends. `None`: it stays until it is asked to go.
+    pub owner: Option<i32>,
 }
 
 /// Makes a lab and keeps it until it is asked to take it down, by a signal or through its socket. Says through `say`,
@@ -69,6 +71,7 @@ struct Up {
     stop: StopSignal,
     control: control::Control,
     log: std::fs::File,
+    owner: Option<ProcessId>,
 }
 
 /// Reads a lab file.
@@ -103,7 +106,10 @@ fn begin(options: &KeepOptions) -> Result<Up> {
     let control = control::Control::listen(&path.join(CONTROL_SOCKET))?;
     let made = Made::build(&journal, &lab, folder, options);
     match made {
-        Ok(made) => Ok(Up { journal, made, stop, control, log }),
+        Ok(made) => {
+            let owner = options.owner.and_then(ProcessId::of);
+            Ok(Up { journal, made, stop, control, log, owner })
+        }
         Err(error) => {
             // What was made is gone already, or is tried once more now.
             let left: Vec<String> = failures(&journal);
@@ -158,6 +164,11 @@ impl Up {
         well
     }
 
+    /// Whether the process that the lab is for goes on.
+    fn is_owned(&self) -> bool {
+        self.owner.as_ref().is_none_or(ProcessId::lives)
+    }
+
     /// Answers until the lab is to end; returns who asked for that, if it was not a signal.
     fn serve(&mut self) -> Option<control::Asker> {
         loop {
@@ -166,7 +177,7 @@ impl Up {
                     asker.answer(&Answer::Status(Box::new(self.made.status())));
                 }
                 Ok((Request::Down, asker)) => return Some(asker),
-                Err(RecvTimeoutError::Timeout) if !self.stop.requested() => {}
+                Err(RecvTimeoutError::Timeout) if !self.stop.requested() && self.is_owned() => {}
                 // Without a listener there is only the signal; it is as good as one.
                 Err(_) => return None,
             }

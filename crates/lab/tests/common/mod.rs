@@ -51,7 +51,7 @@ impl Bench {
         std::fs::write(&file, format!("name = '{}'\n{text}", self.lab_name(name))).unwrap();
         let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
         let path = std::env::current_exe().unwrap();
-        KeepOptions { file, folders: self.folders(), program: Program { path, arguments } }
+        KeepOptions { file, folders: self.folders(), program: Program { path, arguments }, owner: None }
     }
 }
 
@@ -66,7 +66,7 @@ pub fn program() {
             let own = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
             let path = std::env::current_exe().unwrap();
             let program = Program { path, arguments: own };
-            let options = KeepOptions { file: file.into(), folders, program };
+            let options = KeepOptions { file: file.into(), folders, program, owner: None };
             let well = lab::keeper::keep(&options, &|line| {
                 use std::io::Write;
                 // On a line of its own, after what the test harness has begun.

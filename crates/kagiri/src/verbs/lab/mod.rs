@@ -101,6 +101,9 @@ pub struct Keep {
     /// Where what needs a disk goes
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// The process that the lab is for
+    #[arg(long, value_name = "PID")]
+    owner: Option<i32>,
 }
 
 /// Carry the delay lines of a lab.
@@ -120,7 +123,8 @@ pub fn keep_options(file: PathBuf) -> Result<KeepOptions, Failure> {
     let path = std::env::current_exe().context("cannot find this program's own file")?;
     // The keeper has this process's folder, but the file's name is shown to people who stand elsewhere.
     let file = std::path::absolute(&file).unwrap_or(file);
-    Ok(KeepOptions { file, folders: folders()?, program: Program { path, arguments: Vec::new() } })
+    let program = Program { path, arguments: Vec::new() };
+    Ok(KeepOptions { file, folders: folders()?, program, owner: None })
 }
 
 impl Lab {
@@ -195,8 +199,8 @@ impl Down {
 
 impl Keep {
     fn perform(self) -> Outcome {
-        let options =
-            KeepOptions { folders: Folders { data: self.data, ..folders()? }, ..keep_options(self.file)? };
+        let folders = Folders { data: self.data, ..folders()? };
+        let options = KeepOptions { folders, owner: self.owner, ..keep_options(self.file)? };
         match lab::keeper::keep(&options, &|line| say(line)) {
             true => Ok(Code::Measured),
             // Said already, to whoever waits for it.
