@@ -89,11 +89,13 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     let forbidden =
         [tell_key("b"), coordinator_key("c"), ask_key("a"), "kagiri/2/tell/a".into(), "else".into()];
     for key in forbidden.iter().cloned() {
-        a.put(key, "x").wait().unwrap();
+        a.put(key, "x").congestion_control(zenoh::qos::CongestionControl::Block).wait().unwrap();
     }
     a.delete(tell_key("a")).wait().unwrap();
-    a.put(tell_key("a"), vec![0; (16 << 20) + 1]).wait().unwrap();
-    a.put(tell_key("a"), "last").wait().unwrap();
+    // Not to be dropped by the sender, which it would be on a busy machine.
+    let block = zenoh::qos::CongestionControl::Block;
+    a.put(tell_key("a"), vec![0; (16 << 20) + 1]).congestion_control(block).wait().unwrap();
+    a.put(tell_key("a"), "last").congestion_control(block).wait().unwrap();
     let mut heard = Vec::new();
     loop {
         let sample = told.recv_timeout(WITHIN).unwrap().expect("what is allowed arrives");
@@ -182,4 +184,27 @@ fn a_coordinator_commands_through_a_router() {
     while ask(&coordinator, &ask_key("*")) != [ask_key("a")] {
         assert!(std::time::Instant::now() < deadline, "the agent never answered");
     }
+}
+
+/// Whoever was taken off the list connects, and says nothing.
+#[test]
+fn who_is_not_on_the_list_is_not_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    fleet(dir.path(), Auth::Certificates, &["a", "b"]);
+    let members = identity_common::bundle(dir.path(), "coordinator").join("members");
+    let text = std::fs::read_to_string(&members).unwrap();
+    std::fs::write(&members, text.replace("b\n", "")).unwrap();
+    let (router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
+    let [a, b] = ["a", "b"].map(|name| session_of(&at, Some(&load(dir.path(), name))).unwrap());
+    let told = router.declare_subscriber("kagiri/**").wait().unwrap();
+    let _asked = answers_on(&b, &ask_key("b"));
+    let _token = b.liveliness().declare_token(agent_key("b", "1")).wait().unwrap();
+    b.put(tell_key("b"), "x").congestion_control(zenoh::qos::CongestionControl::Block).wait().unwrap();
+    // What b said had every chance to be heard while a is heard ten times.
+    for _ in 0..10 {
+        assert_eq!(hears(&told, || a.put(tell_key("a"), "x").wait().unwrap()), tell_key("a"));
+    }
+    assert!(ask(&router, &ask_key("*")).is_empty());
+    let there = router.liveliness().get(agent_key("*", "*")).timeout(WITHIN).wait().unwrap();
+    assert_eq!(there.into_iter().filter(|reply| reply.result().is_ok()).count(), 0);
 }

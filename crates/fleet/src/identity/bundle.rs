@@ -119,6 +119,7 @@ pub fn init(init: &Init) -> Result<Made, IdentityError> {
     }
     let mut updated = place.publish(&roll)?;
     updated.retain(|path| !bundles.iter().any(|bundle| path.starts_with(bundle)));
+    file::sync(&init.dir)?;
     Ok(Made { authority: new, auth, bundles, updated })
 }
 

@@ -18,8 +18,14 @@ pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Er
 /// Write a file that is not there yet, for its owner alone.
 pub(super) fn write_new(path: &Path, text: &str) -> Result<(), IdentityError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(failed("write", path))
+}
+
+/// Wait until all that was written below a folder would outlast a power failure: once, rather than for every file.
+pub(super) fn sync(dir: &Path) -> Result<(), IdentityError> {
+    let file = File::open(dir).map_err(failed("open", dir))?;
+    nix::unistd::syncfs(&file).map_err(|error| failed("write to disk", dir)(error.into()))
 }
 
 /// Put a whole new file, for its owner alone, in the place of another: no reader ever sees a half.

@@ -14,7 +14,7 @@ use tracing_subscriber::registry::Registry;
 /// How many different lines are kept.
 const LINES_MAX: usize = 8;
 /// A longer line is cut: what peers send can be in it.
-const LINE_BYTES_MAX: usize = 1000;
+const LINE_CHARACTERS_MAX: usize = 1000;
 /// What zenoh says about passwords that it refuses, it says there alone, and below a warning.
 const ACCEPTING: &str = "zenoh_transport::unicast::establishment::accept";
 
@@ -45,8 +45,7 @@ impl Reasons {
     }
 
     fn keep(&self, line: &str) {
-        let mut line = without_places(line);
-        line.truncate(line.floor_char_boundary(LINE_BYTES_MAX));
+        let line: String = without_places(line).chars().take(LINE_CHARACTERS_MAX).collect();
         let mut lines = self.lines();
         lines.retain(|kept| *kept != line);
         if lines.len() == LINES_MAX {
@@ -229,8 +228,8 @@ mod tests {
         assert_eq!(lines.len(), LINES_MAX);
         assert_eq!(lines[LINES_MAX - 2..], ["no link to 19", "again"]);
         assert!(reasons.take().is_empty());
-        reasons.keep(&"ä".repeat(LINE_BYTES_MAX));
-        assert!(reasons.take()[0].len() <= LINE_BYTES_MAX);
+        reasons.keep(&"ä".repeat(2 * LINE_CHARACTERS_MAX));
+        assert_eq!(reasons.take()[0].chars().count(), LINE_CHARACTERS_MAX);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Lines<'_> {
         let line = Some(self.at(rule.span().start));
         let rule = rule.as_ref();
         let coordinator = match &rule.coordinator {
-            Some(text) => self.read(text, "coordinator", |text| Pattern::new(text))?,
+            Some(text) => self.read(text, "coordinator", Pattern::new)?,
             None => Pattern::any(),
         };
         let parts = self.list(Some(&rule.parts), "parts", line, Pattern::new)?;
