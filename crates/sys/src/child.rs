@@ -23,8 +23,8 @@ use crate::{Error, Result};
 use output::Output;
 
 pub use detached::{redirect_output, start_detached};
-pub use pidfd::terminate;
 pub(crate) use pidfd::{PidFd, end_if_started_at};
+pub use pidfd::{is_running, terminate};
 
 /// How long a killed process may take to disappear.
 const KILL_FOR: Duration = Duration::from_secs(5);

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::file::{Lab, Queue};
 use crate::layout::{Layout, Wire};
 
-/// What a link may send at once: this much time at its rate, and two packets at least. Less, and a timer that comes
-/// late costs rate; more, and queues behind it see bursts that no wire makes.
-const BURST_US: u64 = 250;
+/// What a link may send at once: this much time at its rate, but no more than a quarter of its buffer, and two packets
+/// at least. Less, and a timer that comes late costs rate; more, and queues behind it see bursts that no wire makes.
+const BURST_US: u64 = 500;
 /// A packet of the usual size with its Ethernet header.
 const PACKET_BYTES: u64 = 1514;
 /// Packets that the kernel hands over as one (GSO) are to take at most this long on the slowest link.
@@ -136,7 +136,7 @@ impl Drop for Network {
 /// The commands of `tc` that make `device` send at `rate`.
 fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
     let limit = wire.link.buffer_bytes(base::units::BitRate::from_bit_per_s(rate));
-    let burst = burst_bytes(rate);
+    let burst = burst_bytes(rate, limit);
     // Writing to a text cannot fail.
     let _ = match wire.link.queue {
         Queue::Tbf => writeln!(
@@ -153,8 +153,9 @@ fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
     };
 }
 
-fn burst_bytes(rate: u64) -> u64 {
-    (rate / 8).saturating_mul(BURST_US).div_ceil(1_000_000).max(2 * PACKET_BYTES)
+fn burst_bytes(rate: u64, buffer_bytes: u64) -> u64 {
+    let wanted = (rate / 8).saturating_mul(BURST_US).div_ceil(1_000_000);
+    wanted.min(buffer_bytes / 4).max(2 * PACKET_BYTES)
 }
 
 /// How many packets the kernel may hand over as one: so many that the slowest link is not taken by them for long.
@@ -207,5 +208,24 @@ impl Batches {
 
     fn perform(self, perform: impl Fn(&str, &str) -> Result<()>) -> Result<()> {
         self.0.iter().try_for_each(|(namespace, commands)| perform(namespace, commands))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_and_units_fit_the_rate_and_the_buffer() {
+        assert_eq!(burst_bytes(1_000_000_000, 1_250_000), 62_500);
+        assert_eq!(burst_bytes(1_000_000_000, 65_536), 16_384);
+        assert_eq!(burst_bytes(8_000, 2_000), 2 * PACKET_BYTES);
+        let units = |rate: &str| {
+            let text = format!("name='x'\n[host.a]\n[host.b]\n[[link]]\nbetween=['a','b']\n{rate}\n");
+            unit_packets(&Lab::read(&text).unwrap())
+        };
+        assert_eq!(units(""), None);
+        assert_eq!([units("rate='50Mbit/s'"), units("rate='1Gbit/s'")], [Some(1), Some(8)]);
+        assert_eq!(units("rate_up='100Gbit/s'"), Some(UNIT_PACKETS_MAX));
     }
 }

@@ -75,6 +75,13 @@ pub(crate) fn kill_group(group: i32) {
     }
 }
 
+/// Whether process `pid` still runs and is the one that was started at `started` (see [`start_ticks`]). One that has ended
+/// and only waits for its parent to notice does not run.
+pub fn is_running(pid: i32, started: u64) -> bool {
+    let Ok(handle) = PidFd::try_open(pid) else { return false };
+    start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) && !handle.has_ended()
+}
+
 /// Asks process `pid` to end (SIGTERM) if it was started at `start_ticks`, waits `within` and kills it if it has not. One
 /// that is there no more, or means another by now, is left alone.
 ///

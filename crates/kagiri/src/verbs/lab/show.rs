@@ -66,15 +66,22 @@ pub fn status(status: &Status) -> String {
     if !state.links.is_empty() {
         text.push_str("\nLinks\n");
     }
-    for link in &state.links {
-        let _ = writeln!(text, "  {}", link_line(link));
-        let count = status.lines.iter().flatten().find(|count| count.link == link.number);
-        if let Some(count) = count {
-            text.push_str(&line_lines(link, count));
+    let mut links = state.links.as_slice();
+    while let Some(first) = links.first() {
+        // Those that follow and differ in their first end only are one line.
+        let alike = links.iter().take_while(|link| is_alike(first, link)).count();
+        let (group, rest) = links.split_at(alike);
+        let more = group.last().filter(|_| alike > 1);
+        let more = more.map(|last| format!(" to {} ({alike})", last.ends[0].place)).unwrap_or_default();
+        let _ = writeln!(text, "  {}{more} - {}", first.ends[0].place, link_line(first));
+        for link in group {
+            let count = status.lines.iter().flatten().find(|count| count.link == link.number);
+            text.push_str(&count.map(|count| line_lines(link, count)).unwrap_or_default());
         }
+        links = rest;
     }
     let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
-    let _ = writeln!(text, "\n{}, {} ended", counted(status.processes.len(), "process"), ended.len());
+    let _ = writeln!(text, "\nProcesses: {}, of which {} ended", status.processes.len(), ended.len());
     for process in ended {
         let how = process.ended.as_deref().unwrap_or_default();
         let _ = writeln!(text, "  {} (process {}): {how}", process.what, process.pid);
@@ -85,9 +92,14 @@ pub fn status(status: &Status) -> String {
     text
 }
 
+fn is_alike(one: &LinkState, other: &LinkState) -> bool {
+    let plain = |link: &LinkState| LinkState { number: 0, ends: one.ends.clone(), ..link.clone() };
+    plain(one) == plain(other) && one.ends[1].place == other.ends[1].place
+}
+
+/// A link's second end and properties.
 fn link_line(link: &LinkState) -> String {
-    let [a, b] = &link.ends;
-    let mut line = format!("{} - {}", a.place, b.place);
+    let mut line = link.ends[1].place.clone();
     let rate = |rate: Option<u64>| {
         rate.map_or("no limit".to_owned(), |rate| BitRate::from_bit_per_s(rate).to_string())
     };
