@@ -61,7 +61,7 @@ impl Responder {
         epoll.add(&socket, SOCKET, Interest::READ)?;
         epoll.add(&*stop, STOP, Interest::READ)?;
         let counts = Arc::new(Mutex::new(Counts::default()));
-        let desk = Desk { socket, key, counts: Arc::clone(&counts), second: (0, 0) };
+        let desk = Desk { socket, key, counts: Arc::clone(&counts), cap: Cap::default() };
         let thread = std::thread::Builder::new()
             .name("clock".to_owned())
             .spawn(move || desk.serve(&epoll))
@@ -95,8 +95,25 @@ struct Desk {
     socket: DatagramSocket,
     key: Key,
     counts: Arc<Mutex<Counts>>,
-    /// The second under way, and what it has been asked in it.
-    second: (u64, u64),
+    cap: Cap,
+}
+
+/// The second under way, and how often it was asked in it.
+#[derive(Default)]
+struct Cap {
+    second: u64,
+    asked: u64,
+}
+
+impl Cap {
+    fn admit(&mut self, now_ns: u64) -> bool {
+        let second = now_ns / 1_000_000_000;
+        if self.second != second {
+            *self = Self { second, asked: 0 };
+        }
+        self.asked += 1;
+        self.asked <= ANSWERS_PER_S_MAX
+    }
 }
 
 impl Desk {
@@ -119,7 +136,7 @@ impl Desk {
 
     fn answer(&mut self, datagram: &Datagram, bytes: &[u8]) {
         let message = Message::read(bytes, &self.key);
-        let admitted = message.is_ok() && self.admit(datagram.at_monotonic_ns);
+        let admitted = message.is_ok() && self.cap.admit(datagram.at_monotonic_ns);
         let sent = match (message, &datagram.from) {
             (Ok(Message::Question { sequence, t1_ns }), Some(from)) if admitted => {
                 let t2_ns = datagram.at_monotonic_ns;
@@ -141,13 +158,20 @@ impl Desk {
         };
         *count += 1;
     }
+}
 
-    fn admit(&mut self, now_ns: u64) -> bool {
-        let second = now_ns / 1_000_000_000;
-        if self.second.0 != second {
-            self.second = (second, 0);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_its_answers_and_the_next_one_too() {
+        let mut cap = Cap::default();
+        for second in [5, 6, 900] {
+            let asked = 3 * ANSWERS_PER_S_MAX;
+            let start_ns = second * 1_000_000_000;
+            let admitted = (0..asked).filter(|i| cap.admit(start_ns + i * 1000)).count();
+            assert_eq!(admitted as u64, ANSWERS_PER_S_MAX);
         }
-        self.second.1 += 1;
-        self.second.1 <= ANSWERS_PER_S_MAX
     }
 }
