@@ -157,6 +157,36 @@ fn the_pods_fit_their_service_and_this_program() {
 }
 
 #[test]
+fn every_pod_gets_its_own_bundle_and_no_other() {
+    need_programs!("tar");
+    let world = World::new();
+    let words =
+        ["fleet", "init", "fleet", "--coordinator", "kagiri-coordinator", "--host", "agent-0,agent-1"];
+    world.run(&words).code(0);
+    // As coordinator.yaml says it is made.
+    let pack = "cd fleet/bundles && tar -cf ../bundles.tar agent-*";
+    assert!(read("kubernetes/coordinator.yaml").contains(pack), "the comment says how");
+    satisfied(Command::new("sh").args(["-c", pack]).current_dir(world.path("")));
+    for file in ["job-indexed.yaml", "daemonset.yaml"] {
+        let first = &documents(file)[0]["spec"]["template"]["spec"]["initContainers"][0];
+        let out = world.path(file);
+        std::fs::create_dir(&out).expect("a folder");
+        let place = |word: &String| match word.as_str() {
+            "/bundles/bundles.tar" => world.path("fleet/bundles.tar").display().to_string(),
+            "/bundle" => out.display().to_string(),
+            "$(KAGIRI_NAME)" => "agent-1".to_owned(),
+            other => other.to_owned(),
+        };
+        let command: Vec<String> = texts(&first["command"]).iter().map(place).collect();
+        satisfied(Command::new(&command[0]).args(&command[1..]));
+        for name in ["ca.pem", "cert.pem", "key.pem", "policy.toml"] {
+            let own = std::fs::read(world.path("fleet/bundles/agent-1").join(name)).expect("made by init");
+            assert!(std::fs::read(out.join(name)).expect("unpacked") == own, "{file}: {name}");
+        }
+    }
+}
+
+#[test]
 fn the_container_is_built_from_what_there_is() {
     let text = read("Containerfile");
     let copied =
