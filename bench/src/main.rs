@@ -4,6 +4,8 @@
 //! ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands beside every pair,
 //! and no pair is left out.
 
+mod fleet;
+mod lab;
 mod noise;
 mod record;
 mod render;
@@ -22,12 +24,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
+    /// Many hosts: joining, asking, clocks, faults, labs, links
+    Fleet(fleet::FleetArgs),
+    /// What a lab makes on one machine: disks
+    Lab(lab::LabArgs),
     /// Content, virtual players, content server, capacity searches
     Stream(stream::StreamArgs),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
+        What::Fleet(fleet) => fleet.perform(),
+        What::Lab(lab) => lab.perform(),
         What::Stream(stream) => stream.perform(),
     }
 }

@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,16 @@ pub struct Ran {
     pub took_s: f64,
     /// Its exit code; `None` when a signal ended it.
     pub code: Option<i32>,
+}
+
+/// The program under test: the one named, or the one beside this program.
+pub fn kagiri(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let path = match named {
+        Some(path) => path,
+        None => std::env::current_exe()?.with_file_name("kagiri"),
+    };
+    let missing = "build it: cargo build --release --package kagiri";
+    path.canonicalize().with_context(|| format!("{}: {missing}", path.display()))
 }
 
 /// Runs a program to its end.

@@ -15,6 +15,8 @@ use sys::journal::Journal;
 use sys::proc::ProcessSet;
 use workload::stream::content::{ContentSpec, RateMode, load_index, make_file};
 
+use crate::tools;
+
 /// The servers' core.
 pub const SERVER_CPU: usize = 0;
 /// The players' core.
@@ -79,10 +81,7 @@ impl Stage {
     pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        let beside = std::env::current_exe()?.with_file_name("kagiri");
-        let kagiri = kagiri.unwrap_or(beside);
-        let missing = "build it: cargo build --release --package kagiri";
-        let kagiri = kagiri.canonicalize().with_context(|| format!("{}: {missing}", kagiri.display()))?;
+        let kagiri = tools::kagiri(kagiri)?;
         let cpus = sys::thread::online_cpus()?;
         ensure!(cpus.len() > PLAYER_CPU, "two CPUs are needed, one for the server and one for the players");
         let journal = Journal::open(&dir.join("journal"))?;
