@@ -53,6 +53,9 @@ impl PartError {
     }
 }
 
+/// Numbers of this moment.
+pub type Live = BTreeMap<String, f64>;
+
 /// How far a started part is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -141,6 +144,11 @@ pub trait Part: Send {
 
     /// How far it is. Never blocks.
     fn progress(&mut self) -> Progress;
+
+    /// The numbers that it sees now, by name with the unit last, for whoever watches; a sampler has some. Never blocks.
+    fn live(&mut self) -> Live {
+        Live::new()
+    }
 
     /// End, release everything, and give the report.
     ///

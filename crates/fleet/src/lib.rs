@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 pub use base::part::HERE;
-use base::part::{Endpoints, Part, PartError, PartKind, PartSpec, Progress};
+use base::part::{Endpoints, Live, Part, PartError, PartKind, PartSpec, Progress};
 use serde_json::Value;
 
 pub use error::FleetError;
@@ -111,6 +111,9 @@ pub trait Bus {
     /// # Errors
     /// No such part, or its host was lost.
     fn progress(&mut self, part: &str) -> Result<Progress, BusError>;
+
+    /// The numbers that a part sees now, as was last heard; none where it sees none. Never blocks.
+    fn live(&mut self, part: &str) -> Live;
 
     /// End parts and take their reports; they are gone afterwards, whatever became of their reports.
     fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>>;

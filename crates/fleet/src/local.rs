@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Progress};
+use base::part::{Endpoints, HostContext, Live, Part, PartError, PartKind, PartSpec, Progress};
 use serde_json::Value;
 use sys::clock;
 
@@ -81,6 +81,10 @@ impl Bus for LocalBus {
 
     fn progress(&mut self, part: &str) -> Result<Progress, BusError> {
         Ok(self.part(part)?.progress())
+    }
+
+    fn live(&mut self, part: &str) -> Live {
+        self.parts.get_mut(part).map(|part| part.live()).unwrap_or_default()
     }
 
     fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>> {

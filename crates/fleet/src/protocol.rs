@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use base::part::{Endpoints, PartError, PartSpec, Progress};
+use base::part::{Endpoints, Live, PartError, PartSpec, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -190,6 +190,9 @@ pub enum Tell {
         run: String,
         /// The parts.
         parts: BTreeMap<String, Progress>,
+        /// The numbers that they see now, of those that see any.
+        #[serde(default)]
+        live: BTreeMap<String, Live>,
         /// How long after the last start's moment its threads ran.
         start_late_ns: Option<u64>,
     },
@@ -239,8 +242,13 @@ mod tests {
 
     #[test]
     fn messages_read_back() {
-        let ask =
-            Ask::Take { run: "r".into(), coordinator: "7f".into(), name: "desk".into(), lease_ms: 5000 };
+        let ask = Ask::Take {
+            run: "r".into(),
+            coordinator: "7f".into(),
+            name: "desk".into(),
+            fleet: Vec::new(),
+            lease_ms: 5000,
+        };
         assert_eq!(read::<Ask>(&write(&ask)).unwrap(), ask);
         let refused = Answer::Refused { part: None, error: PartError::new("no") };
         assert_eq!(read::<Answer>(&write(&refused)).unwrap(), refused);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::outcome::{Phase, Trial};
+use base::part::Live;
 use base::verdict::Verdict;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
@@ -31,6 +32,8 @@ struct Now {
     estimate: Estimate,
     /// What is tried, or prepared, for the bar.
     doing: String,
+    /// What the target does now, for the bar.
+    live: String,
     /// The trial under way.
     step: Option<Step>,
     /// Whether the first line has told how long the whole takes.
@@ -51,7 +54,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        let now = Now { estimate, doing: String::new(), step: None, told_whole: false };
+        let now = Now { estimate, doing: String::new(), live: String::new(), step: None, told_whole: false };
         let now = Arc::new(Mutex::new(now));
         Self { bar, quiet, stop, unit: unit.to_owned(), began: Instant::now(), now }
     }
@@ -98,7 +101,7 @@ impl Progress {
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
         // What is left comes first: a narrow terminal cuts the end off.
-        let words = format!("{}: {}", self.left(), self.now().doing);
+        let words = format!("{}: {}{}", self.left(), self.now().doing, self.now().live);
         if bar.message() != words {
             bar.set_message(words);
         }
@@ -147,6 +150,7 @@ impl Progress {
         let hold_s = trial.hold_to_s - trial.hold_from_s;
         {
             let mut now = self.now();
+            now.live.clear();
             if let Some(Step { load, phase }) = now.step.take() {
                 let seen = Seen { load, phase, verdict: trial.verdict };
                 now.estimate.trial_ends(seen, hold_s, self.elapsed_s());
@@ -161,6 +165,18 @@ impl Progress {
         let phase = phase_word(trial.phase);
         self.line(&format!("  {:>5} {}  {mark}  {phase:<8} {hold_s:>5.1} s{reason}", trial.load, self.unit));
     }
+}
+
+/// What the target does now: those of its resources that are known.
+fn live_words(live: &Live) -> String {
+    let cpu = live.get("server_cpu_percent").map(|percent| format!("CPU {percent:.0} %"));
+    let rate = |name: &str, what: &str| {
+        let mbit_per_s = live.get(name)? / 1e6;
+        (mbit_per_s >= 0.5).then(|| format!("{what} {mbit_per_s:.0} Mbit/s"))
+    };
+    let disk = rate("disk_bit_per_s", "disk");
+    let all: Vec<String> = [cpu, disk, rate("network_bit_per_s", "network")].into_iter().flatten().collect();
+    if all.is_empty() { String::new() } else { format!(" [server: {}]", all.join(", ")) }
 }
 
 fn phase_word(phase: Phase) -> &'static str {
@@ -183,9 +199,10 @@ impl Observer for Progress {
         match event {
             Event::Preparing { variant, repetition } => self.preparing(variant, repetition),
             Event::TrialBegan { step, .. } => self.trial_began(step),
-            Event::TrialAt(done) => {
+            Event::TrialAt { done, live } => {
                 if let Some(bar) = &self.bar {
                     bar.set_position((done * 100.0) as u64);
+                    self.now().live = live_words(live);
                     self.show();
                 }
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::outcome::{Run, State, Trial};
-use base::part::{Endpoints, PartError, PartSpec, Watch};
+use base::part::{Endpoints, Live, PartError, PartSpec, Watch};
 use base::placement::Placement;
 use base::plan::{LoadPlan, Plan, Variant};
 use base::workload::{TrialContext, Workload};
@@ -71,8 +71,13 @@ pub enum Event<'a> {
         /// The variant.
         variant: &'a str,
     },
-    /// The share of the current trial that is done, 0..1.
-    TrialAt(f64),
+    /// How the current trial goes.
+    TrialAt {
+        /// The share of it that is done, 0..1.
+        done: f64,
+        /// What the target's sampler sees now.
+        live: &'a Live,
+    },
     /// A trial has ended and is stored.
     TrialEnded(&'a Trial),
 }
@@ -307,8 +312,8 @@ impl Engine<'_> {
             };
             let context = self.context(&loads, &step, repetition);
             let observer = &mut *self.observer;
-            let mut tick = |done: f64| {
-                observer.event(Event::TrialAt(done));
+            let mut tick = |done: f64, live: &Live| {
+                observer.event(Event::TrialAt { done, live });
                 !observer.stop_requested()
             };
             let Some(made) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::engine::{RunError, Target};
 
 /// The name under which the target's sampler is placed.
-const SAMPLER: &str = "sampler";
+pub(crate) const SAMPLER: &str = "sampler";
 /// Other programs' CPU, in % of one core, from which a trial carries a doubt.
 const NEIGHBOUR_PERCENT: f64 = 25.0;
 /// Missing samples, in %, from which a trial carries a doubt.

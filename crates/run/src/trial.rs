@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base::doubt::Doubt;
 use base::metric::Metrics;
 use base::outcome::{Phase, Trial};
-use base::part::{PartSpec, Progress, Watch};
+use base::part::{Live, PartSpec, Progress, Watch};
 use base::placement::Placement;
 use base::verdict::Verdict;
 use base::workload::{Judgement, TrialContext, Workload};
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::engine::{RunError, Standing};
-use crate::sampled::{OfHost, Samplers};
+use crate::sampled::{OfHost, SAMPLER, Samplers};
 
 /// How often the parts' progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -64,14 +64,15 @@ impl From<BusError> for Spoiled {
     }
 }
 
-/// Make one trial. `tick` is called often with the share of the trial that is done and says whether to go on.
+/// Make one trial. `tick` is called often with the share of the trial that is done, and what the target's sampler sees;
+/// it says whether to go on.
 ///
 /// Returns `None` when it was interrupted. A trial that lost a host that offers load is invalid.
 pub(crate) fn make(
     bus: &mut dyn Bus,
     place: &Place<'_>,
     context: &TrialContext,
-    tick: &mut dyn FnMut(f64) -> bool,
+    tick: &mut dyn FnMut(f64, &Live) -> bool,
 ) -> Result<Option<Made>, RunError> {
     let started_at = Timestamp::now();
     let peers = &place.standing.peers;
@@ -159,7 +160,7 @@ fn offer(
     offering: &[String],
     place: &Place<'_>,
     context: &TrialContext,
-    tick: &mut dyn FnMut(f64) -> bool,
+    tick: &mut dyn FnMut(f64, &Live) -> bool,
 ) -> Result<bool, Spoiled> {
     for group in specs.chunk_by(|a, b| a.kind == b.kind) {
         let names: Vec<&str> = group.iter().map(|spec| spec.name.as_str()).collect();
@@ -180,7 +181,7 @@ fn wait(
     offering: &[String],
     standing: &[String],
     context: &TrialContext,
-    tick: &mut dyn FnMut(f64) -> bool,
+    tick: &mut dyn FnMut(f64, &Live) -> bool,
 ) -> Result<bool, Spoiled> {
     let deadline = Instant::now() + context.hold.duration() + OVERTIME;
     loop {
@@ -204,7 +205,7 @@ fn wait(
                 return Err(Spoiled::Ended(error.into()));
             }
         }
-        if !tick(done) {
+        if !tick(done, &bus.live(SAMPLER)) {
             return Ok(false);
         }
         if Instant::now() > deadline {

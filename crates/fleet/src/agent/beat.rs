@@ -28,7 +28,7 @@ enum Stage {
 impl Beats {
     /// Tell, if it is time to. Says whether there is a run to tell of.
     pub fn turn(&mut self, desk: &Desk) -> bool {
-        let Some(Tell::Beat { run, parts, start_late_ns }) = desk.beat() else {
+        let Some(Tell::Beat { run, parts, live, start_late_ns }) = desk.beat() else {
             self.last = None;
             return false;
         };
@@ -45,7 +45,7 @@ impl Beats {
             at.elapsed() >= EVERY || *told != stages || *started != has_started
         });
         if is_news {
-            desk.tell(&Tell::Beat { run, parts, start_late_ns });
+            desk.tell(&Tell::Beat { run, parts, live, start_late_ns });
             self.last = Some((Instant::now(), stages, has_started));
         }
         true

@@ -83,9 +83,11 @@ impl Desk {
         let held = held.as_ref()?;
         let parts = held.parts.iter().map(|(name, slot)| (name.clone(), slot.progress()));
         let late = held.start_late_ns.load(Ordering::Relaxed);
+        let live = held.parts.iter().map(|(name, slot)| (name.clone(), slot.live()));
         Some(Tell::Beat {
             run: held.run.clone(),
             parts: parts.collect(),
+            live: live.filter(|(_, live)| !live.is_empty()).collect(),
             start_late_ns: (late > 0).then_some(late),
         })
     }

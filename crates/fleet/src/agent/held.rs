@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use base::part::{HostContext, Part, Progress};
+use base::part::{HostContext, Live, Part, Progress};
 use base::permit::Permit;
 use sys::clock::monotonic_ns;
 
@@ -26,6 +26,11 @@ impl Slot {
     /// The part, once nobody else works with it. One that panicked is there still, to be dropped or to say so itself.
     pub fn part(&self) -> MutexGuard<'_, Box<dyn Part>> {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers that it sees now.
+    pub fn live(&self) -> Live {
+        self.part.try_lock().map(|mut part| part.live()).unwrap_or_default()
     }
 
     /// How far it is; one that is being prepared is at work.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::doubt::Doubt;
-use base::part::{Endpoints, HERE, PartError, PartSpec, Progress};
+use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde_json::{Value, json};
 
 use super::{ANSWER_WITHIN, Agent, Coordinator, ask};
@@ -26,6 +26,9 @@ const FEW: usize = 50;
 const BOUND_DOUBT_NS: u64 = 1_000_000;
 /// A calendar clock that is off by more than this is worth a word.
 const WALL_CLOCK_OFF_S: f64 = 2.0;
+
+/// Names of parts by host.
+type ByHost = BTreeMap<String, Vec<String>>;
 
 /// Parts on agents and on this host.
 pub struct FleetBus {
@@ -50,11 +53,8 @@ impl FleetBus {
     }
 
     /// Parts by host; those of this host apart.
-    fn split<'a>(
-        &self,
-        parts: &[&'a str],
-    ) -> Result<(Vec<&'a str>, BTreeMap<String, Vec<String>>), BusError> {
-        let (mut here, mut there) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
+    fn split<'a>(&self, parts: &[&'a str]) -> Result<(Vec<&'a str>, ByHost), BusError> {
+        let (mut here, mut there) = (Vec::new(), ByHost::new());
         for part in parts {
             match self.host_of(part)? {
                 HERE => here.push(*part),
@@ -93,11 +93,15 @@ impl FleetBus {
         ask::each(&self.coordinator.session, &self.coordinator.roster, asks, within, &goes_on)
     }
 
-    /// The answers, or the first error.
+    /// The answers, or the first error. Those that were given up because the user wants to stop are nobody's fault.
     fn answered(
         &self,
         answers: BTreeMap<String, Result<Answer, BusError>>,
     ) -> Result<Vec<(String, Answer)>, BusError> {
+        if !self.coordinator.goes_on() {
+            let error = PartError::new("interrupted");
+            return Err(BusError::Part { part: "the run".into(), host: HERE.into(), error });
+        }
         let read = |(host, answer): (String, Result<Answer, BusError>)| match answer? {
             Answer::Refused { part, error } => {
                 Err(BusError::Part { part: part.unwrap_or_else(|| "the agent".into()), host, error })
@@ -159,10 +163,6 @@ impl Bus for FleetBus {
         let (here, there) = self.split(parts)?;
         let ask = |(host, parts)| (host, Ask::Prepare { run: self.run(), parts, peers: peers.clone() });
         let answers = self.ask(there.into_iter().map(ask).collect(), PREPARE_WITHIN);
-        if !self.coordinator.goes_on() {
-            let error = PartError::new("interrupted");
-            return Err(BusError::Part { part: parts.join(", "), host: HERE.into(), error });
-        }
         let mut endpoints = Endpoints::new();
         for (_, answer) in self.answered(answers)? {
             if let Answer::Prepared(of_host) = answer {
@@ -209,9 +209,17 @@ impl Bus for FleetBus {
         })
     }
 
+    fn live(&mut self, part: &str) -> Live {
+        match self.placed.get(part).map(String::as_str) {
+            Some(HERE) => self.local.live(part),
+            Some(host) => self.coordinator.roster.live(host, part),
+            None => Live::new(),
+        }
+    }
+
     fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>> {
         let mut ended = BTreeMap::new();
-        let mut by_host = BTreeMap::<String, Vec<String>>::new();
+        let mut by_host = ByHost::new();
         for part in parts {
             match self.placed.remove(*part) {
                 Some(host) if host == HERE => ended.extend(self.local.stop(&[part])),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::part::Progress;
+use base::part::{Live, Progress};
 
 use crate::protocol::{self, Tell};
 
@@ -18,6 +18,8 @@ pub struct Known {
     pub instances: BTreeSet<String>,
     /// The parts' progress, as last told.
     pub progress: BTreeMap<String, Progress>,
+    /// The numbers that the parts see, as last told.
+    pub live: BTreeMap<String, Live>,
     /// How late its last start was.
     pub start_late_ns: Option<u64>,
 }
@@ -60,9 +62,10 @@ impl Roster {
     pub fn told(&self, name: &str, tell: Tell, of_run: &str) {
         let mut state = self.state();
         match tell {
-            Tell::Beat { run, parts, start_late_ns } if run == of_run => {
+            Tell::Beat { run, parts, live, start_late_ns } if run == of_run => {
                 if let Some(known) = state.agents.get_mut(name) {
                     known.progress = parts;
+                    known.live = live;
                     known.start_late_ns = start_late_ns;
                 }
             }
@@ -97,6 +100,13 @@ impl Roster {
     /// How a part is, as was last told.
     pub fn progress(&self, name: &str, part: &str) -> Option<Progress> {
         self.state().agents.get(name)?.progress.get(part).cloned()
+    }
+
+    /// The numbers that a part sees, as was last told.
+    pub fn live(&self, name: &str, part: &str) -> Live {
+        let state = self.state();
+        let known = state.agents.get(name).and_then(|known| known.live.get(part));
+        known.cloned().unwrap_or_default()
     }
 
     /// Forget how parts were: they are about to start anew.
@@ -138,6 +148,7 @@ mod tests {
         let beat = |run: &str| Tell::Beat {
             run: run.into(),
             parts: BTreeMap::from([("server".to_owned(), Progress::Finished)]),
+            live: BTreeMap::new(),
             start_late_ns: None,
         };
         roster.told("nas", beat("old"), "new");

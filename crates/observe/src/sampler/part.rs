@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Progress, Watch};
+use base::part::{Endpoints, HostContext, Live, Part, PartError, PartKind, PartSpec, Progress, Watch};
 use serde_json::{Value, json};
 use sys::clock::monotonic_ns;
 
+use super::quantity::Quantity;
 use super::record::{Record, Report, Watched};
 use super::settings;
 use super::source::Sources;
@@ -14,6 +15,8 @@ use super::watcher::Watcher;
 /// Samples per second.
 const RATE_HZ: u64 = 10;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
+/// What is shown while it runs: few numbers, because every host sends them twice a second.
+const SHOWN: [Quantity; 4] = [Quantity::ServerCpu, Quantity::HostCpu, Quantity::DiskRead, Quantity::Network];
 
 /// The registry's entry.
 pub const KIND: PartKind = PartKind { name: "observe.sampler", build };
@@ -95,6 +98,13 @@ impl Part for Sampler {
             Stage::Ended => Progress::Finished,
             _ => Progress::Running { done: None },
         }
+    }
+
+    fn live(&mut self) -> Live {
+        let Stage::Running(watcher) = &self.stage else { return Live::new() };
+        let Some(sample) = watcher.last() else { return Live::new() };
+        let known = |quantity: &Quantity| Some((quantity.name().to_owned(), sample.get(*quantity)?));
+        SHOWN.iter().filter_map(known).collect()
     }
 
     fn stop(&mut self) -> Result<Value, PartError> {

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sys::clock::monotonic_ns;
 use sys::thread::{set_timer_slack_ns, thread_cpu_ns};
 
-use super::rates::rates;
+use super::rates::{Sample, rates};
 use super::record::Record;
 use super::source::Sources;
 
@@ -24,8 +25,12 @@ pub struct Watch {
     pub cost_cpu_percent: Option<f64>,
 }
 
+/// The last sample, for whoever looks in between.
+type Last = Arc<Mutex<Option<Sample>>>;
+
 /// A running thread. Dropping it ends it.
 pub struct Watcher {
+    last: Last,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Watch>>,
 }
@@ -34,10 +39,18 @@ impl Watcher {
     /// Samples `sources` from `at_ns` of the monotonic clock, every `interval_ns`, until it is ended.
     pub fn start(sources: Sources, at_ns: u64, interval_ns: u64) -> io::Result<Self> {
         let (stop, stopped) = channel();
+        let last = Last::default();
+        let seen = Arc::clone(&last);
         let thread = std::thread::Builder::new()
             .name("sampler".to_owned())
-            .spawn(move || watch(sources, at_ns, interval_ns, &stopped))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+            .spawn(move || watch(sources, at_ns, interval_ns, &stopped, &seen))?;
+        Ok(Self { last, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The last sample; none before the first.
+    pub fn last(&self) -> Option<Sample> {
+        // A sample is whole whatever happened to whoever held the lock.
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the thread is gone although nobody has ended it.
@@ -107,7 +120,7 @@ impl Schedule {
     }
 }
 
-fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>) -> Watch {
+fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>, last: &Last) -> Watch {
     // Where it cannot be set the samples are 50 us later, which `late_ms_max` shows.
     let _ = set_timer_slack_ns(1);
     let mut record = Record::new();
@@ -126,7 +139,9 @@ fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<
         for lost_ns in schedule.advance(current.at_ns) {
             record.push_missed(seconds(lost_ns));
         }
-        record.push(seconds(current.at_ns), rates(&previous, &current));
+        let sample = rates(&previous, &current);
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
+        record.push(seconds(current.at_ns), sample);
         previous = current;
     }
     let wall_ns = monotonic_ns().saturating_sub(from_ns);
