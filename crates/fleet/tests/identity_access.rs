@@ -134,7 +134,7 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     assert_eq!(hears(&leases, || coordinator.put(&lease, "lease").wait().unwrap()), lease);
     let _token = coordinator.liveliness().declare_token(&lease).wait().unwrap();
     let alive = a.liveliness().declare_subscriber(coordinator_key("*")).history(true).wait().unwrap();
-    assert_eq!(heard_until(&alive, &lease), [lease.clone()]);
+    assert_eq!(heard_until(&alive, &lease), std::slice::from_ref(&lease));
     let asked_of_other = answers_on(other, &ask_key("b"));
     assert!(ask(a, &ask_key("*")).is_empty() && ask(a, &ask_key("b")).is_empty() && ask(a, "**").is_empty());
     assert!(asked_of_other.try_recv().is_err());

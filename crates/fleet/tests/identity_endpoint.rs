@@ -1,5 +1,7 @@
 //! Endpoints as people write them, and where it is safe to listen.
 
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+
 mod identity_common;
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,7 @@
 //! What a part may do on a host: a policy applied to its file system and its parts.
 
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
