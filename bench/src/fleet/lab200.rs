@@ -1,0 +1,122 @@
+//! A run on the hosts of a large lab, each with a real agent.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use base::statistics::{median, quantile};
+use serde_json::Value;
+
+use super::stage::{Lab, Stage};
+use super::{Found, Settings};
+use crate::noise::{Meter, Noise};
+use crate::record::Row;
+use crate::tools;
+
+const WITHIN: Duration = Duration::from_secs(300);
+
+/// Measures.
+pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let hosts = settings.full_or(200, 6);
+    let text = format!(
+        "[host.server]\n[host.viewer]\ncount = {}\n[switch.hall]\n[[link]]\nbetween = [\"viewer-*\", \"hall\"]\n[[link]]\n\
+         between = [\"server\", \"hall\"]\n",
+        hosts - 1
+    );
+    let mut found = Found {
+        compared: format!(
+            "A lab of {hosts} hosts, each with a real agent, on one machine; `kagiri run` of one trial of the workload \
+             stream in it, the server on one host, one player of 0.5 Mbit/s on each of the others, 5 s. What is said of \
+             clocks is what the run itself says; all hosts have one true clock, so that the difference that is found \
+             between two of them is the error of their common start. There is no peer."
+        ),
+        ..Found::default()
+    };
+    let mut up = Row::new(format!("lab of {hosts} hosts: up"), "s");
+    let mut down = Row::new(format!("lab of {hosts} hosts: down"), "s");
+    settings.await_quiet()?;
+    let lab = stage.lab("bench-large", &text)?;
+    up.ours.push(lab.up_s);
+    let times = settings.full_or(settings.repeat.min(3), 1);
+    runs(stage, &lab, settings, hosts - 1, times, &mut found)?;
+    runs(stage, &lab, settings, (hosts - 1).min(100), times, &mut found)?;
+    let (took_s, left) = lab.down()?;
+    down.ours.push(took_s);
+    found.notes.extend(left);
+    found.rows.splice(0..0, [up, down]);
+    Ok(found)
+}
+
+fn runs(
+    stage: &Stage,
+    lab: &Lab,
+    settings: &Settings,
+    viewers: u32,
+    times: u32,
+    found: &mut Found,
+) -> anyhow::Result<()> {
+    let row = |what: &str, unit| Row::new(format!("{viewers} agents with players: {what}"), unit);
+    let mut took = row("from starting kagiri run to its end", "s");
+    let mut bounds = row("clock bounds of hosts, median", "us");
+    let mut worst = row("clock bound of the worst host", "us");
+    let mut apart = row("start moments truly apart", "us");
+    let mut printed = row("printed bound (clock_bound_us)", "us");
+    let mut late = row("threads apart by their own clocks (start_skew_us)", "us");
+    let mut within = row("moments within the printed bound", "of 1");
+    for _ in 0..times {
+        settings.await_quiet()?;
+        let (document, took_s, noise) = run(stage, lab, viewers)?;
+        took.ours.push(took_s);
+        took.noise.push(noise);
+        let clocks = clocks(&document)?;
+        let of = |pick: fn(&(f64, f64)) -> f64| clocks.iter().map(pick).collect::<Vec<_>>();
+        let (offsets, each) = (of(|clock| clock.0), of(|clock| clock.1));
+        let spread = quantile(&offsets, 1.0).zip(quantile(&offsets, 0.0)).map(|(most, least)| most - least);
+        let spread = spread.context("no clocks")?;
+        bounds.ours.extend(median(&each));
+        worst.ours.extend(quantile(&each, 1.0));
+        apart.ours.push(spread);
+        let bound = metric(&document, "clock_bound_us").context("the run does not say its clocks' bound")?;
+        printed.ours.push(bound);
+        late.ours.extend(metric(&document, "start_skew_us"));
+        within.ours.push(f64::from(u8::from(spread <= bound)));
+    }
+    let worst = worst.goal_ours("<= 20 us", |us| us <= 20.0);
+    let within = within.goal_each("1, each", |share| share == 1.0);
+    found.rows.extend([took, bounds, worst, apart, printed, within, late]);
+    Ok(())
+}
+
+/// One run, as its JSON document.
+fn run(stage: &Stage, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, Noise)> {
+    let plan = stage.dir.join("large.toml");
+    std::fs::write(
+        &plan,
+        format!(
+            "schema = 1\nworkload = 'stream'\n[place]\nserver = 'server'\nviewers = 'viewer-[1-{viewers}]'\n[stream]\n\
+             bitrate = '500kbit/s'\nstreams = {viewers}\nhold = '5s'\ncontent.duration = '60s'\n"
+        ),
+    )?;
+    let mut command = Command::new(&stage.kagiri);
+    command.arg("run").arg(&plan).args(["--lab", &lab.state.lab, "--json", "--quiet"]);
+    command.env("KAGIRI_DATA", stage.dir.join("data"));
+    let meter = Meter::start(0)?;
+    // Whether the players were content is not what is asked here.
+    let ran = tools::run(&mut command, WITHIN, &[0, 1, 3, 4])?;
+    let noise = meter.finish(0)?;
+    let document = serde_json::from_str(&ran.stdout);
+    Ok((document.with_context(|| format!("no JSON document: {}", ran.stderr))?, ran.took_s, noise))
+}
+
+/// Of each host: its clock minus the coordinator's, and how far that may be wrong, in us.
+fn clocks(document: &Value) -> anyhow::Result<Vec<(f64, f64)>> {
+    let hosts = document["environment"]["hosts"].as_object().context("the run names no hosts")?;
+    let us = |clock: &Value, key: &str| Some(clock[key].as_f64()? / 1e3);
+    let clock = |facts: &Value| Some((us(&facts["clock"], "offset_ns")?, us(&facts["clock"], "bound_ns")?));
+    Ok(hosts.values().filter_map(clock).collect())
+}
+
+/// A number of the only trial.
+fn metric(document: &Value, name: &str) -> Option<f64> {
+    document["variants"][0]["trials"][0]["metrics"][name].as_f64()
+}
