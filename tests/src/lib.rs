@@ -1,6 +1,7 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
 mod disturbed;
+mod fleet;
 mod hostile;
 mod machine;
 mod nginx;
@@ -9,6 +10,7 @@ mod slurm;
 mod traces;
 
 pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, with_verdict};
+pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
 pub use nginx::Nginx;

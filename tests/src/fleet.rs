@@ -1,0 +1,188 @@
+//! A fleet of real agents on this machine, each with a folder of its own, and runs over it.
+
+use std::fs::{File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::Signal;
+use nix::unistd::Uid;
+use serde_json::Value;
+
+use crate::{Live, World};
+
+/// No step of a fleet's test takes longer, however busy the machine is.
+pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A search that goes up to 16 streams in short trials of light content, so that each phase comes soon; `more` are
+/// further lines of `[stream]`.
+pub fn search_plan(more: &str) -> String {
+    format!(
+        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = {{ hosts = 'pc-*', count = 2, at_least = 1 }}\n\
+         [stream]\nmax = 16\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '2Mbit/s'\nplayer.warm_up = '1s'\n{more}\n"
+    )
+}
+
+/// Light content, in the words of a plan.
+pub const SHORT_FILM: &str = "content.duration = '15s'";
+
+/// A world in which a coordinator and agents meet.
+pub struct Fleet {
+    /// The coordinator's world; the agents' folders lie in it.
+    pub world: World,
+    /// Where they meet, as `--listen` and `--join` take it.
+    pub endpoint: String,
+    /// What everybody is given besides: credentials.
+    bundles: Option<PathBuf>,
+    /// The lightest of traffic disturbs nobody else of this kind, but whoever measures alone.
+    _beside: Flock<File>,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A port of loopback that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+impl Fleet {
+    /// A fleet without credentials, over loopback.
+    pub fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("kagiri-tests-{}.lock", Uid::effective()));
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let beside = Flock::lock(file, FlockArg::LockShared);
+        let _beside = beside.unwrap_or_else(|(_, error)| panic!("flock: {error}"));
+        let endpoint = format!("tcp/127.0.0.1:{}", free_port());
+        Self { world: World::new(), endpoint, bundles: None, _beside }
+    }
+
+    /// A fleet with credentials, which `words` of `kagiri fleet init` describe further, over loopback.
+    pub fn with_credentials(words: &[&str]) -> Self {
+        let mut fleet = Self::new();
+        let always = ["fleet", "init", "fleet", "--coordinator", "desk,127.0.0.1"];
+        fleet.world.run(&[&always, words].concat()).code(0);
+        fleet.bundles = Some(fleet.world.path("fleet/bundles"));
+        fleet.endpoint = format!("tls/127.0.0.1:{}", free_port());
+        fleet
+    }
+
+    /// The bundle that was made for a host, or for the `coordinator`.
+    pub fn bundle(&self, of: &str) -> PathBuf {
+        self.bundles.as_ref().expect("a fleet with credentials").join(of)
+    }
+
+    fn credentials(&self, of: &str) -> Vec<String> {
+        let Some(bundles) = &self.bundles else { return Vec::new() };
+        vec!["--credentials".to_owned(), text(&bundles.join(of))]
+    }
+
+    /// An agent, not started yet; it keeps its content in a folder of its own.
+    pub fn agent_command(&self, name: &str, more: &[&str]) -> Command {
+        let mut command = self.world.command(&["agent", "--join", &self.endpoint, "--name", name]);
+        command.arg("--data").arg(self.world.path(&format!("host-{name}")));
+        if !more.contains(&"--credentials") {
+            command.args(self.credentials(name));
+        }
+        command.args(more);
+        command
+    }
+
+    /// An agent that runs.
+    pub fn agent(&self, name: &str) -> Live {
+        Live::start(self.agent_command(name, &[]))
+    }
+
+    /// A verb that listens for agents, not started yet.
+    pub fn coordinator_command(&self, words: &[&str]) -> Command {
+        let mut command = self.world.command(words);
+        command.args(["--listen", &self.endpoint]);
+        if !words.contains(&"--credentials") {
+            command.args(self.credentials("coordinator"));
+        }
+        command
+    }
+
+    /// A run of a plan.
+    pub fn run(&self, plan: &str) -> Live {
+        self.world.write("plan.toml", plan);
+        Live::start(self.coordinator_command(&["run", "plan.toml", "--wait", "20s"]))
+    }
+
+    /// The newest run as it is stored.
+    pub fn stored(&self) -> Value {
+        let newest = self.world.run(&["runs", "list", "--json"]).code(0).json()[0]["run"].clone();
+        let newest = newest.as_str().expect("a run's id");
+        self.world.run(&["runs", "show", newest, "--json"]).code(0).json()
+    }
+
+    /// The agents that are there, as `kagiri fleet list` has them, once there are `count`.
+    pub fn listed(&self, count: usize) -> Vec<Value> {
+        let all = Live::start(self.coordinator_command(&["fleet", "list", "--json", "--wait", "15s"]));
+        let document = all.end(FLEET_PATIENCE).code(0).json();
+        let agents = document["agents"].as_array().expect("agents").clone();
+        assert_eq!(agents.len(), count, "{document}");
+        agents
+    }
+
+    /// Processes of this fleet other than these: servers, and what was forgotten.
+    pub fn others(&self, known: &[&Live]) -> Vec<(u32, String)> {
+        let mut others = self.world.traces(0).processes;
+        others.retain(|(pid, _)| known.iter().all(|live| live.pid() != *pid));
+        others
+    }
+
+    /// End agents in good order, then look that nothing is left of anybody, though some were killed.
+    pub fn end(self, agents: Vec<Live>, gone: &[u32]) {
+        for agent in &agents {
+            agent.signal(Signal::SIGTERM);
+        }
+        let mut pids = gone.to_vec();
+        for agent in agents {
+            let ended = agent.end(FLEET_PATIENCE);
+            assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+            pids.push(ended.code(0).pid);
+        }
+        self.world.run(&["undo"]).code(0);
+        for pid in pids {
+            self.world.assert_nothing_left(pid);
+        }
+        let halves = halves(&self.world.path(""));
+        assert!(halves.is_empty(), "halves of files: {halves:?}");
+    }
+}
+
+/// A path in an argument.
+pub fn text(path: &Path) -> String {
+    path.to_str().expect("a path of the tests").to_owned()
+}
+
+/// Files below a folder that were begun and not finished.
+fn halves(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let below = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("a folder that can be read").path();
+        match path.is_dir() && !path.is_symlink() {
+            true => halves(&path),
+            false => vec![path],
+        }
+    };
+    let is_half = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        name.ends_with(".part") || name.ends_with(".partial")
+    };
+    entries.flat_map(below).filter(is_half).collect()
+}
+
+/// The trials of a document in the words `2 pass`.
+pub fn trials(document: &Value) -> Vec<String> {
+    let trials = document["trials"].as_array().expect("trials").iter();
+    trials.map(|trial| format!("{} {}", trial["load"], trial["verdict"].as_str().unwrap_or("?"))).collect()
+}

@@ -1,0 +1,208 @@
+//! Agents and coordinators that are killed (`kill -9`) in every phase: named at once, finished trials kept, nothing
+//! left running or changed anywhere, and everybody ready for the next run.
+
+use std::time::{Duration, Instant};
+
+use kagiri_tests::{
+    Ended, FLEET_PATIENCE, Fleet, Live, SHORT_FILM, need_root, search_plan, trials, wait_until,
+};
+use nix::sys::signal::Signal;
+
+/// A fleet of a server and two hosts of viewers.
+fn whole(fleet: &Fleet) -> (Live, Live, Live) {
+    (fleet.agent("nas"), fleet.agent("pc-1"), fleet.agent("pc-2"))
+}
+
+/// Kill a program, and tell how long it takes until `said` is told by `listener`.
+fn killed(live: Live, listener: &mut Live, said: &str) -> Duration {
+    let began = Instant::now();
+    live.signal(Signal::SIGKILL);
+    listener.wait_for(said, FLEET_PATIENCE);
+    let within = began.elapsed();
+    let _ = live.end(FLEET_PATIENCE);
+    eprintln!("told {:.0} ms after the kill: {said}", within.as_secs_f64() * 1e3);
+    within
+}
+
+/// The issue wants 1 s. A machine that is busy with other tests has more time: that it is told at all, and long before
+/// any deadline of a phase, is what is looked at here.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The search has gone on to this load, or failed on the way.
+fn reaches(run: &mut Live, part: &str) {
+    run.wait_for(part, FLEET_PATIENCE);
+}
+
+fn lost(ended: Ended, host: &str) {
+    ended.fails(1, &[&format!("host {host} was lost: its agent ended, was killed, or was cut off")]);
+}
+
+#[test]
+fn an_agent_killed_while_it_prepares_ends_the_run() {
+    let fleet = Fleet::new();
+    let (nas, pc_1, pc_2) = whole(&fleet);
+    // Content of hours takes minutes to make.
+    let mut run = fleet.run(&search_plan("content.duration = '5h'"));
+    let pids = [run.pid(), nas.pid()];
+    reaches(&mut run, "of content");
+    let within = killed(nas, &mut run, "host nas was lost");
+    lost(run.end(FLEET_PATIENCE), "nas");
+    assert!(within < NAMED_WITHIN, "{within:?}");
+    assert!(fleet.stored()["trials"].as_array().expect("trials").is_empty());
+    // The half of a film stays in the agent's own folder, locked by nobody: whoever makes that film next begins there.
+    let half = fleet.world.path("host-nas/content/mpeg2-2000k-vbr-18000s.ts.part");
+    let file = std::fs::File::open(&half).expect("half a film");
+    file.try_lock().expect("nobody works on it any more");
+    std::fs::remove_file(&half).expect("a file of this test's");
+    let nas = fleet.agent("nas");
+    fleet.listed(3);
+    fleet.end(vec![nas, pc_1, pc_2], &pids);
+}
+
+#[test]
+fn a_server_killed_with_its_agent_ends_the_run_and_keeps_its_trials() {
+    let fleet = Fleet::new();
+    let (nas, pc_1, pc_2) = whole(&fleet);
+    let mut run = fleet.run(&search_plan(SHORT_FILM));
+    let pids = [run.pid(), nas.pid()];
+    reaches(&mut run, "trying 2 streams");
+    // Its viewers are at work once the server has them; the first trial is whole.
+    let server = fleet.others(&[&run, &nas, &pc_1, &pc_2]);
+    assert!(!server.is_empty(), "the server is a process of its own");
+    let within = killed(nas, &mut run, "host nas was lost");
+    wait_until("the server is gone with its agent", FLEET_PATIENCE, || {
+        fleet.others(&[&run, &pc_1, &pc_2]).is_empty()
+    });
+    lost(run.end(FLEET_PATIENCE), "nas");
+    assert!(within < NAMED_WITHIN, "{within:?}");
+    let document = fleet.stored();
+    assert_eq!((document["state"].as_str(), trials(&document).len()), (Some("failed"), 1), "{document}");
+    assert!(document["failure"].as_str().is_some_and(|why| why.contains("host nas was lost")), "{document}");
+    fleet.end(vec![pc_1, pc_2], &pids);
+}
+
+/// A host of viewers is killed once `seen` is told, and once `more` holds; its trial is invalid, the run goes on
+/// without it until the user has seen enough.
+fn viewers_killed(seen: &str, more: impl Fn(&Fleet) -> bool) {
+    let fleet = Fleet::new();
+    let (nas, pc_1, pc_2) = whole(&fleet);
+    let mut run = fleet.run(&search_plan(SHORT_FILM));
+    let pids = [run.pid(), pc_1.pid()];
+    reaches(&mut run, seen);
+    wait_until("the moment to kill", FLEET_PATIENCE, || more(&fleet));
+    let within = killed(pc_1, &mut run, "host pc-1 was lost");
+    assert!(within < NAMED_WITHIN, "{within:?}");
+    reaches(&mut run, "trying 3 streams");
+    run.signal(Signal::SIGINT);
+    let ended = run.end(FLEET_PATIENCE).code(130);
+    assert!(ended.stdout.contains("lost pc-1"), "a doubt of the whole run: {}", ended.stdout);
+    let document = fleet.stored();
+    let named = |trial: &serde_json::Value| trial["reasons"].to_string().contains("host pc-1 was lost");
+    let all = document["trials"].as_array().expect("trials");
+    let spoilt: Vec<_> = all.iter().filter(|trial| named(trial)).collect();
+    assert_eq!(
+        (spoilt.len(), spoilt[0]["verdict"].as_str()),
+        (1, Some("invalid")),
+        "{:?}",
+        trials(&document)
+    );
+    assert!(!named(&all[0]) && !named(&all[all.len() - 1]), "{:?}", trials(&document));
+    fleet.end(vec![nas, pc_2], &pids);
+}
+
+#[test]
+fn viewers_killed_while_armed_spoil_one_trial() {
+    // Half a second before its start a trial is announced.
+    viewers_killed("trying 2 streams", |_| true);
+}
+
+#[test]
+fn viewers_killed_while_running_spoil_one_trial() {
+    // The second trial's players have connected to the server, beside nobody else's.
+    viewers_killed("trying 2 streams", |fleet| {
+        let server = fleet.others(&[]).into_iter().find(|(_, line)| line.contains("serve"));
+        server.is_some_and(|(pid, _)| connections(pid) >= 2)
+    });
+}
+
+/// Established TCP connections of a process, apart from those that it listens on.
+fn connections(pid: u32) -> usize {
+    let held: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .map(|all| {
+            all.flatten().filter_map(|fd| Some(fd.path().read_link().ok()?.to_string_lossy().into_owned()))
+        })
+        .map(Iterator::collect)
+        .unwrap_or_default();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let is_held = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(3) == Some(&"01")
+            && words.get(9).is_some_and(|inode| held.contains(&format!("socket:[{inode}]")))
+    };
+    table.lines().filter(is_held).count()
+}
+
+#[test]
+fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
+    let fleet = Fleet::new();
+    let (nas, pc_1, pc_2) = whole(&fleet);
+    for seen in ["of content", "trying 2 streams"] {
+        let film = if seen == "of content" { "content.duration = '5h'" } else { SHORT_FILM };
+        let mut run = fleet.run(&search_plan(film));
+        reaches(&mut run, seen);
+        let began = Instant::now();
+        run.signal(Signal::SIGKILL);
+        // The lease is 5 s; a connection that ends says it at once.
+        wait_until("no server is left", FLEET_PATIENCE, || {
+            fleet.others(&[&run, &nas, &pc_1, &pc_2]).is_empty()
+        });
+        let pid = run.end(FLEET_PATIENCE).pid;
+        let agents = fleet.listed(3);
+        assert!(agents.iter().all(|agent| agent["busy"].is_null()), "{agents:?}");
+        let within = began.elapsed();
+        eprintln!(
+            "{seen}: free and listed {:.0} ms after the coordinator's kill",
+            within.as_secs_f64() * 1e3
+        );
+        assert!(within < FLEET_PATIENCE);
+        fleet.world.run(&["undo"]).code(0);
+        assert!(!fleet.world.traces(pid).journals.iter().any(|path| path.exists()));
+    }
+    let document = fleet.stored();
+    assert_eq!(trials(&document).len(), 1, "what was measured before a kill stays: {document}");
+    let mut run = fleet.run(&search_plan(SHORT_FILM));
+    reaches(&mut run, "trying 2 streams");
+    run.signal(Signal::SIGINT);
+    let pid = run.end(FLEET_PATIENCE).code(130).pid;
+    fleet.end(vec![nas, pc_1, pc_2], &[pid]);
+}
+
+#[test]
+fn the_lab_of_a_plan_goes_down_with_its_coordinator() {
+    need_root!();
+    let fleet = Fleet::new();
+    let name = format!("killed-{}", std::process::id());
+    let lab = format!(
+        "name = '{name}'\n[host.nas]\n[host.pc-1]\n[host.pc-2]\n[switch.house]\n[[link]]\nbetween = ['*', 'house']\n\
+         rate = '1Gbit/s'\n"
+    );
+    fleet.world.write("lab.toml", lab);
+    let plan = format!("lab = 'lab.toml'\n{}", search_plan(SHORT_FILM));
+    fleet.world.write("plan.toml", plan);
+    let mut run = fleet.world.start(&["run", "plan.toml"]);
+    reaches(&mut run, "trying 2 streams");
+    assert!(!fleet.others(&[&run]).is_empty(), "the lab's keeper and agents");
+    let began = Instant::now();
+    run.signal(Signal::SIGKILL);
+    wait_until("the lab is down", FLEET_PATIENCE, || fleet.others(&[&run]).is_empty());
+    eprintln!("the lab's processes were gone {:.0} ms after the kill", began.elapsed().as_secs_f64() * 1e3);
+    let pid = run.end(FLEET_PATIENCE).pid;
+    fleet.world.run(&["undo"]).code(0);
+    let namespaces = std::fs::read_dir("/run/netns").map(|all| all.flatten().collect::<Vec<_>>());
+    let left = namespaces
+        .unwrap_or_default()
+        .into_iter()
+        .any(|one| one.file_name().to_string_lossy().contains(&name));
+    assert!(!left && !std::path::Path::new("/run/kagiri/lab").join(&name).exists(), "the lab is left");
+    fleet.end(Vec::new(), &[pid]);
+}
