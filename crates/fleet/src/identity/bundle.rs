@@ -180,7 +180,7 @@ impl Place<'_> {
                 "there is no fleet yet in this folder: name its coordinator, too, with --coordinator NAME";
             return match init.coordinator {
                 Some(_) => Ok(init.auth.unwrap_or(Auth::Certificates)),
-                None => Err(IdentityError::unfit(self.dir, missing)),
+                None => Err(IdentityError::Usage(format!("{}: {missing}", self.dir.display()))),
             };
         }
         let auth = match self.authority().join("users").exists() {
