@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
-use kagiri_tests::{Live, Slurm, World, alone, need_programs, need_root, program, workspace};
+use kagiri_tests::{Live, Slurm, World, alone, need_programs, need_root, program, wait_until, workspace};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,17 +145,24 @@ fn a_cancelled_job_ends_the_run_and_says_why() {
     world.assert_nothing_left(ended.pid);
 }
 
-/// Submit the ready job for a plan, wait for its end, and return its exit code as Slurm has it: `CODE:SIGNAL`.
-fn submitted(slurm: &Slurm, world: &World, port: u16, plan: &str) -> String {
+/// Submit the ready job for a plan; returns its id.
+fn submit(slurm: &Slurm, world: &World, port: u16, plan: &str) -> String {
     let mut sbatch = within(world, slurm.command("sbatch"));
     sbatch.current_dir(world.path("")).args(["--parsable", "--output=job.out"]);
     sbatch.env("KAGIRI", program()).env("KAGIRI_PORT", port.to_string()).env("KAGIRI_ADDRESS", "127.0.0.1");
     sbatch.arg(workspace().join("deploy/slurm/kagiri.sbatch")).args([plan, "--out", "result"]);
-    let job = Live::start(sbatch).end(PATIENCE).code(0).stdout;
+    Live::start(sbatch).end(PATIENCE).code(0).stdout.trim().to_owned()
+}
+
+/// Wait for the end of a job; returns its state and exit code as Slurm has them.
+fn ended(slurm: &Slurm, job: &str) -> (String, String) {
     slurm.wait_until_empty(PATIENCE);
-    let facts = slurm.ask("scontrol", &["show", "job", job.trim()]);
-    let code = facts.split_whitespace().find_map(|fact| fact.strip_prefix("ExitCode="));
-    code.unwrap_or_else(|| panic!("no exit code in\n{facts}")).to_owned()
+    let facts = slurm.ask("scontrol", &["show", "job", job]);
+    let fact = |name: &str| {
+        let found = facts.split_whitespace().find_map(|fact| fact.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name} in\n{facts}")).to_owned()
+    };
+    (fact("JobState="), fact("ExitCode="))
 }
 
 /// What the ready job wrote.
@@ -169,17 +176,25 @@ fn the_ready_job_runs_a_plan() {
     need_programs!("munged", "slurmctld", "slurmd", "srun", "sbatch", "setpriv");
     let _alone = alone();
     let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
-    let plan = world.write("plan.toml", plan("agent-", 0, "2s"));
-    let plan = plan.to_str().expect("a path is text");
-    assert_eq!(submitted(&slurm, &world, port, plan), "0:0", "{}", job_said(&world));
+    world.write("plan.toml", plan("agent-", 0, "2s"));
+    let job = submit(&slurm, &world, port, "plan.toml");
+    let (_, code) = ended(&slurm, &job);
+    assert_eq!(code, "0:0", "{}", job_said(&world));
     let results = names(&world, "result");
     let run = results.iter().find(|name| name.ends_with(".json")).unwrap_or_else(|| panic!("{results:?}"));
     let run = std::fs::read(world.path("result").join(run)).expect("the result");
     assert_measured(&serde_json::from_slice(&run).expect("JSON"));
     // The job's exit code is the run's.
-    assert_eq!(submitted(&slurm, &world, port, "no-such-plan.toml"), "2:0", "{}", job_said(&world));
-    // Credentials and agents' files went with the jobs.
-    assert_eq!(slurm.processes(), []);
+    let job = submit(&slurm, &world, port, "no-such-plan.toml");
+    assert_eq!(ended(&slurm, &job).1, "2:0", "{}", job_said(&world));
+    // Cancelled in the middle.
+    world.write("plan.toml", plan("agent-", 0, "50s"));
+    let job = submit(&slurm, &world, port, "plan.toml");
+    wait_until("the trial is under way", PATIENCE, || job_said(&world).contains("trying 2 streams"));
+    slurm.ask("scancel", &[&job]);
+    assert_eq!(ended(&slurm, &job).0, "CANCELLED");
+    // Agents, their files and the jobs' credentials went with the jobs.
+    wait_until("all processes of the jobs end", PATIENCE, || slurm.processes().is_empty());
     assert_eq!(names(&world, "tmp"), [""; 0]);
     assert!(!names(&world, "").iter().any(|name| name.starts_with("kagiri-")), "{:?}", names(&world, ""));
 }
