@@ -20,7 +20,9 @@ fuzz_target!(|data: &[u8]| {
                 if let Message::Answer { sequence, t1_ns, t2_ns, t3_ns } = message {
                     let probe = Probe { t1_ns, t2_ns, t3_ns, t4_ns: t1_ns.saturating_add(sequence.into()) };
                     batches.extend(Batch::new(&probe, sequence & 1 == 0));
-                    batches.iter_mut().for_each(|batch| drop(batch.add(&probe)));
+                    for batch in &mut batches {
+                        batch.add(&probe);
+                    }
                 }
             }
             Err(error) => assert_eq!(error, Rejected::Malformed, "it was sealed"),
