@@ -27,6 +27,17 @@ pub fn agent_key(name: &str, instance: &str) -> String {
     format!("kagiri/{PROTOCOL}/agent/{name}/{instance}")
 }
 
+/// All agents' keys, whatever version of these messages they speak.
+pub fn agents_key() -> String {
+    "kagiri/*/agent/*/*".to_owned()
+}
+
+/// The version in a key, where it is not [`PROTOCOL`].
+pub fn foreign_version(key: &str) -> Option<&str> {
+    let version = key.strip_prefix("kagiri/")?.split('/').next()?;
+    (version.parse() != Ok(PROTOCOL)).then_some(version)
+}
+
 /// The name and the instance in an agent's key.
 pub fn agent_of(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("kagiri/")?.split_once("/agent/")?.1.split_once('/')

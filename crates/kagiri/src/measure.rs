@@ -194,6 +194,11 @@ fn carrier(
     let gathered = coordinator.gather(&wishes, hosts.wait(), &|line| told.note(line));
     gathered.map_err(|error| match error {
         FleetError::Interrupted => Failure::Interrupted(error.to_string()),
+        // Who is missing may have tried.
+        FleetError::Missing(_) => match hosts::reason() {
+            Some(reason) => Failure::World(anyhow::anyhow!("{error}; {reason}")),
+            None => Failure::from(error),
+        },
         other => Failure::from(other),
     })?;
     Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| told.note(line)))))

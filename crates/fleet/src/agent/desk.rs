@@ -23,13 +23,25 @@ pub struct Desk {
     held: Mutex<Option<Held>>,
     /// Whether a run has been held and is over.
     over: AtomicBool,
+    /// What was refused, for the host's owner to see.
+    refusals: Mutex<Vec<String>>,
 }
+
+/// Refusals that wait to be shown; beyond, somebody tries to fill the owner's log.
+const REFUSALS_MAX: usize = 100;
 
 impl Desk {
     /// An agent that works for nobody yet.
     pub fn new(setting: Setting, session: Session) -> Self {
         let instance = session.zid().to_string();
-        Self { setting, instance, session, held: Mutex::new(None), over: AtomicBool::new(false) }
+        Self {
+            setting,
+            instance,
+            session,
+            held: Mutex::new(None),
+            over: AtomicBool::new(false),
+            refusals: Mutex::default(),
+        }
     }
 
     /// Its name in the fleet.
@@ -98,8 +110,21 @@ impl Desk {
         drop(self.session.put(protocol::tell_key(self.name()), protocol::write(tell)).wait());
     }
 
+    /// What was refused since the last look.
+    pub fn take_refusals(&self) -> Vec<String> {
+        std::mem::take(&mut self.refusals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_refusal(&self, run: Option<&str>, error: &PartError) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.len() < REFUSALS_MAX {
+            refusals.push(format!("refused run {}: {error}", run.unwrap_or("-")));
+        }
+    }
+
     /// Answer one question; may take as long as preparing takes.
     pub fn answer(&self, ask: Ask) -> Answer {
+        let run = ask.run().map(str::to_owned);
         let answered = match ask {
             Ask::Describe => Ok(Answer::Description(Box::new(self.describe()))),
             Ask::Probe { target, key, batch } => self.probe(target, key, batch),
@@ -112,7 +137,10 @@ impl Desk {
             Ask::Stop { run, parts } => self.stop(&run, &parts),
             Ask::Release { run } => self.release(&run),
         };
-        answered.unwrap_or_else(|(part, error)| Answer::Refused { part, error })
+        answered.unwrap_or_else(|(part, error)| {
+            self.note_refusal(run.as_deref(), &error);
+            Answer::Refused { part, error }
+        })
     }
 
     fn describe(&self) -> protocol::Description {

@@ -101,7 +101,7 @@ pub fn run(
             Ok(()) => match session::open(&client(setting), &setting.more, JOIN_WITHIN) {
                 Ok(session) => {
                     tell_once(format!("joined {} as {}", setting.join, setting.name));
-                    if let Some(end) = serve(setting, session)? {
+                    if let Some(end) = serve(setting, session, say)? {
                         return Ok(end);
                     }
                     tell_once(format!("left {}: the coordinator is gone", setting.join));
@@ -141,7 +141,7 @@ fn look(endpoint: &str) -> std::io::Result<()> {
 }
 
 /// Work for whoever asks, until the coordinator is gone (`None`), the run is over, or the agent is told to stop.
-fn serve(setting: &Setting, session: Session) -> Result<Option<End>, FleetError> {
+fn serve(setting: &Setting, session: Session, say: &dyn Fn(&str)) -> Result<Option<End>, FleetError> {
     let desk = Arc::new(Desk::new(setting.clone(), session.clone()));
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
@@ -164,7 +164,7 @@ fn serve(setting: &Setting, session: Session) -> Result<Option<End>, FleetError>
     // Last: whoever sees the token may ask.
     let token = session.liveliness().declare_token(protocol::agent_key(&setting.name, desk.instance()));
     let token = token.wait().map_err(failed("announce itself"))?;
-    let end = turns(setting, &session, &desk);
+    let end = turns(setting, &session, &desk, say);
     drop((token, questions, renewals));
     desk.end();
     // A router that is gone cannot be told goodbye, and need not be.
@@ -172,7 +172,7 @@ fn serve(setting: &Setting, session: Session) -> Result<Option<End>, FleetError>
     Ok(end)
 }
 
-fn turns(setting: &Setting, session: &Session, desk: &Desk) -> Option<End> {
+fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) -> Option<End> {
     let mut beats = beat::Beats::default();
     let mut router_look = Deadline::after(ROUTER_LOOK);
     loop {
@@ -187,6 +187,7 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk) -> Option<End> {
             router_look = Deadline::after(ROUTER_LOOK);
         }
         desk.expire();
+        desk.take_refusals().iter().for_each(|line| say(line));
         let is_idle = !beats.turn(desk);
         std::thread::sleep(if is_idle { IDLE_TURN } else { TURN });
     }

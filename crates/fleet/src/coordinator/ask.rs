@@ -26,12 +26,18 @@ struct Question {
 
 impl Question {
     fn hear(&self, reply: &Reply) {
-        let answer = match reply.result() {
-            Ok(sample) => protocol::read::<Answer>(&sample.payload().to_bytes()),
-            Err(error) => Err(String::from_utf8_lossy(&error.payload().to_bytes()).into_owned()),
+        let (host, answer) = match reply.result() {
+            // Where all were asked, the key says who answers: the bus lets nobody answer under another's.
+            Ok(sample) => (
+                protocol::name_of(sample.key_expr().as_str()),
+                protocol::read::<Answer>(&sample.payload().to_bytes()),
+            ),
+            Err(error) => {
+                (self.host.as_str(), Err(String::from_utf8_lossy(&error.payload().to_bytes()).into_owned()))
+            }
         };
         // Whoever asked may have given up.
-        let _ = self.answers.send((self.host.clone(), Some(answer)));
+        let _ = self.answers.send((host.to_owned(), Some(answer)));
     }
 }
 

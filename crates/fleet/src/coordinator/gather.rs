@@ -38,9 +38,9 @@ pub fn gather(
     say: &dyn Fn(&str),
 ) -> Result<(), FleetError> {
     wait(of, wishes, within, say)?;
-    let descriptions = describe(of, wishes)?;
+    let (descriptions, mut refused) = describe(of, wishes)?;
     let fleet: Vec<IpAddr> = descriptions.values().filter_map(|(one, _)| one.address).collect();
-    let (mut asks, mut refused) = (Vec::new(), Vec::new());
+    let mut asks = Vec::new();
     for (name, (description, _)) in &descriptions {
         match objection(of, description) {
             Some(why) => refused.push(why),
@@ -76,6 +76,14 @@ pub fn gather(
     Ok(())
 }
 
+/// Wait until nobody more comes, and compare clocks with everybody, taking nobody.
+pub fn look(of: &mut Coordinator, within: Duration) -> Result<(), FleetError> {
+    let everybody = Wish { hosts: "*".into(), count: None, at_least: None };
+    wait(of, &[everybody], within, &|_| {})?;
+    of.probe(&of.roster.names());
+    Ok(())
+}
+
 /// Until everybody who is expected is there, or time is over and those that are there are enough.
 fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str)) -> Result<(), FleetError> {
     let deadline = Deadline::after(within);
@@ -102,12 +110,33 @@ fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str))
 }
 
 /// Everybody who is wished for, by name, with how far the calendar clocks are apart.
-fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<BTreeMap<String, (Description, f64)>, FleetError> {
+type Descriptions = BTreeMap<String, (Description, f64)>;
+
+/// Everybody who is wished for and says who it is; and why others do not.
+fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<(Descriptions, Vec<String>), FleetError> {
     let before_s = sys::clock::realtime_ns() as f64 / 1e9;
-    let all = of.describe_all(ANSWER_WITHIN)?;
+    let mut all = of.described(ANSWER_WITHIN)?;
     let between_s = f64::midpoint(before_s, sys::clock::realtime_ns() as f64 / 1e9);
-    let wanted = all.into_iter().filter(|one| wishes.iter().any(|wish| wish.matches(&one.name)));
-    Ok(wanted.map(|one| (one.name.clone(), (one.clone(), one.realtime_s - between_s))).collect())
+    let is_wanted = |name: &str| wishes.iter().any(|wish| wish.matches(name));
+    for name in of.roster.names() {
+        if all.iter().all(|(other, _)| *other != name) {
+            all.push((name, Err("it joined, but does not say who it is".to_owned())));
+        }
+    }
+    let foreign = |version: String| {
+        Err(format!(
+            "it speaks messages of version {version}, here {PROTOCOL}: install the same kagiri on both"
+        ))
+    };
+    all.extend(of.roster.foreign().into_iter().map(|(name, version)| (name, foreign(version))));
+    let (mut descriptions, mut refused) = (Descriptions::new(), Vec::new());
+    for (name, one) in all.into_iter().filter(|(name, _)| is_wanted(name)) {
+        match one {
+            Ok(one) => drop(descriptions.insert(name, (one.clone(), one.realtime_s - between_s))),
+            Err(why) => refused.push(format!("{name}: {why}")),
+        }
+    }
+    Ok((descriptions, refused))
 }
 
 /// Why an agent cannot be taken.

@@ -51,6 +51,9 @@ pub struct Setting {
     pub stop: Arc<AtomicBool>,
 }
 
+/// An agent's name, and what it says of itself.
+type Described = (String, Result<Description, String>);
+
 /// A coordinator, joined by agents from its beginning on.
 pub struct Coordinator {
     session: Session,
@@ -84,7 +87,7 @@ impl Coordinator {
         let heard = vec![
             session
                 .liveliness()
-                .declare_subscriber(protocol::agent_key("*", "*"))
+                .declare_subscriber(protocol::agents_key())
                 .history(true)
                 .callback(move |sample| {
                     tokens.token(sample.key_expr().as_str(), sample.kind() == SampleKind::Put);
@@ -130,11 +133,20 @@ impl Coordinator {
     /// # Errors
     /// The bus does not carry it.
     pub fn describe_all(&self, within: Duration) -> Result<Vec<Description>, FleetError> {
+        Ok(self.described(within)?.into_iter().filter_map(|(_, description)| description.ok()).collect())
+    }
+
+    /// What each agent that answers says of itself, by the name that it answers under; or why that is nothing.
+    fn described(&self, within: Duration) -> Result<Vec<Described>, FleetError> {
         let failed = |why| FleetError::Bus { what: "ask all agents", why };
         let answers = ask::send(&self.session, "*", &protocol::Ask::Describe, within).map_err(failed)?;
-        let described = answers.iter().filter_map(|(_, answer)| match answer {
-            Some(Ok(protocol::Answer::Description(description))) => Some(*description),
-            _ => None,
+        let described = answers.iter().filter_map(|(name, answer)| {
+            let description = match answer? {
+                Ok(protocol::Answer::Description(one)) if one.name == name => Ok(*one),
+                Ok(_) => Err("its answer does not fit".to_owned()),
+                Err(why) => Err(format!("its answer cannot be read: {why}")),
+            };
+            Some((name, description))
         });
         Ok(described.collect())
     }
@@ -150,6 +162,14 @@ impl Coordinator {
         say: &dyn Fn(&str),
     ) -> Result<(), FleetError> {
         gather::gather(self, wishes, within, say)
+    }
+
+    /// Wait until nobody more joins, and compare clocks with everybody, without taking anybody for the run.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn look(&mut self, within: Duration) -> Result<(), FleetError> {
+        gather::look(self, within)
     }
 
     /// The agents that work for the run, by name.

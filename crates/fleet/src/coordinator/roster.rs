@@ -11,6 +11,9 @@ use crate::protocol::{self, Tell};
 /// Lines that wait to be shown; beyond, somebody floods.
 const LINES_MAX: usize = 1000;
 
+/// A longer line is cut: nobody reads it, and it would be kept.
+const LINE_CHARACTERS_MAX: usize = 500;
+
 /// What is known of one agent.
 #[derive(Debug, Default, Clone)]
 pub struct Known {
@@ -27,6 +30,8 @@ pub struct Known {
 #[derive(Debug, Default)]
 struct State {
     agents: BTreeMap<String, Known>,
+    /// Agents that speak other messages than this coordinator, and which.
+    foreign: BTreeMap<String, String>,
     /// Rises with each arrival and departure.
     changes: u64,
     lines: Vec<(String, String)>,
@@ -45,6 +50,13 @@ impl Roster {
     pub fn token(&self, key: &str, is_there: bool) {
         let Some((name, instance)) = protocol::agent_of(key) else { return };
         let mut state = self.state();
+        if let Some(version) = protocol::foreign_version(key) {
+            match is_there {
+                true => drop(state.foreign.insert(name.to_owned(), version.to_owned())),
+                false => drop(state.foreign.remove(name)),
+            }
+            return;
+        }
         let agents = &mut state.agents;
         if is_there {
             agents.entry(name.to_owned()).or_default().instances.insert(instance.to_owned());
@@ -70,7 +82,9 @@ impl Roster {
                 }
             }
             Tell::Line { run, text } if run == of_run && state.lines.len() < LINES_MAX => {
-                state.lines.push((name.to_owned(), text));
+                // What steers a terminal is nobody's to send.
+                let plain = text.chars().filter(|c| !c.is_control()).take(LINE_CHARACTERS_MAX);
+                state.lines.push((name.to_owned(), plain.collect()));
             }
             // Of a run that is over.
             Tell::Beat { .. } | Tell::Line { .. } => {}
@@ -85,6 +99,11 @@ impl Roster {
     /// The names that are there.
     pub fn names(&self) -> Vec<String> {
         self.state().agents.keys().cloned().collect()
+    }
+
+    /// Agents that speak other messages, with the version of these.
+    pub fn foreign(&self) -> BTreeMap<String, String> {
+        self.state().foreign.clone()
     }
 
     /// What is known of an agent; nothing of one that is not there.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::credentials::{Credentials, Role};
 use super::name::{Kind, Member};
-use crate::protocol::{MESSAGE_BYTES_MAX, PROTOCOL, agent_key, ask_key, coordinator_key, tell_key};
+use crate::protocol::{MESSAGE_BYTES_MAX, ask_key, coordinator_key, tell_key};
 use crate::session::Setting;
 
 impl Credentials {
@@ -94,7 +94,8 @@ fn common() -> [Value; 4] {
 fn own(name: &str) -> [Value; 3] {
     let id = |what: &str| format!("{what} {name}");
     [
-        rule(&id("there"), "ingress", &["liveliness_token"], &agent_key(name, "**")),
+        // Of any version, so that one that does not fit can be named.
+        rule(&id("there"), "ingress", &["liveliness_token"], &format!("kagiri/*/agent/{name}/**")),
         rule(&id("answers"), "ingress", &["declare_queryable", "reply"], &ask_key(name)),
         rule(&id("tells"), "ingress", &["put"], &tell_key(name)),
     ]
@@ -139,7 +140,7 @@ fn rules(members: &[Member], passwords: bool) -> Value {
             "liveliness_query",
             "declare_liveliness_subscriber",
         ];
-        rule(&format!("all {flow}"), flow, &messages, &format!("kagiri/{PROTOCOL}/**"))
+        rule(&format!("all {flow}"), flow, &messages, "kagiri/**")
     });
     let mut rules = [&common[..], &everything[..]].concat();
     let mut policies = Vec::new();
