@@ -67,7 +67,9 @@ fn session() -> impl Strategy<Value = (Simulated, Vec<Batch>)> {
                 clock.probe(now, delays)
             });
             let mut batch = Batch::new(&taken.next().unwrap(), false).unwrap();
-            taken.for_each(|probe| drop(batch.add(&probe)));
+            for probe in taken {
+                batch.add(&probe);
+            }
             batch
         });
         let batches = batches.collect();
