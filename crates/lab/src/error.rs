@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The lab file is wrong.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}:{} {}", path.display(), problem.line.map(|line| format!("{line}:")).unwrap_or_default(), problem.problem)]
     File {
         /// The file.
         path: PathBuf,

@@ -226,7 +226,8 @@ pub(crate) fn variables(state: &State, host: usize) -> Vec<(&'static str, std::f
 /// How a host's agent is started. It does not run in the host's group: programs under test do.
 fn agent(state: &State, index: usize, data: &Path, options: &KeepOptions) -> Result<Spawn> {
     let host = &state.hosts[index];
-    let folder = data.join(&host.name);
+    // What is made on a host, such as content, lies on its disk.
+    let folder = host.disk.clone().unwrap_or_else(|| data.join(&host.name));
     std::fs::create_dir_all(&folder).map_err(|error| Error::io("create", &folder, error))?;
     let program = &options.program;
     let join = format!("unixsock-stream/{}", state.bus.display());

@@ -1,0 +1,102 @@
+//! `kagiri lab`: up, status, exec and down, as people use them.
+
+use std::time::Duration;
+
+use kagiri_tests::{Ended, World, is_root, wait_until};
+use nix::sys::signal::Signal;
+
+/// Another name in each test process; labs of all users of this machine stand side by side.
+fn name(what: &str) -> String {
+    format!("{what}-{}", std::process::id())
+}
+
+fn file(world: &World, lab: &str) {
+    let text = format!(
+        "name = '{lab}'\n[host.a]\n[host.b.disk]\nsize = '16MiB'\n[[link]]\nbetween = ['a', 'b']\ndelay = '1ms'\n"
+    );
+    world.write("lab.toml", text);
+}
+
+/// Takes a lab down whatever comes of its test.
+struct Down<'a>(&'a World, &'a str);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        // It is down already after a test that succeeds.
+        let _ = self.0.command(&["lab", "down", self.1]).output();
+    }
+}
+
+fn shows(ended: &Ended, parts: &[&str]) {
+    for part in parts {
+        assert!(ended.stdout.contains(part), "no '{part}' in\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_lab_comes_up_runs_programs_and_goes() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let world = World::new();
+    let lab = name("whole");
+    file(&world, &lab);
+    let _down = Down(&world, &lab);
+    let up = world.run(&["lab", "up", "lab.toml"]).code(0);
+    shows(&up, &[&lab, "2 hosts and 1 link", "10.77.0.1/24"]);
+    let on =
+        |host: &str, script: &str| world.run(&["lab", "exec", host, "--lab", &lab, "--", "sh", "-c", script]);
+    on("a", "exit 7").code(7);
+    let script = "echo $KAGIRI_LAB_HOST of $KAGIRI_LAB; ls $KAGIRI_LAB_DISK; cat /proc/net/dev";
+    shows(&on("b", script).code(0), &[&format!("b of {lab}"), "lost+found", "eth0"]);
+    on("c", "true").fails(1, &["no host 'c'", "a, b"]);
+    world.run(&["lab", "exec", "a", "--lab", &lab, "--", "no-such-program"]).fails(1, &["no-such-program"]);
+    // Signals reach the program.
+    let sleep = ["lab", "exec", "a", "--lab", &lab, "--", "sh", "-c", "echo begun; exec sleep 600"];
+    let mut live = world.start(&sleep);
+    wait_for(|| live.stdout().contains("begun"));
+    live.signal(Signal::SIGTERM);
+    wait_for(|| !live.is_running());
+
+    let status = world.run(&["lab", "status", &lab, "--json"]).code(0).json();
+    assert_eq!(status["lab"], lab.as_str());
+    // Both agents and the delay line.
+    let processes = status["processes"].as_array().expect("processes");
+    assert_eq!(processes.len(), 3, "{status}");
+    assert!(processes.iter().all(|process| process["ended"].is_null()), "{status}");
+    assert!(status["lines"][0]["up"]["forwarded"].is_u64());
+    let shown = world.run(&["lab", "status", &lab]).code(0);
+    shows(&shown, &["delay 1ms", "lost on purpose"]);
+    world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
+    let down = world.run(&["lab", "down", &lab]).code(0);
+    shows(&down, &["is down"]);
+    world.run(&["lab", "status", &lab]).fails(1, &["no lab called"]);
+    let keeper = status["keeper"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    world.assert_nothing_left(keeper.expect("a process"));
+}
+
+fn wait_for(condition: impl FnMut() -> bool) {
+    wait_until("the program on the host does as it should", Duration::from_secs(20), condition);
+}
+
+#[test]
+fn a_wrong_lab_file_is_refused_with_its_line() {
+    let world = World::new();
+    world.write("lab.toml", "name = 'x'\n[host.a]\nquota = 3\n");
+    world.measure(&["lab", "up", "lab.toml"], Duration::from_secs(30)).fails(2, &["lab.toml:3: ", "quota"]);
+    world.measure(&["lab", "up", "nowhere.toml"], Duration::from_secs(30)).fails(2, &["nowhere.toml"]);
+}
+
+#[test]
+fn without_root_it_is_said_what_needs_it() {
+    if !is_root() {
+        eprintln!("skipped: needs root, to become nobody");
+        return;
+    }
+    let world = World::of_nobody();
+    file(&world, "nobody");
+    world
+        .measure(&["lab", "up", "lab.toml"], Duration::from_secs(30))
+        .fails(1, &["needs root", "Without root"]);
+}
