@@ -1,5 +1,6 @@
 //! The bus over a fleet: parts on agents, and on this host.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct FleetBus {
     local: LocalBus,
     /// Where each part is.
     placed: BTreeMap<String, String>,
+    /// The user wants to stop, so that the agents were told that the run is over.
+    given_up: Cell<bool>,
     /// The last common start, on this host's clock, and who took part.
     started: Option<(u64, Vec<String>)>,
     say: Box<dyn Fn(&str)>,
@@ -44,7 +47,7 @@ pub struct FleetBus {
 impl FleetBus {
     /// A bus over the agents that were gathered; parts on this host are built by `local`.
     pub fn new(coordinator: Coordinator, local: LocalBus, say: Box<dyn Fn(&str)>) -> Self {
-        Self { coordinator, local, placed: BTreeMap::new(), started: None, say }
+        Self { coordinator, local, placed: BTreeMap::new(), given_up: Cell::new(false), started: None, say }
     }
 
     fn host_of(&self, part: &str) -> Result<&str, BusError> {
@@ -99,6 +102,9 @@ impl FleetBus {
         answers: BTreeMap<String, Result<Answer, BusError>>,
     ) -> Result<Vec<(String, Answer)>, BusError> {
         if !self.coordinator.goes_on() {
+            // Parts that prepare for minutes hear of it only so.
+            self.release();
+            self.given_up.set(true);
             let error = PartError::new("interrupted");
             return Err(BusError::Part { part: "the run".into(), host: HERE.into(), error });
         }
@@ -233,6 +239,11 @@ impl Bus for FleetBus {
         let asks = by_host
             .iter()
             .map(|(host, parts)| (host.clone(), Ask::Stop { run: self.run(), parts: parts.clone() }));
+        if self.given_up.get() {
+            let gone = || Err(BusError::Unknown("the run was given up, and all of it ended".to_owned()));
+            ended.extend(by_host.into_values().flatten().map(|part| (part, gone())));
+            return ended;
+        }
         // Parts are ended although the user wants to stop: that is how they are ended then.
         let of = &self.coordinator;
         let mut answers = ask::each(&of.session, &of.roster, asks.collect(), STOP_WITHIN, &|| true);
@@ -303,12 +314,20 @@ fn report(host: &str, part: &str, answer: Option<&Result<Answer, BusError>>) -> 
     }
 }
 
-impl Drop for FleetBus {
-    fn drop(&mut self) {
-        // Whoever does not hear it ends by its lease.
+impl FleetBus {
+    /// Tell the agents that the run is over. Whoever does not hear it ends by its lease.
+    fn release(&self) {
         let of = &self.coordinator;
         let release = |host: &String| (host.clone(), Ask::Release { run: of.run.clone() });
         let asks = of.agents.keys().filter(|host| self.agent(host).is_ok()).map(release).collect();
         drop(ask::each(&of.session, &of.roster, asks, ANSWER_WITHIN, &|| true));
+    }
+}
+
+impl Drop for FleetBus {
+    fn drop(&mut self) {
+        if !self.given_up.get() {
+            self.release();
+        }
     }
 }

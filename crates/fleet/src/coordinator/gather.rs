@@ -182,6 +182,10 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: Vec<String>) -> Result<(),
     if !short {
         return Ok(());
     }
+    if !of.goes_on() {
+        // Those who were still asked then were given up, not lost.
+        return Err(FleetError::Interrupted);
+    }
     let there = of.roster.names();
     let joined =
         if there.is_empty() { "nobody joined".to_owned() } else { format!("joined: {}", some(&there)) };

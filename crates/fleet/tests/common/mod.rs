@@ -77,8 +77,8 @@ pub fn context(dir: &Path) -> HostContext {
 
 /// A port that was free a moment ago.
 pub fn endpoint() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("tcp/{}", listener.local_addr().unwrap())
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a test needs it");
+    format!("tcp/{}", listener.local_addr().expect("a test needs it"))
 }
 
 /// An agent on a thread, ended when dropped.
@@ -108,7 +108,7 @@ impl Agent {
     }
 
     pub fn end(mut self) -> Result<End, FleetError> {
-        self.thread.take().unwrap().join().unwrap()
+        self.thread.take().expect("a test needs it").join().expect("a test needs it")
     }
 }
 
@@ -125,12 +125,12 @@ pub fn coordinator(endpoint: &str, run: &str) -> Coordinator {
     let setting = Setting {
         role: Role::Router { listen: vec![endpoint.to_owned()] },
         more: Vec::new(),
-        clock: DatagramAddress::Udp("127.0.0.1:0".parse().unwrap()),
+        clock: DatagramAddress::Udp("127.0.0.1:0".parse().expect("a test needs it")),
         name: "test".into(),
         run: run.to_owned(),
         stop: Arc::default(),
     };
-    Coordinator::open(setting).unwrap()
+    Coordinator::open(setting).expect("a test needs it")
 }
 
 pub fn wish(hosts: &str) -> Wish {

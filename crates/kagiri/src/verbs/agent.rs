@@ -80,10 +80,7 @@ impl AgentArgs {
     fn setting(&self, stop: Arc<std::sync::atomic::AtomicBool>) -> Result<agent::Setting, Failure> {
         let identity = hosts::Identity::load(self.credentials.as_deref())?;
         let join = identity.joinable(&self.join)?;
-        let name = match self.name.clone().or_else(|| identity.name()) {
-            Some(name) => name,
-            None => hosts::host_name()?,
-        };
+        let name = self.own_name(&identity)?;
         let data_dir = self.data.clone().map_or_else(measure::data_dir, Ok)?;
         std::fs::create_dir_all(&data_dir)
             .with_context(|| format!("--data: cannot make {}", data_dir.display()))
@@ -113,6 +110,19 @@ impl AgentArgs {
         })
     }
 
+    /// What it is called: as its certificate says, which nobody would let it speak against.
+    fn own_name(&self, identity: &hosts::Identity) -> Result<String, Failure> {
+        match (&self.name, identity.name()) {
+            (Some(said), Some(known)) if *said != known => Err(Failure::usage(format!(
+                "--name {said}: these credentials are those of {known}, and nobody would listen to {said}; leave \
+                 --name out, or take the bundle of {said}"
+            ))),
+            (Some(name), _) => Ok(name.clone()),
+            (None, Some(known)) => Ok(known),
+            (None, None) => hosts::host_name(),
+        }
+    }
+
     fn read_policy(&self, name: &str, data_dir: PathBuf) -> Result<Policy, Failure> {
         let owner = policy::Owner { host: name.to_owned(), data_dir };
         let beside =
@@ -128,6 +138,6 @@ fn grants(policy: Policy) -> agent::Grants {
     let policy = Arc::new(policy);
     Arc::new(move |owner: &Owner, kind: &str| {
         let grant = Grant::new(Arc::clone(&policy), &owner.name, kind, owner.fleet.clone());
-        grant.map(|grant| Arc::new(grant) as Arc<dyn Permit>).map_err(base::part::PartError::new)
+        grant.map(|grant| Arc::new(grant) as Arc<dyn Permit>).map_err(base::part::PartError::from)
     })
 }

@@ -1,6 +1,5 @@
 //! `kagiri fleet list`: who is there.
 
-use base::placement::Wish;
 use clap::Args;
 use fleet::coordinator::Coordinator;
 use serde_json::{Value, json};
@@ -27,13 +26,13 @@ impl List {
     /// Wait for agents, and print what they say of themselves.
     pub fn perform(self) -> Outcome {
         let mut coordinator = self.hosts.coordinator("list".to_owned())?;
-        let everybody = Wish { hosts: "*".into(), count: None, at_least: None };
-        let within = self.hosts.wait();
-        let gathered = coordinator.gather(&[everybody], within, &|_| {});
-        if gathered.is_err() && coordinator.roster().names().is_empty() {
-            return gathered.map(|()| Code::Measured).map_err(Failure::from);
-        }
+        coordinator.look(self.hosts.wait())?;
         let all = described(&coordinator)?;
+        if all.is_empty() && !self.json {
+            let said =
+                "no agent joined; start one with 'kagiri agent --join ENDPOINT', or wait longer with --wait";
+            return Err(Failure::World(anyhow::anyhow!(said)));
+        }
         match self.json {
             true => output::print(&(serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n")),
             false => print(&all),
@@ -55,7 +54,7 @@ fn described(coordinator: &Coordinator) -> Result<Vec<Value>, Failure> {
             "congestion_control": one.configuration.get("congestion control"),
             "clock_bound_us": clock.map(|(_, bound_ns)| bound_ns as f64 / 1e3),
             "clock_offset_ns": clock.map(|(offset_ns, _)| offset_ns),
-            "busy": one.busy.as_ref().filter(|run| *run != "list"),
+            "busy": one.busy,
         })
     };
     Ok(all.iter().map(line).collect())
