@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kagiri_tests::{ATTEMPTS, Ended, Live, World, alone, need_root, until_undisturbed, wait_until};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -205,45 +206,100 @@ fn a_second_signal_leaves_at_once() {
     assert_eq!((document["state"].as_str(), phases(&document)[0]), (Some("interrupted"), "search"));
 }
 
-/// A plan that changes everything that can be changed: disk, group, link.
-fn write_plan(world: &World) {
-    let text = "workload = 'stream'\n[stream]\nmax = 3\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '5Mbit/s'\n\
-                content.duration = '60s'\n[stream.disk]\nsize = '200MB'\nfile_system = 'ext4'\nread_limit = '100Mbit/s'\n\
-                [stream.server]\ncpu_quota_percent = 90.0\n[stream.link]\nrate = '100Mbit/s'\n";
-    world.write("plan.toml", text);
+/// A plan in a lab that changes everything that can be changed: disk, group, link, namespace. Returns the lab's name.
+fn write_plan(world: &World) -> String {
+    let name = format!("it-{}", std::process::id());
+    let lab = format!(
+        "name = '{name}'\n[host.server]\ncpu_quota_percent = 90\n[host.server.disk]\nsize = '200MB'\n\
+         read_limit = '100Mbit/s'\n[host.viewer]\n[[link]]\nbetween = ['server', 'viewer']\nrate = '100Mbit/s'\n"
+    );
+    world.write("lab.toml", lab);
+    let plan = "workload = 'stream'\nlab = 'lab.toml'\n[place]\nserver = 'server'\nviewers = 'viewer'\n\
+                [stream]\nmax = 3\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '5Mbit/s'\n\
+                content.duration = '60s'\n";
+    world.write("plan.toml", plan);
+    name
+}
+
+/// Namespaces of a lab's hosts.
+fn hosts_of(lab: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("kagiri-{lab}-"))).collect()
+}
+
+/// The process that keeps the lab of this world.
+fn keeper(world: &World, kagiri: u32) -> u32 {
+    let processes = world.traces(kagiri).processes;
+    let keeps = processes.iter().find(|(_, words)| words.contains(" lab keep "));
+    keeps.unwrap_or_else(|| panic!("no keeper: {processes:?}")).0
+}
+
+/// A run in its lab whose kagiri and keeper are both killed: nobody is left to put anything back.
+fn crash(world: &World) -> (u32, u32) {
+    write_plan(world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("1 streams  ", PATIENCE);
+    let (pid, keeper) = (live.pid(), keeper(world, live.pid()));
+    kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).unwrap();
+    live.signal(Signal::SIGKILL);
+    let _ = live.end(PATIENCE);
+    // Agents die with their keeper, and what they run with them.
+    wait_until("the agents' end", PATIENCE, || world.traces(pid).processes.is_empty());
+    (pid, keeper)
 }
 
 #[test]
-fn while_a_plan_prepares_its_disk() {
+fn while_a_lab_and_its_content_are_made() {
     need_root!();
     let _alone = alone();
     let world = World::new();
-    write_plan(&world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("making a disk", PATIENCE);
-    interrupt(&world, live);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("of content", PATIENCE);
-    interrupt(&world, live);
+    let lab = write_plan(&world);
+    for moment in ["is up", "of content"] {
+        let mut live = world.start(&["run", "plan.toml"]);
+        live.wait_for(moment, PATIENCE);
+        interrupt(&world, live);
+        assert_eq!(hosts_of(&lab), Vec::<String>::new(), "{moment}");
+    }
     assert!(phases(&stored(&world)).is_empty());
 }
 
 #[test]
-fn a_plan_that_is_interrupted_puts_everything_back() {
+fn a_plan_that_is_interrupted_takes_its_lab_down() {
     need_root!();
     let _alone = alone();
     let world = World::new();
-    write_plan(&world);
+    let lab = write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
     live.wait_for("1 streams  ", PATIENCE);
-    let traces = world.traces(live.pid());
+    let keeper = keeper(&world, live.pid());
+    let traces = world.traces(keeper);
     assert!(!traces.mounts.is_empty() && !traces.loop_devices.is_empty(), "{traces:#?}");
-    assert!(
-        !traces.cgroups.is_empty() && !traces.namespaces.is_empty() && !traces.links.is_empty(),
-        "{traces:#?}"
-    );
+    assert!(!traces.cgroups.is_empty() && !hosts_of(&lab).is_empty(), "{traces:#?}");
     interrupt(&world, live);
+    world.assert_nothing_left(keeper);
+    assert_eq!(hosts_of(&lab), Vec::<String>::new());
     assert!(!phases(&stored(&world)).is_empty());
+}
+
+/// The lab is the run's: it goes down when the run is killed, and takes what its agents run along.
+#[test]
+fn a_run_that_is_killed_takes_its_lab_along() {
+    need_root!();
+    let _alone = alone();
+    let world = World::new();
+    let lab = write_plan(&world);
+    let mut live = world.start(&["run", "plan.toml"]);
+    live.wait_for("1 streams  ", PATIENCE);
+    let (pid, keeper) = (live.pid(), keeper(&world, live.pid()));
+    live.signal(Signal::SIGKILL);
+    let _ = live.end(PATIENCE);
+    wait_until("the lab's end", PATIENCE, || hosts_of(&lab).is_empty());
+    world.run(&["undo"]).code(0);
+    world.assert_nothing_left(pid);
+    world.assert_nothing_left(keeper);
+    let document = stored(&world);
+    assert!(!phases(&document).is_empty(), "a crash loses no finished trial");
 }
 
 #[test]
@@ -251,23 +307,17 @@ fn what_a_crash_leaves_is_undone() {
     need_root!();
     let _alone = alone();
     let world = World::new();
-    write_plan(&world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams  ", PATIENCE);
-    let pid = live.pid();
-    live.signal(Signal::SIGKILL);
-    let _ = live.end(PATIENCE);
-    let left = world.traces(pid);
+    let (pid, keeper) = crash(&world);
+    let left = world.traces(keeper);
     assert!(!left.mounts.is_empty() && !left.cgroups.is_empty() && !left.journals.is_empty(), "{left:#?}");
     let undone = world.run(&["undo"]).code(0).stdout;
     for word in ["unmount", "detach", "control group", "network namespace"] {
         assert!(undone.contains(word), "no '{word}' in\n{undone}");
     }
     world.assert_nothing_left(pid);
+    world.assert_nothing_left(keeper);
     let again = world.run(&["undo"]).code(0).stdout;
     assert_eq!(again, "Nothing was left changed.\n");
-    let document = stored(&world);
-    assert!(!phases(&document).is_empty(), "a crash loses no finished trial");
 }
 
 #[test]
@@ -275,15 +325,11 @@ fn the_next_measurement_tidies_up_after_a_crash() {
     need_root!();
     let _alone = alone();
     let world = World::new();
-    write_plan(&world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams  ", PATIENCE);
-    let pid = live.pid();
-    live.signal(Signal::SIGKILL);
-    let _ = live.end(PATIENCE);
+    let (pid, keeper) = crash(&world);
     film(&world);
     let words = ["stream", "--content", "film.ts", "--streams", "1", "--hold", "1s"];
     let next = world.measure(&words, PATIENCE).code(0);
     assert!(next.stderr.contains("unmount"), "and says so: {}", next.stderr);
     world.assert_nothing_left(pid);
+    world.assert_nothing_left(keeper);
 }

@@ -7,12 +7,12 @@ use std::fs;
 use std::time::Duration;
 
 use kagiri_tests::{World, alone, need_programs, need_root, undisturbed, workspace};
-use serde_json::Value;
-use toml::Table;
+use serde_json::Value as Json;
+use toml::{Table, Value};
 
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// A ready plan, made shorter.
+/// A ready plan, made shorter, with its lab where it stands.
 fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
@@ -22,11 +22,14 @@ fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");
     stream.extend(shorter.parse::<Table>().expect("TOML"));
+    if let Some(Value::String(lab)) = plan.get_mut("lab") {
+        *lab = workspace().join("plans").join(&*lab).to_string_lossy().into_owned();
+    }
     plan
 }
 
 /// Run the plan until it finds what is wanted, or nobody else spoils it; at the latest the last time.
-fn search(plan: &Table, wanted: impl Fn(&Value) -> bool) -> Value {
+fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     let _alone = alone();
     let measure = || {
         let world = World::new();
@@ -40,12 +43,12 @@ fn search(plan: &Table, wanted: impl Fn(&Value) -> bool) -> Value {
 }
 
 /// What was found, as one would say it.
-fn found(document: &Value) -> (f64, &str) {
+fn found(document: &Json) -> (f64, &str) {
     let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
     (value, document["limit"]["resource"].as_str().expect("a word"))
 }
 
-fn verdicts(document: &Value) -> Vec<&str> {
+fn verdicts(document: &Json) -> Vec<&str> {
     let trials = document["trials"].as_array().expect("trials");
     trials.iter().map(|trial| trial["verdict"].as_str().expect("a verdict")).collect()
 }
@@ -53,7 +56,7 @@ fn verdicts(document: &Value) -> Vec<&str> {
 #[test]
 fn a_slow_cpu_carries_five() {
     need_root!();
-    let cost = |document: &Value| document["saturation"]["cpu"]["cost_per_load"].as_f64();
+    let cost = |document: &Json| document["saturation"]["cpu"]["cost_per_load"].as_f64();
     let is_right = |cost: f64| (12.0..17.0).contains(&cost);
     let plan = shortened("cpu-limited.toml", "6s", "8s", Some("2s"));
     let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));

@@ -74,11 +74,6 @@ impl Workload for Stream {
     fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
         let host = placement.host(SERVER);
         let players_elsewhere = placement.hosts(VIEWERS).iter().any(|players| *players != host);
-        if players_elsewhere && !settings["link"].is_null() {
-            return Err(PartError::usage(
-                "stream.link: a link is made between a server and players on one host; leave it out, or place both there",
-            ));
-        }
         let settings = origin::settings(settings, players_elsewhere);
         let (kind, name) = ("stream.server".into(), SERVER.into());
         Ok(vec![PartSpec { kind, name, host: host.into(), settings }])

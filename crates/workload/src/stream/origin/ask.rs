@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use base::part::{HostContext, PartError};
-use base::permit::SystemChange;
 
 use crate::stream::content;
 use crate::stream::settings::{ServerKind, StreamSettings};
@@ -23,22 +22,11 @@ pub fn to_make(settings: &StreamSettings, address: IpAddr, host: &HostContext) -
         }
         None => permit.directory(&host.data_dir.join("content"))?,
     }
-    let read_limit = settings.disk.as_ref().is_some_and(|disk| disk.read_limit.is_some());
-    let changes = [
-        (settings.disk.is_some(), SystemChange::Disk),
-        (settings.link.is_some(), SystemChange::Network),
-        (read_limit || settings.server.cpu_quota_percent.is_some(), SystemChange::Cgroup),
-    ];
-    for (_, change) in changes.into_iter().filter(|(is_asked, _)| *is_asked) {
-        permit.system_change(change)?;
-    }
     if settings.server.kind == ServerKind::Nginx {
         permit.program("nginx")?;
     }
-    if settings.link.is_none() {
-        // The port is not known yet; it is a free one.
-        permit.peer(SocketAddr::from((address, 0)))?;
-    }
+    // The port is not known yet; it is a free one.
+    permit.peer(SocketAddr::from((address, 0)))?;
     if settings.content.path.is_none() {
         permit.rate(rate_max(settings, settings.bitrate.bit_per_s()))?;
     }

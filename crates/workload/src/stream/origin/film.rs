@@ -12,19 +12,12 @@ use crate::stream::settings::StreamSettings;
 /// Seed of the picture sizes of made content: the same content for everybody, so that results compare.
 const SEED: u64 = 1;
 
-/// The content's file, with its index beside it. `made_dir` is where it has to lie when a disk was made for it.
-pub fn provide(
-    settings: &StreamSettings,
-    made_dir: Option<&Path>,
-    host: &HostContext,
-) -> Result<PathBuf, PartError> {
-    match (&settings.content.path, made_dir) {
+/// The content's file, with its index beside it.
+pub fn provide(settings: &StreamSettings, host: &HostContext) -> Result<PathBuf, PartError> {
+    match &settings.content.path {
         // A name without a folder would leave the server without one to serve.
-        (Some(given), None) => indexed(given.canonicalize().unwrap_or_else(|_| given.clone()), host),
-        (Some(given), Some(dir)) => copy(given, dir, host),
-        (None, dir) => {
-            make(settings, &dir.map_or_else(|| host.data_dir.join("content"), Path::to_path_buf), host)
-        }
+        Some(given) => indexed(given.canonicalize().unwrap_or_else(|_| given.clone()), host),
+        None => make(settings, &host.data_dir.join("content"), host),
     }
 }
 
@@ -36,18 +29,6 @@ fn indexed(file: PathBuf, host: &HostContext) -> Result<PathBuf, PartError> {
             .map_err(|error| PartError { usage: error.is_usage(), message: error.about(&file) })?;
     }
     Ok(file)
-}
-
-/// Copy given content onto the disk that was made for it.
-fn copy(given: &Path, dir: &Path, host: &HostContext) -> Result<PathBuf, PartError> {
-    let name =
-        given.file_name().ok_or_else(|| PartError::usage(format!("{} is not a file", given.display())))?;
-    let file = dir.join(name);
-    host.say(format!("copying {} to the disk", given.display()));
-    std::fs::copy(given, &file).map_err(|error| {
-        PartError::new(format!("cannot copy {} to {}: {error}", given.display(), file.display()))
-    })?;
-    indexed(file, host)
 }
 
 /// Make content, unless the same is there already.

@@ -1,37 +1,28 @@
-//! The server under test: one that is already there, or one made for the measurement with its content, disk, CPU
-//! quota and link.
+//! The server under test: one that is already there, or one made for the measurement with its content.
 
 mod ask;
 pub mod cache;
 mod film;
 mod process;
 mod remote;
-mod stand;
 mod watch;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
 use serde_json::{Value, json};
+use sys::cgroup::ExistingGroup;
 use sys::journal::Journal;
 
 use super::settings::StreamSettings;
-use process::Serving;
-use stand::Stand;
+use process::{Serving, Start};
 
 /// The part `stream.server`.
 struct Origin {
     settings: StreamSettings,
     /// Players connect from other hosts, so that what they receive goes through a device of this one.
     players_elsewhere: bool,
-    made: Option<Made>,
-}
-
-/// What was made for the measurement. The fields are dropped in their order: first the server, then what it stands
-/// on.
-struct Made {
-    serving: Serving,
-    stand: Stand,
+    made: Option<Serving>,
 }
 
 /// Make the part from its [`settings`].
@@ -72,17 +63,21 @@ impl Part for Origin {
         let address = self.address(host)?;
         ask::to_make(&self.settings, address, host)?;
         let journal = Journal::open(&host.journal_dir).map_err(PartError::new)?;
-        let stand = Stand::make(&self.settings, address, &journal, host)?;
-        let film = film::provide(&self.settings, stand.content_dir(), host)?;
+        let group = host.program_group.as_deref().map(ExistingGroup::find).transpose();
+        let group = group.map_err(PartError::new)?;
+        let film = film::provide(&self.settings, host)?;
         ask::to_send(&self.settings, &film, host)?;
-        let serving = Serving::start(&self.settings, &stand, &film, &journal, host)?;
-        let watch = watch::of_made(&self.settings, &stand, &serving, &film, &reach);
+        let start =
+            Start { settings: &self.settings, address, group: group.as_ref(), journal: &journal, host };
+        let serving = start.serving(&film)?;
+        let cgroup_cpu = group.as_ref().and_then(ExistingGroup::cpu_folder);
+        let watch = watch::of_made(&self.settings, &serving, cgroup_cpu, &film, &reach);
         let endpoint = json!({
             "content_url": serving.content_url(),
             "content_path": film,
             "watch": watch,
         });
-        self.made = Some(Made { serving, stand });
+        self.made = Some(serving);
         Ok(endpoint)
     }
 
@@ -91,16 +86,15 @@ impl Part for Origin {
     }
 
     fn progress(&mut self) -> Progress {
-        match self.made.as_mut().and_then(|made| made.serving.died()) {
+        match self.made.as_mut().and_then(Serving::died) {
             Some(why) => Progress::Failed(PartError::new(why)),
             None => Progress::Running { done: None },
         }
     }
 
     fn stop(&mut self) -> Result<Value, PartError> {
-        if let Some(made) = self.made.take() {
-            made.serving.stop();
-            made.stand.remove().map_err(PartError::new)?;
+        if let Some(serving) = self.made.take() {
+            serving.stop();
         }
         Ok(Value::Null)
     }

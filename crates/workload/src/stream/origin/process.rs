@@ -1,16 +1,16 @@
 //! The server as a process of its own, so that its load can be told from the players'.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::part::{HostContext, PartError};
+use sys::cgroup::ExistingGroup;
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::journal::{EntryId, Journal, Undo};
 
-use super::stand::Stand;
 use crate::stream::server::target::percent_encode;
 use crate::stream::settings::{ServerKind, StreamSettings};
 
@@ -44,28 +44,80 @@ struct Configuration {
     entries: Vec<EntryId>,
 }
 
-impl Serving {
-    /// Start the server on what was made for it.
-    pub fn start(
-        settings: &StreamSettings,
-        stand: &Stand,
-        film: &Path,
-        journal: &Journal,
-        host: &HostContext,
-    ) -> Result<Self, PartError> {
+/// What a server is started with.
+pub struct Start<'a> {
+    /// Which server.
+    pub settings: &'a StreamSettings,
+    /// Where it listens, on a free port.
+    pub address: IpAddr,
+    /// The control group that it is started in.
+    pub group: Option<&'a ExistingGroup>,
+    /// Where it is written down.
+    pub journal: &'a Journal,
+    /// Where it runs.
+    pub host: &'a HostContext,
+}
+
+impl Start<'_> {
+    /// Start the server of this content.
+    pub fn serving(&self, film: &Path) -> Result<Serving, PartError> {
         let (Some(dir), Some(name)) = (film.parent(), film.file_name().and_then(|name| name.to_str())) else {
             return Err(PartError::usage(format!(
                 "{} cannot be served: its name is not text",
                 film.display()
             )));
         };
-        let name = name.to_owned();
-        match settings.server.kind {
-            ServerKind::Embedded => embedded(settings, stand, dir, name, journal, host),
-            ServerKind::Nginx => nginx(settings, stand, dir, name, journal, host),
+        match self.settings.server.kind {
+            ServerKind::Embedded => self.embedded(dir, name.to_owned()),
+            ServerKind::Nginx => self.nginx(dir, name.to_owned()),
         }
     }
 
+    fn embedded(&self, dir: &Path, name: String) -> Result<Serving, PartError> {
+        let server = &self.settings.server;
+        let mut spawn = Spawn::new(&self.host.program).args(["content", "serve"]).arg(dir);
+        spawn = spawn.arg("--listen").arg(SocketAddr::from((self.address, 0)).to_string());
+        if !self.address.is_loopback() {
+            // It is where the host's owner wants to be reached.
+            spawn = spawn.arg("--open");
+        }
+        spawn = spawn.arg("--threads").arg(server.threads.max(1).to_string());
+        spawn = spawn.arg("--cost-ns-per-byte").arg(server.cost_ns_per_byte.to_string());
+        if let Some(name) = &server.congestion_control {
+            spawn = spawn.arg("--congestion-control").arg(name);
+        }
+        let mut child = self.child(spawn)?;
+        let line = ready_line(&mut child, self.host)?;
+        let address = line.split(READY_MARK).nth(1).and_then(|rest| rest.trim_end_matches('/').parse().ok());
+        let address = address
+            .ok_or_else(|| PartError::new(format!("the server's ready line has no address: {line}")))?;
+        Ok(Serving { child, address, name, configuration: None })
+    }
+
+    fn nginx(&self, dir: &Path, name: String) -> Result<Serving, PartError> {
+        let address = SocketAddr::from((self.address, free_port(self.address)?));
+        let configuration = Configuration::make(self.journal)?;
+        let workers = self.settings.server.threads.max(1);
+        let file = configuration.write(&nginx_conf(&configuration.dir, dir, address, workers))?;
+        // nginx writes to its log before it has read where that is, so that is said on the command line too.
+        let spawn = Spawn::new("nginx").args(["-e", "stderr", "-p"]).arg(&configuration.dir);
+        // nginx's workers end with their master when it is asked to end, not when it is killed.
+        let spawn = spawn.arg("-c").arg(&file).death_signal(sys::child::Signal::SIGTERM);
+        let mut child = self.child(spawn)?;
+        await_answer(&mut child, address, self.host)?;
+        Ok(Serving { child, address, name, configuration: Some(configuration) })
+    }
+
+    fn child(&self, spawn: Spawn) -> Result<Child, PartError> {
+        let spawn = match self.group {
+            Some(group) => spawn.join(group),
+            None => spawn,
+        };
+        spawn.start(self.journal).map_err(PartError::new)
+    }
+}
+
+impl Serving {
     /// Where the content is.
     pub fn content_url(&self) -> String {
         format!("http://{}/{}", self.address, percent_encode(self.name.as_bytes()))
@@ -95,57 +147,6 @@ impl Serving {
     }
 }
 
-fn embedded(
-    settings: &StreamSettings,
-    stand: &Stand,
-    dir: &Path,
-    name: String,
-    journal: &Journal,
-    host: &HostContext,
-) -> Result<Serving, PartError> {
-    let server = &settings.server;
-    let mut spawn = Spawn::new(&host.program).args(["content", "serve"]).arg(dir);
-    spawn = spawn.arg("--listen").arg(SocketAddr::from((stand.server_ip(), 0)).to_string());
-    if !stand.server_ip().is_loopback() {
-        // That of a link is reachable from this host only, any other is where the host's owner wants to be reached.
-        spawn = spawn.arg("--open");
-    }
-    spawn = spawn.arg("--threads").arg(server.threads.max(1).to_string());
-    spawn = spawn.arg("--cost-ns-per-byte").arg(server.cost_ns_per_byte.to_string());
-    if let Some(name) = &server.congestion_control {
-        spawn = spawn.arg("--congestion-control").arg(name);
-    }
-    let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
-    let line = ready_line(&mut child, host)?;
-    let address = line.split(READY_MARK).nth(1).and_then(|rest| rest.trim_end_matches('/').parse().ok());
-    let address =
-        address.ok_or_else(|| PartError::new(format!("the server's ready line has no address: {line}")))?;
-    Ok(Serving { child, address, name, configuration: None })
-}
-
-fn nginx(
-    settings: &StreamSettings,
-    stand: &Stand,
-    dir: &Path,
-    name: String,
-    journal: &Journal,
-    host: &HostContext,
-) -> Result<Serving, PartError> {
-    let port = free_port(stand)?;
-    let address = SocketAddr::from((stand.server_ip(), port));
-    let configuration = Configuration::make(journal)?;
-    let file =
-        configuration.write(&nginx_conf(&configuration.dir, dir, address, settings.server.threads.max(1)))?;
-    // nginx writes to its log before it has read where that is, so that is said on the command line too.
-    let spawn =
-        Spawn::new("nginx").arg("-e").arg("stderr").arg("-p").arg(&configuration.dir).arg("-c").arg(&file);
-    // nginx's workers end with their master when it is asked to end, not when it is killed.
-    let spawn = spawn.death_signal(sys::child::Signal::SIGTERM);
-    let mut child = stand.hold(spawn).start(journal).map_err(PartError::new)?;
-    await_answer(&mut child, address, host)?;
-    Ok(Serving { child, address, name, configuration: Some(configuration) })
-}
-
 /// The line in which the embedded server says where it listens.
 fn ready_line(child: &mut Child, host: &HostContext) -> Result<String, PartError> {
     let deadline = Deadline::after(READY_WITHIN);
@@ -166,9 +167,7 @@ fn go_on(host: &HostContext) -> Result<(), PartError> {
 }
 
 /// A port that was free a moment ago: nginx cannot be asked which one it took.
-fn free_port(stand: &Stand) -> Result<u16, PartError> {
-    // The address of a link is in a namespace that this program is not in; its ports are all free.
-    let address = if stand.link().is_some() { Ipv4Addr::LOCALHOST.into() } else { stand.server_ip() };
+fn free_port(address: IpAddr) -> Result<u16, PartError> {
     let taken = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     taken
         .map(|address| address.port())

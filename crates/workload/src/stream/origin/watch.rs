@@ -12,7 +12,6 @@ use base::part::{HostContext, Watch};
 use sys::proc::{BlockDevice, block_device_of_path};
 
 use super::process::Serving;
-use super::stand::Stand;
 use crate::stream::settings::{ServerKind, StreamSettings};
 
 /// The server's host, and whether players reach it through a device.
@@ -32,26 +31,21 @@ impl Reach<'_> {
     }
 }
 
-/// For a server that was made.
+/// For a server that was made; `cgroup_cpu` is the folder with the accounts of the group that it was started in.
 pub fn of_made(
     settings: &StreamSettings,
-    stand: &Stand,
     serving: &Serving,
+    cgroup_cpu: Option<&Path>,
     film: &Path,
     reach: &Reach<'_>,
 ) -> Watch {
     let device = block_device_of_path(Path::new("/"), film).ok().flatten();
     let mut watch = of_host(reach);
     watch.pids = vec![serving.pid()];
-    watch.cgroup_cpu = stand.cgroup_cpu_dir();
+    watch.cgroup_cpu = cgroup_cpu.map(|folder| folder.to_string_lossy().into_owned());
     watch.block_device = device.as_ref().map(BlockDevice::numbers);
-    if let Some(link) = stand.link() {
-        watch.network_device = Some(link.device().to_owned());
-        watch.network_namespace_pid = Some(serving.pid());
-    } else {
-        // The server is in the sampler's own namespace, which need not be entered.
-        watch.network_device = reach.device();
-    }
+    // In the sampler's own namespace, which needs not be entered.
+    watch.network_device = reach.device();
     watch.tcp_port = watch.network_device.is_some().then(|| serving.port());
     let (value, source) = usable_cpu(settings);
     lower(&mut watch, Resource::Cpu, value, &source);
@@ -104,8 +98,7 @@ fn found(watch: &mut Watch, device: Option<&BlockDevice>) {
     if let Some(bytes) = limits.read_bytes_per_s {
         lower(watch, Resource::Disk, bytes as f64 * 8.0, "the read limit that was set");
     }
-    let namespace = watch.network_namespace_pid.and_then(|pid| i32::try_from(pid).ok());
-    let rate = watch.network_device.as_deref().map(|link| sys::netlink::rate_of(link, namespace));
+    let rate = watch.network_device.as_deref().map(|link| sys::netlink::rate_of(link, None));
     if let Some(Ok(Some(bits))) = rate {
         lower(watch, Resource::Network, bits as f64, "the rate of the link");
     }

@@ -9,7 +9,6 @@ use base::units::{BitRate, ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sys::disk::FileSystem;
 
 use super::content::Codec;
 
@@ -72,42 +71,6 @@ pub struct ServerSettings {
     pub congestion_control: Option<String>,
     /// CPU time in ns that the embedded server burns for every byte it sends, to stand for a slower CPU.
     pub cost_ns_per_byte: f64,
-    /// CPU quota of the server's cgroup, in % of one core. Needs root.
-    pub cpu_quota_percent: Option<f64>,
-}
-
-/// A disk made from an image file for the measurement. Needs root.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DiskSettings {
-    /// Size of the image.
-    pub size: ByteSize,
-    /// Its file system: ext3, ext4, xfs or btrfs.
-    #[schemars(with = "String")]
-    pub file_system: FileSystem,
-    /// Most that the server may read from it.
-    pub read_limit: Option<BitRate>,
-}
-
-impl Default for DiskSettings {
-    fn default() -> Self {
-        Self { size: ByteSize::from_bytes(2_600_000_000), file_system: FileSystem::Ext4, read_limit: None }
-    }
-}
-
-/// A link made for the measurement between the server and the players. Needs root.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LinkSettings {
-    /// Its rate.
-    pub rate: BitRate,
-    /// Bytes that queue before it drops.
-    #[serde(default = "link_buffer")]
-    pub buffer: ByteSize,
-}
-
-fn link_buffer() -> ByteSize {
-    ByteSize::from_bytes(256 * 1024)
 }
 
 /// How the virtual players behave.
@@ -195,10 +158,6 @@ pub struct StreamSettings {
     pub content: ContentSettings,
     /// The server that is made.
     pub server: ServerSettings,
-    /// A disk that is made for the content.
-    pub disk: Option<DiskSettings>,
-    /// A link that is made between server and players.
-    pub link: Option<LinkSettings>,
     /// What is known of the ceilings.
     pub ceiling: CeilingSettings,
 }
@@ -221,8 +180,6 @@ impl Default for StreamSettings {
             player: PlayerSettings::default(),
             content: ContentSettings::default(),
             server: ServerSettings::default(),
-            disk: None,
-            link: None,
             ceiling: CeilingSettings::default(),
         }
     }
