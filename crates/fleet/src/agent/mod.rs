@@ -4,10 +4,9 @@ mod beat;
 mod describe;
 mod desk;
 mod held;
+mod look;
 
 use std::collections::BTreeMap;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use crate::protocol::{self, Answer};
 use crate::{FleetError, session};
 use desk::Desk;
 pub use held::Owner;
+use look::look;
 
 /// Between two looks whether there is a coordinator to join. A look is one connection that is refused at once.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -121,23 +121,6 @@ pub fn run(
 
 fn client(setting: &Setting) -> session::Role {
     session::Role::Client { connect: setting.join.clone() }
-}
-
-/// Whether somebody listens there: far cheaper than a session that fails.
-fn look(endpoint: &str) -> std::io::Result<()> {
-    let (scheme, place) = endpoint.split_once('/').unwrap_or(("tcp", endpoint));
-    if scheme.starts_with("unixsock") {
-        return UnixStream::connect(place).map(drop);
-    }
-    let place = place.split(['?', '#']).next().unwrap_or(place);
-    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-    for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, JOIN_WITHIN / 4) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// Work for whoever asks, until the coordinator is gone (`None`), the run is over, or the agent is told to stop.
