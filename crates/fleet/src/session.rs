@@ -45,6 +45,10 @@ pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, 
             why: error.to_string(),
         })?;
     }
+    if matches!(role, Role::Router { .. }) {
+        // Each session needs one; with fewer, zenoh says when they are used up.
+        let _ = sys::thread::raise_file_limit(u64::from(SESSIONS_MAX + JOINING_MAX));
+    }
     zenoh::open(config).wait().map_err(|error| {
         let (what, endpoint) = match role {
             Role::Router { listen } => ("listen on", listen.join(", ")),
