@@ -24,6 +24,8 @@ use sys::proc::ProcessSet;
 const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at the roster.
 const LOOK: Duration = Duration::from_millis(100);
+/// Names that one line has.
+const NAMED_MAX: usize = 20;
 /// What a crowd says once all of its agents wait for a coordinator.
 pub const WAITING: &str = "all are waiting";
 
@@ -31,14 +33,16 @@ pub const WAITING: &str = "all are waiting";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Agents can join from this moment on.
+    /// Agents can join soon after this moment.
     Listening { at_ns: u64 },
     /// All have joined.
     Whole { at_ns: u64, used: Cost },
     /// Nothing was asked since [`Event::Whole`] for as long as was wished.
     Rested { used: Cost, before: Cost },
-    /// All were asked, again and again; how long each round took and how many answered the least of them.
-    Asked { took_ms: Vec<f64>, answers_min: usize, used: Cost, before: Cost },
+    /// All were asked, again and again: how long each round took.
+    Asked { took_ms: Vec<f64>, used: Cost, before: Cost },
+    /// Some did not answer in a round.
+    Silent { round: usize, answers: usize, names: Vec<String> },
     /// Somebody came or went.
     Changed { at_ns: u64, came: Vec<String>, gone: Vec<String> },
 }
@@ -179,6 +183,8 @@ impl Coordinate {
             self.fleet.as_deref().map(|dir| Credentials::load(&bundle(dir, "coordinator"))).transpose()?;
         let mut more = credentials.as_ref().map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
         more.extend([access_control(credentials.as_ref()), low_pass_filter()]);
+        // It can be joined before it has been told so.
+        tell(&Event::Listening { at_ns: monotonic_ns() })?;
         let coordinator = Coordinator::open(Setting {
             role: session::Role::Router { listen: vec![self.listen.clone()] },
             more,
@@ -187,7 +193,6 @@ impl Coordinate {
             run: "bench".into(),
             stop: Arc::default(),
         })?;
-        tell(&Event::Listening { at_ns: monotonic_ns() })?;
         self.await_all(&coordinator)?;
         tell(&Event::Whole { at_ns: monotonic_ns(), used: Cost::now()? })?;
         if self.rest_ms > 0 {
@@ -215,15 +220,20 @@ impl Coordinate {
 
     fn ask(&self, coordinator: &Coordinator) -> anyhow::Result<()> {
         let before = Cost::now()?;
-        let (mut took_ms, mut answers_min) = (Vec::new(), usize::MAX);
-        for _ in 0..self.rounds {
+        let mut took_ms = Vec::new();
+        for round in 0..self.rounds {
             let began = Instant::now();
-            let answers = coordinator.describe_all(WITHIN)?.len();
+            let answers = coordinator.describe_all(WITHIN)?;
             // Microseconds are enough, and keep the line short.
             took_ms.push((began.elapsed().as_secs_f64() * 1e6).round() / 1e3);
-            answers_min = answers_min.min(answers);
+            let answered: BTreeSet<String> = answers.into_iter().map(|one| one.name).collect();
+            if answered.len() < self.expect {
+                let silent = coordinator.roster().names().into_iter().filter(|name| !answered.contains(name));
+                let names = silent.take(NAMED_MAX).collect();
+                tell(&Event::Silent { round, answers: answered.len(), names })?;
+            }
         }
-        tell(&Event::Asked { took_ms, answers_min, used: Cost::now()?, before })
+        tell(&Event::Asked { took_ms, used: Cost::now()?, before })
     }
 }
 
