@@ -45,6 +45,11 @@ const LICENCES: [&str; 13] = [
     "Apache-2.0 WITH LLVM-exception",
 ];
 
+/// Looked at one by one: they ask nothing of whoever links to them unchanged.
+/// `option-ext` (MPL-2.0, a few lines, copyleft for its own files alone) and `webpki-roots` (a list of certificates,
+/// CDLA-Permissive-2.0) come with zenoh.
+const LOOKED_AT: [(&str, &str); 2] = [("option-ext", "MPL-2.0"), ("webpki-roots", "CDLA-Permissive-2.0")];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_owned()
 }
@@ -156,7 +161,8 @@ fn every_dependency_has_a_permissive_licence() {
     let mut wrong = BTreeSet::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let licence = package["license"].as_str().unwrap_or("none");
-        if !is_allowed(licence) {
+        let name = package["name"].as_str().unwrap_or("none");
+        if !is_allowed(licence) && !LOOKED_AT.contains(&(name, licence)) {
             wrong.insert(format!("{}: {licence}", package["name"]));
         }
     }

@@ -132,19 +132,18 @@ impl HostArgs {
         }
     }
 
-    /// Where clock probes are answered: beside the bus, on a port of its own.
+    /// Where clock probes are answered: on the bus's own port, so that a firewall needs one number; beside an external
+    /// router on a free one.
     fn clock(&self) -> Result<DatagramAddress, Failure> {
         if let Some(lab) = &self.lab {
             return Ok(DatagramAddress::Unix(lab_sockets(&lab_dir(lab)?).1));
         }
-        let ip = match &self.via {
-            Some(router) => address_towards(&endpoint(router)?),
-            None => {
-                resolved(&endpoint(self.listen.as_deref().unwrap_or(LISTEN))?).map(|address| address.ip())
-            }
+        let address = match &self.via {
+            Some(router) => address_towards(&endpoint(router)?).map(|ip| SocketAddr::new(ip, 0)),
+            None => resolved(&endpoint(self.listen.as_deref().unwrap_or(LISTEN))?),
         };
-        let ip = ip.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
-        Ok(DatagramAddress::Udp(SocketAddr::new(ip, 0)))
+        let address = address.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
+        Ok(DatagramAddress::Udp(address))
     }
 }
 

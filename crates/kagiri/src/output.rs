@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use base::metric::MetricSpec;
-use base::outcome::{Run, State};
+use base::outcome::{Run, State, Trial};
+use base::verdict::Verdict;
 use report::html::Extras;
 use report::terminal::Style;
 
@@ -74,9 +75,15 @@ pub fn code(run: &Run) -> Code {
     match run.state {
         State::Interrupted => Code::Interrupted,
         State::Failed => Code::Failed,
+        // Whoever was at fault, nothing is known of the target.
+        _ if !run.trials.is_empty() && run.trials.iter().all(is_invalid) => Code::Failed,
         _ if run.requirements.iter().any(|requirement| !requirement.held) => Code::RequirementMissed,
         _ => Code::Measured,
     }
+}
+
+fn is_invalid(trial: &Trial) -> bool {
+    trial.verdict == Verdict::Invalid
 }
 
 /// Write the report beside the results, or everything into the directory that was named.

@@ -19,6 +19,8 @@ use crate::sampled::{OfHost, SAMPLER, Samplers};
 
 /// How often the parts' progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
+/// Within this time a bus notices all hosts that were lost at once.
+const LOST_TOGETHER: Duration = Duration::from_millis(1500);
 /// Beyond its hold a trial may take this long (start-up, warm-up, a stalled end) before it is given up. More than any
 /// warm-up that settings allow.
 const OVERTIME: Duration = Duration::from_secs(150);
@@ -108,8 +110,9 @@ pub(crate) fn make(
     }
 }
 
-/// Whether the hosts of the standing parts are still there.
+/// Whether the hosts of the standing parts are still there. Hosts that are lost together are not noticed together.
 fn standing_lives(bus: &mut dyn Bus, place: &Place<'_>) -> bool {
+    std::thread::sleep(LOST_TOGETHER);
     place.standing.names.iter().all(|name| bus.progress(name).is_ok())
 }
 

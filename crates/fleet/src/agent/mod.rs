@@ -85,7 +85,7 @@ pub fn run(
     say: &dyn Fn(&str),
     reasons: &dyn Fn() -> Option<String>,
 ) -> Result<End, FleetError> {
-    let give_up = setting.join_within.map(Deadline::after);
+    let mut give_up = setting.join_within.map(Deadline::after);
     let mut told = String::new();
     let mut tell_once = |line: String| {
         if line != told {
@@ -105,6 +105,11 @@ pub fn run(
                         return Ok(end);
                     }
                     tell_once(format!("left {}: the coordinator is gone", setting.join));
+                    // Whether it was needed or not, that run is over.
+                    if setting.once {
+                        return Ok(End::RunOver);
+                    }
+                    give_up = setting.join_within.map(Deadline::after);
                     continue;
                 }
                 Err(error) => reasons().unwrap_or_else(|| error.to_string()),

@@ -82,6 +82,8 @@ impl AgentArgs {
         let join = identity.joinable(&self.join)?;
         let name = self.own_name(&identity)?;
         let data_dir = self.data.clone().map_or_else(measure::data_dir, Ok)?;
+        // What parts make there is named to others, and to the policy.
+        let data_dir = std::path::absolute(data_dir)?;
         std::fs::create_dir_all(&data_dir)
             .with_context(|| format!("--data: cannot make {}", data_dir.display()))
             .map_err(Failure::of_named)?;
