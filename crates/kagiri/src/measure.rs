@@ -93,6 +93,13 @@ pub fn environment() -> BTreeMap<String, Value> {
     facts.into_iter().collect()
 }
 
+/// Facts of this host, and the lab that the plan names, as its file had it when it was measured.
+fn surroundings(plan: &Plan) -> BTreeMap<String, Value> {
+    let lab = plan.lab.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let lab = lab.map(|text| ("lab".to_owned(), Value::String(text)));
+    environment().into_iter().chain(lab).collect()
+}
+
 /// What a measuring verb has from its first moment on: Ctrl-C is watched, leftovers are put back, and results can be
 /// written, so that nothing is measured in vain.
 pub struct Session {
@@ -169,7 +176,7 @@ impl Session {
         let local = LocalBus::new(run::registry::kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
         let mut bus = carrier(plan, local, hosts, &id, told)?;
-        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: environment() };
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: surroundings(plan) };
         let made = engine::make(plan, &mut *bus, &mut self.store, &mut progress, setting);
         // The hosts put everything back before anything is said of the result.
         drop(bus);

@@ -51,13 +51,11 @@ impl RunPlan {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
         }
-        let Some(file) = plan.lab.clone().filter(|_| !self.hosts.names_hosts()) else {
+        let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
             return measure::run_plan(&plan, &self.common, &self.hosts);
         };
         measure::check_requirements(&plan)?;
-        // Beside the plan, wherever that is.
-        let file = self.plan.parent().unwrap_or(Path::new("")).join(file);
-        let lab = hosts::Lab::up(file, self.common.quiet)?;
+        let lab = hosts::Lab::up(file.into(), self.common.quiet)?;
         let measured = measure::run_plan(&plan, &self.common, &self.hosts.in_lab(lab.name()));
         let down = lab.down();
         measured.and_then(|code| down.map(|()| code))
@@ -71,6 +69,12 @@ impl RunPlan {
             Some(line) => Failure::usage(format!("{file}:{line}: {}", error.problem)),
             None => Failure::usage(format!("{file}: {}", error.problem)),
         })?;
-        Ok(self.common.over(plan))
+        let mut plan = self.common.over(plan);
+        if let Some(lab) = &mut plan.lab {
+            // It stands beside the plan, and is found from wherever the run is made again.
+            let beside = self.plan.parent().unwrap_or(Path::new("")).join(&*lab);
+            *lab = std::path::absolute(beside)?.to_string_lossy().into_owned();
+        }
+        Ok(plan)
     }
 }

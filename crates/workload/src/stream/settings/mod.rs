@@ -213,11 +213,20 @@ impl StreamSettings {
     }
 }
 
+/// Settings of earlier versions that labs have now.
+const OF_LAB: [&str; 3] = ["cpu_quota_percent", "disk", "link"];
+
 /// serde's message, with the key that it quotes or that it is about.
 fn unreadable(settings: &Value, message: &str) -> PlanError {
     if message.starts_with("unknown field") {
         let key = message.split('`').nth(1).map(str::to_owned);
-        return PlanError { key, ..PlanError::new(message) };
+        let is_of_lab = key.as_deref().is_some_and(|key| OF_LAB.contains(&key));
+        let advice = if is_of_lab {
+            "; hosts with disks, links and quotas are made by a lab: docs/lab.md"
+        } else {
+            ""
+        };
+        return PlanError { key, ..PlanError::new(format!("{message}{advice}")) };
     }
     match at_fault(settings, &mut Vec::new(), message) {
         Some(key) => PlanError::of_key(&key, message),
