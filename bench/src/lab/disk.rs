@@ -8,8 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lab::disk::{Disk, DiskModel, DiskSpec, Rotating};
+use lab::disk::{Direction, Disk, DiskModel, DiskSpec, Head, Rotating};
 use lab::keeper::Program;
+use nix::fcntl::{FallocateFlags, fallocate};
 use sys::disk::{DirectFile, FileSystem, drop_file_cache};
 use sys::journal::Journal;
 
@@ -24,8 +25,10 @@ const REQUEST: u64 = 1 << 20;
 /// The film in pieces: 12 MiB in 7 extents.
 const EXTENTS: u64 = 7;
 const EXTENT_BYTES: u64 = 12 * REQUEST / EXTENTS / 4096 * 4096;
-/// What lies between two of them.
-const GAP_BYTES: u64 = 256 << 20;
+/// From the beginning of one to that of the next.
+const APART_BYTES: u64 = 256 << 20;
+/// How much of it is read at a time.
+const AT_ONCE: usize = 128 << 10;
 
 /// Measures.
 pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
@@ -71,7 +74,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
             )?,
         ];
         if let DiskModel::Rotating(disk) = &model {
-            rows.extend(bench.fragments(disk)?);
+            rows.extend(bench.fragments(&model, disk)?);
         }
         found.rows.extend(rows);
         let counters = bench.disk.counters()?.context("a modelled disk has counters")?;
@@ -104,7 +107,7 @@ fn random_reads_per_s(model: &DiskModel) -> f64 {
                 + turn_s(disk) / 2.0
                 + transfer_s
         }
-        DiskModel::Flash(disk) => disk.read_latency.s() + transfer_s,
+        DiskModel::Flash(disk) => disk.random_read_ns(4096) as f64 / 1e9,
     }
 }
 
@@ -215,50 +218,69 @@ impl<'a> Bench<'a> {
     }
 
     /// 12 MiB in one piece and in seven, read 128 KiB at a time.
-    fn fragments(&self, disk: &Rotating) -> anyhow::Result<Vec<Row>> {
+    fn fragments(&self, model: &DiskModel, disk: &Rotating) -> anyhow::Result<Vec<Row>> {
         let (whole, pieces) = (self.disk.target().join("whole"), self.disk.target().join("pieces"));
         self.quickly(|_| {
             let bytes = vec![7; EXTENT_BYTES as usize];
-            let (one, many) = (File::create(&whole)?, File::create(&pieces)?);
+            let one = File::create(&whole)?;
             one.write_all_at(&bytes.repeat(EXTENTS as usize), 0)?;
             one.sync_all()?;
-            for index in 0..EXTENTS {
-                many.write_all_at(&bytes, index * EXTENT_BYTES)?;
+            // One long file of which all but the pieces is cut out.
+            let many = File::create(&pieces)?;
+            fallocate(&many, FallocateFlags::empty(), 0, (EXTENTS * APART_BYTES).cast_signed())?;
+            for index in (0..EXTENTS).rev() {
+                many.write_all_at(&bytes, index * APART_BYTES)?;
                 many.sync_all()?;
-                // What others wrote in the meantime.
-                let gap = File::create(self.disk.target().join(format!("gap-{index}")))?;
-                sys::disk::preallocate(&gap, Path::new("gap"), GAP_BYTES)?;
-                gap.sync_all()?;
+                let cut = (index * APART_BYTES + EXTENT_BYTES, APART_BYTES - EXTENT_BYTES);
+                if index + 1 < EXTENTS {
+                    let collapse = FallocateFlags::FALLOC_FL_COLLAPSE_RANGE;
+                    fallocate(&many, collapse, cut.0.cast_signed(), cut.1.cast_signed())?;
+                }
             }
-            Ok(())
+            many.set_len(EXTENTS * EXTENT_BYTES)?;
+            many.sync_all().map_err(Into::into)
         })?;
         let starts = extents(&pieces)?;
-        let jumps = starts.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64 / SIZE as f64);
-        let seeks_s: f64 = jumps
+        let modelled_s = modelled_s(model, &starts)?;
+        // The first access finds the head anywhere, and is not counted.
+        let mb = (EXTENTS * EXTENT_BYTES - AT_ONCE as u64) as f64 / 1e6;
+        let whole_row =
+            self.repeated("12 MiB in one extent", "MB/s", rate(model, false), |_| Ok(mb / read_s(&whole)?))?;
+        let what = format!("12 MiB in {} extents, against the model without a clock", starts.len());
+        let pieces_row = self.repeated(&what, "MB/s", mb / modelled_s, |_| Ok(mb / read_s(&pieces)?))?;
+        let seeks_s: f64 = starts
+            .windows(2)
+            .map(|pair| pair[0].abs_diff(pair[1]) as f64 / SIZE as f64)
             .map(|distance| disk.seek_min.s() + (disk.seek_max.s() - disk.seek_min.s()) * distance.sqrt())
             .sum();
         let count = (starts.len() - 1) as f64;
-        let expected_ms = 1e3 * (seeks_s / count + turn_s(disk) / 2.0);
-        let bytes = EXTENTS * EXTENT_BYTES;
-        let whole_mb_s = self.repeated(
-            "12 MiB in one extent",
-            "MB/s",
-            rate(&DiskModel::Rotating(disk.clone()), false),
-            |_| Ok(bytes as f64 / 1e6 / read_s(&whole)?),
-        )?;
-        let whole_s = bytes as f64 / 1e6 / base::statistics::median(&whole_mb_s.ours).unwrap_or(f64::NAN);
-        let what = format!("what each of {count:.0} further extents costs");
-        let each =
-            self.repeated(&what, "ms", expected_ms, |_| Ok(1e3 * (read_s(&pieces)? - whole_s) / count))?;
-        let loose =
-            each.goal_ratio("0.5 to 1.5: a few turns are drawn", |ratio| (0.5..=1.5).contains(&ratio));
-        Ok(vec![whole_mb_s, loose])
+        let what = format!("what each of {count:.0} further extents costs, against its seek and half a turn");
+        let mut each = Row::new(format!("{}: {what}", self.name), "ms");
+        for (pieces, whole) in pieces_row.ours.iter().zip(&whole_row.ours) {
+            each.pair(1e3 * (mb / pieces - mb / whole) / count, 1e3 * (seeks_s / count + turn_s(disk) / 2.0));
+        }
+        each.noise.clone_from(&pieces_row.noise);
+        Ok(vec![whole_row, pieces_row, each])
     }
+}
+
+/// How long the model alone takes for a file whose extents begin at `starts`.
+fn modelled_s(model: &DiskModel, starts: &[u64]) -> anyhow::Result<f64> {
+    let mut head = Head::new(model, SIZE)?;
+    let bytes = EXTENTS * EXTENT_BYTES / starts.len() as u64;
+    let (mut now_ns, mut began_ns) = (0, None);
+    for start in starts {
+        for offset in (0..bytes).step_by(AT_ONCE) {
+            now_ns =
+                head.access(now_ns, Direction::Read, start + offset, (bytes - offset).min(AT_ONCE as u64));
+            began_ns.get_or_insert(now_ns);
+        }
+    }
+    Ok((now_ns - began_ns.unwrap_or(0)) as f64 / 1e9)
 }
 
 /// How long it takes to read a file that nobody has in memory.
 fn read_s(path: &Path) -> anyhow::Result<f64> {
-    const AT_ONCE: usize = 128 << 10;
     let length = std::fs::metadata(path)?.len();
     let mut file = DirectFile::open(path, AT_ONCE, false)?;
     // The head stands anywhere; what counts begins when it has arrived.

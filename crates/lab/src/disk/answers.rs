@@ -8,6 +8,11 @@ use std::time::Duration;
 use fuser::{ReplyData, ReplyEmpty, ReplyWrite};
 use sys::clock::monotonic_ns;
 
+/// No machine needs longer to copy a mebibyte, unless something interrupts it.
+const MEBIBYTE_NS_MAX: u64 = 250_000;
+/// From this length on, an answer's time is that of its bytes.
+const LARGE_BYTES: usize = 512 << 10;
+
 /// What is said when the time has come.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -22,6 +27,16 @@ struct Waiting {
     /// Those due at the same time go in the order in which they came.
     number: u64,
     answer: Answer,
+}
+
+impl Answer {
+    /// How many are copied when it is given.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Read(_, bytes) => bytes.len() as u64,
+            Self::Written(..) | Self::Flushed(_) => 0,
+        }
+    }
 }
 
 impl PartialEq for Waiting {
@@ -50,6 +65,8 @@ struct State {
     /// Buffers of answered reads, to be used again: fresh memory would cost a page fault for every page.
     buffers: Vec<Vec<u8>>,
     numbers: u64,
+    /// The least time that handing over a mebibyte took; 0 before one was. It is part of the modelled time, too.
+    mebibyte_ns: u64,
     /// Whether answers wait at all.
     paced: bool,
     ended: bool,
@@ -123,7 +140,8 @@ impl Answers {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let wake_ns = first.due_ns.saturating_sub(early_ns);
+            let hand_over_ns = first.answer.bytes() * state.mebibyte_ns >> 20;
+            let wake_ns = first.due_ns.saturating_sub(early_ns + hand_over_ns);
             if state.paced && wake_ns > now_ns {
                 let pause = Duration::from_nanos(wake_ns - now_ns);
                 state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
@@ -131,7 +149,7 @@ impl Answers {
             }
             let Some(Reverse(due)) = state.waiting.pop() else { continue };
             if state.paced {
-                let late_ns = now_ns.saturating_sub(due.due_ns);
+                let late_ns = now_ns.saturating_sub(wake_ns + early_ns);
                 state.late_ns += late_ns;
                 state.late_ns_max = state.late_ns_max.max(late_ns);
                 state.answered += 1;
@@ -145,8 +163,15 @@ impl Answers {
     fn finish(&self, answer: Answer) {
         match answer {
             Answer::Read(reply, bytes) => {
+                let begin_ns = monotonic_ns();
                 reply.data(&bytes);
+                let took_ns = monotonic_ns() - begin_ns;
                 let mut state = self.state();
+                if bytes.len() >= LARGE_BYTES {
+                    let mebibyte_ns = (took_ns << 20) / bytes.len() as u64;
+                    let known_ns = if state.mebibyte_ns > 0 { state.mebibyte_ns } else { MEBIBYTE_NS_MAX };
+                    state.mebibyte_ns = mebibyte_ns.min(known_ns);
+                }
                 if state.buffers.len() < 64 {
                     state.buffers.push(bytes);
                 }

@@ -12,7 +12,7 @@ use sys::journal::{EntryId, Journal, Undo};
 use sys::proc::BlockDevice;
 
 use super::volume::{IMAGE, PACE, STATS, WAY, WAY_NS_MAX};
-use super::{Counters, DiskModel, Service};
+use super::{Counters, DiskModel, Flash, Service};
 use crate::keeper::Program;
 use crate::{Error, Result};
 
@@ -20,8 +20,10 @@ use crate::{Error, Result};
 const READY_FOR: Duration = Duration::from_secs(10);
 /// The server answers such a question in microseconds.
 const ANSWER_FOR: Duration = Duration::from_secs(2);
-/// Reads by which the way to the server and back is measured.
-const PROBES: u64 = 200;
+/// Reads by which the way to the server and back is measured, and how often.
+const PROBES: u64 = 60;
+const PROBE_BYTES: u64 = 4096;
+const TRIALS: usize = 8;
 
 /// What to make.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,11 +65,12 @@ impl Disk {
         let server = Server::start(journal, spec, model, program)?;
         let device = LoopDevice::attach(journal, &server.mount.join(IMAGE))?;
         device.set_rotational(model.is_rotating())?;
-        server.measure_way(device.path())?;
         let disk = DiskImage::make_on(journal, device, spec.file_system, &spec.target)?;
-        let this = Self { disk, server: Some(server) };
-        this.set_paced(true)?;
-        Ok(this)
+        server.tell(PACE, 1)?;
+        if let DiskModel::Flash(flash) = model {
+            server.measure_way(disk.device_path(), flash)?;
+        }
+        Ok(Self { disk, server: Some(server) })
     }
 
     /// Where it is mounted.
@@ -162,13 +165,29 @@ impl Server {
         Ok(this)
     }
 
-    /// Finds out how long the way to the server and back takes when it answers at once, and tells it: that much of a
-    /// modelled time is spent on the way.
-    fn measure_way(&self, device: &Path) -> Result<()> {
-        let mut took_ns = DirectFile::open(device, 4096, false)?.time_reads_ns(PROBES)?;
-        took_ns.sort_unstable();
-        // The quicker ones: more than what every access spends would make the disk faster than its model.
-        self.tell(WAY, took_ns.get(took_ns.len() / 4).map_or(0, |took_ns| (*took_ns).min(WAY_NS_MAX)))
+    /// Finds out how much of a flash disk's latency the way to the server and back takes already, and tells it.
+    ///
+    /// Tried with the model itself, because a thread that has slept wakes slower than one that has not: of the ways
+    /// tried, the longest with which the quicker reads still are not quicker than the model.
+    fn measure_way(&self, device: &Path, flash: &Flash) -> Result<()> {
+        let mut file = DirectFile::open(device, PROBE_BYTES as usize, false)?;
+        let modelled_ns = flash.random_read_ns(PROBE_BYTES);
+        let (mut way_ns, mut best_ns) = (0, 0);
+        for _ in 0..TRIALS {
+            self.tell(WAY, way_ns)?;
+            // Every other place, or it would be read ahead.
+            let mut took_ns = file.time_reads_ns(PROBES, 2 * PROBE_BYTES)?;
+            took_ns.sort_unstable();
+            let quicker_ns = took_ns.get(took_ns.len() / 4).copied().unwrap_or(0);
+            if quicker_ns >= modelled_ns {
+                best_ns = best_ns.max(way_ns);
+                way_ns += (quicker_ns - modelled_ns) / 2;
+            } else {
+                way_ns = way_ns.saturating_sub(modelled_ns - quicker_ns);
+            }
+            way_ns = way_ns.min(WAY_NS_MAX);
+        }
+        self.tell(WAY, best_ns)
     }
 
     /// Writes a number into one of the server's files.

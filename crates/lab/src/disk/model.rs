@@ -180,6 +180,13 @@ impl DiskModel {
     }
 }
 
+impl Flash {
+    /// How long a read of `bytes` takes at a place that was not read ahead, with nothing else under way, in nanoseconds.
+    pub fn random_read_ns(&self, bytes: u64) -> u64 {
+        self.read_latency.ns() + super::head::transfer_ns(bytes, self.rate_read.byte_per_s())
+    }
+}
+
 impl<'de> Deserialize<'de> for DiskModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NameOrTable)

@@ -55,12 +55,13 @@ impl DirectFile {
         self.file.sync_data().map_err(|error: io::Error| Error::file("synchronise", &self.path, error))
     }
 
-    /// How long each of `count` reads takes, in nanoseconds, one after the other from the beginning of the file.
-    pub fn time_reads_ns(&mut self, count: u64) -> Result<Vec<u64>> {
+    /// How long each of `count` reads takes, in nanoseconds, one after the other; each `stride_bytes` behind the last,
+    /// from the beginning of the file.
+    pub fn time_reads_ns(&mut self, count: u64, stride_bytes: u64) -> Result<Vec<u64>> {
         let mut took_ns = Vec::new();
         for index in 0..count {
             let begin_ns = monotonic_ns();
-            self.read_at(index * self.request_bytes as u64)?;
+            self.read_at(index * stride_bytes)?;
             took_ns.push(monotonic_ns() - begin_ns);
         }
         Ok(took_ns)
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(super::super::resident_bytes(file.path()).unwrap(), 0);
         assert!(direct.read_at(8192).unwrap().iter().all(|byte| *byte == 7));
         assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 0));
-        assert_eq!(direct.time_reads_ns(2).unwrap().len(), 2);
+        assert_eq!(direct.time_reads_ns(2, 8192).unwrap().len(), 2);
         assert!(direct.read_at(16_384).unwrap_err().to_string().contains("read"), "behind the end");
         assert!(matches!(DirectFile::open(file.path(), 100, false), Err(Error::Refused(_))));
     }
