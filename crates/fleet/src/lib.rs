@@ -72,7 +72,7 @@ fn place(part: &str, host: &str, usage: bool) -> String {
 pub struct Timing {
     /// Between the first and the last host's threads running, by their own clocks; absent where one did not say.
     pub skew_ns: Option<u64>,
-    /// How far those clocks may be apart.
+    /// How far apart the moments may be that those clocks were told to start at.
     pub bound_ns: u64,
 }
 

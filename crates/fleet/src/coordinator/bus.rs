@@ -31,6 +31,14 @@ const WALL_CLOCK_OFF_S: f64 = 2.0;
 /// Names of parts by host.
 type ByHost = BTreeMap<String, Vec<String>>;
 
+/// A common start.
+struct Started {
+    /// When, on this host's clock.
+    at_ns: u64,
+    /// The hosts that took part, and when on their own clocks.
+    told: Vec<(String, u64)>,
+}
+
 /// Parts on agents and on this host.
 pub struct FleetBus {
     coordinator: Coordinator,
@@ -39,8 +47,8 @@ pub struct FleetBus {
     placed: BTreeMap<String, String>,
     /// The user wants to stop, so that the agents were told that the run is over.
     given_up: Cell<bool>,
-    /// The last common start, on this host's clock, and who took part.
-    started: Option<(u64, Vec<String>)>,
+    /// The last common start.
+    started: Option<Started>,
     say: Box<dyn Fn(&str)>,
 }
 
@@ -185,17 +193,19 @@ impl Bus for FleetBus {
         self.coordinator.probe(&hosts);
         let lead = if hosts.len() > FEW { LEAD_OF_MANY } else { LEAD };
         let at_ns = self.coordinator.clocks.now_ns() + lead.as_nanos() as u64;
-        let mut asks = Vec::new();
+        let (mut asks, mut told) = (Vec::new(), Vec::new());
         for (host, parts) in there {
             let unknown = |why: crate::clock::Unsynchronised| BusError::Lost {
                 host: host.clone(),
                 why: format!("its clock is not known: {why}"),
             };
             let offset = self.coordinator.clocks.offset(&host).map_err(unknown)?;
-            asks.push((host, Ask::Start { run: self.run(), parts, at_ns: offset.to_agent_ns(at_ns) }));
+            let agent_ns = offset.to_agent_ns(at_ns);
+            told.push((host.clone(), agent_ns));
+            asks.push((host, Ask::Start { run: self.run(), parts, at_ns: agent_ns }));
         }
         self.answered(self.ask(asks, lead))?;
-        self.started = Some((at_ns, hosts));
+        self.started = Some(Started { at_ns, told });
         self.local.start_at(&here, at_ns)
     }
 
@@ -258,10 +268,11 @@ impl Bus for FleetBus {
     }
 
     fn timing(&mut self) -> Option<Timing> {
-        let (at_ns, hosts) = self.started.take()?;
+        let Started { at_ns, told } = self.started.take()?;
+        let hosts: Vec<String> = told.iter().map(|(host, _)| host.clone()).collect();
         // Clocks are compared once more, so that the start lies between two comparisons.
         self.coordinator.probe(&hosts);
-        let bound_ns = self.coordinator.clocks.bound_ns(hosts.iter().map(String::as_str), at_ns)?;
+        let bound_ns = self.coordinator.clocks.apart_ns(&told, at_ns)?;
         let late = |host: &String| self.coordinator.roster.known(host)?.start_late_ns;
         let late: Option<Vec<u64>> = hosts.iter().map(late).collect();
         let late = late.unwrap_or_default();

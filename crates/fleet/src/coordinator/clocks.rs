@@ -63,14 +63,18 @@ impl Clocks {
         Offset::from_batches(self.batches.get(host).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// How far apart the moments of two hosts may be that are meant to be one: the bounds of the two worst, in ns. This
-    /// host's own clock is exact.
-    pub fn bound_ns<'a>(&self, hosts: impl Iterator<Item = &'a str>, at_ns: u64) -> Option<u64> {
-        let bounds: Option<Vec<u64>> =
-            hosts.map(|host| Some(self.offset(host).ok()?.bound_ns(at_ns))).collect();
-        let mut bounds = bounds?;
-        bounds.sort_unstable_by(|a, b| b.cmp(a));
-        Some(bounds.iter().take(2).sum())
+    /// How far apart hosts may have begun that were told to begin at `at_ns`, in ns: each at a moment of its own clock, by
+    /// what was known of that then. What has become known since says how wrong that was, and how surely. This host's own
+    /// clock is exact.
+    pub fn apart_ns(&self, told: &[(String, u64)], at_ns: u64) -> Option<u64> {
+        let (mut first_ns, mut last_ns) = (at_ns, at_ns);
+        for (host, agent_ns) in told {
+            let offset = self.offset(host).ok()?;
+            let (began_ns, bound_ns) = (offset.to_coordinator_ns(*agent_ns), offset.bound_ns(at_ns));
+            first_ns = first_ns.min(began_ns.saturating_sub(bound_ns));
+            last_ns = last_ns.max(began_ns.saturating_add(bound_ns));
+        }
+        Some(last_ns - first_ns)
     }
 
     /// Now.
