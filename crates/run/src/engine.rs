@@ -20,6 +20,11 @@ pub use crate::outcome::check_requirements;
 use crate::search::{self, Seen, Step};
 use crate::{alike, outcome, registry, trial};
 
+/// The fact of a host that names the boot of its kernel.
+pub const BOOT_ID: &str = "boot_id";
+/// The fact of a host that names its agent's process.
+pub const PID: &str = "pid";
+
 /// Why a run could not be made or went no further.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::metric::Metrics;
-use base::part::{PartSpec, Watch};
+use base::part::{HERE, PartSpec, Watch};
 use base::series::Series;
 use base::verdict::Verdict;
 use fleet::BusError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::engine::{RunError, Target};
+use crate::engine::{BOOT_ID, PID, RunError, Target};
 
 /// The name under which the target's sampler is placed.
 pub(crate) const SAMPLER: &str = "sampler";
@@ -38,6 +38,29 @@ pub(crate) struct Sampled {
     cores: Option<u32>,
 }
 
+/// The agents that share a kernel, as those of a lab do: there the one host's server is no neighbour of the other's
+/// players.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Kin(BTreeMap<String, (String, u32)>);
+
+impl Kin {
+    /// From what hosts say of themselves, and this process on this host.
+    pub(crate) fn of(facts: &BTreeMap<String, Value>) -> Self {
+        let kin = |(host, facts): (&String, &Value)| {
+            let boot_id = facts["environment"][BOOT_ID].as_str()?.to_owned();
+            Some((host.clone(), (boot_id, u32::try_from(facts["environment"][PID].as_u64()?).ok()?)))
+        };
+        let here = (HERE.to_owned(), (sys::environment::boot_id(), std::process::id()));
+        Self(facts.iter().filter_map(kin).chain([here]).collect())
+    }
+
+    /// The processes of all agents on the kernel of this host.
+    fn beside(&self, host: &str) -> Vec<u32> {
+        let Some((boot_id, _)) = self.0.get(host) else { return Vec::new() };
+        self.0.values().filter(|(other, _)| other == boot_id).map(|(_, pid)| *pid).collect()
+    }
+}
+
 /// One sampler: its part's name, its host, what it watches.
 struct Sampler {
     name: String,
@@ -50,13 +73,15 @@ pub(crate) struct Samplers(Vec<Sampler>);
 
 impl Samplers {
     /// For a target, and the hosts that offer load. Without a target there is nothing to explain.
-    pub(crate) fn of<'a>(target: Option<&Target>, hosts: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn of<'a>(target: Option<&Target>, hosts: impl Iterator<Item = &'a str>, kin: &Kin) -> Self {
         let Some(target) = target else { return Self(Vec::new()) };
-        let own = Sampler { name: SAMPLER.into(), host: target.host.clone(), watch: target.watch.clone() };
-        let mut all = vec![own];
+        let mut watch = target.watch.clone();
+        watch.own_pids.extend(kin.beside(&target.host));
+        let mut all = vec![Sampler { name: SAMPLER.into(), host: target.host.clone(), watch }];
         for host in hosts {
             if all.iter().all(|sampler| sampler.host != host) {
-                let watch = Watch { elsewhere: Some(target.host.clone()), ..Watch::default() };
+                let (elsewhere, own_pids) = (Some(target.host.clone()), kin.beside(host));
+                let watch = Watch { elsewhere, own_pids, ..Watch::default() };
                 all.push(Sampler { name: format!("{SAMPLER}@{host}"), host: host.to_owned(), watch });
             }
         }
@@ -163,6 +188,7 @@ fn full_of_others(metrics: &Metrics, cores: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_full_host_is_counted_in_cores() {
@@ -178,10 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn hosts_of_one_kernel_know_each_others_agents() {
+        let host = |boot: &str, pid: u32| json!({ "environment": { (BOOT_ID): boot, (PID): pid } });
+        let own = sys::environment::boot_id();
+        let facts = [("nas", host(&own, 7)), ("pc", host(&own, 8)), ("far", host("another", 9))];
+        let kin = Kin::of(&facts.map(|(name, facts)| (name.to_owned(), facts)).into());
+        assert_eq!(kin.beside("far"), [9]);
+        assert_eq!(kin.beside("nas"), [std::process::id(), 7, 8]);
+        assert_eq!(kin.beside("unknown"), [0; 0]);
+    }
+
+    #[test]
     fn each_host_that_offers_load_is_sampled_once_and_the_target_first() {
         let target = Target { host: "nas".into(), watch: Watch { pids: vec![7], ..Watch::default() } };
-        let samplers = Samplers::of(Some(&target), ["pc-1", "nas", "pc-1", "pc-2"].into_iter());
+        let kin = Kin::default();
+        let samplers = Samplers::of(Some(&target), ["pc-1", "nas", "pc-1", "pc-2"].into_iter(), &kin);
         assert_eq!(samplers.names().collect::<Vec<_>>(), ["sampler", "sampler@pc-1", "sampler@pc-2"]);
-        assert_eq!(Samplers::of(None, ["pc-1"].into_iter()).names().count(), 0);
+        assert_eq!(Samplers::of(None, ["pc-1"].into_iter(), &kin).names().count(), 0);
     }
 }

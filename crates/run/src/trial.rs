@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::engine::{RunError, Standing};
-use crate::sampled::{OfHost, SAMPLER, Samplers};
+use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
 
 /// How often the parts' progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -81,7 +81,7 @@ pub(crate) fn make(
     let specs = place.workload.offering(place.settings, context, peers, place.placement)?;
     let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let hosts = specs.iter().map(|spec| spec.host.as_str());
-    let samplers = Samplers::of(place.standing.target.as_ref(), hosts);
+    let samplers = Samplers::of(place.standing.target.as_ref(), hosts, &Kin::of(&bus.facts()));
     let all: Vec<&str> = offering.iter().map(String::as_str).chain(samplers.names()).collect();
     let offered = offer(bus, specs, &samplers, &offering, place, context, tick);
     // Whatever happened, what was placed must be gone.

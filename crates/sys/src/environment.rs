@@ -59,6 +59,11 @@ pub struct CgroupSupport {
     pub io: Option<CgroupVersion>,
 }
 
+/// Names this boot of this machine's kernel (`random(4)`); empty where the kernel does not say.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
 /// Whether this program runs as root.
 pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()

@@ -12,6 +12,8 @@ use base::units::Span;
 use clap::Args;
 use fleet::agent::{self, Owner};
 use fleet::policy::{self, Grant, Policy};
+use run::engine::{BOOT_ID, PID};
+use serde_json::Value;
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::{hosts, measure};
@@ -105,7 +107,7 @@ impl AgentArgs {
             kinds: run::registry::kinds(),
             host,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            environment: measure::environment(),
+            environment: environment(),
             once: self.once,
             join_within: self.join_within.map(Span::duration),
             stop,
@@ -134,6 +136,15 @@ impl AgentArgs {
             None => Ok(Policy::built_in(&owner)),
         }
     }
+}
+
+/// Facts of this host, and what tells the measuring side's own processes from neighbours where hosts share a kernel.
+fn environment() -> BTreeMap<String, Value> {
+    let own = [
+        (BOOT_ID.to_owned(), Value::from(sys::environment::boot_id())),
+        (PID.to_owned(), Value::from(std::process::id())),
+    ];
+    measure::environment().into_iter().chain(own).collect()
 }
 
 fn grants(policy: Policy) -> agent::Grants {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::EntryId;
+use crate::environment::boot_id;
 use crate::{Error, Result};
 
 /// The format of a journal file; readers refuse a newer one.
@@ -181,11 +182,6 @@ pub(super) fn is_zombie(pid: i32) -> bool {
             .and_then(|rest| crate::proc::parse::words(rest).next())
             .is_some_and(|state| state == b"Z" || state == b"X")
     })
-}
-
-/// Names this boot of the machine; empty where the kernel does not say.
-pub(super) fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The other lines of a journal.

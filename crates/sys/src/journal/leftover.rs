@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::entry::{Header, Line, VERSION, boot_id};
+use super::entry::{Header, Line, VERSION};
 use super::{EntryId, Outcome, Undo, UndoResult, perform};
+use crate::environment::boot_id;
 use crate::{Error, Result};
 
 /// A larger journal is not one of ours.
