@@ -87,10 +87,9 @@ fn a_narrow_link_carries_four() {
     let document = search(&plan, |it| found(it) == (4.0, "network"));
     assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
     assert_eq!(document["limit"]["certainty"], "confirmed", "{}", document["limit"]);
+    // Its queue need not drop: what a sender puts in front of its own link is bounded (TCP small queues).
     let evidence = document["limit"]["evidence"].to_string();
-    for sign in ["the queue in front of the link dropped", "connections waited for the network"] {
-        assert!(evidence.contains(sign), "'{sign}' is missing: {evidence}");
-    }
+    assert!(evidence.contains("connections waited for the network"), "{evidence}");
 }
 
 /// The players give out long before the server: no trial may be called a failure, and the capacity is open above.
