@@ -8,8 +8,9 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -72,7 +73,8 @@ impl DatagramSocket {
     /// Binds `address`; UDP port 0 takes a free one.
     ///
     /// # Errors
-    /// Those of `bind(2)`: the address is in use, or not of this host; the file exists or its path is over 107 bytes.
+    /// Those of `bind(2)`: the address is in use, or not of this host; the file exists or its path is over 107 bytes. A
+    /// socket file that nobody listens at any more, as a killed program leaves it, is replaced.
     pub fn bind(address: &DatagramAddress) -> io::Result<Self> {
         let kind = match address {
             DatagramAddress::Udp(address) => {
@@ -81,7 +83,7 @@ impl DatagramSocket {
                 Kind::Udp(socket)
             }
             DatagramAddress::Unix(path) => {
-                let socket = UnixDatagram::bind(path)?;
+                let socket = bind_file(path)?;
                 socket.set_nonblocking(true)?;
                 Kind::Unix(socket, path.clone())
             }
@@ -145,6 +147,23 @@ impl DatagramSocket {
         let at_monotonic_ns = stamped.unwrap_or_else(crate::clock::monotonic_ns);
         Ok(Some(Datagram { len, from, at_monotonic_ns, stamped: stamped.is_some() }))
     }
+}
+
+fn bind_file(path: &Path) -> io::Result<UnixDatagram> {
+    match UnixDatagram::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path)? => {
+            std::fs::remove_file(path)?;
+            UnixDatagram::bind(path)
+        }
+        bound => bound,
+    }
+}
+
+/// Whether a path is a socket whose program is gone. A file of another kind refuses connections too: `unix(7)`.
+fn is_left_behind(path: &Path) -> io::Result<bool> {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
+    Ok(is_socket && UnixDatagram::unbound()?.connect(path).is_err_and(refused))
 }
 
 impl AsFd for DatagramSocket {

@@ -82,3 +82,21 @@ fn nobody_listening_is_no_error_of_receiving() {
         assert_eq!(socket.receive(&mut [0; 8]).unwrap(), None);
     }
 }
+
+#[test]
+fn a_socket_file_that_a_killed_program_left_is_replaced_and_nothing_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bind = |name: &str| DatagramSocket::bind(&DatagramAddress::Unix(path(name)));
+    // The file stays when the socket alone is closed, as the kernel closes it for who is killed.
+    drop(UnixDatagram::bind(path("clock")).unwrap());
+    let mut anew = bind("clock").unwrap();
+    bind("other").unwrap().send_to(b"?", &anew.local_address().unwrap()).unwrap();
+    assert_eq!(next(&mut anew, &mut [0; 8]).len, 1);
+    std::fs::write(path("file"), "kept").unwrap();
+    let _stream = std::os::unix::net::UnixListener::bind(path("stream")).unwrap();
+    for name in ["clock", "file", "stream"] {
+        assert_eq!(bind(name).unwrap_err().kind(), io::ErrorKind::AddrInUse, "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(path("file")).unwrap(), "kept");
+}
