@@ -21,6 +21,8 @@ use crate::clock::{self, DatagramAddress, Key, Probed};
 pub const PROTOCOL: u32 = 1;
 /// A message longer than this is refused unread.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// A longer line is cut: nobody reads it, and it would be kept.
+const LINE_CHARACTERS_MAX: usize = 500;
 
 /// The key below which an agent says that it is there.
 pub fn agent_key(name: &str, instance: &str) -> String {
@@ -237,7 +239,13 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(format!("a message of {} bytes is longer than any of ours", bytes.len()));
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    // The reason quotes what came.
+    serde_json::from_slice(bytes).map_err(|error| plain(&error.to_string()))
+}
+
+/// A line that somebody else wrote, as it can be shown: without what steers a terminal, and of bounded length.
+pub fn plain(line: &str) -> String {
+    line.chars().filter(|c| !c.is_control()).take(LINE_CHARACTERS_MAX).collect()
 }
 
 #[cfg(test)]

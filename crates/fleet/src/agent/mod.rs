@@ -33,6 +33,8 @@ const TURN: Duration = Duration::from_millis(50);
 const IDLE_TURN: Duration = Duration::from_millis(200);
 /// How often it looks whether the coordinator is still there.
 const ROUTER_LOOK: Duration = Duration::from_millis(500);
+/// What zenoh puts around a message, at most.
+const ENVELOPE_BYTES: usize = 4096;
 /// Questions that are worked on at once; more are refused.
 const QUESTIONS_MAX: u32 = 32;
 
@@ -186,7 +188,13 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     let key = protocol::ask_key(desk.name());
     let reply = move |query: &zenoh::query::Query, answer: &Answer| {
         // Whoever asked may be gone.
-        drop(query.reply(&key, protocol::write(answer)).wait());
+        let mut bytes = protocol::write(answer);
+        if bytes.len() > protocol::MESSAGE_BYTES_MAX - ENVELOPE_BYTES {
+            // The bus would drop it, and whoever asked would wait for it.
+            let why = format!("its answer has {} bytes, more than a message holds", bytes.len());
+            bytes = protocol::write(&Answer::Refused { part: None, error: PartError::new(why) });
+        }
+        drop(query.reply(&key, bytes).wait());
     };
     let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
     let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
