@@ -112,6 +112,7 @@ pub fn run(
                         return Ok(End::RunOver);
                     }
                     give_up = setting.join_within.map(Deadline::after);
+                    pause();
                     continue;
                 }
                 Err(error) => reasons().unwrap_or_else(|| error.to_string()),
@@ -122,8 +123,13 @@ pub fn run(
             return Err(FleetError::Open { what: "join", endpoint: setting.join.clone(), why });
         }
         tell_once(format!("waiting for {}: {why}", setting.join));
-        std::thread::sleep(LOOK_EVERY);
+        pause();
     }
+}
+
+/// Not in step with others: a thousand agents that lost their coordinator together do not come back all at once.
+fn pause() {
+    std::thread::sleep(LOOK_EVERY.mul_f64(0.5 + fastrand::f64()));
 }
 
 fn client(setting: &Setting) -> session::Role {
