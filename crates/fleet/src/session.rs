@@ -68,6 +68,8 @@ fn common(within: Duration) -> Vec<Setting> {
         // Nothing is sent to anybody who was not named.
         ("scouting/multicast/enabled", "false".to_owned()),
         ("scouting/gossip/enabled", "false".to_owned()),
+        // A router sleeps that long although there is nobody to find.
+        ("scouting/delay", "0".to_owned()),
         ("transport/link/tx/lease", LEASE.as_millis().to_string()),
         ("transport/link/rx/max_message_size", crate::protocol::MESSAGE_BYTES_MAX.to_string()),
         ("transport/unicast/max_sessions", SESSIONS_MAX.to_string()),
