@@ -67,11 +67,18 @@ impl Fleet {
     /// A fleet with credentials, which `words` of `kagiri fleet init` describe further, over loopback.
     pub fn with_credentials(words: &[&str]) -> Self {
         let mut fleet = Self::new();
-        let always = ["fleet", "init", "fleet", "--coordinator", "desk,127.0.0.1"];
+        let always = ["fleet", "init", "fleet", "--coordinator", "desk,127.0.0.1,10.213.77.1"];
         fleet.world.run(&[&always, words].concat()).code(0);
         fleet.bundles = Some(fleet.world.path("fleet/bundles"));
         fleet.endpoint = format!("tls/127.0.0.1:{}", free_port());
         fleet
+    }
+
+    /// The same, where its coordinator is reached at another address: on hosts of a network of their own.
+    pub fn at(mut self, address: &str) -> Self {
+        let scheme = if self.bundles.is_some() { "tls" } else { "tcp" };
+        self.endpoint = format!("{scheme}/{address}:7447");
+        self
     }
 
     /// The bundle that was made for a host, or for the `coordinator`.
@@ -112,8 +119,13 @@ impl Fleet {
 
     /// A run of a plan.
     pub fn run(&self, plan: &str) -> Live {
+        Live::start(self.run_command(plan, "20s"))
+    }
+
+    /// A run of a plan that waits so long for its hosts, not started yet.
+    pub fn run_command(&self, plan: &str, wait: &str) -> Command {
         self.world.write("plan.toml", plan);
-        Live::start(self.coordinator_command(&["run", "plan.toml", "--wait", "20s"]))
+        self.coordinator_command(&["run", "plan.toml", "--wait", wait])
     }
 
     /// The newest run as it is stored.
@@ -139,17 +151,30 @@ impl Fleet {
         others
     }
 
+    /// How many players are connected to the fleet's server.
+    pub fn players_connected(&self) -> usize {
+        let server = self.others(&[]).into_iter().find(|(_, line)| line.contains("serve"));
+        server.map_or(0, |(pid, _)| connections(pid))
+    }
+
     /// End agents in good order, then look that nothing is left of anybody, though some were killed.
     pub fn end(self, agents: Vec<Live>, gone: &[u32]) {
+        self.end_after(agents, gone, || ());
+    }
+
+    /// The same; `put_back` takes away what the test itself made, once nobody works there any more.
+    pub fn end_after(self, agents: Vec<Live>, gone: &[u32], put_back: impl FnOnce()) {
         for agent in &agents {
             agent.signal(Signal::SIGTERM);
         }
         let mut pids = gone.to_vec();
         for agent in agents {
             let ended = agent.end(FLEET_PATIENCE);
+            eprintln!("{}\n{}", ended.words, ended.stderr);
             assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
             pids.push(ended.code(0).pid);
         }
+        put_back();
         self.world.run(&["undo"]).code(0);
         for pid in pids {
             self.world.assert_nothing_left(pid);
@@ -179,6 +204,23 @@ fn halves(folder: &Path) -> Vec<PathBuf> {
         name.ends_with(".part") || name.ends_with(".partial")
     };
     entries.flat_map(below).filter(is_half).collect()
+}
+
+/// Established TCP connections of a process, apart from those that it listens on.
+fn connections(pid: u32) -> usize {
+    let held: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .map(|all| {
+            all.flatten().filter_map(|fd| Some(fd.path().read_link().ok()?.to_string_lossy().into_owned()))
+        })
+        .map(Iterator::collect)
+        .unwrap_or_default();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let is_held = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(3) == Some(&"01")
+            && words.get(9).is_some_and(|inode| held.contains(&format!("socket:[{inode}]")))
+    };
+    table.lines().filter(is_held).count()
 }
 
 /// The trials of a document in the words `2 pass`.

@@ -4,6 +4,7 @@ mod disturbed;
 mod fleet;
 mod hostile;
 mod machine;
+mod namespaces;
 mod nginx;
 mod program;
 mod slurm;
@@ -13,6 +14,7 @@ pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, with
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
+pub use namespaces::Namespaces;
 pub use nginx::Nginx;
 pub use program::{Ended, Live, World, program, workspace};
 pub use slurm::Slurm;

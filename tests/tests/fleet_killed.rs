@@ -119,27 +119,7 @@ fn viewers_killed_while_armed_spoil_one_trial() {
 #[test]
 fn viewers_killed_while_running_spoil_one_trial() {
     // The second trial's players have connected to the server, beside nobody else's.
-    viewers_killed("trying 2 streams", |fleet| {
-        let server = fleet.others(&[]).into_iter().find(|(_, line)| line.contains("serve"));
-        server.is_some_and(|(pid, _)| connections(pid) >= 2)
-    });
-}
-
-/// Established TCP connections of a process, apart from those that it listens on.
-fn connections(pid: u32) -> usize {
-    let held: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .map(|all| {
-            all.flatten().filter_map(|fd| Some(fd.path().read_link().ok()?.to_string_lossy().into_owned()))
-        })
-        .map(Iterator::collect)
-        .unwrap_or_default();
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
-    let is_held = |line: &&str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(3) == Some(&"01")
-            && words.get(9).is_some_and(|inode| held.contains(&format!("socket:[{inode}]")))
-    };
-    table.lines().filter(is_held).count()
+    viewers_killed("trying 2 streams", |fleet| fleet.players_connected() >= 2);
 }
 
 #[test]
