@@ -30,10 +30,16 @@ impl Question {
             // Where all were asked, the key says who answers: the bus lets nobody answer under another's.
             Ok(sample) => (
                 protocol::name_of(sample.key_expr().as_str()),
-                protocol::read::<Answer>(&sample.payload().to_bytes()),
+                protocol::read::<Answer>(&sample.payload().to_bytes())
+                    .map_err(|why| format!("its answer cannot be read: {why}")),
             ),
+            // zenoh's own word for it.
+            Err(error) if error.payload().to_bytes().as_ref() == b"Timeout" => {
+                (self.host.as_str(), Err("it did not answer in time".to_owned()))
+            }
             Err(error) => {
-                (self.host.as_str(), Err(String::from_utf8_lossy(&error.payload().to_bytes()).into_owned()))
+                let why = String::from_utf8_lossy(&error.payload().to_bytes()).into_owned();
+                (self.host.as_str(), Err(format!("it cannot be asked: {}", protocol::plain(&why))))
             }
         };
         // Whoever asked may have given up.
@@ -98,7 +104,7 @@ pub fn each(
             Ok((host, heard)) if open.contains(&host) => {
                 let answer = match heard {
                     Some(Ok(answer)) => Ok(answer),
-                    Some(Err(why)) => Err(lost(&host, &format!("its answer cannot be read: {why}"))),
+                    Some(Err(why)) => Err(lost(&host, &why)),
                     None => Err(lost(&host, "its agent ended, was killed, or was cut off")),
                 };
                 open.retain(|other| *other != host);
