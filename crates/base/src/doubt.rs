@@ -215,7 +215,7 @@ impl Doubt {
         match self {
             Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", some_of(hosts)),
             Self::HostsDiffer { hosts, what, theirs, others } => {
-                write!(f, "{what} is {theirs} on {}, and {others} on the others", some_of(hosts))
+                write!(f, "{what} is {theirs} on {}, and {others} on most", some_of(hosts))
             }
             Self::ClockUncertain { host, bound_us } => {
                 write!(f, "the clock of {host} is known to {bound_us:.0} us only")

@@ -16,8 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::part::HERE;
 use crate::plan::PlanError;
 
-/// A range in a pattern spans at most this many names.
-const RANGE_MOST: u32 = 100_000;
+/// A pattern spells out at most this many names.
+const NAMES_MOST: usize = 100_000;
+/// Numbers in names have at most this many digits.
+const DIGITS_MOST: usize = 9;
 
 /// A side of a workload that a plan can place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -79,9 +81,24 @@ impl From<Wish> for Written {
 }
 
 impl Wish {
-    /// Whether a host of this name is wished for.
+    /// Whether a host of this name is wished for. This host is meant only where it is named.
     pub fn matches(&self, host: &str) -> bool {
-        self.alternatives().any(|pattern| matches(pattern.as_bytes(), host.as_bytes()))
+        match host == HERE {
+            true => self.alternatives().any(|pattern| pattern == HERE),
+            false => self.alternatives().any(|pattern| matches(pattern.as_bytes(), host.as_bytes())),
+        }
+    }
+
+    /// What is wished for of other hosts; nothing where only this one is named.
+    pub fn of_others(&self) -> Option<Self> {
+        if !self.matches(HERE) {
+            return Some(self.clone());
+        }
+        let others: Vec<&str> = self.alternatives().filter(|pattern| *pattern != HERE).collect();
+        let fewer = |count: Option<u32>| count.map(|count| count.saturating_sub(1));
+        let others =
+            Self { hosts: others.join(", "), count: fewer(self.count), at_least: fewer(self.at_least) };
+        (!others.hosts.is_empty()).then_some(others)
     }
 
     fn alternatives(&self) -> impl Iterator<Item = &str> {
@@ -193,27 +210,43 @@ impl Placement {
     }
 }
 
-/// The names that a pattern with ranges stands for; `None` when it is none.
+/// The names that a pattern with ranges stands for; `None` when it is none, or stands for too many.
 fn expand(pattern: &str) -> Option<Vec<String>> {
     let Some((head, rest)) = pattern.split_once('[') else {
         return (!pattern.contains(']')).then(|| vec![pattern.to_owned()]);
     };
-    let (ranges, tail) = rest.split_once(']')?;
-    let tails = expand(tail)?;
+    let (inside, tail) = rest.split_once(']')?;
+    let (ranges, tails) = (ranges(inside)?, expand(tail)?);
+    let numbers: usize = ranges.iter().map(|range| (range.high - range.low) as usize + 1).sum();
+    if numbers.checked_mul(tails.len())? > NAMES_MOST {
+        return None;
+    }
     let mut all = Vec::new();
-    for range in ranges.split(',') {
-        let (first, last) = range.trim().split_once('-').unwrap_or((range.trim(), range.trim()));
-        let (low, high): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if high < low || high - low >= RANGE_MOST || all.len() > RANGE_MOST as usize {
-            return None;
-        }
-        // As many digits as written: node[08-10] is node08, node09, node10.
-        let digits = if first.starts_with('0') { first.len() } else { 0 };
+    for Range { low, high, digits } in ranges {
         for number in low..=high {
             all.extend(tails.iter().map(|tail| format!("{head}{number:0digits$}{tail}")));
         }
     }
     Some(all)
+}
+
+/// Numbers in a name, `1-20`; as many digits as written: `08-10` is 08, 09, 10.
+struct Range {
+    low: u32,
+    high: u32,
+    digits: usize,
+}
+
+/// The ranges between brackets.
+fn ranges(inside: &str) -> Option<Vec<Range>> {
+    let range = |text: &str| {
+        let (first, last) = text.trim().split_once('-').unwrap_or((text.trim(), text.trim()));
+        let number = |text: &str| text.parse().ok().filter(|_: &u32| text.len() <= DIGITS_MOST);
+        let (low, high) = (number(first)?, number(last)?);
+        let digits = if first.starts_with('0') { first.len() } else { 0 };
+        (low <= high).then_some(Range { low, high, digits })
+    };
+    inside.split(',').map(range).collect()
 }
 
 /// Whether a name fits a pattern.
@@ -231,13 +264,16 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 /// Whether a name begins with a number of the range that a pattern begins with, and goes on as the pattern does.
 fn in_range(pattern: &[u8], name: &[u8]) -> bool {
     let Some(end) = pattern.iter().position(|byte| *byte == b']') else { return false };
-    let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let Some(number) = std::str::from_utf8(&name[..digits]).ok().filter(|text| !text.is_empty()) else {
-        return false;
+    let length = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let texts = (std::str::from_utf8(&pattern[1..end]), std::str::from_utf8(&name[..length]));
+    let (Ok(inside), Ok(text)) = texts else { return false };
+    let Ok(number) = text.parse::<u32>() else { return false };
+    let is_named = |range: &Range| {
+        (range.low..=range.high).contains(&number)
+            && text == format!("{number:0digits$}", digits = range.digits)
     };
-    let range = String::from_utf8_lossy(&pattern[..=end]);
-    let named = expand(&range).is_some_and(|numbers| numbers.iter().any(|one| one == number));
-    named && matches(&pattern[end + 1..], &name[digits..])
+    let named = ranges(inside).is_some_and(|ranges| ranges.iter().any(is_named));
+    named && matches(&pattern[end + 1..], &name[length..])
 }
 
 /// Names in the order in which people count: pc-2 before pc-10.
@@ -293,6 +329,21 @@ mod tests {
         let placement = Placement::of(&wishes, &hosts(&["pc-10", "nas", "pc-9", "pc-1"]));
         assert_eq!(placement.hosts("viewers"), ["pc-1", "pc-9"]);
         assert_eq!(placement.host("server"), HERE);
+    }
+
+    #[test]
+    fn this_host_is_meant_only_by_its_name() {
+        assert!(!wish("*").matches(HERE) && wish("pc-1, here").matches(HERE));
+        assert_eq!(wish("pc-1, here").of_others(), Some(wish("pc-1")));
+        assert_eq!((wish("here").of_others(), wish("*").of_others()), (None, Some(wish("*"))));
+    }
+
+    #[test]
+    fn a_pattern_of_too_many_names_is_none() {
+        for text in ["a[0-99999][0-99999]", &format!("a[{}1-2]", "0".repeat(70_000)), "a[0-100000]"] {
+            assert_eq!(wish(text).spelled_out(), None);
+            assert!(!wish(text).matches("b1"));
+        }
     }
 
     #[test]

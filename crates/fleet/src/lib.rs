@@ -9,6 +9,7 @@ pub mod coordinator;
 pub mod endpoint;
 mod error;
 pub mod identity;
+mod lateness;
 pub mod local;
 pub mod policy;
 pub mod protocol;
@@ -43,6 +44,14 @@ pub enum BusError {
         /// Its name.
         host: String,
         /// How that was seen.
+        why: String,
+    },
+    /// The host was told to start too late to do so with the others.
+    #[error("{host} could not start with the others: {why}")]
+    Late {
+        /// Its name.
+        host: String,
+        /// What it said.
         why: String,
     },
     /// No such part, or no such kind of part: a mistake of the caller.

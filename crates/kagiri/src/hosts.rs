@@ -70,9 +70,9 @@ impl PlaceArgs {
 /// What a plan wishes for, over all its variants.
 pub fn wishes(plan: &Plan) -> Vec<Wish> {
     let mut all: Vec<Wish> = Vec::new();
-    for wish in plan.variants.iter().flat_map(|variant| variant.place.values()) {
-        if wish.hosts != base::part::HERE && !all.contains(wish) {
-            all.push(wish.clone());
+    for wish in plan.variants.iter().flat_map(|variant| variant.place.values()).filter_map(Wish::of_others) {
+        if !all.contains(&wish) {
+            all.push(wish);
         }
     }
     all

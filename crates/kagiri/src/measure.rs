@@ -218,18 +218,18 @@ fn run_failure(error: engine::RunError) -> Failure {
     }
 }
 
-/// Make sure that a plan's requirements can be checked, before anything is done for it.
+/// Make sure that a plan's requirements and places are those of its workload, before anything is done for it.
 ///
 /// # Errors
-/// One that cannot.
-pub fn check_requirements(plan: &Plan) -> Result<(), Failure> {
+/// One that is not.
+pub fn check_plan(plan: &Plan) -> Result<(), Failure> {
     let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
-    engine::check_requirements(plan, workload).map_err(run_failure)
+    engine::check(plan, workload).map_err(run_failure)
 }
 
 /// Measure a plan, store it, print what came of it.
 pub fn run_plan(plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
-    check_requirements(plan)?;
+    check_plan(plan)?;
     let say = |line: &str| {
         if !common.quiet {
             eprintln!("{line}");

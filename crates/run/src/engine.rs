@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use store::Store;
 
-pub use crate::outcome::check_requirements;
+use crate::outcome::check_requirements;
 use crate::search::{self, Seen, Step};
 use crate::{alike, outcome, registry, trial};
 
@@ -121,6 +121,19 @@ pub fn make(
     make_of(workload, plan, bus, store, observer, setting)
 }
 
+/// Make sure that a plan's requirements and places are those of its workload.
+///
+/// # Errors
+/// One that is not.
+pub fn check(plan: &Plan, workload: &dyn Workload) -> Result<(), RunError> {
+    check_requirements(plan, workload)?;
+    for variant in &plan.variants {
+        let checked = base::placement::check(&variant.place, workload.roles());
+        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
+    }
+    Ok(())
+}
+
 /// The same for a workload, in the registry or not.
 fn make_of(
     workload: &'static dyn Workload,
@@ -130,11 +143,7 @@ fn make_of(
     observer: &mut dyn Observer,
     setting: Setting<'_>,
 ) -> Result<(Run, Option<RunError>), RunError> {
-    check_requirements(plan, workload)?;
-    for variant in &plan.variants {
-        let checked = base::placement::check(&variant.place, workload.roles());
-        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
-    }
+    check(plan, workload)?;
     let mut run = begin(plan, workload, setting)?;
     let hosts = bus.facts();
     if !hosts.is_empty() {

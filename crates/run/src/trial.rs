@@ -47,7 +47,7 @@ pub(crate) struct Place<'a> {
 enum Spoiled {
     /// The run cannot go on.
     Ended(RunError),
-    /// A host was lost; without it the next trial may be whole again.
+    /// A host was lost, or came too late; the next trial may be whole again.
     Lost(String),
 }
 
@@ -60,7 +60,7 @@ impl From<RunError> for Spoiled {
 impl From<BusError> for Spoiled {
     fn from(error: BusError) -> Self {
         match error {
-            BusError::Lost { .. } => Self::Lost(error.to_string()),
+            BusError::Lost { .. } | BusError::Late { .. } => Self::Lost(error.to_string()),
             other => Self::Ended(other.into()),
         }
     }

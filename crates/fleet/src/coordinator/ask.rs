@@ -12,6 +12,8 @@ use super::roster::Roster;
 use crate::BusError;
 use crate::protocol::{self, Answer, Ask};
 
+/// Why an agent does not answer that is not there, or no longer the one that works for the run.
+const GONE: &str = "its agent ended, was killed, or was cut off";
 /// How often it is looked whether an agent has gone while it is waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -29,7 +31,7 @@ impl Question {
         let (host, answer) = match reply.result() {
             // Where all were asked, the key says who answers: the bus lets nobody answer under another's.
             Ok(sample) => (
-                protocol::name_of(sample.key_expr().as_str()),
+                protocol::asked_of(sample.key_expr().as_str()),
                 protocol::read::<Answer>(&sample.payload().to_bytes())
                     .map_err(|why| format!("its answer cannot be read: {why}")),
             ),
@@ -56,20 +58,21 @@ impl Drop for Question {
 /// Ask one key, of an agent or of all; the answers come one by one, the end last.
 pub fn send(session: &Session, host: &str, ask: &Ask, within: Duration) -> Result<Receiver<Heard>, String> {
     let (answers, receiver) = channel();
-    put(session, host, ask, within, answers)?;
+    put(session, host, "*", ask, within, answers)?;
     Ok(receiver)
 }
 
 fn put(
     session: &Session,
     host: &str,
+    instance: &str,
     ask: &Ask,
     within: Duration,
     answers: Sender<Heard>,
 ) -> Result<(), String> {
     let question = Question { host: host.to_owned(), answers };
     let asked = session
-        .get(protocol::ask_key(host))
+        .get(protocol::ask_key(host, instance))
         .payload(protocol::write(ask))
         .target(QueryTarget::All)
         .consolidation(ConsolidationMode::None)
@@ -78,8 +81,9 @@ fn put(
     asked.wait().map_err(|error| error.to_string())
 }
 
-/// Ask each host its own question and wait for all answers. `goes_on` is looked at often; when it says no, what is
-/// still open is given up.
+/// Ask each host its own question and wait for all answers; where one cannot prepare, all have prepared in vain, and the
+/// others' answers are not waited for and left out. `goes_on` is looked at often; when it says no, what is still open is
+/// given up.
 pub fn each(
     session: &Session,
     roster: &Roster,
@@ -89,10 +93,15 @@ pub fn each(
 ) -> BTreeMap<String, Result<Answer, BusError>> {
     let lost = |host: &str, why: &str| BusError::Lost { host: host.to_owned(), why: why.to_owned() };
     let (answers, receiver) = channel();
-    let mut open = Vec::new();
+    let (mut open, mut in_vain_together) = (Vec::new(), false);
     let mut all = BTreeMap::new();
     for (host, ask) in asks {
-        match put(session, &host, &ask, within, answers.clone()) {
+        in_vain_together |= matches!(ask, Ask::Prepare { .. });
+        let asked = match roster.asked(&host) {
+            Some(instance) => put(session, &host, &instance, &ask, within, answers.clone()),
+            None => Err(GONE.to_owned()),
+        };
+        match asked {
             Ok(()) => open.push(host),
             Err(why) => drop(all.insert(host.clone(), Err(lost(&host, &why)))),
         }
@@ -105,7 +114,7 @@ pub fn each(
                 let answer = match heard {
                     Some(Ok(answer)) => Ok(answer),
                     Some(Err(why)) => Err(lost(&host, &why)),
-                    None => Err(lost(&host, "its agent ended, was killed, or was cut off")),
+                    None => Err(lost(&host, GONE)),
                 };
                 open.retain(|other| *other != host);
                 all.insert(host, answer);
@@ -113,14 +122,16 @@ pub fn each(
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let gone: Vec<String> =
-                    open.iter().filter(|host| roster.known(host).is_none()).cloned().collect();
+                    open.iter().filter(|host| roster.asked(host).is_none()).cloned().collect();
                 for host in gone {
                     open.retain(|other| *other != host);
-                    let error = lost(&host, "its agent ended, was killed, or was cut off");
-                    all.insert(host, Err(error));
+                    all.insert(host.clone(), Err(lost(&host, GONE)));
                 }
             }
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if in_vain_together && all.values().any(|answer| !matches!(answer, Ok(Answer::Prepared(_)))) {
+            return all;
         }
     }
     for host in open {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{ANSWER_WITHIN, Agent, Coordinator, ask};
 use crate::local::LocalBus;
 use crate::protocol::{Answer, Ask};
-use crate::{Bus, BusError, Timing};
+use crate::{Bus, BusError, Timing, lateness};
 
 /// How long preparing may take: content of hours is made in minutes.
 const PREPARE_WITHIN: Duration = Duration::from_secs(1800);
@@ -28,6 +28,9 @@ const BOUND_DOUBT_NS: u64 = 1_000_000;
 /// A calendar clock that is off by more than this is worth a word.
 const WALL_CLOCK_OFF_S: f64 = 2.0;
 
+/// A time by host.
+type ByHostNs = BTreeMap<String, u64>;
+
 /// Names of parts by host.
 type ByHost = BTreeMap<String, Vec<String>>;
 
@@ -37,6 +40,8 @@ struct Started {
     at_ns: u64,
     /// The hosts that took part, and when on their own clocks.
     told: Vec<(String, u64)>,
+    /// How late this host's threads ran, if it took part.
+    late_here: Option<lateness::Late>,
 }
 
 /// Parts on agents and on this host.
@@ -45,6 +50,8 @@ pub struct FleetBus {
     local: LocalBus,
     /// Where each part is.
     placed: BTreeMap<String, String>,
+    /// How well each host's clock was known at the worst of its starts.
+    bounds_ns: ByHostNs,
     /// The user wants to stop, so that the agents were told that the run is over.
     given_up: Cell<bool>,
     /// The last common start.
@@ -55,7 +62,15 @@ pub struct FleetBus {
 impl FleetBus {
     /// A bus over the agents that were gathered; parts on this host are built by `local`.
     pub fn new(coordinator: Coordinator, local: LocalBus, say: Box<dyn Fn(&str)>) -> Self {
-        Self { coordinator, local, placed: BTreeMap::new(), given_up: Cell::new(false), started: None, say }
+        Self {
+            coordinator,
+            local,
+            placed: BTreeMap::new(),
+            bounds_ns: ByHostNs::new(),
+            given_up: Cell::new(false),
+            started: None,
+            say,
+        }
     }
 
     fn host_of(&self, part: &str) -> Result<&str, BusError> {
@@ -128,7 +143,10 @@ impl FleetBus {
 
 impl Bus for FleetBus {
     fn hosts(&self) -> Vec<String> {
-        let there = self.coordinator.agents.keys().filter(|host| self.agent(host).is_ok()).cloned();
+        // Nothing can start together with a host whose clock is not known.
+        let is_usable =
+            |host: &&String| self.agent(host).is_ok() && self.coordinator.clocks.offset(host).is_ok();
+        let there = self.coordinator.agents.keys().filter(is_usable).cloned();
         there.chain([HERE.to_owned()]).collect()
     }
 
@@ -201,11 +219,24 @@ impl Bus for FleetBus {
             };
             let offset = self.coordinator.clocks.offset(&host).map_err(unknown)?;
             let agent_ns = offset.to_agent_ns(at_ns);
+            let worst_ns = self.bounds_ns.entry(host.clone()).or_default();
+            *worst_ns = offset.bound_ns(at_ns).max(*worst_ns);
             told.push((host.clone(), agent_ns));
             asks.push((host, Ask::Start { run: self.run(), parts, at_ns: agent_ns }));
         }
-        self.answered(self.ask(asks, lead))?;
-        self.started = Some(Started { at_ns, told });
+        let answers = self.ask(asks, lead);
+        for (host, answer) in &answers {
+            // What an agent itself refuses here, and no part, is an order that came too late.
+            if let Ok(Answer::Refused { part: None, error }) = answer {
+                return Err(BusError::Late { host: host.clone(), why: error.to_string() });
+            }
+        }
+        self.answered(answers)?;
+        let late_here = match here.is_empty() {
+            true => None,
+            false => lateness::watch(at_ns).ok(),
+        };
+        self.started = Some(Started { at_ns, told, late_here });
         self.local.start_at(&here, at_ns)
     }
 
@@ -215,6 +246,9 @@ impl Bus for FleetBus {
             return self.local.progress(part);
         }
         self.agent(host)?;
+        if let Some(why) = self.coordinator.roster.silent(host, part) {
+            return Err(BusError::Lost { host: host.to_owned(), why });
+        }
         Ok(match self.coordinator.roster.progress(host, part) {
             Some(Progress::Failed(PartError { message, usage })) => {
                 let message = format!("{part} on {host}: {message}");
@@ -268,15 +302,18 @@ impl Bus for FleetBus {
     }
 
     fn timing(&mut self) -> Option<Timing> {
-        let Started { at_ns, told } = self.started.take()?;
+        let Started { at_ns, told, late_here } = self.started.take()?;
         let hosts: Vec<String> = told.iter().map(|(host, _)| host.clone()).collect();
         // Clocks are compared once more, so that the start lies between two comparisons.
         self.coordinator.probe(&hosts);
         let bound_ns = self.coordinator.clocks.apart_ns(&told, at_ns)?;
         let late = |host: &String| self.coordinator.roster.known(host)?.start_late_ns;
-        let late: Option<Vec<u64>> = hosts.iter().map(late).collect();
-        let late = late.unwrap_or_default();
-        let skew_ns = late.iter().max().zip(late.iter().min()).map(|(most, least)| most - least);
+        let here = late_here.map(|late| lateness::seen(&late));
+        let late: Option<Vec<u64>> = hosts.iter().map(late).chain(here).collect();
+        // One host alone has nobody to be apart from.
+        let late = late.filter(|late| late.len() > 1);
+        let spread = |late: Vec<u64>| Some(late.iter().max()? - late.iter().min()?);
+        let skew_ns = late.and_then(spread);
         Some(Timing { skew_ns, bound_ns })
     }
 
@@ -284,8 +321,8 @@ impl Bus for FleetBus {
         let mut doubts = Vec::new();
         for (host, agent) in &self.coordinator.agents {
             match self.coordinator.clocks.offset(host) {
-                Ok(offset) => {
-                    let bound_ns = offset.bound_ns(self.coordinator.clocks.now_ns());
+                Ok(_) => {
+                    let bound_ns = self.bounds_ns.get(host).copied().unwrap_or_default();
                     let bound_us = bound_ns as f64 / 1e3;
                     let uncertain = Doubt::ClockUncertain { host: host.clone(), bound_us };
                     doubts.extend((bound_ns > BOUND_DOUBT_NS).then_some(uncertain));
@@ -300,6 +337,9 @@ impl Bus for FleetBus {
                 doubts.push(Doubt::HostsLost { hosts: vec![host.clone()], why });
             }
         }
+        let left_out =
+            |(host, why): &(String, String)| Doubt::HostsLost { hosts: vec![host.clone()], why: why.clone() };
+        doubts.extend(self.coordinator.left_out.iter().map(left_out));
         doubts
     }
 }

@@ -10,7 +10,7 @@ use sys::clock::Deadline;
 use super::lease::{LEASE, Renewing};
 use super::{ANSWER_WITHIN, Coordinator, ask};
 use crate::FleetError;
-use crate::protocol::{Answer, Ask, Description, PROTOCOL};
+use crate::protocol::{self, Answer, Ask, Description, PROTOCOL};
 
 /// Where a pattern leaves open how many hosts fit it, the fleet counts as whole when nobody has come for this long.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub fn gather(
     let mut asks = Vec::new();
     for (name, (description, _)) in &descriptions {
         match objection(of, description) {
-            Some(why) => refused.push(why),
+            Some(why) => refused.push((name.clone(), why)),
             None => {
                 let ask = Ask::Take {
                     run: of.run.clone(),
@@ -52,6 +52,7 @@ pub fn gather(
                     fleet: fleet.clone(),
                     lease_ms: LEASE.as_millis() as u64,
                 };
+                of.roster.choose(name, &description.instance);
                 asks.push((name.clone(), ask));
             }
         }
@@ -59,20 +60,36 @@ pub fn gather(
     of.renewing = Some(Renewing::start(of.session.clone(), &of.id, &of.run)?);
     let taken = ask::each(&of.session, &of.roster, asks, ANSWER_WITHIN, &|| of.goes_on());
     for (name, answer) in taken {
+        let mut refuse = |why: String| refused.push((name.clone(), why));
         match (answer, descriptions.get(&name)) {
             (Ok(Answer::Done), Some((description, wall_clock_off_s))) => {
                 let (instance, description) = (description.instance.clone(), description.clone());
-                of.agents.insert(name, Agent { instance, description, wall_clock_off_s: *wall_clock_off_s });
+                of.agents.insert(
+                    name.clone(),
+                    Agent { instance, description, wall_clock_off_s: *wall_clock_off_s },
+                );
             }
-            (Ok(Answer::Refused { error, .. }), _) => refused.push(format!("{name}: {error}")),
-            (Ok(_), _) => refused.push(format!("{name} gave an answer that does not fit")),
-            (Err(error), _) => refused.push(error.to_string()),
+            (Ok(Answer::Refused { error, .. }), _) => {
+                refuse(format!("{name}: {}", protocol::plain(&error.to_string())))
+            }
+            (Ok(_), _) => refuse(format!("{name} gave an answer that does not fit")),
+            (Err(error), _) => refuse(error.to_string()),
         }
     }
-    enough(of, wishes, refused)?;
     let names: Vec<String> = of.agents.keys().cloned().collect();
     say(&format!("comparing clocks with {} hosts", names.len()));
     of.probe(&names);
+    for name in names {
+        if let Err(why) = of.clocks.offset(&name) {
+            of.agents.remove(&name);
+            refused.push((name.clone(), format!("{name}: its clock is not known: {why}")));
+        }
+    }
+    enough(of, wishes, &refused)?;
+    for (_, why) in &refused {
+        say(&format!("left out: {why}"));
+    }
+    of.left_out = refused;
     Ok(())
 }
 
@@ -109,14 +126,15 @@ fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str))
     }
 }
 
+/// Who cannot be had, and why.
+type Refused = Vec<(String, String)>;
+
 /// Everybody who is wished for, by name, with how far the calendar clocks are apart.
 type Descriptions = BTreeMap<String, (Description, f64)>;
 
 /// Everybody who is wished for and says who it is; and why others do not.
-fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<(Descriptions, Vec<String>), FleetError> {
-    let before_s = sys::clock::realtime_ns() as f64 / 1e9;
+fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<(Descriptions, Refused), FleetError> {
     let mut all = of.described(ANSWER_WITHIN)?;
-    let between_s = f64::midpoint(before_s, sys::clock::realtime_ns() as f64 / 1e9);
     let is_wanted = |name: &str| wishes.iter().any(|wish| wish.matches(name));
     for name in of.roster.names() {
         if all.iter().all(|(other, _)| *other != name) {
@@ -129,11 +147,11 @@ fn describe(of: &Coordinator, wishes: &[Wish]) -> Result<(Descriptions, Vec<Stri
         ))
     };
     all.extend(of.roster.foreign().into_iter().map(|(name, version)| (name, foreign(version))));
-    let (mut descriptions, mut refused) = (Descriptions::new(), Vec::new());
+    let (mut descriptions, mut refused) = (Descriptions::new(), Refused::new());
     for (name, one) in all.into_iter().filter(|(name, _)| is_wanted(name)) {
         match one {
-            Ok(one) => drop(descriptions.insert(name, (one.clone(), one.realtime_s - between_s))),
-            Err(why) => refused.push(format!("{name}: {why}")),
+            Ok(one) => drop(descriptions.insert(name, one)),
+            Err(why) => refused.push((name.clone(), format!("{name}: {why}"))),
         }
     }
     Ok((descriptions, refused))
@@ -151,13 +169,16 @@ fn objection(of: &Coordinator, agent: &Description) -> Option<String> {
     if of.roster.known(name).is_some_and(|known| known.instances.len() > 1) {
         return Some(format!("two agents call themselves {name}: end one, or give it another --name"));
     }
+    if !of.roster.is_there(name, &agent.instance) {
+        return Some(format!("{name} answers as another agent than the one that joined: start it anew"));
+    }
     let other = agent.busy.as_ref().filter(|run| **run != of.run)?;
     Some(format!("{name} works for run {other}: wait until it is over"))
 }
 
 /// Whether those that were taken are enough, and if not, who is missing and why.
-fn enough(of: &Coordinator, wishes: &[Wish], refused: Vec<String>) -> Result<(), FleetError> {
-    let mut missing = refused;
+fn enough(of: &Coordinator, wishes: &[Wish], refused: &Refused) -> Result<(), FleetError> {
+    let mut missing: Vec<String> = refused.iter().map(|(_, why)| why.clone()).collect();
     let mut short = false;
     for wish in wishes {
         let found = of.agents.keys().filter(|name| wish.matches(name)).count() as u32;
@@ -165,8 +186,9 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: Vec<String>) -> Result<(),
             continue;
         }
         short = true;
-        let known =
-            |name: &String| of.agents.contains_key(name) || missing.iter().any(|why| why.contains(name));
+        let known = |name: &String| {
+            of.agents.contains_key(name) || refused.iter().any(|(refused, _)| refused == name)
+        };
         match wish.spelled_out() {
             Some(names) => {
                 let absent: Vec<String> = names.into_iter().filter(|name| !known(name)).collect();

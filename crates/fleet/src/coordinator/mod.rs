@@ -51,8 +51,8 @@ pub struct Setting {
     pub stop: Arc<AtomicBool>,
 }
 
-/// An agent's name, and what it says of itself.
-type Described = (String, Result<Description, String>);
+/// An agent's name, and what it says of itself, with how far its calendar clock is ahead, in s.
+type Described = (String, Result<(Description, f64), String>);
 
 /// A coordinator, joined by agents from its beginning on.
 pub struct Coordinator {
@@ -65,6 +65,8 @@ pub struct Coordinator {
     /// The agents that work for the run.
     agents: BTreeMap<String, Agent>,
     clocks: Clocks,
+    /// Hosts that fit the plan and were not taken, and why.
+    left_out: Vec<(String, String)>,
     stop: Arc<AtomicBool>,
     /// Ends before the session does.
     renewing: Option<Renewing>,
@@ -116,6 +118,7 @@ impl Coordinator {
             roster,
             agents: BTreeMap::new(),
             clocks,
+            left_out: Vec::new(),
             stop,
             renewing: None,
             _heard: heard,
@@ -133,18 +136,24 @@ impl Coordinator {
     /// # Errors
     /// The bus does not carry it.
     pub fn describe_all(&self, within: Duration) -> Result<Vec<Description>, FleetError> {
-        Ok(self.described(within)?.into_iter().filter_map(|(_, description)| description.ok()).collect())
+        Ok(self.described(within)?.into_iter().filter_map(|(_, one)| Some(one.ok()?.0)).collect())
     }
 
     /// What each agent that answers says of itself, by the name that it answers under; or why that is nothing.
     fn described(&self, within: Duration) -> Result<Vec<Described>, FleetError> {
         let failed = |why| FleetError::Bus { what: "ask all agents", why };
+        let now_s = || sys::clock::realtime_ns() as f64 / 1e9;
+        let asked_s = now_s();
         let answers = ask::send(&self.session, "*", &protocol::Ask::Describe, within).map_err(failed)?;
         let described = answers.iter().filter_map(|(name, answer)| {
             let description = match answer? {
-                Ok(protocol::Answer::Description(one)) if one.name == name => Ok(*one),
+                Ok(protocol::Answer::Description(one)) if one.name == name => {
+                    // By each answer as it comes: the slowest must not shift the others.
+                    let off_s = one.realtime_s - f64::midpoint(asked_s, now_s());
+                    Ok((*one, off_s))
+                }
                 Ok(_) => Err("its answer does not fit".to_owned()),
-                Err(why) => Err(format!("its answer cannot be read: {why}")),
+                Err(why) => Err(why),
             };
             Some((name, description))
         });

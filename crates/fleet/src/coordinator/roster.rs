@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::part::{Live, Progress};
+use base::part::{HERE, Live, Progress};
 
 use crate::protocol::{self, Tell};
 
 /// Lines that wait to be shown; beyond, somebody floods.
 const LINES_MAX: usize = 1000;
 
-/// A longer line is cut: nobody reads it, and it would be kept.
-const LINE_CHARACTERS_MAX: usize = 500;
+/// A part of which nothing was heard for so long is lost: its agent tells of each twice a second.
+const SILENT: Duration = Duration::from_secs(3);
 
 /// What is known of one agent.
 #[derive(Debug, Default, Clone)]
@@ -21,6 +21,8 @@ pub struct Known {
     pub instances: BTreeSet<String>,
     /// The parts' progress, as last told.
     pub progress: BTreeMap<String, Progress>,
+    /// When each part was last told of, or was placed.
+    pub heard: BTreeMap<String, Instant>,
     /// The numbers that the parts see, as last told.
     pub live: BTreeMap<String, Live>,
     /// How late its last start was.
@@ -30,6 +32,8 @@ pub struct Known {
 #[derive(Debug, Default)]
 struct State {
     agents: BTreeMap<String, Known>,
+    /// The instances that work for the run.
+    chosen: BTreeMap<String, String>,
     /// Agents that speak other messages than this coordinator, and which.
     foreign: BTreeMap<String, String>,
     /// Rises with each arrival and departure.
@@ -48,7 +52,10 @@ impl Roster {
 
     /// An agent's token came or went.
     pub fn token(&self, key: &str, is_there: bool) {
-        let Some((name, instance)) = protocol::agent_of(key) else { return };
+        // Nobody else is this host, whatever it calls itself.
+        let Some((name, instance)) = protocol::agent_of(key).filter(|(name, _)| *name != HERE) else {
+            return;
+        };
         let mut state = self.state();
         if let Some(version) = protocol::foreign_version(key) {
             match is_there {
@@ -76,15 +83,15 @@ impl Roster {
         match tell {
             Tell::Beat { run, parts, live, start_late_ns } if run == of_run => {
                 if let Some(known) = state.agents.get_mut(name) {
+                    let now = Instant::now();
+                    known.heard.extend(parts.keys().map(|part| (part.clone(), now)));
                     known.progress = parts;
                     known.live = live;
                     known.start_late_ns = start_late_ns;
                 }
             }
             Tell::Line { run, text } if run == of_run && state.lines.len() < LINES_MAX => {
-                // What steers a terminal is nobody's to send.
-                let plain = text.chars().filter(|c| !c.is_control()).take(LINE_CHARACTERS_MAX);
-                state.lines.push((name.to_owned(), plain.collect()));
+                state.lines.push((name.to_owned(), protocol::plain(&text)));
             }
             // Of a run that is over.
             Tell::Beat { .. } | Tell::Line { .. } => {}
@@ -116,6 +123,37 @@ impl Roster {
         self.state().agents.get(name).is_some_and(|known| known.instances.contains(instance))
     }
 
+    /// From now on this instance of that name is the one that is asked, whoever else comes under it.
+    pub fn choose(&self, name: &str, instance: &str) {
+        self.state().chosen.insert(name.to_owned(), instance.to_owned());
+    }
+
+    /// The instance that is to be asked: the chosen one, or else the only one; none while it is not there.
+    pub fn asked(&self, name: &str) -> Option<String> {
+        let state = self.state();
+        let instances = &state.agents.get(name)?.instances;
+        match state.chosen.get(name) {
+            Some(chosen) => instances.get(chosen).cloned(),
+            None => instances.first().filter(|_| instances.len() == 1).cloned(),
+        }
+    }
+
+    /// Why a placed part counts as lost: its agent is there, and has not told of it for too long.
+    pub fn silent(&self, name: &str, part: &str) -> Option<String> {
+        self.silent_at(name, part, Instant::now())
+    }
+
+    fn silent_at(&self, name: &str, part: &str, now: Instant) -> Option<String> {
+        let state = self.state();
+        let known = state.agents.get(name)?;
+        let is_old = |heard: &Instant| now.saturating_duration_since(*heard) > SILENT;
+        known.heard.get(part).filter(|heard| is_old(heard))?;
+        Some(match known.heard.values().all(is_old) {
+            true => format!("its agent has told nothing for {} s", SILENT.as_secs()),
+            false => format!("its agent no longer tells of part '{part}'"),
+        })
+    }
+
     /// How a part is, as was last told.
     pub fn progress(&self, name: &str, part: &str) -> Option<Progress> {
         self.state().agents.get(name)?.progress.get(part).cloned()
@@ -128,10 +166,11 @@ impl Roster {
         known.cloned().unwrap_or_default()
     }
 
-    /// Forget how parts were: they are about to start anew.
+    /// Forget how parts were: they are about to start anew, and to be told of from now on.
     pub fn forget_progress(&self, name: &str, parts: &[&str]) {
         if let Some(known) = self.state().agents.get_mut(name) {
             known.progress.retain(|part, _| !parts.contains(&part.as_str()));
+            known.heard.extend(parts.iter().map(|part| ((*part).to_owned(), Instant::now())));
             known.start_late_ns = None;
         }
     }
@@ -174,5 +213,36 @@ mod tests {
         assert_eq!(roster.progress("nas", "server"), None);
         roster.told("nas", beat("new"), "new");
         assert_eq!(roster.progress("nas", "server"), Some(Progress::Finished));
+    }
+
+    #[test]
+    fn a_second_agent_of_a_name_is_not_asked() {
+        let roster = Roster::default();
+        let token = |instance: &str, is_there| roster.token(&protocol::agent_key("nas", instance), is_there);
+        token("b", true);
+        assert_eq!(roster.asked("nas").as_deref(), Some("b"), "the only one");
+        roster.choose("nas", "b");
+        token("a", true);
+        assert_eq!(roster.asked("nas").as_deref(), Some("b"));
+        token("b", false);
+        assert_eq!(roster.asked("nas"), None, "another one in its place");
+    }
+
+    #[test]
+    fn a_part_that_nobody_tells_of_any_more_is_lost() {
+        let roster = Roster::default();
+        roster.token(&protocol::agent_key("nas", "a"), true);
+        let begun = Instant::now();
+        assert_eq!(roster.silent_at("nas", "server", begun + SILENT * 2), None, "it was never placed");
+        roster.forget_progress("nas", &["server", "viewers"]);
+        assert_eq!(roster.silent("nas", "server"), None, "it was just placed");
+        let later = Instant::now() + SILENT + Duration::from_millis(1);
+        let why = roster.silent_at("nas", "server", later).unwrap();
+        assert_eq!(why, "its agent has told nothing for 3 s");
+        // Its agent goes on, with one part less.
+        roster.state().agents.get_mut("nas").unwrap().heard.insert("viewers".into(), later);
+        let why = roster.silent_at("nas", "server", later).unwrap();
+        assert!(why.contains("no longer tells of part 'server'"), "{why}");
+        assert_eq!(roster.silent_at("nas", "viewers", later), None);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use base::part::HostContext;
+use base::part::{HERE, HostContext};
 use base::permit::Permit;
 use base::units::Span;
 use clap::Args;
@@ -53,7 +53,7 @@ pub struct AgentArgs {
     /// The most there is of a resource on this host, e.g. network=122Mbit/s; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     ceiling: Vec<String>,
-    /// End when a run is over
+    /// End when the coordinator that it has joined is done
     #[arg(long)]
     once: bool,
     /// Give up when no coordinator was there for this long [default: wait for ever]
@@ -116,6 +116,17 @@ impl AgentArgs {
 
     /// What it is called: as its certificate says, which nobody would let it speak against.
     fn own_name(&self, identity: &hosts::Identity) -> Result<String, Failure> {
+        let name = self.said_or_known(identity)?;
+        match is_name(&name) {
+            true => Ok(name),
+            false => Err(Failure::usage(format!(
+                "'{name}' cannot name a host: use up to 63 letters, digits, '-' and '.', and not '{HERE}', which is \
+                 the coordinator's own; see --name"
+            ))),
+        }
+    }
+
+    fn said_or_known(&self, identity: &hosts::Identity) -> Result<String, Failure> {
         match (&self.name, identity.name()) {
             (Some(said), Some(known)) if *said != known => Err(Failure::usage(format!(
                 "--name {said}: these credentials are those of {known}, and nobody would listen to {said}; leave \
@@ -136,6 +147,12 @@ impl AgentArgs {
             None => Ok(Policy::built_in(&owner)),
         }
     }
+}
+
+/// Whether plans and keys of the bus can name a host so.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    (1..=63).contains(&name.len()) && name.bytes().all(plain) && name != HERE
 }
 
 /// Facts of this host, and what tells the measuring side's own processes from neighbours where hosts share a kernel.

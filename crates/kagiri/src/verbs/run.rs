@@ -47,6 +47,7 @@ impl RunPlan {
     /// Measure, or show what would be measured.
     pub fn perform(self) -> Outcome {
         let plan = self.read()?;
+        measure::check_plan(&plan)?;
         if self.dry_run {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
@@ -54,7 +55,6 @@ impl RunPlan {
         let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
             return measure::run_plan(&plan, &self.common, &self.hosts);
         };
-        measure::check_requirements(&plan)?;
         let lab = hosts::Lab::up(file.into(), self.common.quiet)?;
         let measured = measure::run_plan(&plan, &self.common, &self.hosts.in_lab(lab.name()));
         let down = lab.down();

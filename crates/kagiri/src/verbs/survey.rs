@@ -47,7 +47,7 @@ impl Survey {
             }
         };
         // What would make the survey's result useless is found now, not after minutes of measuring.
-        measure::check_requirements(&self.plan(&BTreeMap::new())?)?;
+        measure::check_plan(&self.plan(&BTreeMap::new())?)?;
         let session = Session::open(&self.common, &say)?;
         say(
             "Surveying this machine; it takes two to three minutes if nobody else uses it. Ctrl-C ends it and keeps \

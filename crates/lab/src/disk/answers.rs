@@ -11,7 +11,7 @@ use sys::clock::monotonic_ns;
 /// No machine needs longer to copy a mebibyte, unless something interrupts it.
 const MEBIBYTE_NS_MAX: u64 = 250_000;
 /// From this length on, an answer's time is that of its bytes.
-const LARGE_BYTES: usize = 512 << 10;
+const LARGE_BYTES: u64 = 512 << 10;
 
 /// What is said when the time has come.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ struct State {
     /// Buffers of answered reads, to be used again: fresh memory would cost a page fault for every page.
     buffers: Vec<Vec<u8>>,
     numbers: u64,
-    /// The least time that handing over a mebibyte took; 0 before one was. It is part of the modelled time, too.
+    /// The least time that copying a mebibyte took; 0 before one was. It is part of the modelled time, too.
     mebibyte_ns: u64,
     /// Whether answers wait at all.
     paced: bool,
@@ -140,7 +140,7 @@ impl Answers {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let hand_over_ns = first.answer.bytes() * state.mebibyte_ns >> 20;
+            let hand_over_ns = (first.answer.bytes() * state.mebibyte_ns) >> 20;
             let wake_ns = first.due_ns.saturating_sub(early_ns + hand_over_ns);
             if state.paced && wake_ns > now_ns {
                 let pause = Duration::from_nanos(wake_ns - now_ns);
@@ -165,13 +165,8 @@ impl Answers {
             Answer::Read(reply, bytes) => {
                 let begin_ns = monotonic_ns();
                 reply.data(&bytes);
-                let took_ns = monotonic_ns() - begin_ns;
+                self.note_copy(bytes.len() as u64, monotonic_ns() - begin_ns);
                 let mut state = self.state();
-                if bytes.len() >= LARGE_BYTES {
-                    let mebibyte_ns = (took_ns << 20) / bytes.len() as u64;
-                    let known_ns = if state.mebibyte_ns > 0 { state.mebibyte_ns } else { MEBIBYTE_NS_MAX };
-                    state.mebibyte_ns = mebibyte_ns.min(known_ns);
-                }
                 if state.buffers.len() < 64 {
                     state.buffers.push(bytes);
                 }
@@ -179,6 +174,21 @@ impl Answers {
             Answer::Written(reply, bytes) => reply.written(bytes),
             Answer::Flushed(reply) => reply.ok(),
         }
+    }
+
+    /// Learns from a copy how long copies take.
+    pub(super) fn note_copy(&self, bytes: u64, took_ns: u64) {
+        if bytes < LARGE_BYTES {
+            return;
+        }
+        let mut state = self.state();
+        let known_ns = if state.mebibyte_ns > 0 { state.mebibyte_ns } else { MEBIBYTE_NS_MAX };
+        state.mebibyte_ns = known_ns.min((took_ns << 20) / bytes);
+    }
+
+    /// How long `bytes` take to be copied at the least, as far as is known.
+    pub(super) fn copy_ns(&self, bytes: u64) -> u64 {
+        (bytes * self.state().mebibyte_ns) >> 20
     }
 
     /// A buffer of `length` bytes with any content.
