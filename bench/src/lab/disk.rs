@@ -38,6 +38,9 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
             .into(),
         ..Found::default()
     };
+    let journals = settings.dir.join("journal");
+    // A bench that was interrupted leaves its disk behind.
+    Journal::leftovers(&journals)?.into_iter().for_each(|leftover| drop(leftover.replay()));
     for name in MODELS {
         let model = DiskModel::preset(name)?;
         let bench = Bench::make(settings, name, &model)?;

@@ -178,7 +178,7 @@ impl Server {
             // Every other place, or it would be read ahead.
             let mut took_ns = file.time_reads_ns(PROBES, 2 * PROBE_BYTES)?;
             took_ns.sort_unstable();
-            let quicker_ns = took_ns.get(took_ns.len() / 4).copied().unwrap_or(0);
+            let quicker_ns = took_ns.get(took_ns.len() / 10).copied().unwrap_or(0);
             if quicker_ns >= modelled_ns {
                 best_ns = best_ns.max(way_ns);
                 way_ns += (quicker_ns - modelled_ns) / 2;

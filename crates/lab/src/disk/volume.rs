@@ -62,15 +62,16 @@ impl Volume {
         Self { backing, size, head, answers, way_ns, reads, writes, flushes, read_bytes, written_bytes }
     }
 
-    /// When an access that comes now is over.
-    fn due_ns(&self, access: impl FnOnce(&mut Head, u64) -> u64) -> u64 {
+    /// When an access that comes now, with `bytes` that were copied on the way, is over.
+    fn due_ns(&self, bytes: u64, access: impl FnOnce(&mut Head, u64) -> u64) -> u64 {
         if !self.answers.paced() {
             return 0;
         }
         // The clock is read under the lock: the model wants arrivals in order. A host counts from the moment it asks to
         // the moment it is answered, so the way in both directions is counted as if it lay before the arrival.
+        let way_ns = self.way_ns.load(Ordering::Relaxed) + self.answers.copy_ns(bytes);
         let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
-        access(&mut head, monotonic_ns().saturating_sub(self.way_ns.load(Ordering::Relaxed)))
+        access(&mut head, monotonic_ns().saturating_sub(way_ns))
     }
 
     fn counters(&self) -> Counters {
@@ -132,7 +133,7 @@ impl Volume {
 
     fn read_image(&self, offset: u64, size: u32, reply: ReplyData) {
         let length = u64::from(size).min(self.size.saturating_sub(offset));
-        let due_ns = self.due_ns(|head, now| head.access(now, Direction::Read, offset, length));
+        let due_ns = self.due_ns(0, |head, now| head.access(now, Direction::Read, offset, length));
         // The bytes are fetched while the disk turns.
         let mut bytes = self.answers.buffer(length as usize);
         match self.backing.read_exact_at(&mut bytes, offset) {
@@ -150,9 +151,11 @@ impl Volume {
         if offset.checked_add(length).is_none_or(|end| end > self.size) {
             return reply.error(Errno::ENOSPC);
         }
-        let due_ns = self.due_ns(|head, now| head.access(now, Direction::Write, offset, length));
+        let due_ns = self.due_ns(length, |head, now| head.access(now, Direction::Write, offset, length));
+        let begin_ns = monotonic_ns();
         match self.backing.write_all_at(data, offset) {
             Ok(()) => {
+                self.answers.note_copy(length, monotonic_ns() - begin_ns);
                 self.writes.fetch_add(1, Ordering::Relaxed);
                 self.written_bytes.fetch_add(length, Ordering::Relaxed);
                 self.answers.give_at(due_ns, Answer::Written(reply, data.len() as u32));
@@ -272,7 +275,7 @@ impl Filesystem for Volume {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         // The bytes are in the backing file. That they are not on this machine's own disk is no loss: a modelled disk
         // does not outlive the machine.
-        let due_ns = self.due_ns(Head::flush);
+        let due_ns = self.due_ns(0, Head::flush);
         self.answers.give_at(due_ns, Answer::Flushed(reply));
     }
 
