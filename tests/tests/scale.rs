@@ -93,9 +93,16 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// Let it end by itself.
+    fn tell_to_end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.tell_to_end();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -199,4 +206,6 @@ fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
     assert_eq!(bus.hosts().len(), AGENTS, "99 and this one");
     assert!(matches!(bus.stop(&[last]).remove(*last), Some(Err(BusError::Lost { .. }))));
     drop(bus);
+    // Each may take a moment: together.
+    agents.iter().for_each(Agent::tell_to_end);
 }
