@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! schema = 1
-//! name = "ext3 against ext4"
+//! name = "two servers"
 //! workload = "stream"
 //! repeats = 5
 //! require = ["capacity>=4"]
@@ -14,9 +14,9 @@
 //! server = "nas"
 //!
 //! [[variant]]
-//! name = "ext3"
-//! stream.server.disk.file_system = "ext3"    # what differs
-//! place.server = "nas-ext3"
+//! name = "nginx"
+//! stream.server.kind = "nginx"    # what differs
+//! place.server = "nas-2"
 //! ```
 
 use schemars::JsonSchema;
