@@ -1,7 +1,7 @@
 //! The bus over a fleet: parts on agents, and on this host.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::doubt::Doubt;
@@ -54,6 +54,8 @@ pub struct FleetBus {
     bounds_ns: ByHostNs,
     /// The user wants to stop, so that the agents were told that the run is over.
     given_up: Cell<bool>,
+    /// The hosts whose loss was told.
+    lost: RefCell<BTreeSet<String>>,
     /// The last common start.
     started: Option<Started>,
     say: Box<dyn Fn(&str)>,
@@ -68,6 +70,7 @@ impl FleetBus {
             placed: BTreeMap::new(),
             bounds_ns: ByHostNs::new(),
             given_up: Cell::new(false),
+            lost: RefCell::default(),
             started: None,
             say,
         }
@@ -97,11 +100,16 @@ impl FleetBus {
         if self.coordinator.roster.is_there(host, &agent.instance) {
             Ok(agent)
         } else {
-            Err(BusError::Lost {
-                host: host.to_owned(),
-                why: "its agent ended, was killed, or was cut off".into(),
-            })
+            Err(self.lost(host, "its agent ended, was killed, or was cut off"))
         }
+    }
+
+    /// Say at once that a host is lost: what comes of it may take a while.
+    fn lost(&self, host: &str, why: &str) -> BusError {
+        if self.lost.borrow_mut().insert(host.to_owned()) {
+            (self.say)(&format!("host {host} was lost: {why}"));
+        }
+        BusError::Lost { host: host.to_owned(), why: why.to_owned() }
     }
 
     fn run(&self) -> String {
@@ -131,11 +139,12 @@ impl FleetBus {
             let error = PartError::new("interrupted");
             return Err(BusError::Part { part: "the run".into(), host: HERE.into(), error });
         }
-        let read = |(host, answer): (String, Result<Answer, BusError>)| match answer? {
-            Answer::Refused { part, error } => {
+        let read = |(host, answer): (String, Result<Answer, BusError>)| match answer {
+            Ok(Answer::Refused { part, error }) => {
                 Err(BusError::Part { part: part.unwrap_or_else(|| "the agent".into()), host, error })
             }
-            answer => Ok((host, answer)),
+            Err(BusError::Lost { host, why }) => Err(self.lost(&host, &why)),
+            answer => answer.map(|answer| (host, answer)),
         };
         answers.into_iter().map(read).collect()
     }
@@ -247,7 +256,7 @@ impl Bus for FleetBus {
         }
         self.agent(host)?;
         if let Some(why) = self.coordinator.roster.silent(host, part) {
-            return Err(BusError::Lost { host: host.to_owned(), why });
+            return Err(self.lost(host, &why));
         }
         Ok(match self.coordinator.roster.progress(host, part) {
             Some(Progress::Failed(PartError { message, usage })) => {
