@@ -170,7 +170,6 @@ impl Fleet {
         let mut pids = gone.to_vec();
         for agent in agents {
             let ended = agent.end(FLEET_PATIENCE);
-            eprintln!("{}\n{}", ended.words, ended.stderr);
             assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
             pids.push(ended.code(0).pid);
         }
