@@ -11,8 +11,6 @@ use crate::FleetError;
 const LEASE: Duration = Duration::from_secs(2);
 /// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.
 const SESSIONS_MAX: u32 = 20_000;
-/// How long the handshake of TLS may take.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions that may be in the middle of joining.
 const JOINING_MAX: u32 = 2_000;
 
@@ -83,23 +81,11 @@ fn common(within: Duration) -> Vec<Setting> {
     .to_vec()
 }
 
-/// An endpoint to listen on where strangers that say nothing soon give up their place: zenoh takes 64 TLS handshakes at
-/// once, and would wait 10 s for each.
-fn guarded(endpoint: &String) -> String {
-    match endpoint.starts_with("tls/") {
-        true => format!("{endpoint}#tls_handshake_timeout_ms={}", HANDSHAKE_WITHIN.as_millis()),
-        false => endpoint.clone(),
-    }
-}
-
 fn of_role(role: &Role) -> Vec<Setting> {
     let all = match role {
         Role::Router { listen } => vec![
             ("mode", text("router")),
-            (
-                "listen/endpoints",
-                serde_json::json!(listen.iter().map(guarded).collect::<Vec<_>>()).to_string(),
-            ),
+            ("listen/endpoints", serde_json::json!(listen).to_string()),
             ("listen/exit_on_failure", "true".to_owned()),
         ],
         Role::Client { connect } => vec![
