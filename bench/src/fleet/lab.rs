@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lab::state::ProcessId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::clock::Deadline;
@@ -63,6 +64,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 /// How long `kagiri undo` took, s, and what is still there.
 fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> {
     let state = lab.state.clone();
+    // While they live: what has ended and waits for init to notice is nothing that is left.
+    let agents = state.hosts.iter().filter_map(|host| ProcessId::of(host.agent_pid?)).collect::<Vec<_>>();
     kill(Pid::from_raw(state.keeper.pid), Signal::SIGKILL)?;
     lab.forget();
     let deadline = Deadline::after(WITHIN);
@@ -71,9 +74,10 @@ fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> 
     tools::run(Command::new(&stage.kagiri).arg("undo"), WITHIN, &[0])?;
     let took_s = began.elapsed().as_secs_f64();
     let namespaces = state.hosts.iter().map(|host| &host.namespace).chain([&state.switches]);
-    let agents = state.hosts.iter().filter_map(|host| host.agent_pid);
     let mut remains: Vec<_> = namespaces.map(|name| Path::new("/run/netns").join(name)).collect();
-    remains.extend(agents.map(|pid| Path::new("/proc").join(pid.to_string())));
+    remains.extend(
+        agents.iter().filter(|agent| agent.lives()).map(|agent| format!("/proc/{}", agent.pid).into()),
+    );
     remains.extend(state.hosts.iter().flat_map(|host| host.cgroup.clone()));
     remains.extend([stage.folders.lab(&state.lab), stage.folders.lab_data(&state.lab)]);
     let there = remains.iter().filter(|path| path.exists()).map(|path| format!("left: {}", path.display()));
