@@ -79,8 +79,7 @@ fn recorded(fleet: &Fleet, coordinator: u16) -> Vec<u8> {
     wait_until("it has said something", FLEET_PATIENCE, || said.lock().expect("nobody panics").len() > 200);
     agent.signal(Signal::SIGTERM);
     agent.end(FLEET_PATIENCE).code(0);
-    let said = said.lock().expect("nobody panics").clone();
-    said
+    std::mem::take(&mut *said.lock().expect("nobody panics"))
 }
 
 /// Send this on a connection of its own, and leave; a coordinator that hangs up early is right to.
