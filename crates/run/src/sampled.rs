@@ -54,6 +54,10 @@ impl Kin {
         Self(facts.iter().filter_map(kin).chain([here]).collect())
     }
 
+    fn share_a_kernel(&self, one: &str, other: &str) -> bool {
+        self.0.get(one).zip(self.0.get(other)).is_some_and(|((one, _), (other, _))| one == other)
+    }
+
     /// The processes of all agents on the kernel of this host.
     fn beside(&self, host: &str) -> Vec<u32> {
         let Some((boot_id, _)) = self.0.get(host) else { return Vec::new() };
@@ -79,7 +83,9 @@ impl Samplers {
         watch.own_pids.extend(kin.beside(&target.host));
         let mut all = vec![Sampler { name: SAMPLER.into(), host: target.host.clone(), watch }];
         for host in hosts {
-            if all.iter().all(|sampler| sampler.host != host) {
+            // Of hosts on one kernel, one sees all their neighbours; if each of a lab's 200 looked at the processes of all
+            // the others, nothing else would run.
+            if !all.iter().any(|sampler| sampler.host == host || kin.share_a_kernel(&sampler.host, host)) {
                 let (elsewhere, own_pids) = (Some(target.host.clone()), kin.beside(host));
                 let watch = Watch { elsewhere, own_pids, ..Watch::default() };
                 all.push(Sampler { name: format!("{SAMPLER}@{host}"), host: host.to_owned(), watch });
@@ -217,9 +223,16 @@ mod tests {
     #[test]
     fn each_host_that_offers_load_is_sampled_once_and_the_target_first() {
         let target = Target { host: "nas".into(), watch: Watch { pids: vec![7], ..Watch::default() } };
+        let kin_of = |(host, boot): (&str, &str)| (host.to_owned(), (boot.to_owned(), 1));
         let kin = Kin::default();
         let samplers = Samplers::of(Some(&target), ["pc-1", "nas", "pc-1", "pc-2"].into_iter(), &kin);
         assert_eq!(samplers.names().collect::<Vec<_>>(), ["sampler", "sampler@pc-1", "sampler@pc-2"]);
+        let kin = Kin([("nas", "a"), ("pc-1", "a"), ("pc-2", "b"), ("pc-3", "b")]
+            .into_iter()
+            .map(kin_of)
+            .collect());
+        let samplers = Samplers::of(Some(&target), ["pc-1", "pc-2", "pc-3"].into_iter(), &kin);
+        assert_eq!(samplers.names().collect::<Vec<_>>(), ["sampler", "sampler@pc-2"], "one for each kernel");
         assert_eq!(Samplers::of(None, ["pc-1"].into_iter(), &kin).names().count(), 0);
     }
 }
