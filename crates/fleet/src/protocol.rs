@@ -3,7 +3,7 @@
 //! | key | who | what |
 //! |---|---|---|
 //! | `kagiri/1/agent/NAME/INSTANCE` | agent | a liveliness token: it is there |
-//! | `kagiri/1/ask/NAME` | agent answers | an [`Ask`], answered by an [`Answer`]; `ask/*` asks all |
+//! | `kagiri/1/ask/NAME/INSTANCE` | agent answers | an [`Ask`], answered by an [`Answer`]; `ask/*/*` asks all |
 //! | `kagiri/1/tell/NAME` | agent publishes | a [`Tell`]: progress, and lines for the user |
 //! | `kagiri/1/coordinator/ID` | coordinator publishes | a [`Renewal`] of its leases |
 
@@ -45,9 +45,15 @@ pub fn agent_of(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("kagiri/")?.split_once("/agent/")?.1.split_once('/')
 }
 
-/// The key that an agent is asked on; `*` for all.
-pub fn ask_key(name: &str) -> String {
-    format!("kagiri/{PROTOCOL}/ask/{name}")
+/// The key that an agent is asked on; `*` for all. With the instance, so that a second agent of that name, which may come
+/// at any time, is neither asked nor heard in the first one's place.
+pub fn ask_key(name: &str, instance: &str) -> String {
+    format!("kagiri/{PROTOCOL}/ask/{name}/{instance}")
+}
+
+/// The name in a key that an agent is asked on.
+pub fn asked_of(key: &str) -> &str {
+    key.rsplit('/').nth(1).unwrap_or(key)
 }
 
 /// The key that an agent tells on; `*` for all.
@@ -257,6 +263,7 @@ mod tests {
     fn keys_name_agents() {
         assert_eq!(agent_of(&agent_key("pc-1", "7f")), Some(("pc-1", "7f")));
         assert_eq!((agent_of("kagiri/1/ask/x"), name_of(&tell_key("nas"))), (None, "nas"));
+        assert_eq!(asked_of(&ask_key("nas", "7f")), "nas");
     }
 
     #[test]

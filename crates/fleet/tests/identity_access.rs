@@ -47,7 +47,7 @@ fn answers_on(session: &Session, key: &str) -> Receiver<String> {
     let queryable = session.declare_queryable(key.to_owned()).callback(move |query| {
         let _ = sender.send(query.key_expr().to_string());
         // Only one's own key can be answered on; the answer under another's is tried first.
-        for key in [ask_key("b"), ask_key("a")] {
+        for key in [ask_key("b", "1"), ask_key("a", "1")] {
             let _ = query.reply(key, "answer").wait();
         }
     });
@@ -87,7 +87,7 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
 
     // It cannot speak for another, nor for the coordinator, nor elsewhere.
     let forbidden =
-        [tell_key("b"), coordinator_key("c"), ask_key("a"), "kagiri/2/tell/a".into(), "else".into()];
+        [tell_key("b"), coordinator_key("c"), ask_key("a", "1"), "kagiri/2/tell/a".into(), "else".into()];
     for key in forbidden.iter().cloned() {
         a.put(key, "x").congestion_control(zenoh::qos::CongestionControl::Block).wait().unwrap();
     }
@@ -109,22 +109,22 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     assert!(heard.is_empty() || !names_are_proven && heard == [tell_key("b")], "{heard:?}");
 
     // It is asked on its own key, and answers on it alone.
-    let asked = answers_on(a, &ask_key("a"));
-    let stolen = names_are_proven.then(|| answers_on(a, &ask_key("b")));
+    let asked = answers_on(a, &ask_key("a", "1"));
+    let stolen = names_are_proven.then(|| answers_on(a, &ask_key("b", "1")));
     let deadline = std::time::Instant::now() + WITHIN;
     let replies = loop {
-        let replies = ask(coordinator, &ask_key("*"));
+        let replies = ask(coordinator, &ask_key("*", "*"));
         if !replies.is_empty() || std::time::Instant::now() > deadline {
             break replies;
         }
     };
-    assert!(!names_are_proven || replies == [ask_key("a")], "{replies:?}");
-    assert!(replies.contains(&ask_key("a")));
+    assert!(!names_are_proven || replies == [ask_key("a", "1")], "{replies:?}");
+    assert!(replies.contains(&ask_key("a", "1")));
     assert!(asked.try_recv().is_ok());
     if let Some(stolen) = stolen {
         // Its own session may have handed it what all were asked.
         while stolen.try_recv().is_ok() {}
-        ask(coordinator, &ask_key("b"));
+        ask(coordinator, &ask_key("b", "1"));
         assert!(stolen.try_recv().is_err(), "it was asked for another");
     }
 
@@ -135,8 +135,12 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     let _token = coordinator.liveliness().declare_token(&lease).wait().unwrap();
     let alive = a.liveliness().declare_subscriber(coordinator_key("*")).history(true).wait().unwrap();
     assert_eq!(heard_until(&alive, &lease), std::slice::from_ref(&lease));
-    let asked_of_other = answers_on(other, &ask_key("b"));
-    assert!(ask(a, &ask_key("*")).is_empty() && ask(a, &ask_key("b")).is_empty() && ask(a, "**").is_empty());
+    let asked_of_other = answers_on(other, &ask_key("b", "1"));
+    assert!(
+        ask(a, &ask_key("*", "*")).is_empty()
+            && ask(a, &ask_key("b", "1")).is_empty()
+            && ask(a, "**").is_empty()
+    );
     assert!(asked_of_other.try_recv().is_err());
     let others = a.liveliness().get("kagiri/*/agent/**").timeout(Duration::from_millis(300)).wait().unwrap();
     assert_eq!(others.into_iter().filter(|reply| reply.result().is_ok()).count(), 0);
@@ -179,9 +183,9 @@ fn a_coordinator_commands_through_a_router() {
     let (coordinator, a) = (session_of(&at, Some(&coordinator)).unwrap(), session_of(&at, Some(&a)).unwrap());
     let told = coordinator.declare_subscriber(tell_key("*")).wait().unwrap();
     assert_eq!(hears(&told, || a.put(tell_key("a"), "x").wait().unwrap()), tell_key("a"));
-    let _asked = answers_on(&a, &ask_key("a"));
+    let _asked = answers_on(&a, &ask_key("a", "1"));
     let deadline = std::time::Instant::now() + WITHIN;
-    while ask(&coordinator, &ask_key("*")) != [ask_key("a")] {
+    while ask(&coordinator, &ask_key("*", "*")) != [ask_key("a", "1")] {
         assert!(std::time::Instant::now() < deadline, "the agent never answered");
     }
 }
@@ -197,14 +201,14 @@ fn who_is_not_on_the_list_is_not_heard() {
     let (router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
     let [a, b] = ["a", "b"].map(|name| session_of(&at, Some(&load(dir.path(), name))).unwrap());
     let told = router.declare_subscriber("kagiri/**").wait().unwrap();
-    let _asked = answers_on(&b, &ask_key("b"));
+    let _asked = answers_on(&b, &ask_key("b", "1"));
     let _token = b.liveliness().declare_token(agent_key("b", "1")).wait().unwrap();
     b.put(tell_key("b"), "x").congestion_control(zenoh::qos::CongestionControl::Block).wait().unwrap();
     // What b said had every chance to be heard while a is heard ten times.
     for _ in 0..10 {
         assert_eq!(hears(&told, || a.put(tell_key("a"), "x").wait().unwrap()), tell_key("a"));
     }
-    assert!(ask(&router, &ask_key("*")).is_empty());
+    assert!(ask(&router, &ask_key("*", "*")).is_empty());
     let there = router.liveliness().get(agent_key("*", "*")).timeout(WITHIN).wait().unwrap();
     assert_eq!(there.into_iter().filter(|reply| reply.result().is_ok()).count(), 0);
 }

@@ -1,16 +1,16 @@
 //! The agent's desk: answers questions, one run at a time.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::part::{Endpoints, HostContext, PartError, PartSpec};
-use sys::clock::{monotonic_ns, sleep_until_ns};
+use sys::clock::{Deadline, monotonic_ns, sleep_until_ns};
 use zenoh::{Session, Wait};
 
-use super::held::{Held, Owner, Slot};
-use super::{Setting, describe};
+use super::held::{Ending, Held, Owner, Slot};
+use super::{Setting, describe, target};
 use crate::clock::{self, DatagramAddress, Key, Prober};
 use crate::protocol::{self, Answer, Ask, Tell};
 use crate::{BusError, build};
@@ -29,6 +29,12 @@ pub struct Desk {
 
 /// Refusals that wait to be shown; beyond, somebody tries to fill the owner's log.
 const REFUSALS_MAX: usize = 100;
+/// How long a lease may be, in ms: long enough to be renewed, and not so long that who has vanished keeps a host.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// How long parts may take to end before whoever has the run ended is told that some still do.
+const END_WITHIN: Duration = Duration::from_secs(4);
+/// How often it is looked whether they have.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl Desk {
     /// An agent that works for nobody yet.
@@ -74,19 +80,22 @@ impl Desk {
 
     /// End what is held for a coordinator that has vanished.
     pub fn expire(&self) {
-        if self.held().as_ref().is_some_and(Held::is_expired) {
-            self.end();
-        }
+        self.end_if(|held| held.is_expired());
     }
 
     /// End what is held.
     pub fn end(&self) {
-        // Dropped outside the lock: ending parts may take a moment.
-        let held = self.held().take();
-        if held.is_some() {
-            drop(held);
-            self.over.store(true, Ordering::Relaxed);
-        }
+        self.end_if(|_| true);
+    }
+
+    /// End what is held if it is what is meant; says what it had, some of which may still end then.
+    fn end_if(&self, is_meant: impl FnOnce(&mut Held) -> bool) -> Option<Vec<Ending>> {
+        let held = self.held().take_if(is_meant)?;
+        let endings = held.endings();
+        // Outside the lock: ending parts may take a moment.
+        drop(held);
+        self.over.store(true, Ordering::Relaxed);
+        Some(endings)
     }
 
     /// How far the parts are, for a beat.
@@ -149,9 +158,13 @@ impl Desk {
     }
 
     fn probe(&self, target: DatagramAddress, key: Key, batch: clock::Ask) -> Answered {
-        let target = reachable(target, &self.setting.join);
+        let permit = || {
+            let owner = self.held().as_ref().map(|held| held.owner.clone());
+            (self.setting.grants)(&owner.unwrap_or_default(), target::KIND)
+        };
+        let target = target::allowed(target, &self.setting.join, permit).map_err(|error| (None, error))?;
         let mut prober = Prober::open(&target, key).map_err(agents)?;
-        prober.batch(batch).map(Answer::Probed).map_err(agents)
+        prober.batch(target::bounded(batch)).map(Answer::Probed).map_err(agents)
     }
 
     fn take(&self, run: String, owner: Owner, lease_ms: u64) -> Answered {
@@ -170,6 +183,7 @@ impl Desk {
                     drop(session.put(protocol::tell_key(&name), protocol::write(&tell)).wait());
                 };
                 let host = HostContext { say: Arc::new(say), ..self.setting.host.clone() };
+                let lease_ms = lease_ms.clamp(*LEASE_MS.start(), *LEASE_MS.end());
                 *held = Some(Held::new(run, owner, lease_ms, host));
                 Ok(Answer::Done)
             }
@@ -195,15 +209,24 @@ impl Desk {
             })?;
             let slot = Slot::new(part, permit);
             // Whatever it replaces is dropped outside the lock.
-            drop(self.with(run, |held| Ok(held.parts.insert(spec.name.clone(), slot)))?);
+            drop(self.with(run, |held| Ok(held.place(spec.name.clone(), slot)))?);
         }
         Ok(Answer::Done)
     }
 
-    fn slots(&self, run: &str, names: &[String]) -> Result<(Vec<(String, Slot)>, HostContext), Refusal> {
+    /// Parts, each of which hears first, while nobody can end it, what will be done with it.
+    fn slots(
+        &self,
+        run: &str,
+        names: &[String],
+        hears: impl Fn(&Slot),
+    ) -> Result<(Vec<(String, Slot)>, HostContext), Refusal> {
         self.with(run, |held| {
             let slot = |name: &String| match held.parts.get(name) {
-                Some(slot) => Ok((name.clone(), slot.clone())),
+                Some(slot) => {
+                    hears(slot);
+                    Ok((name.clone(), slot.clone()))
+                }
                 None => Err(agents(format!("there is no part '{name}' here"))),
             };
             Ok((names.iter().map(slot).collect::<Result<_, _>>()?, held.host.clone()))
@@ -211,18 +234,17 @@ impl Desk {
     }
 
     fn prepare(&self, run: &str, names: &[String], peers: &Endpoints) -> Answered {
-        let (slots, host) = self.slots(run, names)?;
+        let (slots, host) = self.slots(run, names, Slot::will_prepare)?;
         let mut endpoints = Endpoints::new();
         for (name, slot) in slots {
-            let host = HostContext { permit: Arc::clone(&slot.permit), ..host.clone() };
-            let endpoint = slot.part().prepare(peers, &host);
+            let endpoint = slot.prepare(peers, &host);
             endpoints.insert(name.clone(), endpoint.map_err(|error| (Some(name), error))?);
         }
         Ok(Answer::Prepared(endpoints))
     }
 
     fn start(&self, run: &str, names: &[String], at_ns: u64) -> Answered {
-        let (slots, _) = self.slots(run, names)?;
+        let (slots, _) = self.slots(run, names, |_| ())?;
         let now_ns = monotonic_ns();
         if now_ns >= at_ns {
             let late_ms = (now_ns - at_ns) as f64 / 1e6;
@@ -243,14 +265,20 @@ impl Desk {
         for name in names {
             let slot = self.with(run, |held| Ok(held.parts.remove(name)))?;
             let gone = || Err(PartError::new(format!("there is no part '{name}' here")));
-            reports.insert(name.clone(), slot.map_or_else(gone, |slot| slot.part().stop()));
+            reports.insert(name.clone(), slot.map_or_else(gone, |slot| slot.stop()));
         }
         Ok(Answer::Stopped(reports))
     }
 
     fn release(&self, run: &str) -> Answered {
-        self.with(run, |_| Ok(()))?;
-        self.end();
+        let ended = self.end_if(|held| held.run == run);
+        let endings = ended.ok_or_else(|| agents(format!("it does not work for run {run} any more")))?;
+        let deadline = Deadline::after(END_WITHIN);
+        while let Some(part) = endings.iter().find(|part| !part.is_gone()) {
+            if !deadline.pause(LOOK) {
+                return Err(agents(format!("part '{}' has not ended within {END_WITHIN:?}", part.name)));
+            }
+        }
         Ok(Answer::Done)
     }
 }
@@ -273,21 +301,4 @@ fn note_late(at_ns: u64, late: Arc<AtomicU64>) -> Answered {
     };
     let thread = std::thread::Builder::new().name("start".to_owned()).spawn(watch);
     thread.map(|_| Answer::Done).map_err(agents)
-}
-
-/// A coordinator that listens on all addresses is asked at the one that it was joined at.
-fn reachable(target: DatagramAddress, join: &str) -> DatagramAddress {
-    let DatagramAddress::Udp(mut address) = target else { return target };
-    if address.ip().is_unspecified()
-        && let Some(ip) = joined_at(join)
-    {
-        address.set_ip(ip);
-    }
-    DatagramAddress::Udp(address)
-}
-
-fn joined_at(join: &str) -> Option<IpAddr> {
-    let place = join.split_once('/')?.1;
-    let place = place.split(['?', '#']).next()?;
-    Some(place.to_socket_addrs().ok()?.next()?.ip())
 }

@@ -5,6 +5,7 @@ mod describe;
 mod desk;
 mod held;
 mod look;
+mod target;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,11 @@ const ROUTER_LOOK: Duration = Duration::from_millis(500);
 const ENVELOPE_BYTES: usize = 4096;
 /// Questions that are worked on at once; more are refused.
 const QUESTIONS_MAX: u32 = 32;
+/// How long those are waited for when the agent leaves: a part is dropped, and puts back what it changed, by the thread
+/// that works with it.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether they are done.
+const LEAVE_LOOK: Duration = Duration::from_millis(5);
 
 /// Says whether a coordinator may have a kind of part run here, and what the part may do then.
 pub type Grants = Arc<dyn Fn(&Owner, &str) -> Result<Arc<dyn Permit>, PartError> + Send + Sync>;
@@ -141,9 +147,10 @@ fn serve(setting: &Setting, session: Session, say: &dyn Fn(&str)) -> Result<Opti
     let desk = Arc::new(Desk::new(setting.clone(), session.clone()));
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
-    let (asked, working) = (Arc::clone(&desk), Arc::new(AtomicU32::new(0)));
+    let (asked, working) = (Arc::clone(&desk), Arc::<AtomicU32>::default());
+    let worked_on = Arc::clone(&working);
     let questions = session
-        .declare_queryable(protocol::ask_key(&setting.name))
+        .declare_queryable(protocol::ask_key(&setting.name, desk.instance()))
         .callback(move |query| ask(&asked, &working, query))
         .wait()
         .map_err(failed("answer questions"))?;
@@ -162,6 +169,17 @@ fn serve(setting: &Setting, session: Session, say: &dyn Fn(&str)) -> Result<Opti
     let token = token.wait().map_err(failed("announce itself"))?;
     let end = turns(setting, &session, &desk, say);
     drop((token, questions, renewals));
+    desk.end();
+    let deadline = Deadline::after(LEAVE_WITHIN);
+    while worked_on.load(Ordering::Acquire) > 0 {
+        if !deadline.pause(LEAVE_LOOK) {
+            say(
+                "leaving, although a part has not ended yet; if it leaves something behind, 'kagiri undo' removes it",
+            );
+            break;
+        }
+    }
+    // What a question that came late has begun.
     desk.end();
     // A router that is gone cannot be told goodbye, and need not be.
     drop(session.close().wait());
@@ -191,7 +209,7 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) 
 
 /// Answer a question on a thread of its own: preparing may take minutes.
 fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
-    let key = protocol::ask_key(desk.name());
+    let key = protocol::ask_key(desk.name(), desk.instance());
     let reply = move |query: &zenoh::query::Query, answer: &Answer| {
         // Whoever asked may be gone.
         let mut bytes = protocol::write(answer);
@@ -208,17 +226,35 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
         Ok(ask) => ask,
         Err(why) => return reply(&query, &refused(format!("the question cannot be read: {why}"))),
     };
-    if working.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
-        working.fetch_sub(1, Ordering::AcqRel);
+    let (worked_on, open) = Work::begin(working);
+    if open > QUESTIONS_MAX {
         return reply(&query, &refused(format!("it works on {QUESTIONS_MAX} questions already")));
     }
-    let (desk, done) = (Arc::clone(desk), Arc::clone(working));
+    let desk = Arc::clone(desk);
     let work = move || {
+        // Until it is answered.
+        let _worked_on = worked_on;
         let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| desk.answer(ask)));
         let answer = answered.unwrap_or_else(|_| refused("a part of it panicked; please report this".into()));
-        done.fetch_sub(1, Ordering::AcqRel);
         reply(&query, &answer);
     };
     // Without threads the question ends unanswered, and whoever asked hears that.
     drop(std::thread::Builder::new().name("answer".to_owned()).spawn(work));
+}
+
+/// A question that is being worked on, for as long as it lives.
+struct Work(Arc<AtomicU32>);
+
+impl Work {
+    /// One more; says how many there are with it.
+    fn begin(working: &Arc<AtomicU32>) -> (Self, u32) {
+        let before = working.fetch_add(1, Ordering::AcqRel);
+        (Self(Arc::clone(working)), before + 1)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }

@@ -84,7 +84,12 @@ impl Roster {
             Tell::Beat { run, parts, live, start_late_ns } if run == of_run => {
                 if let Some(known) = state.agents.get_mut(name) {
                     let now = Instant::now();
-                    known.heard.extend(parts.keys().map(|part| (part.clone(), now)));
+                    // Of those that were placed alone: an agent could make up names without end.
+                    known
+                        .heard
+                        .iter_mut()
+                        .filter(|(part, _)| parts.contains_key(*part))
+                        .for_each(|(_, at)| *at = now);
                     known.progress = parts;
                     known.live = live;
                     known.start_late_ns = start_late_ns;

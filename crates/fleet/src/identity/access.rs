@@ -78,7 +78,7 @@ fn rule(id: &str, flow: &str, messages: &[&str], key: &str) -> Value {
 fn common() -> [Value; 4] {
     let coordinator = coordinator_key("**");
     [
-        rule("asked", "egress", &["query"], &ask_key("*")),
+        rule("asked", "egress", &["query"], &ask_key("*", "*")),
         rule("heard", "egress", &["declare_subscriber"], &tell_key("*")),
         rule("led", "egress", &["put", "liveliness_token"], &coordinator),
         rule(
@@ -96,7 +96,7 @@ fn own(name: &str) -> [Value; 3] {
     [
         // Of any version, so that one that does not fit can be named.
         rule(&id("there"), "ingress", &["liveliness_token"], &format!("kagiri/*/agent/{name}/**")),
-        rule(&id("answers"), "ingress", &["declare_queryable", "reply"], &ask_key(name)),
+        rule(&id("answers"), "ingress", &["declare_queryable", "reply"], &ask_key(name, "*")),
         rule(&id("tells"), "ingress", &["put"], &tell_key(name)),
     ]
 }
