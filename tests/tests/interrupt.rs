@@ -241,7 +241,7 @@ fn crash(world: &World) -> (u32, u32) {
     let mut live = world.start(&["run", "plan.toml"]);
     live.wait_for("1 streams  ", PATIENCE);
     let (pid, keeper) = (live.pid(), keeper(world, live.pid()));
-    kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).expect("the keeper can be killed");
     live.signal(Signal::SIGKILL);
     let _ = live.end(PATIENCE);
     // Agents die with their keeper, and what they run with them.

@@ -80,7 +80,11 @@ fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in sys::thread::online_cpus().unwrap() {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         let result = work();
         stop.store(true, Ordering::Relaxed);

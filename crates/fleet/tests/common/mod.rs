@@ -1,7 +1,7 @@
 //! A fleet in one process, over loopback.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -21,10 +21,18 @@ use serde_json::{Value, json};
 /// No wait of a test is longer.
 pub const GUARD: Duration = Duration::from_secs(20);
 
-/// A part that works until its moment, or as told: `{"fails_in": "prepare"}`, `{"holds": true}`.
+/// A part that works until its moment, or as told: `{"fails_in": "prepare"}`, `{"holds": true}`; with
+/// `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a file until it is dropped.
 struct Worker {
     settings: Value,
     started_ns: Option<u64>,
+    leaves: Option<PathBuf>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.leaves.iter().for_each(|file| std::fs::remove_file(file).expect("nobody else removes it"));
+    }
 }
 
 impl Part for Worker {
@@ -32,9 +40,13 @@ impl Part for Worker {
         match self.settings["fails_in"].as_str() {
             Some("prepare") => return Err(PartError::new("the disk is full")),
             Some("prepare-slowly") => {
+                // What would be left behind if it were not dropped, and a moment that ending takes.
+                self.leaves = self.settings["leaves"].as_str().map(Into::into);
+                self.leaves.iter().for_each(|file| std::fs::write(file, "made").expect("a test needs it"));
                 while !host.stop_requested() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
+                std::thread::sleep(Duration::from_millis(300));
                 return Err(PartError::new("interrupted"));
             }
             _ => {}
@@ -60,7 +72,7 @@ impl Part for Worker {
 }
 
 fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
-    Ok(Box::new(Worker { settings: spec.settings.clone(), started_ns: None }))
+    Ok(Box::new(Worker { settings: spec.settings.clone(), started_ns: None, leaves: None }))
 }
 
 pub fn kinds() -> Vec<PartKind> {
