@@ -1,0 +1,141 @@
+//! Who comes in the middle of a run disturbs nobody; who leaves in the middle of work leaves nothing behind.
+
+#[allow(dead_code, reason = "each test program uses a part")]
+mod common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base::part::{Endpoints, Progress};
+use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, wish};
+use kagiri_fleet::Bus;
+use kagiri_fleet::coordinator::FleetBus;
+use kagiri_fleet::protocol::{self, Answer, Ask};
+use kagiri_fleet::session::{self, Role};
+use serde_json::json;
+use zenoh::Wait;
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < GUARD, "{what}: not within {GUARD:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
+    let mut coordinator = coordinator(endpoint, "run");
+    let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
+    coordinator.gather(&wishes, GUARD, &|_| {}).unwrap();
+    bus(coordinator, dir)
+}
+
+/// A part that prepares until it is stopped.
+fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
+    spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
+}
+
+#[test]
+fn a_second_agent_of_a_name_does_not_disturb_a_run() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _first = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run");
+    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let roster = coordinator.roster().clone();
+    let mut bus = bus(coordinator, dir.path());
+    let _second = Agent::start("nas", &endpoint, dir.path(), false);
+    until("it joins", || roster.known("nas").is_some_and(|known| known.instances.len() == 2));
+    // Often: either of two could be the faster one to answer.
+    for round in 0..10 {
+        bus.place(vec![spec("a", "nas", json!({}))]).unwrap();
+        bus.prepare(&["a"], &Endpoints::new()).unwrap();
+        bus.start(&["a"]).unwrap();
+        until("it finishes", || bus.progress("a").unwrap() == Progress::Finished);
+        assert!(bus.timing().is_some(), "round {round}");
+        let report = bus.stop(&["a"]).remove("a").unwrap().unwrap();
+        assert!(report["started_ns"].is_u64(), "round {round}: {report}");
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_on_one_host_is_not_waited_for_on_others() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let file = dir.path().join("made");
+    let _agents = ["nas", "pc"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
+    let mut bus = fleet(&endpoint, &["nas", "pc"], dir.path());
+    let fails = spec("b", "pc", json!({ "fails_in": "prepare" }));
+    bus.place(vec![slow("a", "nas", &file), fails]).unwrap();
+    let began = Instant::now();
+    assert_eq!(said(bus.prepare(&["a", "b"], &Endpoints::new())), "b on pc: the disk is full");
+    until("the other prepares", || file.exists());
+    let ended = bus.stop(&["a", "b"]);
+    assert!(ended.contains_key("a") && ended.contains_key("b"));
+    until("the other gave up", || !file.exists());
+    assert!(began.elapsed() < GUARD, "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_agent_that_is_ended_in_the_middle_of_work_leaves_nothing_behind() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let file = dir.path().join("made");
+    let agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut bus = fleet(&endpoint, &["nas"], dir.path());
+    bus.place(vec![slow("a", "nas", &file)]).unwrap();
+    let stop = agent.stop.clone();
+    std::thread::scope(|scope| {
+        let preparing = scope.spawn(|| {
+            until("it prepares", || file.exists());
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            agent.end().unwrap();
+            // At the end of the agent, not some time after.
+            assert!(!file.exists(), "a part was left behind");
+        });
+        assert!(said(bus.prepare(&["a"], &Endpoints::new())).contains("nas"));
+        preparing.join().unwrap();
+    });
+}
+
+/// Asks an agent whatever one likes, as a coordinator that was taken over could.
+fn ask(session: &zenoh::Session, ask: &Ask) -> Answer {
+    let replies = session
+        .get(protocol::ask_key("nas", "*"))
+        .payload(protocol::write(ask))
+        .timeout(GUARD)
+        .wait()
+        .unwrap();
+    let reply = replies.recv().unwrap();
+    protocol::read(&reply.result().unwrap().payload().to_bytes()).unwrap()
+}
+
+#[test]
+fn a_run_is_released_once_its_parts_are_gone_and_only_by_its_name() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let file = dir.path().join("made");
+    let session = session::open(&Role::Router { listen: vec![endpoint.clone()] }, &[], GUARD).unwrap();
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let tokens = || session.liveliness().get(protocol::agents_key()).wait().unwrap();
+    until("it joins", || tokens().iter().count() == 1);
+    let run = || "run".to_owned();
+    let take = Ask::Take {
+        run: run(),
+        coordinator: "c".into(),
+        name: "desk".into(),
+        fleet: Vec::new(),
+        lease_ms: 60_000,
+    };
+    assert_eq!(ask(&session, &take), Answer::Done);
+    let place = Ask::Place { run: run(), specs: vec![slow("a", "nas", &file)] };
+    assert_eq!(ask(&session, &place), Answer::Done);
+    std::thread::scope(|scope| {
+        let prepare = Ask::Prepare { run: run(), parts: vec!["a".into()], peers: Endpoints::new() };
+        let prepared = scope.spawn(|| ask(&session, &{ prepare }));
+        until("it prepares", || file.exists());
+        let other = ask(&session, &Ask::Release { run: "other".into() });
+        assert!(matches!(other, Answer::Refused { .. }) && file.exists(), "{other:?}");
+        assert_eq!(ask(&session, &Ask::Release { run: run() }), Answer::Done);
+        assert!(!file.exists(), "released before its part was gone");
+        assert!(matches!(prepared.join().unwrap(), Answer::Refused { .. }));
+    });
+    let Answer::Description(description) = ask(&session, &Ask::Describe) else { panic!("no description") };
+    assert_eq!(description.busy, None);
+}
