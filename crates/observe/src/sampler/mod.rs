@@ -7,6 +7,7 @@
 //! reading that failed is `None`. Neither is ever zero.
 
 mod part;
+mod permitted;
 mod quantity;
 mod rates;
 mod raw;

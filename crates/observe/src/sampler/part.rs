@@ -6,6 +6,7 @@ use base::part::{Endpoints, HostContext, Live, Part, PartError, PartKind, PartSp
 use serde_json::{Value, json};
 use sys::clock::monotonic_ns;
 
+use super::permitted::permitted;
 use super::quantity::Quantity;
 use super::record::{Record, Report, Watched};
 use super::settings;
@@ -62,8 +63,10 @@ impl Sampler {
 }
 
 impl Part for Sampler {
-    fn prepare(&mut self, _peers: &Endpoints, _host: &HostContext) -> Result<Value, PartError> {
-        let sources = Sources::open(Path::new("/"), &self.watch);
+    fn prepare(&mut self, _peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        let root = Path::new("/");
+        let (watch, refused) = permitted(root, &self.watch, host);
+        let sources = Sources::open(root, &watch).without(refused);
         let names: Vec<&str> = sources.offered().iter().map(|quantity| quantity.name()).collect();
         let endpoint = json!({ "series": names, "unavailable": sources.unavailable() });
         self.stage = Stage::Prepared(Box::new(sources));

@@ -78,6 +78,12 @@ impl Sources {
         this
     }
 
+    /// The same, and these sentences about what may not be watched.
+    pub(super) fn without(mut self, refused: Vec<String>) -> Self {
+        self.unavailable.extend(refused);
+        self
+    }
+
     /// The quantities that can be sampled.
     pub fn offered(&self) -> &[Quantity] {
         &self.offered
