@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use base::part::{Endpoints, HostContext, PartError};
 use content_common::go_on;
-use kagiri_workload::stream::content::{ContentSpec, make_file};
+use kagiri_workload::stream::content::{ContentSpec, index_path, make_file};
 use kagiri_workload::stream::server::{Server, ServerConfig};
 use permit::Owner;
 use serde_json::{Value, json};
@@ -91,6 +91,18 @@ fn the_rate_and_the_directory_are_asked_for() {
     let asked = owner.asked();
     let peers: Vec<_> = asked.iter().filter(|what| what.starts_with("peer")).collect();
     assert_eq!(peers, [&format!("peer {}", server.local_addr())], "{asked:?}");
+}
+
+#[test]
+fn content_without_an_index_is_not_read_where_a_rate_is_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, url) = served(directory.path());
+    std::fs::remove_file(index_path(&directory.path().join("film.ts"))).unwrap();
+    let owner = Owner::refusing("rate");
+    let error = prepare(&json!({ "url": url }), &owner).unwrap_err().message;
+    assert!(error.contains("'kagiri content index'"), "{error}");
+    assert!(error.ends_with(&format!("refused: rate {}", u64::MAX)), "{error}");
+    prepare(&json!({ "url": url }), &Owner::refusing("")).unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base::part::HostContext;
+use base::part::{HostContext, PartError};
 use sys::clock::Deadline;
 
 use super::fetch::{self, FetchError, Located, Until};
@@ -101,6 +101,12 @@ fn read_content(located: &Located, bounds: Bounds, host: &HostContext) -> Result
         let advice = "make an index beside it with 'kagiri content index'";
         return Err(FetchError::TooLarge { url, bytes: total, bytes_max: bounds.content_bytes_max, advice });
     }
+    // It comes as fast as the server sends it, however few players there will be.
+    host.permit.rate(u64::MAX).map_err(|refusal| {
+        let why = "the content has no index, and reading it for one knows no bound";
+        let message = format!("{url}: {why}; make one beside it with 'kagiri content index': {refusal}");
+        FetchError::Refused(PartError { message, ..refusal })
+    })?;
     let until = Until::new(&located.url, Deadline::after(bounds.reading), bounds.reading, host);
     let answer = fetch::request(&located.url, &[located.address], 0, None, until)?;
     let checked = answer.head.body_from(0, total);
