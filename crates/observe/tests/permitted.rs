@@ -1,5 +1,7 @@
 //! A sampler on somebody else's host: what its owner does not permit is not opened, and named.
 
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
