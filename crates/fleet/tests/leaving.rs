@@ -1,8 +1,6 @@
 //! Who comes in the middle of a run disturbs nobody; who leaves in the middle of work leaves nothing behind.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
-
-#[allow(dead_code, reason = "each test program uses a part")]
 mod common;
 
 use std::path::Path;
