@@ -10,6 +10,7 @@ mod noise;
 mod record;
 mod render;
 mod stream;
+mod suite;
 mod tools;
 
 use clap::{Parser, Subcommand};

@@ -118,7 +118,7 @@ impl<'a> Hall<'a> {
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let agents = settings.full_or(settings.agents, 20);
+    let agents = settings.pace.full_or(settings.agents, 20);
     let mut found = Found {
         compared: format!(
             "{agents} agents, {CROWD} sessions a process, each process on a host of a lab of its own, and a coordinator \
@@ -158,8 +158,8 @@ fn crowds(
     let mut waiting = Row::new(format!("{way}: joined, they were waiting"), "s");
     let mut cold = Row::new(format!("{way}: joined, from starting their processes"), "s");
     let mut cpu = Row::new(format!("{way}: coordinator's CPU for all to join"), "s");
-    for _ in 0..settings.full_or(settings.repeat.min(5), 1) {
-        settings.await_quiet()?;
+    for _ in 0..settings.pace.full_or(settings.repeat.min(5), 1) {
+        settings.pace.await_quiet()?;
         let (took_s, cost, noise) = join(&hall, agents)?;
         waiting.ours.push(took_s);
         waiting.noise.push(noise);
@@ -167,7 +167,7 @@ fn crowds(
         cold.ours.push(join_cold(&hall, agents)?);
     }
     found.rows.extend([waiting.goal_ours("<= 3 s", |s| s <= 3.0), cold, cpu]);
-    settings.await_quiet()?;
+    settings.pace.await_quiet()?;
     work(&hall, settings, agents, &way, found)
 }
 
@@ -215,8 +215,8 @@ fn join_cold(hall: &Hall, agents: u32) -> anyhow::Result<f64> {
 
 /// Idle, then asked.
 fn work(hall: &Hall, settings: &Settings, agents: u32, way: &str, found: &mut Found) -> anyhow::Result<()> {
-    let rest = Duration::from_secs(settings.full_or(20, 3));
-    let rounds = settings.full_or(100, 5);
+    let rest = Duration::from_secs(settings.pace.full_or(20, 3));
+    let rounds = settings.pace.full_or(100, 5);
     let crowds = start_crowds(hall, agents)?;
     let mut coordinator = hall.coordinator(agents, rest, rounds)?;
     whole(&mut coordinator)?;
@@ -285,9 +285,9 @@ fn real(stage: &Stage, settings: &Settings, found: &mut Found) -> anyhow::Result
     let mut traffic = Row::new("a real agent's traffic, joined, nothing asked", "byte/s");
     let mut memory = Row::new("a real agent's memory (PSS)", "MiB");
     let mut waits = Row::new("a real agent's CPU, waiting for a coordinator", "% of a core");
-    let rest = Duration::from_secs(settings.full_or(10, 2));
-    for _ in 0..settings.full_or(3, 1) {
-        settings.await_quiet()?;
+    let rest = Duration::from_secs(settings.pace.full_or(10, 2));
+    for _ in 0..settings.pace.full_or(3, 1) {
+        settings.pace.await_quiet()?;
         let mut agent = hall.agent(REAL, REAL)?;
         agent.wait_line(WITHIN, |line| line.starts_with("waiting"))?;
         let (cpu_percent, _, _) = rested(&agent, rest)?;

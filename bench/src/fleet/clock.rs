@@ -31,18 +31,18 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     for (address, way) in [(udp, "UDP over a virtual link"), (unix, "UNIX socket")] {
         let responder = lab.within(LEFT, || Responder::start(&address, key.clone()))??;
         for (load, is_loaded) in [("idle", false), ("both cores busy", true)] {
-            settings.await_quiet()?;
+            settings.pace.await_quiet()?;
             let mut row = Row::new(format!("bound, {way}, {load}"), "us");
             let meter = Meter::start(0)?;
             let target = responder.address();
-            let batches = settings.full_or(settings.repeat * 10, 5);
+            let batches = settings.pace.full_or(settings.repeat * 10, 5);
             let ask = || lab.within(RIGHT, || probe(target, &key, Ask::default(), batches));
             let probed = if is_loaded { on_a_busy_machine(ask) } else { ask() }??;
             row.noise.push(meter.finish(0)?);
             let found: Vec<Batch> = probed.iter().filter_map(|probed| probed.batch).collect();
             row.ours = found.iter().map(|batch| batch.bound_ns() as f64 / 1e3).collect();
             rows.push(row.goal_each("<= 20 us, each", |us| us <= 20.0));
-            let many = settings.full_or(400, 2);
+            let many = settings.pace.full_or(400, 2);
             let crowd = || many_probes(&lab, target, &key, many);
             let more = if is_loaded { on_a_busy_machine(crowd) } else { crowd() }?;
             let lost: u32 = more.iter().map(|probed| probed.lost).sum();
@@ -65,6 +65,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             .to_owned(),
         rows,
         notes,
+        ..Found::default()
     })
 }
 

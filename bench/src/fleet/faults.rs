@@ -30,8 +30,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut killed = Row::new("kill -9 of an agent: named after", "s");
     let mut cut = Row::new("its link taken down: named after", "s");
     let mut back = Row::new("its link up again: joined again after", "s");
-    for _ in 0..settings.full_or(settings.repeat, 2) {
-        settings.await_quiet()?;
+    for _ in 0..settings.pace.full_or(settings.repeat, 2) {
+        settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
         let started_ns = monotonic_ns();
         let agent = hall.agent(VICTIM, VICTIM)?;

@@ -30,8 +30,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut undo = Row::new("kagiri undo after kill -9 of its keeper", "s");
     let mut left = Row::new("left after kill -9 and undo: processes, namespaces, folders, groups", "");
     let mut notes = Vec::new();
-    for _ in 0..settings.full_or(settings.repeat, 2) {
-        settings.await_quiet()?;
+    for _ in 0..settings.pace.full_or(settings.repeat, 2) {
+        settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
         let lab = stage.lab("bench-lab", &text)?;
         up.ours.push(lab.up_s);
@@ -58,6 +58,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             left.goal_each("0, each", |count| count == 0.0),
         ],
         notes,
+        ..Found::default()
     })
 }
 

@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(300);
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let hosts = settings.full_or(200, 6);
+    let hosts = settings.pace.full_or(200, 6);
     let text = format!(
         "[host.server]\n[host.viewer]\ncount = {}\n[switch.hall]\n[[link]]\nbetween = [\"viewer-*\", \"hall\"]\n[[link]]\n\
          between = [\"server\", \"hall\"]\n",
@@ -34,10 +34,10 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     };
     let mut up = Row::new(format!("lab of {hosts} hosts: up"), "s");
     let mut down = Row::new(format!("lab of {hosts} hosts: down"), "s");
-    settings.await_quiet()?;
+    settings.pace.await_quiet()?;
     let lab = stage.lab("bench-large", &text)?;
     up.ours.push(lab.up_s);
-    let times = settings.full_or(settings.repeat.min(3), 1);
+    let times = settings.pace.full_or(settings.repeat.min(3), 1);
     runs(stage, &lab, settings, hosts - 1, times, &mut found)?;
     runs(stage, &lab, settings, (hosts - 1).min(100), times, &mut found)?;
     let (took_s, left) = lab.down()?;
@@ -64,7 +64,7 @@ fn runs(
     let mut late = row("threads apart by their own clocks (start_skew_us)", "us");
     let mut within = row("moments within the printed bound", "of 1");
     for _ in 0..times {
-        settings.await_quiet()?;
+        settings.pace.await_quiet()?;
         let (document, took_s, noise) = run(stage, lab, viewers)?;
         let trial = &document["trials"][0];
         found.notes.push(format!("{viewers} agents with players: {} {}", trial["verdict"], trial["reasons"]));

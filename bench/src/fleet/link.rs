@@ -39,8 +39,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     for mbit in RATES_MBIT {
         let lab = pair(stage, &format!("rate = \"{mbit}Mbit/s\""))?;
         let mut row = Row::new(format!("link of {mbit} Mbit/s: off by"), "%");
-        for _ in 0..settings.full_or(settings.repeat, 1) {
-            settings.await_quiet()?;
+        for _ in 0..settings.pace.full_or(settings.repeat, 1) {
+            settings.pace.await_quiet()?;
             let (bit_per_s, noise) = rate(&lab)?;
             row.ours.push(100.0 * (bit_per_s / (f64::from(mbit) * 1e6) - 1.0));
             row.noise.push(noise);
@@ -49,8 +49,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     }
     for ms in DELAYS_MS {
         let lab = pair(stage, &format!("delay = \"{ms}ms\""))?;
-        settings.await_quiet()?;
-        let (off_ms, noise) = delays(&lab, f64::from(ms), settings.full_or(1000, 50))?;
+        settings.pace.await_quiet()?;
+        let (off_ms, noise) = delays(&lab, f64::from(ms), settings.pace.full_or(1000, 50))?;
         let p99 = quantile(&off_ms, 0.99).context("nothing came")?;
         found.notes.push(format!("line of {ms} ms: 99 of 100 datagrams are less than {p99:.3} ms late"));
         let mut row = Row::new(format!("line of {ms} ms: off by"), "ms");

@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
         };
         let program = Program { path: settings.kagiri.clone(), arguments: Vec::new() };
         let disk = Disk::create(&journal, &spec, &program)?;
-        let seconds = settings.full_or(2.0, 0.3);
+        let seconds = settings.pace.full_or(2.0, 0.3);
         let file_bytes = (rate(model, false) * seconds) as u64 * 1_000_000 / REQUEST * REQUEST;
         let file = disk.target().join("film");
         let this = Self { disk, _journal: journal, settings, name, file, file_bytes };
@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Row> {
         let mut row = Row::new(format!("{}: {what}", self.name), unit);
         for _ in 0..self.settings.pairs {
-            self.settings.await_quiet()?;
+            self.settings.pace.await_quiet()?;
             let meter = Meter::start(0)?;
             row.pair(measure(self)?, expected);
             row.noise.push(meter.finish(0)?);
@@ -211,7 +211,7 @@ impl<'a> Bench<'a> {
 
     fn read_randomly(&self) -> anyhow::Result<f64> {
         let mut file = DirectFile::open(self.disk.device_path(), 4096, false)?;
-        let last_for = Duration::from_secs_f64(self.settings.full_or(3.0, 0.3));
+        let last_for = Duration::from_secs_f64(self.settings.pace.full_or(3.0, 0.3));
         let (began, mut reads) = (Instant::now(), 0);
         while began.elapsed() < last_for {
             file.read_at(fastrand::u64(0..SIZE / 4096) * 4096)?;

@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let duration_s = settings.full_or(600, 20);
+    let duration_s = settings.pace.full_or(600, 20);
     let source = stage.film(10, RateMode::Vbr)?;
     let (made, copied, looped) =
         (stage.dir.join("made.ts"), stage.dir.join("copied.ts"), stage.dir.join("looped.ts"));
@@ -24,7 +24,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut against_loop = Row::new(format!("{what}: make, against ffmpeg -stream_loop -c copy"), "s");
     let mut against_copy = Row::new(format!("{what}: make, against cp of the same file"), "s");
     for pair in 0..settings.pairs {
-        settings.await_quiet()?;
+        settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
         let duration = format!("{duration_s}s");
         let make = || {

@@ -20,14 +20,14 @@ const HOLD_S: u32 = 5;
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let (streams, hold_s) = settings.full_or((STREAMS, HOLD_S), (20, 2));
+    let (streams, hold_s) = settings.pace.full_or((STREAMS, HOLD_S), (20, 2));
     let mut stalls = Row::new(format!("stalls, {streams} streams, {hold_s} s a run"), "");
     let mut failed = Row::new("verdicts `fail`", "");
     let mut hours = Row::new("stream-hours in all", "h");
     let mut notes = Vec::new();
     let mut total_h = 0.0;
-    for run in 0..settings.full_or(RUNS, 1) {
-        settings.await_quiet()?;
+    for run in 0..settings.pace.full_or(RUNS, 1) {
+        settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
         let mut command = Command::new(&stage.kagiri);
         command.env("KAGIRI_DATA", stage.dir.join("data")).args(["stream", "--json", "--quiet"]);

@@ -15,9 +15,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let within = Duration::from_secs(10);
     let mut row = Row::new("kagiri --help, warm, against /bin/true", "ms");
     tools::run(Command::new(&stage.kagiri).arg("--help"), within, &[0])?;
-    settings.await_quiet()?;
+    settings.pace.await_quiet()?;
     let meter = Meter::start(0)?;
-    for _ in 0..settings.full_or(N, 5) {
+    for _ in 0..settings.pace.full_or(N, 5) {
         let ours = tools::run(Command::new(&stage.kagiri).arg("--help"), within, &[0])?.took_s;
         let peer = tools::run(&mut Command::new("true"), within, &[0])?.took_s;
         row.pair(ours * 1000.0, peer * 1000.0);

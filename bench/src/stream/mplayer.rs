@@ -28,15 +28,15 @@ const NORMAL: f64 = 0.98;
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let film = stage.film(120, RateMode::Cbr)?;
-    let hold_s = settings.full_or(16, 4);
+    let hold_s = settings.pace.full_or(16, 4);
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     let mut agree = Row::new("same verdict", "of all");
     let (mut same, mut all) = (0.0, 0.0);
     for mbit_per_s in [30u64, 25, 20] {
         let mut row = Row::new(format!("frames per second at {mbit_per_s} Mbit/s"), "");
-        for _ in 0..settings.full_or(3, 1) {
-            settings.await_quiet()?;
+        for _ in 0..settings.pace.full_or(3, 1) {
+            settings.pace.await_quiet()?;
             let mut server = stage.nginx(Some(mbit_per_s * 1_000_000 / 8))?;
             let theirs = watch(&server.url(&film)?, f64::from(hold_s));
             let wanted =

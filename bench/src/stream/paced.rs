@@ -14,17 +14,17 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let film = stage.film(60, RateMode::Vbr)?;
     let mut rows = Vec::new();
     let mut notes = Vec::new();
-    for streams in settings.full_or([100, 400], [10, 20]) {
+    for streams in settings.pace.full_or([100, 400], [10, 20]) {
         let mut row = Row::new(format!("server CPU per stream, {streams} streams"), "% of a core");
         for pair in 0..settings.pairs {
             let one = |kind| -> anyhow::Result<Played> {
-                settings.await_quiet()?;
+                settings.pace.await_quiet()?;
                 let mut server = stage.serve(kind)?;
                 let wanted = Play {
                     film: film.clone(),
                     streams,
                     depth: "discard",
-                    hold_s: settings.full_or(6, 1),
+                    hold_s: settings.pace.full_or(6, 1),
                     warm_up_s: Some(3),
                     parsing: 1,
                 };

@@ -26,9 +26,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut notes = Vec::new();
     for (depth, goal, above) in DEPTHS {
         let mut one = |streams: u64| -> anyhow::Result<Played> {
-            settings.await_quiet()?;
+            settings.pace.await_quiet()?;
             let mut server = stage.serve(Kind::Nginx)?;
-            let hold_s = settings.full_or(10, 1);
+            let hold_s = settings.pace.full_or(10, 1);
             let wanted = Play { film: film.clone(), streams, depth, hold_s, warm_up_s: None, parsing: 1 };
             let played = play(stage, &mut server, &wanted);
             server.stop();
@@ -37,12 +37,12 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             eprintln!("  {}", notes.last().map_or("", String::as_str));
             Ok(played)
         };
-        let goal = settings.full_or(goal, 20);
+        let goal = settings.pace.full_or(goal, 20);
         let mut most = Row::new(format!("{depth}: streams without a stall, at most"), "streams");
         let mut late = Row::new(format!("{depth}: latest read at {goal} streams"), "ms");
         let mut cpu = Row::new(format!("{depth}: players' core at {goal} streams"), "%");
         let mut carried = 0;
-        for _ in 0..settings.full_or(TRIES, 1) {
+        for _ in 0..settings.pace.full_or(TRIES, 1) {
             let played = one(goal)?;
             carried += u32::from(is_carried(&played));
             late.ours.extend(played.metric("tick_late_max_ms"));
@@ -51,8 +51,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             most.noise.push(played.noise);
         }
         let mut reached = if carried > 0 { goal } else { 0 };
-        for &streams in above.iter().take(settings.full_or(above.len(), 1)) {
-            let streams = settings.full_or(streams, 30);
+        for &streams in above.iter().take(settings.pace.full_or(above.len(), 1)) {
+            let streams = settings.pace.full_or(streams, 30);
             let played = one(streams)?;
             if !is_carried(&played) {
                 break;
@@ -60,7 +60,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             reached = reached.max(streams);
         }
         most.ours.push(reached as f64);
-        let tries = settings.full_or(TRIES, 1);
+        let tries = settings.pace.full_or(TRIES, 1);
         let most = most.note(format!("{carried} of {tries} trials at {goal} streams went without a stall"));
         rows.push(most.goal_ours(&format!(">= {goal}"), |streams| streams >= goal as f64));
         rows.push(late.goal_each("<= 500 ms, each", |ms| ms <= LATE_MS_MAX));

@@ -20,16 +20,16 @@ const STREAMS: u64 = 400;
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let film = stage.film(60, RateMode::Vbr)?;
-    let streams = settings.full_or(STREAMS, 20);
+    let streams = settings.pace.full_or(STREAMS, 20);
     let mut idle = Row::new("10 samples a second, server idle", "% of a core");
     let mut busy = Row::new(format!("10 samples a second, {streams} streams playing"), "% of a core");
     let mut notes = Vec::new();
     for _ in 0..settings.pairs {
-        settings.await_quiet()?;
+        settings.pace.await_quiet()?;
         let mut server = stage.serve(Kind::Nginx)?;
         let meter = Meter::start(server.cpu_ns())?;
         let sampler = begin(stage, &server, &film)?;
-        std::thread::sleep(Duration::from_secs(settings.full_or(5, 2)));
+        std::thread::sleep(Duration::from_secs(settings.pace.full_or(5, 2)));
         let (cost, what) = end(sampler)?;
         idle.ours.push(cost);
         idle.noise.push(meter.finish(server.cpu_ns())?);
@@ -38,7 +38,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             film: film.clone(),
             streams,
             depth: "discard",
-            hold_s: settings.full_or(5, 1),
+            hold_s: settings.pace.full_or(5, 1),
             warm_up_s: Some(1),
             parsing: 1,
         };

@@ -45,9 +45,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut rows: BTreeMap<String, (usize, Rows)> = BTreeMap::new();
     let mut notes = Vec::new();
     // Search by search over all plans, so that a bad hour of the machine does not hit one plan alone.
-    for search in 0..settings.full_or(settings.searches, 1) {
+    for search in 0..settings.pace.full_or(settings.searches, 1) {
         for truth in TRUTHS.iter().filter(|truth| settings.plans.iter().any(|plan| plan == truth.plan)) {
-            settings.await_quiet()?;
+            settings.pace.await_quiet()?;
             let (outcome, took_s, noise) = one(stage, truth.plan, search + 1)?;
             let each_s = took_s / outcome.variants.len().max(1) as f64;
             for variant in &outcome.variants {

@@ -15,13 +15,13 @@ const CONNECTIONS: usize = 16;
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let film = stage.film(60, RateMode::Vbr)?;
     let one = |kind: Kind| -> anyhow::Result<Pulled> {
-        settings.await_quiet()?;
+        settings.pace.await_quiet()?;
         let mut server = stage.serve(kind)?;
         let how = Pull {
             url: server.url(&film)?,
             connections: CONNECTIONS,
             warm: Duration::from_secs(1),
-            hold: Duration::from_secs(settings.full_or(4, 1)),
+            hold: Duration::from_secs(settings.pace.full_or(4, 1)),
         };
         let pulled = pull(&mut server, &how);
         server.stop();
