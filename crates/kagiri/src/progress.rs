@@ -101,7 +101,12 @@ impl Progress {
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
         // What is left comes first: a narrow terminal cuts the end off.
-        let words = format!("{}: {}{}", self.left(), self.now().doing, self.now().live);
+        let words = {
+            let left = self.left();
+            // Locked once: a lock taken twice in one expression waits for itself.
+            let now = self.now();
+            format!("{left}: {}{}", now.doing, now.live)
+        };
         if bar.message() != words {
             bar.set_message(words);
         }
