@@ -1,22 +1,13 @@
 //! Parts on agents go through the same phases as parts here, and what is lost is named.
 
+#[allow(dead_code, reason = "each test program uses a part")]
 mod common;
 
-use std::time::Instant;
-
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, wish};
+use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, until, wish};
 use kagiri_fleet::agent::End;
 use kagiri_fleet::{Bus, BusError};
 use serde_json::{Value, json};
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < GUARD, "not within {GUARD:?}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
 
 #[test]
 fn parts_on_agents_and_here_start_together() {
@@ -34,7 +25,9 @@ fn parts_on_agents_and_here_start_together() {
     let told = bus.prepare(&["a", "b", "c"], &peers).unwrap();
     assert_eq!(told["b"], json!({ "host": "pc-2", "peers": ["server"] }));
     bus.start(&["a", "b", "c"]).unwrap();
-    until(|| ["a", "b", "c"].iter().all(|part| bus.progress(part).unwrap() == Progress::Finished));
+    until("they finish", || {
+        ["a", "b", "c"].iter().all(|part| bus.progress(part).unwrap() == Progress::Finished)
+    });
     let timing = bus.timing().unwrap();
     let reports = bus.stop(&["a", "b", "c"]);
     let moment = |part: &str| reports[part].as_ref().unwrap()["started_ns"].as_u64().unwrap();
@@ -61,7 +54,7 @@ fn an_agent_that_ends_is_lost_by_name_and_its_parts_with_it() {
     bus.prepare(&["a", "b"], &Endpoints::new()).unwrap();
     bus.start(&["a", "b"]).unwrap();
     drop(agent);
-    until(|| bus.progress("a").is_err());
+    until("it is missed", || bus.progress("a").is_err());
     assert!(said(bus.progress("a")).starts_with("host nas was lost:"));
     assert_eq!(bus.progress("b").unwrap(), Progress::Running { done: None });
     let mut ended = bus.stop(&["a", "b"]);
@@ -91,7 +84,7 @@ fn a_fleet_that_is_not_whole_names_who_is_missing_and_who_is_busy() {
     let mut first = coordinator(&endpoint, "run-4");
     first.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
     let short = std::time::Duration::from_millis(300);
-    until(|| first.roster().names().len() == 2);
+    until("both join", || first.roster().names().len() == 2);
     let said = first.gather(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
     assert!(said.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{said}");
 }

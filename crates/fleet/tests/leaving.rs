@@ -1,27 +1,20 @@
 //! Who comes in the middle of a run disturbs nobody; who leaves in the middle of work leaves nothing behind.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
+#[allow(dead_code, reason = "each test program uses a part")]
 mod common;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, wish};
+use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, until, wish};
 use kagiri_fleet::Bus;
 use kagiri_fleet::coordinator::FleetBus;
 use kagiri_fleet::protocol::{self, Answer, Ask};
 use kagiri_fleet::session::{self, Role};
 use serde_json::json;
 use zenoh::Wait;
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < GUARD, "{what}: not within {GUARD:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
     let mut coordinator = coordinator(endpoint, "run");

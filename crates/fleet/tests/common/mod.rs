@@ -17,6 +17,7 @@ use kagiri_fleet::local::LocalBus;
 use kagiri_fleet::session::Role;
 use kagiri_fleet::{BusError, FleetError};
 use serde_json::{Value, json};
+use sys::clock::Deadline;
 
 /// No wait of a test is longer.
 pub const GUARD: Duration = Duration::from_secs(20);
@@ -152,6 +153,14 @@ pub fn wish(hosts: &str) -> Wish {
 pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
     let local = LocalBus::new(kinds(), context(dir));
     FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
+}
+
+/// Waits until it is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Deadline::after(GUARD);
+    while !is_so() {
+        assert!(deadline.pause(Duration::from_millis(5)), "{what}: not within {GUARD:?}");
+    }
 }
 
 /// The message of an error that was to come.

@@ -1,0 +1,91 @@
+//! A hundred agents in one process: joined, asked, commanded, and one of them lost.
+
+#[allow(dead_code, reason = "each test program uses a part")]
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use base::part::{Endpoints, Progress};
+use common::{Agent, GUARD, bus, coordinator, endpoint, spec, until, wish};
+use kagiri_fleet::{Bus, BusError};
+use serde_json::{Value, json};
+use sys::proc::ProcessSet;
+
+const AGENTS: usize = 100;
+/// What a hundred agents and their coordinator may hold: a tenth of what a lab of a hundred processes has.
+const MEMORY_MAX_BYTES: u64 = 400 << 20;
+
+fn name(number: usize) -> String {
+    format!("agent-{number}")
+}
+
+/// This process's memory, bytes.
+fn memory_bytes() -> u64 {
+    let own = i32::try_from(std::process::id()).expect("an id");
+    let mut set = ProcessSet::open(Path::new("/"), &[own]).expect("this process");
+    set.read_memory().expect("it is readable").rss_bytes
+}
+
+/// When each part was told to start, and ran; ns.
+fn moments(reports: &BTreeMap<String, Result<Value, BusError>>, key: &str) -> Vec<u64> {
+    let moment = |report: &Result<Value, BusError>| report.as_ref().ok()?[key].as_u64();
+    reports.values().filter_map(moment).collect()
+}
+
+fn apart(moments: &[u64]) -> u64 {
+    let (least, most) = (moments.iter().min(), moments.iter().max());
+    most.zip(least).map(|(most, least)| most - least).expect("there are some")
+}
+
+#[test]
+fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let before_bytes = memory_bytes();
+    let mut agents: Vec<Agent> =
+        (0..AGENTS).map(|n| Agent::start(&name(n), &endpoint, dir.path(), false)).collect();
+    let mut coordinator = coordinator(&endpoint, "scale");
+    let all = wish(&format!("agent-[0-{}]", AGENTS - 1));
+    coordinator.gather(&[all], GUARD, &|_| {}).expect("all come");
+    assert_eq!(coordinator.agents().len(), AGENTS);
+
+    let began = Instant::now();
+    let answers = coordinator.describe_all(GUARD).expect("all are asked");
+    let named: BTreeSet<_> = answers.iter().map(|one| one.name.clone()).collect();
+    assert_eq!((answers.len(), named.len()), (AGENTS, AGENTS), "each answers once");
+    assert!(began.elapsed() < GUARD, "the last answer ends the question, not its deadline");
+
+    let mut bus = bus(coordinator, dir.path());
+    let all: Vec<String> = (0..AGENTS).map(name).collect();
+    let parts: Vec<&str> = all.iter().map(String::as_str).collect();
+    bus.place(all.iter().map(|name| spec(name, name, json!({}))).collect()).expect("all are placed");
+    let told = bus.prepare(&parts, &Endpoints::new()).expect("all are prepared");
+    assert_eq!(told[&name(42)], json!({ "host": name(42), "peers": [] }));
+    bus.start(&parts).expect("all are started");
+    until("all have run", || {
+        parts.iter().all(|part| bus.progress(part).expect("it is there") == Progress::Finished)
+    });
+    let timing = bus.timing().expect("they started together");
+    // Reports are taken from all but the last, which goes on to be lost.
+    let (last, others) = parts.split_last().expect("there are some");
+    let reports = bus.stop(others);
+    let told = moments(&reports, "started_ns");
+    assert_eq!(told.len(), AGENTS - 1);
+    // All of them have one clock: what they were told differs by no more than it is believed to.
+    assert!(apart(&told) <= timing.bound_ns, "{} ns apart, {timing:?}", apart(&told));
+
+    let held_bytes = memory_bytes().saturating_sub(before_bytes);
+    assert!(held_bytes < MEMORY_MAX_BYTES, "{AGENTS} agents hold {held_bytes} bytes");
+
+    drop(agents.pop());
+    until("the last one is missed", || bus.progress(last).is_err());
+    let error = bus.progress(last).expect_err("it is lost").to_string();
+    assert!(error.starts_with(&format!("host {last} was lost:")), "{error}");
+    assert_eq!(bus.hosts().len(), AGENTS, "99 and this one");
+    assert!(matches!(bus.stop(&[last]).remove(*last), Some(Err(BusError::Lost { .. }))));
+    drop(bus);
+    // Each may take a moment: together.
+    agents.iter().for_each(|agent| agent.stop.store(true, Ordering::Relaxed));
+}
