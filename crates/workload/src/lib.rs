@@ -1,3 +1,4 @@
 //! Floor 2: what is offered to the system under test, one folder a workload.
 
 pub mod stream;
+pub mod transfer;

@@ -1,0 +1,7 @@
+//! Flows: the bytes that one thread moves over one socket in one direction, and groups of them.
+
+mod order;
+
+pub use order::{
+    Direction, End, Ended, FlowCount, FlowOrder, FlowReport, Mode, Protocol, Side, Stamp, ThreadReport,
+};

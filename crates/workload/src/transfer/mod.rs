@@ -1,0 +1,3 @@
+//! The `transfer` workload: how fast do bytes move, and what holds them back?
+
+pub mod flow;
