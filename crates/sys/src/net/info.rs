@@ -41,7 +41,26 @@ pub struct TcpInfo {
     pub retransmitted_bytes: Option<u64>,
     /// Receive window the peer advertises.
     pub send_window_bytes: Option<u32>,
+    /// Receive window this host advertises.
+    pub receive_window_bytes: Option<u32>,
+    /// MTU of the path.
+    pub path_mtu_bytes: Option<u32>,
+    /// Congestion window at which slow start ends; `None` also while it has no end.
+    pub slow_start_threshold_segments: Option<u32>,
+    /// How far out of order segments may come before one counts as lost.
+    pub reordering_segments: Option<u32>,
+    /// Times that segments were seen to come out of order.
+    pub reorderings_seen: Option<u32>,
+    /// Bytes sent, with those sent again.
+    pub sent_bytes: Option<u64>,
+    /// Segments with data received out of order.
+    pub received_out_of_order_segments: Option<u32>,
+    /// Segments delivered that a router had marked as congested (ECN, RFC 3168).
+    pub congestion_marked_segments: Option<u32>,
 }
+
+/// `TCP_INFINITE_SSTHRESH` of the kernel.
+const SLOW_START_WITHOUT_END: u32 = 0x7fff_ffff;
 
 impl TcpInfo {
     /// Room for the structure of any kernel so far, and some to come.
@@ -71,6 +90,14 @@ impl TcpInfo {
             sndbuf_limited_us: u64_at(184),
             retransmitted_bytes: u64_at(208),
             send_window_bytes: u32_at(228),
+            receive_window_bytes: u32_at(232),
+            path_mtu_bytes: u32_at(60),
+            slow_start_threshold_segments: u32_at(76).filter(|&segments| segments < SLOW_START_WITHOUT_END),
+            reordering_segments: u32_at(88),
+            reorderings_seen: u32_at(220),
+            sent_bytes: u64_at(200),
+            received_out_of_order_segments: u32_at(224),
+            congestion_marked_segments: u32_at(196),
         }
     }
 }

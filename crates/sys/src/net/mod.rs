@@ -1,5 +1,5 @@
 //! TCP and datagrams over the kernel's own calls: listeners, sockets, `sendfile`, `epoll`, wake-ups, `TCP_INFO`,
-//! stamps of arrival.
+//! stamps of arrival; and, for bulk transfers, pipes that refer to memory and UDP sockets that move many datagrams a call.
 //!
 //! Thin and typed. The calls of the hot path ([`TcpSocket::recv`], [`TcpSocket::recv_discard`],
 //! [`TcpSocket::send`], [`TcpSocket::send_file`], [`Epoll::wait`]) never block and never allocate unless they
@@ -8,14 +8,19 @@
 //! A write to a connection the peer has reset raises `SIGPIPE` in `sendfile(2)`. Rust programs ignore that
 //! signal from start-up on, and so does every program of this house.
 
+mod bulk;
 mod datagram;
 mod epoll;
 mod error;
 mod info;
 mod listener;
+mod option;
 mod options;
+mod payload;
+mod pipe;
 mod socket;
 mod stamp;
+mod udp_flow;
 mod waker;
 
 pub use datagram::{Datagram, DatagramAddress, DatagramSocket};
@@ -24,7 +29,10 @@ pub use error::NetError;
 pub use info::TcpInfo;
 pub use listener::{ListenOptions, Listener};
 pub use options::SocketOptions;
+pub use payload::Payload;
+pub use pipe::Pipe;
 pub use socket::{ConnectState, Moved, TcpSocket};
+pub use udp_flow::{Arrived, Batch, UdpFlow};
 pub use waker::Waker;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{NetError, SocketOptions, TcpInfo};
+use super::{NetError, SocketOptions, TcpInfo, option};
 
 /// What a non-blocking transfer achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,10 @@ impl TcpSocket {
 
     pub(super) fn into_socket(self) -> Socket {
         self.inner
+    }
+
+    pub(super) fn inner(&self) -> &Socket {
+        &self.inner
     }
 
     /// Starts connecting to `peer` with `options` set first, from `local` if given. Never waits:
@@ -277,17 +281,8 @@ impl TcpSocket {
     /// [`NetError`].
     pub fn set_receive_lowat(&self, bytes: u32) -> Result<(), NetError> {
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        // SAFETY: pointer and length describe one live int that the kernel only reads.
-        let r = unsafe {
-            libc::setsockopt(
-                self.inner.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        if r == -1 { Err(self.fail("set SO_RCVLOWAT of", io::Error::last_os_error())) } else { Ok(()) }
+        option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
+            .map_err(|e| self.fail("set SO_RCVLOWAT of", e))
     }
 
     /// Sets the congestion control (`TCP_CONGESTION`).
@@ -330,7 +325,7 @@ impl TcpSocket {
             .ok_or_else(|| self.fail("read the peer address of", io::ErrorKind::Unsupported.into()))
     }
 
-    fn moved(&self, n: libc::ssize_t, action: &'static str) -> Result<Moved, NetError> {
+    pub(super) fn moved(&self, n: libc::ssize_t, action: &'static str) -> Result<Moved, NetError> {
         match n {
             1.. => Ok(Moved::Bytes(n.cast_unsigned())),
             0 => Ok(Moved::End),
@@ -345,7 +340,7 @@ impl TcpSocket {
     }
 
     /// Builds the error with the peer's address, if it is still known.
-    fn fail(&self, action: &'static str, source: io::Error) -> NetError {
+    pub(super) fn fail(&self, action: &'static str, source: io::Error) -> NetError {
         match self.inner.peer_addr().ok().and_then(|a| a.as_socket()) {
             Some(peer) => NetError::new(action, peer, source),
             None => NetError::new(action, format_args!("socket {}", self.inner.as_raw_fd()), source),
