@@ -1,4 +1,5 @@
 //! Floor 2: what is offered to the system under test, one folder a workload.
 
+mod reading;
 pub mod stream;
 pub mod transfer;

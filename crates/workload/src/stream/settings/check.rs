@@ -1,9 +1,9 @@
 //! Which settings make sense, alone and together.
 
 use base::plan::PlanError;
-use base::units::Span;
 
 use super::{ServerKind, ServerSettings, StreamSettings};
+use crate::reading::{ranged, span, within};
 use crate::stream::content::Codec;
 use crate::stream::viewer::url::Url;
 
@@ -101,30 +101,11 @@ impl StreamSettings {
     }
 }
 
-fn within(key: &str, value: u64, low: u64, high: u64, expected: &str) -> Result<(), PlanError> {
-    match (low..=high).contains(&value) {
-        true => Ok(()),
-        false => Err(PlanError::of_key(key, format!("{value} is not within {expected}"))),
-    }
-}
-
-fn ranged(key: &str, value: f64, low: f64, high: f64) -> Result<(), PlanError> {
-    match (low..=high).contains(&value) {
-        true => Ok(()),
-        false => Err(PlanError::of_key(key, format!("{value} is not within {low} to {high}"))),
-    }
-}
-
-fn span(key: &str, value: Span, low_s: u64, high_s: u64) -> Result<(), PlanError> {
-    match (Span::from_s(low_s)..=Span::from_s(high_s)).contains(&value) {
-        true => Ok(()),
-        false => Err(PlanError::of_key(key, format!("{value} is not within {low_s}s to {high_s}s"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use base::units::Span;
 
     use super::*;
 

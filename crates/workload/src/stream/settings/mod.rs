@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::content::Codec;
+use crate::reading;
 
 /// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
 const SEARCH_HOLD_S: u64 = 5;
@@ -191,8 +192,8 @@ impl StreamSettings {
     /// # Errors
     /// An unknown key, a wrong unit or an impossible range, with the key named.
     pub fn read(settings: Value) -> Result<Self, PlanError> {
-        let read: Result<Self, _> = serde_json::from_value(settings.clone());
-        let read = read.map_err(|error| unreadable(&settings, &error.to_string()))?;
+        let of_lab = "; hosts with disks, links and quotas are made by a lab: docs/lab.md";
+        let read: Self = reading::read(&settings, |key| OF_LAB.contains(&key).then_some(of_lab))?;
         read.check()?;
         Ok(read)
     }
@@ -215,36 +216,3 @@ impl StreamSettings {
 
 /// Settings of earlier versions that labs have now.
 const OF_LAB: [&str; 3] = ["cpu_quota_percent", "disk", "link"];
-
-/// serde's message, with the key that it quotes or that it is about.
-fn unreadable(settings: &Value, message: &str) -> PlanError {
-    if message.starts_with("unknown field") {
-        let key = message.split('`').nth(1).map(str::to_owned);
-        let is_of_lab = key.as_deref().is_some_and(|key| OF_LAB.contains(&key));
-        let advice = if is_of_lab {
-            "; hosts with disks, links and quotas are made by a lab: docs/lab.md"
-        } else {
-            ""
-        };
-        return PlanError { key, ..PlanError::new(format!("{message}{advice}")) };
-    }
-    match at_fault(settings, &mut Vec::new(), message) {
-        Some(key) => PlanError::of_key(&key, message),
-        None => PlanError::new(message),
-    }
-}
-
-/// serde does not say where in a tree it failed: the first value that fails in the same words when it stands alone.
-fn at_fault(tree: &Value, path: &mut Vec<String>, message: &str) -> Option<String> {
-    if let Value::Object(table) = tree {
-        return table.iter().find_map(|(key, value)| {
-            path.push(key.clone());
-            let found = at_fault(value, path, message);
-            path.pop();
-            found
-        });
-    }
-    let alone = path.iter().rev().fold(tree.clone(), |below, key| serde_json::json!({ key: below }));
-    let fails = serde_json::from_value::<StreamSettings>(alone).is_err_and(|e| e.to_string() == message);
-    fails.then(|| path.join("."))
-}

@@ -3,5 +3,6 @@
 mod order;
 
 pub use order::{
-    Direction, End, Ended, FlowCount, FlowOrder, FlowReport, Mode, Protocol, Side, Stamp, ThreadReport,
+    Direction, End, Ended, Engine, FlowCount, FlowOrder, FlowReport, Mode, Protocol, Side, Stamp,
+    ThreadReport,
 };

@@ -40,6 +40,16 @@ pub enum Mode {
     Discard,
 }
 
+/// How a TCP sender gives its bytes to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Large `send` calls, which copy.
+    Write,
+    /// References to the same pages of a pipe, filled once (tee(2), splice(2)).
+    Splice,
+}
+
 /// Which end of a flow this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -82,11 +92,12 @@ pub struct FlowOrder {
     pub side: Side,
     /// Where received bytes end; senders ignore it.
     pub mode: Mode,
-    /// Bytes given to the kernel (or asked of it) in one call; of UDP, the payload of one datagram.
+    /// Bytes given to the kernel (or asked of it) in one call, 0 for as many as is cheapest; of UDP, the payload of one
+    /// datagram.
     pub size_bytes: u32,
     /// When it is over.
     pub end: End,
-    /// The rate that a sender keeps to, bits of payload per second; flat out unless given.
+    /// The rate that a sender keeps to, bits of payload per second; flat out unless given, or when 0.
     pub rate_bit_per_s: Option<u64>,
     /// Datagrams' header.
     pub stamp: Stamp,
@@ -111,6 +122,18 @@ pub struct FlowCount {
     pub refused: u64,
     /// Smoothed jitter of the datagrams' transit time, ns (RFC 1889, A.8).
     pub jitter_ns: u64,
+}
+
+/// How long datagrams were on their way, ns: the receiver's monotonic clock at the arrival less the sender's at the
+/// departure. Between hosts the offset of the clocks is in it, so that it may be negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transit {
+    /// The least.
+    pub min_ns: i64,
+    /// The mean.
+    pub mean_ns: i64,
+    /// The most.
+    pub max_ns: i64,
 }
 
 /// Why a flow ended.
@@ -139,8 +162,17 @@ pub struct FlowReport {
     /// What the kernel says of the connection at its end; TCP only.
     #[serde(skip)]
     pub tcp: Option<TcpInfo>,
+    /// The congestion control of the connection; TCP only.
+    pub congestion: Option<String>,
     /// The path's MTU that the kernel believes in, bytes.
     pub path_mtu_bytes: Option<u32>,
+    /// How long datagrams were on their way; receivers of stamped ones only.
+    pub transit: Option<Transit>,
+    /// The most datagrams that can have been dropped at the receiver's full socket after the last that came: they are
+    /// in no count. Absent where it cannot be told.
+    pub overflowed_after: Option<u64>,
+    /// By how much a sender at a rate put off its schedule because it could not keep up, ns.
+    pub behind_ns: u64,
 }
 
 /// What a thread of a group used.

@@ -1,0 +1,143 @@
+//! Which settings make sense, alone and together.
+
+use base::plan::PlanError;
+
+use super::{Peer, TransferSettings};
+use crate::reading::{ranged, span, within};
+use crate::transfer::flow::{Direction, Mode, Protocol};
+
+/// More flows than one host has ports for.
+const FLOWS_MAX: u64 = 60_000;
+/// What IPv4 carries in a datagram: 65535 less its header and UDP's (RFC 768).
+const DATAGRAM_BYTES_MAX: u64 = 65_507;
+/// A datagram's own header: seconds, microseconds and count.
+const DATAGRAM_BYTES_MIN: u64 = 16;
+
+impl TransferSettings {
+    /// Every value within its range, and all of them fitting together.
+    pub(super) fn check(&self) -> Result<(), PlanError> {
+        within("flows", self.flows, 1, FLOWS_MAX, "1 to 60000 flows")?;
+        span("time", self.time, 1, 86_400)?;
+        span("omit", self.omit, 0, 3600)?;
+        within("threads", u64::from(self.threads), 0, 1024, "0 to 1024")?;
+        if let Some(bytes) = self.bytes {
+            within("bytes", bytes.bytes(), 1, 1 << 60, "1B to 1EiB")?;
+        }
+        let (least, most, words) = match self.protocol {
+            Protocol::Tcp => (1, 64 << 20, "1B to 64MiB"),
+            Protocol::Udp => {
+                (DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX, "16B to 65507B, the most that a datagram carries")
+            }
+        };
+        within("size", self.size_bytes(), least, most, words)?;
+        if let Some(rate) = self.rate {
+            within("rate", rate.bit_per_s(), 1000, 10_000_000_000_000, "1kbit/s to 10Tbit/s")?;
+        }
+        if let Some(window) = self.window {
+            within("window", window.bytes(), 1024, 1 << 30, "1KiB to 1GiB")?;
+        }
+        self.check_requests()?;
+        self.check_search()?;
+        self.check_peer()
+    }
+
+    fn check_requests(&self) -> Result<(), PlanError> {
+        let Some(requests) = &self.requests else { return Ok(()) };
+        for (key, size) in
+            [("requests.size", Some(requests.size)), ("requests.answer_size", requests.answer_size)]
+        {
+            if let Some(size) = size {
+                within(key, size.bytes(), 1, 16 << 20, "1B to 16MiB")?;
+            }
+        }
+        if let Some(rate) = requests.rate_per_s {
+            ranged("requests.rate_per_s", rate, 0.01, 10_000_000.0)?;
+        }
+        for (key, is_set) in [
+            ("bytes", self.bytes.is_some()),
+            ("rate", self.rate.is_some()),
+            ("search", self.search.is_some()),
+            ("direction", self.direction != Direction::Up),
+        ] {
+            if is_set {
+                return Err(PlanError::of_key(key, "has no meaning for requests and answers"));
+            }
+        }
+        if self.mode == Mode::Discard {
+            return Err(PlanError::of_key(
+                "mode",
+                "requests and answers are read: there is nothing to discard",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_search(&self) -> Result<(), PlanError> {
+        let Some(search) = &self.search else { return Ok(()) };
+        if self.protocol != Protocol::Udp {
+            let problem = "TCP finds its own rate; only for datagrams (protocol = \"udp\") it is searched";
+            return Err(PlanError::of_key("search", problem));
+        }
+        if self.rate.is_some() || self.bytes.is_some() {
+            return Err(PlanError::of_key(
+                "search",
+                "it chooses the rate for a time: leave 'rate' and 'bytes' out",
+            ));
+        }
+        within("search.max", search.max.bit_per_s(), 1_000_000, 10_000_000_000_000, "1Mbit/s to 10Tbit/s")?;
+        ranged("search.loss_percent_max", search.loss_percent_max, 0.0, 50.0)?;
+        ranged("search.resolution_percent", search.resolution_percent, 0.1, 50.0)
+    }
+
+    fn check_peer(&self) -> Result<(), PlanError> {
+        let refuse = |key: &str, problem: &str| Err(PlanError::of_key(key, problem));
+        match self.peer {
+            Peer::Auto | Peer::Kagiri => Ok(()),
+            _ if self.host.is_none() => {
+                refuse("peer", "there is no server of that kind unless 'host' names it")
+            }
+            Peer::Iperf3 if self.requests.is_some() => {
+                refuse("requests", "iperf3 knows no requests and answers")
+            }
+            Peer::Ttcp if self.direction == Direction::Both => {
+                refuse("direction", "ttcp sends one way: up or down")
+            }
+            Peer::Ttcp if self.flows > 1 => refuse("flows", "ttcp has one flow"),
+            Peer::Ttcp if self.requests.is_some() => refuse("requests", "ttcp knows no requests and answers"),
+            Peer::Iperf3 | Peer::Ttcp => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_complete() {
+        assert_eq!(TransferSettings::read(json!({})).unwrap(), TransferSettings::default());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        for (settings, part) in [
+            (json!({"flow": 2}), "unknown field `flow`"),
+            (json!({"flows": 0}), "flows: 0 is not within"),
+            (json!({"protocol": "sctp"}), "unknown variant `sctp`"),
+            (json!({"protocol": "udp", "size": "64KiB"}), "size: 65536 is not within 16B to 65507B"),
+            (json!({"size": "-1B"}), "size"),
+            (json!({"search": {}}), "TCP finds its own rate"),
+            (json!({"protocol": "udp", "search": {}, "rate": "1Gbit/s"}), "search: it chooses the rate"),
+            (json!({"requests": {}, "direction": "down"}), "direction: has no meaning"),
+            (json!({"requests": {"rate_per_s": -1.0}}), "requests.rate_per_s"),
+            (json!({"peer": "iperf3"}), "peer: there is no server"),
+            (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
+            (json!({"time": "0s"}), "time: 0s is not within"),
+        ] {
+            let message = TransferSettings::read(settings.clone()).unwrap_err().to_string();
+            assert!(message.contains(part), "{settings}: {message}");
+        }
+    }
+}
