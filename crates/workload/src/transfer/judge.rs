@@ -1,0 +1,127 @@
+//! From a transfer's report to the verdict, with the reasons as sentences. Pure.
+
+use base::doubt::Doubt;
+use base::verdict::Verdict;
+use base::workload::Judgement;
+
+use super::flow::Ended;
+use super::report::{EndReport, TransferReport, Way, WayReport};
+use super::settings::TransferSettings;
+use super::{limit, metrics};
+
+/// Flows that are named one by one.
+const NAMED_MAX: usize = 5;
+
+/// Judge a report.
+#[must_use]
+pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement {
+    let metrics = metrics::of(report);
+    let broken = broken(report);
+    let is_broken = !broken.is_empty();
+    let mut reasons = broken;
+    reasons.extend(unbalanced(report));
+    let is_wrong = !reasons.is_empty();
+    let too_much = settings.search.as_ref().and_then(|search| {
+        let loss_percent = 100.0 * metrics.get("loss_ratio").copied().flatten()?;
+        (loss_percent > search.loss_percent_max)
+            .then(|| format!("{loss_percent:.3} % of the datagrams were lost"))
+    });
+    reasons.extend(too_much.clone());
+    let unknown = settings.search.is_some() && metrics.get("loss_ratio").is_none_or(Option::is_none);
+    if unknown {
+        reasons.push("the receiver did not tell what came, so that loss is not known".to_owned());
+    }
+    let short = settings.search.as_ref().and(offered_less(settings, report));
+    let verdict = match () {
+        () if report.stopped || unknown => Verdict::Invalid,
+        () if is_wrong || too_much.is_some() => Verdict::Fail,
+        () if short.is_some() => Verdict::Invalid,
+        () => Verdict::Pass,
+    };
+    if report.stopped {
+        reasons.push("the trial was ended before its time".to_owned());
+    }
+    reasons.extend(short);
+    Judgement {
+        verdict,
+        reasons,
+        is_definite: is_broken,
+        metrics,
+        series: super::series::of(report),
+        doubts: doubts(report),
+        hold_s: report.hold_s,
+    }
+}
+
+/// What each way was held back by, as sentences for the reader.
+#[must_use]
+pub fn held_back(
+    settings: &TransferSettings,
+    report: &TransferReport,
+) -> Vec<(Way, limit::Held, Vec<String>)> {
+    let paced = settings.rate.is_some() || settings.search.is_some();
+    let of = |way: &WayReport| limit::of(way, paced).map(|(held, evidence)| (way.way, held, evidence));
+    report.ways.iter().filter_map(of).collect()
+}
+
+/// What broke off: the transfer, or single flows.
+fn broken(report: &TransferReport) -> Vec<String> {
+    let mut reasons: Vec<String> = report.broken.iter().cloned().collect();
+    let mut flows = Vec::new();
+    for way in &report.ways {
+        for end in [&way.sender, &way.receiver].into_iter().flatten() {
+            for (number, flow) in end.flows.iter().enumerate() {
+                if let Ended::Failed(why) = &flow.ended {
+                    flows.push(format!("flow {} {} broke: {why}", number + 1, way.way.word()));
+                }
+            }
+        }
+    }
+    let rest = flows.len().saturating_sub(NAMED_MAX);
+    reasons.extend(flows.into_iter().take(NAMED_MAX));
+    if rest > 0 {
+        reasons.push(format!("{rest} more flows broke"));
+    }
+    reasons
+}
+
+/// TCP loses nothing: what was sent to the end arrived. A way that ended in order and does not balance is wrong.
+fn unbalanced(report: &TransferReport) -> Vec<String> {
+    let wrong = |way: &WayReport| {
+        let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
+        let is_tcp = |end: &EndReport| end.flows.iter().all(|flow| flow.count.datagrams == 0);
+        let in_order =
+            |end: &EndReport| end.flows.iter().all(|flow| matches!(flow.ended, Ended::Done | Ended::ByPeer));
+        let ends = [sender, receiver];
+        let (sent, came) = (sender.bytes(), receiver.bytes());
+        // What arrives while the beginning is left out differs between the two ends by what is under way.
+        let comparable = ends.iter().all(|end| is_tcp(end) && in_order(end)) && report.asked_bytes.is_some();
+        (comparable && sent != came)
+            .then(|| format!("{sent} bytes were sent {} and {came} arrived", way.way.word()))
+    };
+    report.ways.iter().filter_map(wrong).collect()
+}
+
+/// A search asks for rates; a sender that does not reach them says nothing of the path.
+fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<String> {
+    let rate = settings.rate?.bit_per_s() as f64;
+    let short = |way: &WayReport| {
+        let sender = way.sender.as_ref()?;
+        let offered = sender.bytes() as f64 * 8.0 / sender.elapsed_s()?;
+        let wanted = rate * sender.flows.len() as f64;
+        // A hundredth is within what pacing by bursts leaves open at either end of the hold.
+        (offered < 0.99 * wanted).then(|| {
+            format!(
+                "the sender offered {:.1} Mbit/s of {:.1}: it could not send more",
+                offered / 1e6,
+                wanted / 1e6
+            )
+        })
+    };
+    report.ways.iter().find_map(short)
+}
+
+fn doubts(report: &TransferReport) -> Vec<Doubt> {
+    let late = report.responses.as_ref().filter(|responses| responses.late * 100 > responses.answered);
+    late.map(|responses| Doubt::GeneratorLate { late_ms_max: responses.late_ms_max }).into_iter().collect()
+}

@@ -1,0 +1,178 @@
+//! What held a transfer back. Pure: from the reports of both ends to a word and its evidence.
+
+use super::flow::ThreadReport;
+use super::report::{EndReport, Waits, WayReport};
+
+/// A thread that worked for this share of its time had none to spare.
+const CPU_SHARE_FULL: f64 = 0.9;
+/// A connection that waited for one thing for this share of its busy time was held back by it.
+const WAIT_SHARE: f64 = 0.5;
+/// A sender that had data under way for less than this share of its time was not asked for more.
+const BUSY_SHARE: f64 = 0.5;
+
+/// What held a group of flows back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    /// The sending end's CPU.
+    SenderCpu,
+    /// The receiving end's CPU.
+    ReceiverCpu,
+    /// The receiver's window: more was allowed neither by its buffer nor by what it had read.
+    Window,
+    /// The sender's buffer is smaller than what the path could hold.
+    SendBuffer,
+    /// The path: its rate, or its losses.
+    Path,
+    /// Nothing: the flows were paced, or had nothing more to send.
+    Offered,
+}
+
+impl Held {
+    /// As it stands in JSON and on the screen.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::SenderCpu => "sender CPU",
+            Self::ReceiverCpu => "receiver CPU",
+            Self::Window => "window",
+            Self::SendBuffer => "send buffer",
+            Self::Path => "path",
+            Self::Offered => "rate asked for",
+        }
+    }
+}
+
+/// What held one way back, with the evidence as sentences; `None` where neither end can tell.
+pub fn of(way: &WayReport, paced: bool) -> Option<(Held, Vec<String>)> {
+    let mut evidence = Vec::new();
+    let sender_is_full = is_full(way.sender.as_ref(), "sending", &mut evidence);
+    let receiver_is_full = is_full(way.receiver.as_ref(), "receiving", &mut evidence);
+    let waits = Waiting::of(way.sender.as_ref());
+    if let Some(waits) = &waits {
+        evidence.push(waits.sentence());
+    }
+    // A full receiver closes its window: its CPU is the cause, the window only the sign. A full sender waits for
+    // nothing else.
+    let held = match &waits {
+        _ if receiver_is_full && !sender_is_full => Held::ReceiverCpu,
+        Some(waits) if receiver_is_full && waits.rwnd >= WAIT_SHARE => Held::ReceiverCpu,
+        _ if sender_is_full => Held::SenderCpu,
+        Some(waits) if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Held::Window,
+        Some(waits) if waits.sndbuf >= WAIT_SHARE => Held::SendBuffer,
+        _ if paced => Held::Offered,
+        Some(waits) if waits.busy >= BUSY_SHARE => Held::Path,
+        Some(_) => Held::Offered,
+        None => return None,
+    };
+    Some((held, evidence))
+}
+
+/// Whether the threads of an end had no time to spare: all that carried bytes, since one slow flow of many holds
+/// only itself back.
+fn is_full(end: Option<&EndReport>, word: &str, evidence: &mut Vec<String>) -> bool {
+    let Some(end) = end.filter(|end| !end.threads.is_empty()) else { return false };
+    let share = |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64;
+    let least = end.threads.iter().map(share).fold(f64::INFINITY, f64::min);
+    if let Some(most) = end.busiest_percent() {
+        evidence.push(format!("the busiest {word} thread used {most:.0} % of its core"));
+    }
+    least >= CPU_SHARE_FULL
+}
+
+/// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
+struct Waiting {
+    busy: f64,
+    rwnd: f64,
+    sndbuf: f64,
+    retransmits: u64,
+}
+
+impl Waiting {
+    fn of(sender: Option<&EndReport>) -> Option<Self> {
+        let sender = sender?;
+        let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
+            let known: Vec<u64> = sender.waits.iter().filter_map(of).collect();
+            (!known.is_empty()).then(|| known.iter().sum())
+        };
+        let busy_us = sum(|waits| waits.busy_us)? as f64;
+        let flows = sender.waits.len() as f64;
+        let wall_us = sender.elapsed_s()? * 1e6 * flows;
+        let share = |us: Option<u64>| us.unwrap_or(0) as f64 / busy_us.max(1.0);
+        Some(Self {
+            busy: (busy_us / wall_us).min(1.0),
+            rwnd: share(sum(|waits| waits.rwnd_limited_us)),
+            sndbuf: share(sum(|waits| waits.sndbuf_limited_us)),
+            retransmits: sum(|waits| waits.retransmits).unwrap_or(0),
+        })
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for the receiver's \
+             window and {:.0} % for room in the send buffer; {} segments were sent again",
+            100.0 * self.busy,
+            100.0 * self.rwnd,
+            100.0 * self.sndbuf,
+            self.retransmits
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::{Ended, FlowCount, FlowReport};
+    use super::super::report::Way;
+    use super::*;
+
+    fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
+        let flow = FlowReport {
+            count: FlowCount { bytes: 1000, ..FlowCount::default() },
+            moved_ns: Some((0, 1_000_000_000)),
+            ..FlowReport::new(Ended::Done)
+        };
+        let waits = waits.map(|(busy, rwnd, sndbuf)| Waits {
+            busy_us: Some(busy),
+            rwnd_limited_us: Some(rwnd),
+            sndbuf_limited_us: Some(sndbuf),
+            ..Waits::default()
+        });
+        EndReport {
+            flows: vec![flow],
+            waits: waits.into_iter().collect(),
+            threads: vec![ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, wall_ns: 1_000_000_000 }],
+            ..EndReport::default()
+        }
+    }
+
+    #[test]
+    fn each_cause_by_its_signs() {
+        let all = 1_000_000;
+        for (sender, receiver, waits, paced, held) in [
+            (0.98, 0.5, Some((all, 0, 0)), false, Some(Held::SenderCpu)),
+            (0.5, 0.97, Some((all, 900_000, 0)), false, Some(Held::ReceiverCpu)),
+            (0.97, 0.97, Some((all, 900_000, 0)), false, Some(Held::ReceiverCpu)),
+            (0.2, 0.2, Some((all, 900_000, 0)), false, Some(Held::Window)),
+            (0.2, 0.2, Some((all, 0, 800_000)), false, Some(Held::SendBuffer)),
+            (0.2, 0.2, Some((all, 100_000, 0)), false, Some(Held::Path)),
+            (0.2, 0.2, Some((300_000, 0, 0)), false, Some(Held::Offered)),
+            (0.2, 0.2, Some((all, 0, 0)), true, Some(Held::Offered)),
+            // Datagrams: only CPU is known.
+            (0.98, 0.2, None, false, Some(Held::SenderCpu)),
+            (0.2, 0.2, None, false, None),
+        ] {
+            let way = WayReport {
+                way: Way::Up,
+                sender: Some(end(sender, waits)),
+                receiver: Some(end(receiver, None)),
+            };
+            assert_eq!(of(&way, paced).map(|(held, _)| held), held, "{sender} {receiver} {waits:?} {paced}");
+        }
+    }
+
+    #[test]
+    fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
+        let mut sender = end(0.98, Some((1_000_000, 0, 0)));
+        sender.threads.push(ThreadReport { cpu_ns: 10, wall_ns: 1_000_000_000 });
+        let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
+        assert_eq!(of(&way, false).map(|(held, _)| held), Some(Held::Path));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a transfer came to, as its client tells it: plain data for the judge.
+
+use base::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::flow::{FlowReport, ThreadReport};
+
+/// Which way a group of flows went, as the client sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+impl Way {
+    /// As it stands in sentences.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// The whole of a client's transfer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TransferReport {
+    /// Whose server it was: `kagiri`, `iperf3`, `ttcp`.
+    pub peer: String,
+    /// The server's address.
+    pub server: String,
+    /// How the bytes were given and taken: `splice, copied by the receiver`.
+    pub engine: String,
+    /// The flows, by their way: one or two.
+    pub ways: Vec<WayReport>,
+    /// What the path could carry at best, bit/s of payload; where its rate is known.
+    pub theoretical_bit_per_s: Option<f64>,
+    /// Bytes that were asked for, where bytes were.
+    pub asked_bytes: Option<u64>,
+    /// From the client's start to the hold's ends, s.
+    pub hold_s: (f64, f64),
+    /// Whether it was ended before its time.
+    pub stopped: bool,
+    /// Why the transfer broke off, where it did: what arrived until then stands in the ways.
+    pub broken: Option<String>,
+    /// Times from the intended moment of a request to the end of its answer, where requests were made.
+    pub responses: Option<Responses>,
+}
+
+/// Requests and their answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Answers that came.
+    pub answered: u64,
+    /// Requests that were due by the end and not answered.
+    pub unanswered: u64,
+    /// Requests that were sent later than intended by more than a tenth of the time between two; of an open loop.
+    pub late: u64,
+    /// The most by which one was sent later than intended, ms.
+    pub late_ms_max: f64,
+    /// From first request to last answer, s.
+    pub elapsed_s: f64,
+    /// The times, as [`Histogram::to_bytes`] makes them.
+    pub histogram: Vec<u8>,
+}
+
+impl Responses {
+    /// The times; empty for bytes that are no histogram.
+    pub fn times(&self) -> Histogram {
+        Histogram::from_bytes(&self.histogram).unwrap_or_default()
+    }
+}
+
+/// The flows of one way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WayReport {
+    /// Which way.
+    pub way: Way,
+    /// The end that sent; absent where the peer does not tell.
+    pub sender: Option<EndReport>,
+    /// The end that received; absent where the peer does not tell.
+    pub receiver: Option<EndReport>,
+}
+
+/// One end of a group of flows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndReport {
+    /// The host, where it has a name.
+    pub host: Option<String>,
+    /// Each flow, the omitted beginning deducted.
+    pub flows: Vec<FlowReport>,
+    /// What the connections waited for, flow by flow; of TCP.
+    pub waits: Vec<Waits>,
+    /// The threads that carried them; empty where the peer does not tell.
+    pub threads: Vec<ThreadReport>,
+    /// CPU time of the whole end, s, where it is known.
+    pub cpu_s: Option<f64>,
+    /// Bytes of all flows in each interval: (its beginning, its end, in s after the start; bytes).
+    pub intervals: Vec<(f64, f64, u64)>,
+}
+
+impl EndReport {
+    /// Payload of all flows.
+    pub fn bytes(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.count.bytes).sum()
+    }
+
+    /// From the first byte of any flow to the last of any, s; `None` when fewer than two moments are known.
+    pub fn elapsed_s(&self) -> Option<f64> {
+        let moments = || self.flows.iter().filter_map(|flow| flow.moved_ns);
+        let (first, last) =
+            (moments().map(|(first, _)| first).min()?, moments().map(|(_, last)| last).max()?);
+        (last > first).then(|| (last - first) as f64 / 1e9)
+    }
+
+    /// The busiest thread, % of a core.
+    pub fn busiest_percent(&self) -> Option<f64> {
+        let percent = |thread: &ThreadReport| 100.0 * thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64;
+        self.threads.iter().map(percent).max_by(f64::total_cmp)
+    }
+}
+
+/// Of `TCP_INFO` at a flow's end: what its sender waited for, and how the path was.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waits {
+    /// Time with data to send or in flight, us.
+    pub busy_us: Option<u64>,
+    /// Of it, waiting for the peer's window, us.
+    pub rwnd_limited_us: Option<u64>,
+    /// Of it, waiting for room in the own send buffer, us.
+    pub sndbuf_limited_us: Option<u64>,
+    /// Segments sent again.
+    pub retransmits: Option<u64>,
+    /// Least round-trip time, us.
+    pub min_rtt_us: Option<u64>,
+    /// Smoothed round-trip time, us.
+    pub rtt_us: Option<u64>,
+    /// Congestion window, bytes.
+    pub congestion_window_bytes: Option<u64>,
+}
+
+impl From<&sys::net::TcpInfo> for Waits {
+    fn from(info: &sys::net::TcpInfo) -> Self {
+        let window = info.congestion_window_segments.zip(info.send_mss_bytes);
+        Self {
+            busy_us: info.busy_us,
+            rwnd_limited_us: info.rwnd_limited_us,
+            sndbuf_limited_us: info.sndbuf_limited_us,
+            retransmits: info.retransmits_total.map(u64::from),
+            min_rtt_us: info.min_rtt_us.map(u64::from),
+            rtt_us: info.rtt_us.map(u64::from),
+            congestion_window_bytes: window.map(|(segments, mss)| u64::from(segments) * u64::from(mss)),
+        }
+    }
+}
