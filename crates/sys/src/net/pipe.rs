@@ -2,6 +2,7 @@
 //! Bytes go out without being copied, and without the kernel looking their pages up again.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -36,12 +37,14 @@ impl Pipe {
         self.capacity_bytes
     }
 
-    /// Appends references to the first `bytes` of `payload` (`vmsplice(2)`); returns how many bytes there was room for.
+    /// Appends references to the bytes of `payload` in `range`, cut off at its end (`vmsplice(2)`); returns how many
+    /// bytes there was room for.
     ///
     /// # Errors
     /// [`NetError`]; full is an error too.
-    pub fn refer_to(&self, payload: &Payload, bytes: usize) -> Result<usize, NetError> {
-        let slice = &payload.as_slice()[..bytes.min(payload.as_slice().len())];
+    pub fn refer_to(&self, payload: &Payload, range: Range<usize>) -> Result<usize, NetError> {
+        let end = range.end.min(payload.as_slice().len());
+        let slice = &payload.as_slice()[range.start.min(end)..end];
         let one = libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
         let flags = libc::SPLICE_F_NONBLOCK;
         // SAFETY: the vector names live memory. The pipe keeps references to its pages beyond this call, which is sound

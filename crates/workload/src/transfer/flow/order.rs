@@ -175,6 +175,23 @@ pub struct FlowReport {
     pub behind_ns: u64,
 }
 
+impl FlowReport {
+    /// One that moved nothing.
+    pub fn new(ended: Ended) -> Self {
+        Self {
+            count: FlowCount::default(),
+            moved_ns: None,
+            ended,
+            tcp: None,
+            congestion: None,
+            path_mtu_bytes: None,
+            transit: None,
+            overflowed_after: None,
+            behind_ns: 0,
+        }
+    }
+}
+
 /// What a thread of a group used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadReport {

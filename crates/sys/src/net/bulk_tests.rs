@@ -1,0 +1,133 @@
+//! Bulk transfers over loopback, with real sockets.
+
+use std::io::{IoSlice, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn pair() -> (TcpSocket, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    (client.try_into().unwrap(), server)
+}
+
+fn datagrams() -> (UdpFlow, UdpFlow) {
+    let here = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (one, other) = (here(), here());
+    other.connect(one.local_addr().unwrap()).unwrap();
+    let one = UdpFlow::connect(other.local_addr().unwrap(), Some(one.local_addr().unwrap()));
+    // The port is taken while `here` holds it.
+    assert!(one.unwrap_err().to_string().contains("bind to 127.0.0.1"));
+    let one = UdpFlow::connect(other.local_addr().unwrap(), None).unwrap();
+    other.connect(one.local_addr().unwrap()).unwrap();
+    assert_eq!(one.peer_addr(), other.local_addr().unwrap());
+    (one, other.try_into().unwrap())
+}
+
+#[test]
+fn a_pipe_of_references_is_sent_again_and_again() {
+    let payload = Payload::new(300_000, |bytes| {
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = (at % 251) as u8;
+        }
+    })
+    .unwrap();
+    let (full, work) = (Pipe::new(512 << 10).unwrap(), Pipe::new(512 << 10).unwrap());
+    assert!(full.capacity_bytes() >= 512 << 10);
+    assert_eq!(full.refer_to(&payload, 100_000..usize::MAX).unwrap(), 200_000);
+    let expected = payload.as_slice()[100_000..].to_vec();
+    // What the pipe refers to outlives its mapping.
+    drop(payload);
+    let (socket, mut peer) = pair();
+    socket.set_wait(Some(Duration::from_secs(10))).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut came = Vec::new();
+        peer.read_to_end(&mut came).unwrap();
+        came
+    });
+    for bytes in [200_000, 150_001] {
+        assert_eq!(full.tee(&work, bytes).unwrap(), bytes);
+        let mut left = bytes;
+        while left > 0 {
+            match work.splice_to(&socket, left).unwrap() {
+                Moved::Bytes(moved) => left -= moved,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(work.tee(&full, 1).unwrap(), 0, "nothing is left");
+    drop(socket);
+    assert!(reader.join().unwrap() == [&expected[..], &expected[..150_001]].concat());
+}
+
+#[test]
+fn calls_wait_as_long_as_they_may() {
+    let (socket, peer) = pair();
+    let mut buffer = [0; 16];
+    assert_eq!(socket.recv_waiting(&mut buffer).unwrap(), Moved::WouldBlock);
+    socket.set_wait(Some(Duration::from_millis(60))).unwrap();
+    let from = Instant::now();
+    assert_eq!(socket.recv_waiting(&mut buffer).unwrap(), Moved::WouldBlock);
+    assert_eq!(socket.discard_waiting(16).unwrap(), Moved::WouldBlock);
+    // A timer tick may be 10 ms.
+    assert!(from.elapsed() >= Duration::from_millis(100), "{:?}", from.elapsed());
+    let slices = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two")];
+    assert_eq!(socket.send_all_of(&slices).unwrap(), Moved::Bytes(7));
+    let mut came = [0; 7];
+    (&peer).read_exact(&mut came).unwrap();
+    assert_eq!(&came, b"one two");
+    assert!(socket.path_mtu().unwrap() >= 1500);
+    socket.check().unwrap();
+    drop(peer);
+    assert_eq!(socket.recv_waiting(&mut buffer).unwrap(), Moved::End);
+}
+
+#[test]
+fn datagrams_travel_together_and_come_singly_to_who_did_not_ask() {
+    for together in [true, false] {
+        let (one, other) = datagrams();
+        assert!(one.set_segment(100).unwrap() && other.set_coalesce(together).unwrap());
+        assert!(other.count_overflows().unwrap());
+        other.set_wait(Some(Duration::from_secs(10))).unwrap();
+        let bytes: Vec<u8> = (0..250).collect();
+        assert_eq!(one.send(&bytes).unwrap(), Moved::Bytes(250));
+        let mut buffer = [0; 1000];
+        let mut came = Vec::new();
+        while came.len() < 250 {
+            let Arrived::Batch(batch) = other.receive(&mut buffer).unwrap() else { panic!("it waits") };
+            assert_eq!(batch.each_bytes, if came.len() < 200 { 100 } else { 50 });
+            assert_eq!(batch.bytes, if together { 250 } else { batch.each_bytes });
+            assert_eq!(batch.overflows, None, "nothing was dropped");
+            came.extend_from_slice(&buffer[..batch.bytes]);
+        }
+        assert!(came == bytes);
+        other.set_wait(None).unwrap();
+        assert_eq!(other.receive(&mut buffer).unwrap(), Arrived::WouldBlock);
+    }
+}
+
+#[test]
+fn what_has_no_room_is_counted() {
+    let (one, mut other) = datagrams();
+    assert!(other.count_overflows().unwrap());
+    other.set_receive_buffer(0).unwrap();
+    other.suggest_receive_buffer(1 << 20).unwrap();
+    for _ in 0..10 {
+        one.send(&[7; 4000]).unwrap();
+    }
+    let dropped = other.overflows().unwrap();
+    assert!((1..10).contains(&dropped), "the size that was chosen stays: {dropped}");
+    let mut first = [0; 8];
+    let mut waiting = 0;
+    while let Arrived::Batch(batch) = other.receive(&mut first).unwrap() {
+        assert_eq!((batch.bytes, batch.each_bytes, first), (4000, 4000, [7; 8]), "the rest is counted too");
+        waiting += 1;
+    }
+    assert_eq!(waiting + dropped, 10);
+    one.send(b"after").unwrap();
+    let Arrived::Batch(batch) = other.receive(&mut first).unwrap() else { panic!("it is there at once") };
+    assert_eq!(batch.overflows, Some(dropped));
+}

@@ -1,0 +1,68 @@
+//! A thread with one flow: its calls wait in the kernel, which spares a readiness call for each.
+
+use std::time::Duration;
+
+use sys::clock::{monotonic_ns, sleep_until_ns};
+
+use super::course::Turn;
+use super::flow::{Flow, Room};
+use super::group::Orders;
+use super::order::Ended;
+
+/// No call waits longer: so soon a stop is heard.
+pub(super) const WAIT_NS: u64 = 40_000_000;
+
+/// What is queued when a receiver is told to stop is taken within this.
+pub(super) const DRAIN_NS: u64 = 40_000_000;
+
+/// A pause where the kernel said at once that it has no room (a full queue of a device): asking again sooner finds the
+/// same.
+const PAUSE_NS: u64 = 20_000;
+
+/// Drives `flow` to its end.
+pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
+    if flow.is_sender() && !sleep_until_start(orders) {
+        return Ended::Stopped;
+    }
+    if let Err(error) = flow.socket.set_wait(Some(Duration::from_nanos(WAIT_NS))) {
+        return Ended::Failed(error.to_string());
+    }
+    let mut moved_ns = flow.course.look();
+    let mut waits_to_the_end = false;
+    loop {
+        if orders.is_stopped() {
+            flow.drain(room, flow.course.now_ns().saturating_add(DRAIN_NS));
+            return Ended::Stopped;
+        }
+        let left_ns = flow.course.end_ns().map(|end| end.saturating_sub(flow.course.now_ns()));
+        if let Some(left_ns) = left_ns.filter(|&left| left < WAIT_NS && !waits_to_the_end) {
+            waits_to_the_end = flow.socket.set_wait(Some(Duration::from_nanos(left_ns))).is_ok();
+        }
+        match flow.turn(room) {
+            Turn::Moved => moved_ns = flow.course.now_ns(),
+            Turn::Over(ended) => return ended,
+            Turn::NotBefore(at_ns) => {
+                sleep_until_ns(at_ns.min(flow.course.now_ns() + WAIT_NS));
+                moved_ns = flow.course.look();
+            }
+            Turn::Blocked => {
+                let now_ns = flow.course.look();
+                if let Some(ended) = orders.silence(moved_ns, now_ns) {
+                    return ended;
+                }
+                sleep_until_ns(now_ns + PAUSE_NS);
+            }
+        }
+    }
+}
+
+/// Sleeps until the common start; `false` when told to stop before.
+fn sleep_until_start(orders: &Orders) -> bool {
+    loop {
+        let now_ns = monotonic_ns();
+        if orders.is_stopped() || now_ns >= orders.start_ns {
+            return !orders.is_stopped();
+        }
+        sleep_until_ns(orders.start_ns.min(now_ns + WAIT_NS));
+    }
+}

@@ -1,0 +1,124 @@
+//! Which engines move the flows of a group, and how they are told.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::order::{Engine, Mode};
+use super::probe::{self, ProbeReport};
+use super::tcp_send::Pipes;
+
+/// With more flows than this on a host, each brings too little at a time to be worth waking up rarely
+/// (`SO_RCVLOWAT`).
+const FEW_FLOWS: usize = 2;
+
+/// More pipes than for so many flows are not worth their memory.
+const SPLICED_FLOWS_MAX: usize = 64;
+
+/// How the flows of a group were moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineChoice {
+    /// How TCP senders gave their bytes to the kernel; absent without any.
+    pub sender: Option<Engine>,
+    /// Where received bytes ended; absent without receivers.
+    pub mode: Option<Mode>,
+    /// Whether the kernel cut UDP senders' calls into datagrams (`UDP_SEGMENT`); absent without any.
+    pub segmented: Option<bool>,
+    /// How many threads moved the flows.
+    pub threads: u32,
+    /// Whether several flows shared a thread, by epoll(7).
+    pub shared_threads: bool,
+    /// What the choice of the sender's engine rests on; absent if it was given, or nothing was probed.
+    pub probe: Option<ProbeReport>,
+}
+
+impl fmt::Display for EngineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<&str> = Vec::new();
+        words.extend(self.sender.map(Engine::word));
+        words.extend(self.mode.map(Mode::word));
+        words.extend(self.segmented.map(|cut| if cut { "segmented" } else { "single datagrams" }));
+        let threads = self.threads;
+        let plural = if threads == 1 { "thread" } else { "threads" };
+        let how = if self.shared_threads { ", epoll" } else { "" };
+        write!(f, "{} ({threads} {plural}{how})", words.join(", "))
+    }
+}
+
+impl Engine {
+    /// Its name, as in files and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Splice => "splice",
+        }
+    }
+}
+
+impl Mode {
+    /// Its name, as in files and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+/// The engines of a group while its flows are made ready.
+#[derive(Debug)]
+pub(super) struct Engines {
+    sender: Engine,
+    flows: usize,
+    segmented: Option<bool>,
+    probe: Option<ProbeReport>,
+}
+
+impl Engines {
+    /// For a group of `flows`: as `given`, else as the probe found if it has run, else `splice`.
+    pub(super) fn choose(given: Option<Engine>, flows: usize) -> Self {
+        let probe = if given.is_some() { None } else { probe::known() };
+        let sender = given.or(probe.as_ref().map(|p| p.chosen)).unwrap_or(Engine::Splice);
+        let sender = if flows > SPLICED_FLOWS_MAX { Engine::Write } else { sender };
+        Self { sender, flows, segmented: None, probe }
+    }
+
+    /// Pipes for one sender, if it is to splice. Where there are none to be had, senders write.
+    pub(super) fn pipes(&mut self) -> Option<Pipes> {
+        if self.sender == Engine::Write {
+            return None;
+        }
+        let pipes = Pipes::new();
+        if pipes.is_err() {
+            self.sender = Engine::Write;
+        }
+        pipes.ok()
+    }
+
+    pub(super) fn are_few(&self) -> bool {
+        self.flows <= FEW_FLOWS
+    }
+
+    /// A UDP sender whose calls the kernel cuts, or not.
+    pub(super) fn note_segments(&mut self, segmented: bool) {
+        self.segmented = Some(self.segmented.unwrap_or(true) && segmented);
+    }
+
+    /// What was chosen; `sends_tcp` and `mode` say what flows there are.
+    pub(super) fn choice(
+        self,
+        sends_tcp: bool,
+        mode: Option<Mode>,
+        threads: usize,
+        shared: bool,
+    ) -> EngineChoice {
+        EngineChoice {
+            sender: sends_tcp.then_some(self.sender),
+            mode,
+            segmented: self.segmented,
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            shared_threads: shared,
+            probe: self.probe.filter(|_| sends_tcp),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! TCP senders: `write`, large calls that copy from a block in the cache, and `splice`, references to pages that a pipe
+//! holds.
+
+use sys::net::{Moved, NetError, Payload, Pipe, TcpSocket};
+
+use super::content;
+use super::course::{Course, Turn};
+use super::order::Ended;
+
+/// What one call is given unless the order says: enough that the cost of the call itself does not matter.
+pub(super) const CALL_BYTES: usize = 1 << 20;
+
+/// What the pipes hold; a user may have as much (`/proc/sys/fs/pipe-max-size`, pipe(7)).
+const PIPE_BYTES: usize = 1 << 20;
+
+/// A sender. What it sends is one message over and over: the first bytes of the content.
+#[derive(Debug)]
+pub(super) struct TcpSender {
+    message_bytes: usize,
+    /// How far into the message it is.
+    at: usize,
+    pipes: Option<Pipes>,
+}
+
+impl TcpSender {
+    /// A sender of messages of `message_bytes`, which copies unless it has `pipes`.
+    pub(super) fn new(message_bytes: usize, pipes: Option<Pipes>) -> Self {
+        let message_bytes = if pipes.is_some() { message_bytes.min(PIPE_BYTES) } else { message_bytes };
+        Self { message_bytes, at: 0, pipes }
+    }
+
+    pub(super) fn turn(&mut self, socket: &TcpSocket, course: &mut Course) -> Turn {
+        let allowed = match course.allow(self.message_bytes - self.at) {
+            Ok(allowed) => allowed,
+            Err(turn) => return turn,
+        };
+        let moved = match &mut self.pipes {
+            None => write(socket, self.at, allowed),
+            Some(pipes) => pipes.send(socket, self.message_bytes, allowed),
+        };
+        match moved {
+            Ok(Moved::Bytes(bytes)) => {
+                self.at = (self.at + bytes) % self.message_bytes;
+                course.moved(bytes);
+                Turn::Moved
+            }
+            Ok(Moved::WouldBlock) => Turn::Blocked,
+            Ok(Moved::End) => Turn::Over(Ended::ByPeer),
+            Err(error) => Turn::Over(failed(&error, course.bytes())),
+        }
+    }
+}
+
+fn write(socket: &TcpSocket, at: usize, bytes: usize) -> Result<Moved, NetError> {
+    let (slices, used) = content::slices(at, bytes);
+    socket.send_all_of(&slices[..used])
+}
+
+/// How a connection that broke is told.
+pub(super) fn failed(error: &NetError, bytes: u64) -> Ended {
+    use std::io::ErrorKind as K;
+    let what = match error.kind() {
+        K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => "the peer closed the connection",
+        K::TimedOut => "the peer no longer answers",
+        K::ConnectionRefused => "nobody listens at the peer any more",
+        _ => "the flow broke",
+    };
+    Ended::Failed(format!("{what} after {bytes} bytes: {error}"))
+}
+
+/// References to content, ready to be sent: `full` is filled once and only ever duplicated, `work` holds what is about to
+/// leave.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    full: Pipe,
+    work: Pipe,
+    /// What is in `work`.
+    left: usize,
+}
+
+impl Pipes {
+    /// Pipes full of content.
+    pub(super) fn new() -> Result<Self, NetError> {
+        let payload = Payload::new(PIPE_BYTES, content::fill)?;
+        let full = Pipe::new(PIPE_BYTES)?;
+        let mut filled = 0;
+        while filled < PIPE_BYTES {
+            filled += full.refer_to(&payload, filled..PIPE_BYTES)?;
+        }
+        Ok(Self { full, work: Pipe::new(PIPE_BYTES)?, left: 0 })
+    }
+
+    /// Sends up to `bytes` of what is left of a message of `message_bytes`, or of the next one.
+    fn send(&mut self, socket: &TcpSocket, message_bytes: usize, bytes: usize) -> Result<Moved, NetError> {
+        if self.left == 0 {
+            // Always a whole message, however little of it may leave now: a duplicate begins where the message does.
+            self.left = self.full.tee(&self.work, message_bytes)?;
+        }
+        let moved = self.work.splice_to(socket, self.left.min(bytes))?;
+        if let Moved::Bytes(bytes) = moved {
+            self.left = self.left.saturating_sub(bytes);
+        }
+        Ok(moved)
+    }
+}

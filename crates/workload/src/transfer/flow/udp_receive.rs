@@ -1,0 +1,127 @@
+//! A UDP receiver: datagrams that came in a row in one call where the kernel gives them so (`UDP_GRO`), each counted.
+
+use sys::net::{Arrived, Batch, NetError, UdpFlow};
+
+use super::course::{Course, Turn};
+use super::order::{Ended, FlowCount, Mode, Stamp, Transit};
+use super::tally::Tally;
+use super::tcp_send::failed;
+
+/// What a receiver that nobody gave a size asks for: at 40 Gbit/s the queue of Linux's default is full after 40 us, which
+/// is less than a thread may wait for its turn.
+const QUEUE_BYTES: u64 = 4 << 20;
+
+/// Classic `ttcp` ends a stream with datagrams of at most so many bytes.
+const TTCP_END_BYTES: usize = 4;
+
+/// A receiver.
+#[derive(Debug)]
+pub(super) struct UdpReceiver {
+    stamp: Stamp,
+    mode: Mode,
+    tally: Tally,
+    count: FlowCount,
+    /// Packets that the socket had dropped, by its own count, when the last datagram came.
+    overflows: u32,
+    counts_overflows: bool,
+    /// The most datagrams that came in one packet: what a dropped packet may have held.
+    datagrams_most: u64,
+}
+
+impl UdpReceiver {
+    /// A receiver of datagrams with `stamp`; prepares the socket.
+    ///
+    /// # Errors
+    /// [`NetError`]: the socket's options cannot be set.
+    pub(super) fn new(socket: &UdpFlow, stamp: Stamp, mode: Mode) -> Result<Self, NetError> {
+        socket.suggest_receive_buffer(QUEUE_BYTES)?;
+        socket.set_coalesce(true)?;
+        let counts_overflows = socket.count_overflows()?;
+        let overflowed = (counts_overflows && stamp != Stamp::None).then_some(0);
+        Ok(Self {
+            stamp,
+            mode,
+            tally: Tally::default(),
+            count: FlowCount { overflowed, ..FlowCount::default() },
+            overflows: socket.overflows().unwrap_or(0),
+            counts_overflows,
+            datagrams_most: 1,
+        })
+    }
+
+    /// `room` is for what one call may bring; of what is discarded, only the first header is looked at.
+    pub(super) fn turn(&mut self, socket: &UdpFlow, course: &mut Course, room: &mut [u8]) -> Turn {
+        if let Err(turn) = course.allow(usize::MAX) {
+            return turn;
+        }
+        let wanted = match self.mode {
+            Mode::Copy => room.len(),
+            Mode::Discard => self.stamp.bytes().min(room.len()),
+        };
+        let room = &mut room[..wanted];
+        match socket.receive(room) {
+            Ok(Arrived::Batch(batch)) => {
+                if self.stamp == Stamp::None && batch.bytes <= TTCP_END_BYTES {
+                    // The first ones of a stream are of that size too.
+                    return if course.bytes() > 0 { Turn::Over(Ended::ByPeer) } else { Turn::Moved };
+                }
+                course.moved(batch.bytes);
+                self.account(&batch, &room[..batch.bytes.min(wanted)], course.now_ns());
+                course.cell().set_datagrams(&self.count);
+                Turn::Moved
+            }
+            Ok(Arrived::WouldBlock) => Turn::Blocked,
+            Err(error) => Turn::Over(failed(&error, course.bytes())),
+        }
+    }
+
+    fn account(&mut self, batch: &Batch, seen: &[u8], came_ns: u64) {
+        let each_bytes = batch.each_bytes.max(1);
+        let datagrams = batch.bytes.div_ceil(each_bytes).max(1) as u64;
+        self.datagrams_most = self.datagrams_most.max(datagrams);
+        self.count.datagrams += datagrams;
+        let missing = match self.mode {
+            Mode::Copy => self.account_each(seen, each_bytes, came_ns),
+            Mode::Discard => self.account_run(seen, datagrams, came_ns),
+        };
+        let overflows = batch.overflows.unwrap_or(self.overflows);
+        let dropped = u64::from(overflows.wrapping_sub(self.overflows)) * self.datagrams_most;
+        self.overflows = overflows;
+        if let Some(overflowed) = &mut self.count.overflowed {
+            *overflowed += missing.min(dropped);
+        }
+        self.count.lost = self.tally.lost();
+        self.count.reordered = self.tally.reordered();
+        self.count.duplicated = self.tally.duplicated();
+        self.count.jitter_ns = self.tally.jitter_ns();
+    }
+
+    fn account_each(&mut self, seen: &[u8], each_bytes: usize, came_ns: u64) -> u64 {
+        let mut missing = 0;
+        for datagram in seen.chunks(each_bytes) {
+            if let Some(header) = self.stamp.read(datagram, self.tally.highest()) {
+                missing += self.tally.came(header.count, 1);
+                self.tally.timed(header.sent_us, came_ns);
+            }
+        }
+        missing
+    }
+
+    /// Only the first header is known; those behind it came in a row, and so they are taken to follow it. Where one was
+    /// lost in between the next header tells, so that the loss is exact.
+    fn account_run(&mut self, seen: &[u8], datagrams: u64, came_ns: u64) -> u64 {
+        let Some(header) = self.stamp.read(seen, self.tally.highest()) else { return 0 };
+        self.tally.timed(header.sent_us, came_ns);
+        self.tally.came(header.count, datagrams)
+    }
+
+    pub(super) fn transit(&self) -> Option<Transit> {
+        self.tally.transit()
+    }
+
+    /// The most datagrams that the socket can have dropped since the last one came.
+    pub(super) fn overflowed_after(&self, socket: &UdpFlow) -> Option<u64> {
+        let packets = socket.overflows().filter(|_| self.counts_overflows)?;
+        Some(u64::from(packets.wrapping_sub(self.overflows)) * self.datagrams_most)
+    }
+}
