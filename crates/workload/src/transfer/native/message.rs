@@ -1,0 +1,117 @@
+//! What kagiri's two ends say to each other on the control connection: JSON objects, each with its length before it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::transfer::flow::{Direction, Engine, Mode, Protocol};
+use crate::transfer::report::{Way, WayReport};
+
+/// The protocol's version; ends of different versions refuse each other by name.
+pub const VERSION: u32 = 1;
+/// The most that one message but a report may hold, bytes.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The most that a report may hold, bytes: some 500 for each of 60,000 flows.
+pub const REPORT_BYTES_MAX: usize = 32 << 20;
+
+/// What a client asks of a server, once, at the beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionOrder {
+    /// [`VERSION`].
+    pub protocol_version: u32,
+    /// The client's program, for the server's log: `kagiri 0.1.0`.
+    pub program: String,
+    /// What carries the bytes.
+    pub protocol: Protocol,
+    /// Which way they go.
+    pub direction: Direction,
+    /// How many flows go each way.
+    pub flows: u32,
+    /// How long senders send, ns after the start, the omitted time included; or until `bytes` are sent.
+    pub time_ns: u64,
+    /// How much each flow is to carry, flow by flow; empty: as much as goes in the time.
+    pub bytes: Vec<u64>,
+    /// What is left out at the beginning, ns.
+    pub omit_ns: u64,
+    /// Where the server's receivers leave the bytes.
+    pub mode: Mode,
+    /// Bytes of one call, or of a datagram's payload.
+    pub size_bytes: u32,
+    /// The rate of each flow, bit/s; flat out without.
+    pub rate_bit_per_s: Option<u64>,
+    /// How the server's senders give bytes to the kernel; the server chooses without.
+    pub engine: Option<Engine>,
+    /// The server's threads; 0: the server chooses.
+    pub threads: u32,
+    /// Congestion control of the server's sockets.
+    pub congestion_control: Option<String>,
+    /// Buffers of the server's sockets, bytes.
+    pub window_bytes: Option<u64>,
+    /// `TCP_NODELAY`.
+    pub no_delay: bool,
+    /// How often the server is to say how far it is, ns.
+    pub beat_ns: u64,
+}
+
+/// What a client says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClientSays {
+    /// What it wants.
+    Order(Box<SessionOrder>),
+    /// All begins now.
+    Go,
+    /// It is there.
+    Beat,
+    /// Its senders have ended, having sent so many bytes and datagrams.
+    Sent(Sent),
+    /// It wants the end, and what was measured until now.
+    Stop,
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ServerSays {
+    /// It will; the flows may be opened.
+    Ready {
+        /// Its program: `kagiri 0.1.0`.
+        program: String,
+        /// The name of its host.
+        host: String,
+    },
+    /// It will not, and why.
+    Refused {
+        /// What happened and what to do.
+        why: String,
+    },
+    /// All flows are there.
+    Connected,
+    /// It is there; so many bytes have passed each way so far.
+    Beat {
+        /// Nanoseconds since its flows began.
+        since_ns: u64,
+        /// Bytes of its flows up, and down.
+        bytes: [u64; 2],
+    },
+    /// Its senders have ended.
+    Sent(Sent),
+    /// All is over: its end of each way.
+    Report {
+        /// Its ends; the others are absent.
+        ways: Vec<WayReport>,
+        /// How its flows were moved, by way.
+        engines: Vec<(Way, String)>,
+        /// Why it broke off, where it did.
+        broken: Option<String>,
+    },
+}
+
+/// What senders came to, so that receivers know when all has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+}
