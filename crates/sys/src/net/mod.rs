@@ -14,6 +14,7 @@ mod epoll;
 mod error;
 mod info;
 mod listener;
+mod marks;
 mod option;
 mod options;
 mod payload;
@@ -21,6 +22,7 @@ mod pipe;
 mod socket;
 mod stamp;
 mod udp_flow;
+mod udp_port;
 mod waker;
 
 pub use datagram::{Datagram, DatagramAddress, DatagramSocket};
@@ -28,11 +30,13 @@ pub use epoll::{Epoll, Event, Events, Interest};
 pub use error::NetError;
 pub use info::TcpInfo;
 pub use listener::{ListenOptions, Listener};
+pub use marks::PacketMarks;
 pub use options::SocketOptions;
 pub use payload::Payload;
 pub use pipe::Pipe;
 pub use socket::{ConnectState, Moved, TcpSocket};
 pub use udp_flow::{Arrived, Batch, UdpFlow};
+pub use udp_port::UdpPort;
 pub use waker::Waker;
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub struct SocketOptions {
     pub receive_lowat_bytes: Option<u32>,
     /// `TCP_CONGESTION`: name of the congestion control, for example `reno`, `cubic`, `bbr`.
     pub congestion: Option<String>,
+    /// `TCP_MAXSEG` in bytes: the largest segment to send and to offer (`tcp(7)`).
+    pub segment_bytes: Option<u32>,
 }
 
 impl SocketOptions {
@@ -45,6 +47,9 @@ impl SocketOptions {
         }
         if let Some(name) = &self.congestion {
             socket.set_congestion(name)?;
+        }
+        if let Some(bytes) = self.segment_bytes {
+            socket.set_segment(bytes)?;
         }
         Ok(())
     }

@@ -1,0 +1,175 @@
+//! The client of any iperf3 server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::SocketOptions;
+
+use super::account::patience;
+use super::flows::{Carrying, Finished, Flows};
+use super::json::RESULTS_BYTES_MAX;
+use super::link::{connect, open_tcp, open_udp};
+use super::live::{Live, Seen, Watch, compare};
+use super::{Bell, Control, Cookie, Deadlines, Iperf3Error, Parameters, Results, State, TestReport};
+use crate::transfer::flow::{FlowSocket, Protocol};
+
+/// Each step of the end after a wish to stop.
+const STOP_STEP: Duration = Duration::from_secs(2);
+/// Further time to open streams, each.
+const STREAM: Duration = Duration::from_millis(20);
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct ClientOrder {
+    /// The server.
+    pub server: SocketAddr,
+    /// The test.
+    pub parameters: Parameters,
+    /// How this end carries it.
+    pub carrying: Carrying,
+    /// How long anything may take.
+    pub deadlines: Deadlines,
+}
+
+/// A client whose server has taken the parameters and waits for the data streams.
+pub struct Client {
+    control: Control,
+    cookie: Cookie,
+    order: ClientOrder,
+    bell: Arc<Bell>,
+    live: Arc<Live>,
+    finished: Option<Finished>,
+    remote: Option<Results>,
+}
+
+impl Client {
+    /// Connects to the server and agrees on the parameters. Nothing is measured yet.
+    ///
+    /// # Errors
+    /// [`Iperf3Error`]: nobody there, busy, no iperf3, silent.
+    pub fn prepare(order: ClientOrder, bell: Arc<Bell>) -> Result<Self, Iperf3Error> {
+        let until = Deadline::after(order.deadlines.step);
+        let socket = connect(order.server, &SocketOptions::default(), &bell, until)?;
+        let control = Control::new(socket, order.server, bell.clone(), order.deadlines.step)?;
+        let cookie = Cookie::random();
+        control.say_cookie(&cookie)?;
+        control.expect(State::ParamExchange, "being asked for a test")?;
+        Self::agree(control, cookie, order, bell)
+    }
+
+    /// Goes on with a server that has answered `cookie` by [`State::ParamExchange`].
+    ///
+    /// # Errors
+    /// [`Iperf3Error`]: it refuses the parameters, or falls silent.
+    pub fn agree(
+        control: Control,
+        cookie: Cookie,
+        order: ClientOrder,
+        bell: Arc<Bell>,
+    ) -> Result<Self, Iperf3Error> {
+        control.send(&order.parameters.to_json(), "being told the parameters")?;
+        control.expect(State::CreateStreams, "looking at the parameters")?;
+        let live = Arc::new(Live::default());
+        live.agree(&order.parameters);
+        Ok(Self { control, cookie, order, bell, live, finished: None, remote: None })
+    }
+
+    /// The test as others may look at it.
+    pub fn live(&self) -> Arc<Live> {
+        self.live.clone()
+    }
+
+    /// Opens the streams, runs the test to its end, or until the bell says stop, and hears what the server saw.
+    pub fn run(mut self) -> TestReport {
+        let problem = match self.measure() {
+            Ok(()) => self.bell.is_stopped().then_some(Iperf3Error::Stopped),
+            Err(error) => {
+                self.control.conclude(Duration::from_millis(200));
+                let _ = self.control.say(State::ClientTerminate, "being told of the end");
+                Some(error)
+            }
+        };
+        let finished = self.finished.take().or_else(|| self.live.finish(true));
+        let mut report = TestReport::new(self.order.server, self.cookie, finished);
+        report.problem = problem.map(|error| error.to_string()).or_else(|| report.broken_stream());
+        report.parameters = Some(self.order.parameters);
+        report.remote = self.remote;
+        report
+    }
+
+    fn measure(&mut self) -> Result<(), Iperf3Error> {
+        let sockets = self.open_streams()?;
+        self.control.expect(State::TestStart, "starting the test")?;
+        self.control.expect(State::TestRunning, "starting the test")?;
+        let parameters = &self.order.parameters;
+        let silence = patience(parameters, self.order.deadlines.stall);
+        let flows = Flows::start(sockets, parameters, &self.order.carrying, silence, true)?;
+        let watch = Watch::new(parameters, flows.started_ns(), silence);
+        self.live.begin(flows);
+        self.attend(watch)?;
+        if self.bell.is_stopped() {
+            self.control.conclude(STOP_STEP.min(self.control.step()));
+        }
+        self.live.tell(|flows| flows.end(false));
+        self.exchange()
+    }
+
+    fn open_streams(&self) -> Result<Vec<FlowSocket>, Iperf3Error> {
+        let (peer, parameters) = (self.order.server, &self.order.parameters);
+        let wanted = parameters.streams_total();
+        let until = Deadline::after(self.order.deadlines.step + STREAM * wanted);
+        let silence = self.order.deadlines.stall;
+        let open = |_| match parameters.protocol {
+            Protocol::Tcp => open_tcp(peer, &self.cookie, parameters, &self.bell, until, silence),
+            Protocol::Udp => open_udp(peer, parameters, &self.bell, until),
+        };
+        (0..wanted).map(open).collect()
+    }
+
+    /// Watches until the test is over.
+    fn attend(&self, mut watch: Watch) -> Result<(), Iperf3Error> {
+        let peer = self.order.server;
+        while !self.bell.is_stopped() && watch.look(&self.live, peer)? == Seen::Going {
+            let mut pause = watch.pause();
+            if let Some(end_ns) = watch.end_ns() {
+                let left = Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
+                if left.is_zero() {
+                    break;
+                }
+                pause = pause.min(left);
+            }
+            if self.control.wait(Deadline::after(pause))?.readable {
+                let during = "the test runs";
+                let state = self.control.hear(during)?;
+                return Err(Iperf3Error::Unexpected { peer, byte: state.byte(), during });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the end and what this end saw, and hears what the server saw.
+    fn exchange(&mut self) -> Result<(), Iperf3Error> {
+        let during = "the results are exchanged";
+        let peer = self.order.server;
+        if !self.bell.is_stopped() {
+            // A wish to stop that comes now changes nothing: the end is here.
+            self.control.conclude(self.order.deadlines.step);
+        }
+        self.control.say(State::TestEnd, during)?;
+        self.control.expect(State::ExchangeResults, during)?;
+        self.live.ask(|flows| flows.drain(None, self.order.deadlines.drain));
+        let finished = self.finished.insert(self.live.finish(false).ok_or(Iperf3Error::Stopped)?);
+        self.control.send(&finished.results.to_json(), during)?;
+        let remote = self.control.receive(RESULTS_BYTES_MAX, during)?;
+        let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;
+        compare(finished, &remote);
+        self.remote = Some(remote);
+        // All is known; how the server says good-bye does not matter.
+        if self.control.expect(State::DisplayResults, during).is_ok() {
+            let _ = self.control.say(State::IperfDone, during);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a test did not come to its end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sys::net::NetError;
+
+use super::json::JsonError;
+use super::{Failure, Refusal, State};
+use crate::transfer::flow::FlowError;
+
+/// Why a test did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Iperf3Error {
+    /// The kernel.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The peer closed the control connection.
+    #[error("{peer} closed the control connection while {during}")]
+    Closed {
+        /// Who.
+        peer: SocketAddr,
+        /// When.
+        during: &'static str,
+    },
+    /// The peer said nothing in time.
+    #[error("{peer} did not answer within {} s while {during}", .within.as_secs_f64())]
+    Silent {
+        /// Who.
+        peer: SocketAddr,
+        /// When.
+        during: &'static str,
+        /// For how long it was waited.
+        within: Duration,
+    },
+    /// The server runs another test.
+    #[error("{0} is busy with another test, or refuses this one; try again later")]
+    Busy(SocketAddr),
+    /// The server says why it gives up.
+    #[error("{peer} gave up: {failure}")]
+    GaveUp {
+        /// Who.
+        peer: SocketAddr,
+        /// Why.
+        failure: Failure,
+    },
+    /// The peer was told to stop.
+    #[error("{0} was told to stop")]
+    Terminated(SocketAddr),
+    /// A message that does not belong here.
+    #[error("{peer} sent {} while {during}; is it really iperf3?", said(*.byte))]
+    Unexpected {
+        /// Who.
+        peer: SocketAddr,
+        /// What it sent.
+        byte: u8,
+        /// When.
+        during: &'static str,
+    },
+    /// Its JSON cannot be read.
+    #[error("{peer}: {source}")]
+    Json {
+        /// Who.
+        peer: SocketAddr,
+        /// What is wrong.
+        source: JsonError,
+    },
+    /// The parameters that a client asks for cannot be met.
+    #[error("{peer}: {source}")]
+    Refused {
+        /// Who.
+        peer: SocketAddr,
+        /// Which.
+        source: Refusal,
+    },
+    /// The data streams did not come together.
+    #[error("{there} of {wanted} data streams with {peer} were opened within {} s; does a firewall drop them?",
+        .within.as_secs_f64())]
+    Streams {
+        /// With whom.
+        peer: SocketAddr,
+        /// How many there are.
+        there: usize,
+        /// How many there should be.
+        wanted: usize,
+        /// For how long it was waited.
+        within: Duration,
+    },
+    /// No byte moved for too long.
+    #[error("no byte moved between {peer} and here for {} s", .within.as_secs_f64())]
+    Stalled {
+        /// With whom.
+        peer: SocketAddr,
+        /// For how long it was waited.
+        within: Duration,
+    },
+    /// The client did not end its test.
+    #[error("{peer} did not end its test within {} s of its time", .within.as_secs_f64())]
+    Expired {
+        /// Who.
+        peer: SocketAddr,
+        /// For how long it was waited.
+        within: Duration,
+    },
+    /// The flows could not be started.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// This end was told to stop.
+    #[error("stopped before its end")]
+    Stopped,
+}
+
+impl Iperf3Error {
+    /// What a server tells its client about it; `None` if there is no point in telling.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let (code, errno) = match self {
+            Self::Net(error) => (Failure::STREAM_BROKE, error.raw_os_error().unwrap_or(0)),
+            Self::Refused { source, .. } => (source.code, 0),
+            Self::Json { .. } => (Failure::PARAMETERS, 0),
+            Self::Unexpected { .. } => (Failure::MESSAGE, 0),
+            Self::Streams { .. } => (Failure::STREAM_ACCEPT, 0),
+            Self::Stalled { .. } | Self::Silent { .. } => (Failure::SILENCE, 0),
+            Self::Expired { .. } => (Failure::EXPIRED, 0),
+            Self::Flow(_) => (Failure::STREAM_BROKE, 0),
+            Self::Closed { .. }
+            | Self::Busy(_)
+            | Self::GaveUp { .. }
+            | Self::Terminated(_)
+            | Self::Stopped => {
+                return None;
+            }
+        };
+        Some(Failure { code, errno })
+    }
+}
+
+fn said(byte: u8) -> String {
+    match State::read(byte) {
+        Some(state) => format!("{state:?}"),
+        None => format!("the byte {byte}"),
+    }
+}

@@ -1,0 +1,76 @@
+//! What a test came to, seen from this end.
+
+use std::net::SocketAddr;
+
+use super::flows::Finished;
+use super::{Cookie, Parameters, Results, StreamResult};
+use crate::transfer::flow::{Ended, FlowReport, Side, ThreadReport};
+
+/// What a test came to.
+#[derive(Debug)]
+pub struct TestReport {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The cookie that names the test.
+    pub cookie: String,
+    /// What was asked for; absent if it did not come to that.
+    pub parameters: Option<Parameters>,
+    /// The data streams.
+    pub streams: Vec<StreamReport>,
+    /// The threads that carried them.
+    pub threads: Vec<ThreadReport>,
+    /// What this end told the other.
+    pub own: Results,
+    /// What the other end told; absent if it did not come to that.
+    pub remote: Option<Results>,
+    /// Why it did not come to its end, in words for people.
+    pub problem: Option<String>,
+}
+
+/// What a data stream came to.
+#[derive(Debug)]
+pub struct StreamReport {
+    /// Its number, the same at both ends.
+    pub id: u32,
+    /// What this end did with it.
+    pub side: Side,
+    /// What this end saw, the omitted time apart.
+    pub own: StreamResult,
+    /// What the other end saw.
+    pub remote: Option<StreamResult>,
+    /// All that this end knows, the omitted time included.
+    pub flow: FlowReport,
+}
+
+impl TestReport {
+    pub(super) fn new(peer: SocketAddr, cookie: Cookie, finished: Option<Finished>) -> Self {
+        let Finished { streams, threads, results } = finished.unwrap_or_default();
+        Self {
+            peer,
+            cookie: cookie.to_string(),
+            parameters: None,
+            streams,
+            threads,
+            own: results,
+            remote: None,
+            problem: None,
+        }
+    }
+
+    /// The first stream that broke, in words.
+    pub(super) fn broken_stream(&self) -> Option<String> {
+        self.streams.iter().find_map(|stream| match &stream.flow.ended {
+            Ended::Failed(what) => Some(format!("stream {}: {what}", stream.id)),
+            Ended::Done | Ended::ByPeer | Ended::Stopped => None,
+        })
+    }
+
+    /// Payload bytes that this end sent and received, the omitted time apart.
+    pub fn bytes(&self) -> (u64, u64) {
+        let of = |side| {
+            let own = self.streams.iter().filter(|stream| stream.side == side);
+            own.filter_map(|stream| stream.own.bytes).sum()
+        };
+        (of(Side::Sender), of(Side::Receiver))
+    }
+}

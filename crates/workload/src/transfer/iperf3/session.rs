@@ -1,0 +1,295 @@
+//! One test of one client, as its server conducts it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::{TcpSocket, UdpFlow};
+
+use super::account::patience;
+use super::flows::{Finished, Flows};
+use super::hello::WELCOME;
+use super::json::{PARAMETERS_BYTES_MAX, RESULTS_BYTES_MAX};
+use super::link::{dress_tcp, dress_udp};
+use super::live::{Live, Watch, compare};
+use super::turns::{Turn, Turns};
+use super::{
+    Bell, Carrying, Control, Cookie, Deadlines, Failure, Iperf3Error, Parameters, Refusal, Results,
+    ServerOutput, State, TestReport,
+};
+use crate::transfer::flow::{FlowSocket, Protocol, Side};
+
+/// Further time for the streams to come, each.
+const STREAM: Duration = Duration::from_millis(100);
+
+const OPENING: &str = "the data streams are opened";
+
+/// A data connection that came for a session.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Over TCP, its cookie read. Streams are numbered in the order in which they were accepted.
+    Tcp {
+        /// The connection.
+        socket: TcpSocket,
+        /// As which of the server it was accepted.
+        sequence: u64,
+    },
+    /// A socket for the client that said hello.
+    Udp(UdpFlow),
+}
+
+/// How a server conducts its sessions.
+#[derive(Debug, Clone)]
+pub struct SessionSettings {
+    /// How this end carries data.
+    pub carrying: Carrying,
+    /// How long anything may take.
+    pub deadlines: Deadlines,
+    /// The most streams that a client may ask for, both directions together.
+    pub streams_max: u32,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self { carrying: Carrying::default(), deadlines: Deadlines::default(), streams_max: 4096 }
+    }
+}
+
+/// One test of one client.
+pub struct Session {
+    /// The control connection, its cookie read.
+    pub control: Control,
+    /// The cookie.
+    pub cookie: Cookie,
+    /// What wakes this session.
+    pub bell: Arc<Bell>,
+    /// The data connections that come for it.
+    pub arrivals: Receiver<Arrival>,
+    /// The test as others may look at it.
+    pub live: Arc<Live>,
+    /// Whose turn it is to open UDP streams.
+    pub turns: Arc<Turns>,
+    /// How it is conducted.
+    pub settings: SessionSettings,
+}
+
+/// What a session has come to.
+#[derive(Default)]
+struct Record {
+    parameters: Option<Parameters>,
+    finished: Option<Finished>,
+    remote: Option<Results>,
+}
+
+impl Session {
+    /// Conducts the test to its end. Every wait in it has one.
+    pub fn run(mut self) -> TestReport {
+        let mut record = Record::default();
+        let outcome = self.conduct(&mut record);
+        if let Err(error) = &outcome {
+            if let Some(failure) = error.failure() {
+                self.control.say_failure(failure);
+            } else if matches!(error, Iperf3Error::Stopped) {
+                self.control.conclude(Duration::from_millis(200));
+                let _ = self.control.say(State::ServerTerminate, "being told of the end");
+            }
+        }
+        let finished = record.finished.or_else(|| self.live.finish(true));
+        let mut report = TestReport::new(self.control.peer(), self.cookie, finished);
+        report.problem = outcome.err().map(|error| error.to_string()).or_else(|| report.broken_stream());
+        report.parameters = record.parameters;
+        report.remote = record.remote;
+        report
+    }
+
+    fn conduct(&mut self, record: &mut Record) -> Result<(), Iperf3Error> {
+        let parameters = record.parameters.insert(self.negotiate()?).clone();
+        self.live.agree(&parameters);
+        let sockets = self.gather(&parameters)?;
+        self.control.say(State::TestStart, "starting the test")?;
+        let silence = patience(&parameters, self.settings.deadlines.stall);
+        let flows = Flows::start(sockets, &parameters, &self.settings.carrying, silence, false)?;
+        let watch = Watch::new(&parameters, flows.started_ns(), silence);
+        self.live.begin(flows);
+        self.control.say(State::TestRunning, "starting the test")?;
+        self.attend(&parameters, watch)?;
+        self.live.tell(|flows| flows.end(true));
+        self.exchange(&parameters, record)
+    }
+
+    fn negotiate(&self) -> Result<Parameters, Iperf3Error> {
+        let during = "being asked for parameters";
+        let peer = self.control.peer();
+        self.control.say(State::ParamExchange, during)?;
+        let object = self.control.receive(PARAMETERS_BYTES_MAX, during)?;
+        let refused = |source| Iperf3Error::Refused { peer, source };
+        let parameters = Parameters::read(&object).map_err(refused)?;
+        let (asked, most) = (parameters.streams_total(), self.settings.streams_max);
+        if asked > most {
+            let message = format!("the client asks for {asked} streams; {most} are taken");
+            return Err(refused(Refusal { code: Failure::STREAMS, message }));
+        }
+        Ok(parameters)
+    }
+
+    /// Asks for the data streams and waits for them.
+    fn gather(&self, parameters: &Parameters) -> Result<Vec<FlowSocket>, Iperf3Error> {
+        let total = parameters.streams_total();
+        let within = self.settings.deadlines.step + STREAM * total;
+        // UDP streams do not say whose they are, so that clients of one host open them one after the other.
+        let _turn = match parameters.protocol {
+            Protocol::Tcp => None,
+            Protocol::Udp => Some(self.await_turn(Deadline::after(within), within)?),
+        };
+        self.live.open_places(total);
+        self.control.say(State::CreateStreams, OPENING)?;
+        let (wanted, until) = (total as usize, Deadline::after(within));
+        let mut arrived: Vec<(u64, FlowSocket)> = Vec::new();
+        loop {
+            while let Ok(arrival) = self.arrivals.try_recv() {
+                let order = arrived.len() as u64;
+                arrived.push(self.dress(arrival, order, parameters)?);
+            }
+            if arrived.len() >= wanted {
+                break;
+            }
+            if !self.is_rung(until)? {
+                let (peer, there) = (self.control.peer(), arrived.len());
+                return Err(Iperf3Error::Streams { peer, there, wanted, within });
+            }
+        }
+        arrived.sort_by_key(|(sequence, _)| *sequence);
+        Ok(arrived.into_iter().map(|(_, socket)| socket).collect())
+    }
+
+    fn await_turn(&self, until: Deadline, within: Duration) -> Result<Turn, Iperf3Error> {
+        let peer = self.control.peer();
+        let turn = self.turns.line_up(peer.ip(), self.cookie, self.bell.clone());
+        while !turn.has_come() {
+            if !self.is_rung(until)? {
+                return Err(Iperf3Error::Silent { peer, during: OPENING, within });
+            }
+        }
+        Ok(turn)
+    }
+
+    /// Waits for the bell while the client has nothing to say; `false` when the time is over.
+    fn is_rung(&self, until: Deadline) -> Result<bool, Iperf3Error> {
+        loop {
+            let woken = self.control.wait(until)?;
+            if self.bell.is_stopped() {
+                return Err(Iperf3Error::Stopped);
+            }
+            if woken.readable {
+                let state = self.control.hear(OPENING)?;
+                return Err(Iperf3Error::Unexpected {
+                    peer: self.control.peer(),
+                    byte: state.byte(),
+                    during: OPENING,
+                });
+            }
+            if woken.rung || until.passed() {
+                return Ok(woken.rung);
+            }
+        }
+    }
+
+    fn dress(
+        &self,
+        arrival: Arrival,
+        order: u64,
+        parameters: &Parameters,
+    ) -> Result<(u64, FlowSocket), Iperf3Error> {
+        match arrival {
+            Arrival::Tcp { socket, sequence } => {
+                dress_tcp(&socket, self.control.peer(), parameters, self.settings.deadlines.stall)?;
+                Ok((sequence, FlowSocket::Tcp(socket)))
+            }
+            Arrival::Udp(mut flow) => {
+                dress_udp(&mut flow, parameters)?;
+                flow.send(&WELCOME)?;
+                Ok((order, FlowSocket::Udp(flow)))
+            }
+        }
+    }
+
+    /// Watches until the client says that the test is over.
+    fn attend(&self, parameters: &Parameters, mut watch: Watch) -> Result<(), Iperf3Error> {
+        let during = "the test runs";
+        let peer = self.control.peer();
+        let deadlines = &self.settings.deadlines;
+        let limit = match watch.end_ns() {
+            Some(end_ns) => Duration::from_nanos(end_ns.saturating_sub(monotonic_ns())) + deadlines.grace,
+            None => deadlines.longest,
+        };
+        let expiry = Deadline::after(limit);
+        loop {
+            watch.look(&self.live, peer)?;
+            if self.bell.is_stopped() {
+                return Err(Iperf3Error::Stopped);
+            }
+            if expiry.passed() {
+                let within = if parameters.is_timed() { deadlines.grace } else { deadlines.longest };
+                return Err(Iperf3Error::Expired { peer, within });
+            }
+            if !self.control.wait(Deadline::after(watch.pause().min(expiry.left())))?.readable {
+                continue;
+            }
+            match self.control.hear(during)? {
+                State::TestEnd => return Ok(()),
+                // Old clients repeat it.
+                State::TestStart => {}
+                state => return Err(Iperf3Error::Unexpected { peer, byte: state.byte(), during }),
+            }
+        }
+    }
+
+    /// Hears what the client saw, takes what is still under way, and tells what this end saw.
+    fn exchange(&self, parameters: &Parameters, record: &mut Record) -> Result<(), Iperf3Error> {
+        let during = "the results are exchanged";
+        let peer = self.control.peer();
+        self.control.say(State::ExchangeResults, during)?;
+        let remote = self.control.receive(RESULTS_BYTES_MAX, during)?;
+        let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;
+        self.live.ask(|flows| flows.drain(Some(&remote), self.settings.deadlines.drain));
+        let finished = record.finished.insert(self.live.finish(false).ok_or(Iperf3Error::Stopped)?);
+        compare(finished, &remote);
+        record.remote = Some(remote);
+        if parameters.wants_output {
+            finished.results.output = Some(ServerOutput::Text(self.output(finished)));
+        }
+        self.control.send(&finished.results.to_json(), during)?;
+        self.control.say(State::DisplayResults, during)?;
+        // All is known; a client that leaves without a word has what it wanted.
+        let _ = self.control.hear(during);
+        Ok(())
+    }
+
+    /// What `--get-server-output` shows.
+    fn output(&self, finished: &Finished) -> String {
+        let mut text = format!(
+            "kagiri {}: test {} with {}\n",
+            env!("CARGO_PKG_VERSION"),
+            self.cookie,
+            self.control.peer()
+        );
+        for stream in &finished.streams {
+            let verb = if stream.side == Side::Sender { "sent" } else { "received" };
+            let (bytes, seconds) = (stream.own.bytes.unwrap_or(0), stream.own.seconds.unwrap_or(0.0));
+            let rate = if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
+            // Writing to a string cannot fail.
+            let _ =
+                write!(text, "[{:3}] {verb} {bytes} bytes in {seconds:.3} s, {rate:.3} Mbit/s", stream.id);
+            if let (Some(lost), Some(packets), Side::Receiver) =
+                (stream.own.errors, stream.own.packets, stream.side)
+                && packets > 0
+            {
+                let _ = write!(text, ", {lost} of {packets} datagrams lost");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,128 @@
+//! The server of transfers: one port for kagiri's own clients and those of iperf3, any number of them at once.
+
+pub mod greet;
+mod porter;
+mod registry;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sys::clock::Deadline;
+use sys::net::{ListenOptions, Listener, NetError, UdpPort};
+
+use self::greet::{GreetLimits, Greeted, Greeter};
+use self::porter::Porter;
+use self::registry::Registry;
+use super::iperf3::{Bell, SessionSettings, TestReport, Turns};
+
+pub use self::registry::SessionView;
+
+/// How long sessions may take to end when the server stops.
+const STOP: Duration = Duration::from_secs(5);
+
+/// What speaks kagiri's own protocol on the server's port. Its calls are made by the thread that greets everybody, so
+/// they hand over and return.
+pub trait Natives: Send + Sync {
+    /// A connection that opened with one of kagiri's cookies.
+    fn greeted(&self, greeted: Greeted);
+
+    /// A datagram that is not iperf3's. Answers go through `port`, also by a socket of the peer's own
+    /// ([`UdpPort::flow_to`]).
+    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr);
+}
+
+/// How a server behaves.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// Where it listens, over TCP and UDP; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Bounds on those who have not said who they are.
+    pub greet: GreetLimits,
+    /// How sessions of iperf3's clients are conducted.
+    pub session: SessionSettings,
+    /// How many of them may run at once; further clients are told that it is busy.
+    pub sessions_max: usize,
+    /// What speaks kagiri's own protocol; without it such clients are sent away.
+    pub natives: Option<Arc<dyn Natives>>,
+}
+
+impl ServerSettings {
+    /// The usual ones, on `listen`.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            greet: GreetLimits::default(),
+            session: SessionSettings::default(),
+            sessions_max: 256,
+            natives: None,
+        }
+    }
+}
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    local: SocketAddr,
+    registry: Arc<Registry>,
+    bell: Arc<Bell>,
+    porter: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and serves.
+    ///
+    /// # Errors
+    /// [`NetError`]: the address is in use or not of this host, no descriptors or threads left.
+    pub fn start(settings: ServerSettings) -> Result<Self, NetError> {
+        let listener = Listener::bind(settings.listen, &ListenOptions::default())?;
+        let local = listener.local_addr();
+        let port = UdpPort::bind(local)?;
+        let bell = Arc::new(Bell::new()?);
+        let registry = Arc::new(Registry::default());
+        let greeter = Greeter::new(listener, settings.greet)?;
+        let porter =
+            Porter::new(greeter, port, bell.clone(), registry.clone(), Arc::new(Turns::default()), settings)?;
+        let run = move || porter.run();
+        let porter = std::thread::Builder::new().name("transfer-porter".to_owned()).spawn(run);
+        let thread = |source| NetError {
+            action: "start a thread for",
+            target: format!("the server on {local}"),
+            source,
+        };
+        Ok(Self { local, registry, bell, porter: Some(porter.map_err(thread)?) })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The sessions of iperf3's clients that run now.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        self.registry.view()
+    }
+
+    /// What sessions came to that ended since the last call; of very many only the latest.
+    pub fn take_reports(&self) -> Vec<TestReport> {
+        self.registry.take_reports()
+    }
+
+    /// Ends all sessions, telling their clients, and stops listening. What they came to can still be taken.
+    pub fn stop(&mut self) {
+        self.bell.stop();
+        if let Some(porter) = self.porter.take() {
+            // It panicked if this fails, and has been heard of already.
+            let _ = porter.join();
+        }
+        self.registry.stop_all();
+        let deadline = Deadline::after(STOP);
+        while self.registry.len() > 0 && deadline.pause(Duration::from_millis(2)) {}
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,168 @@
+//! The real iperf3 at the other end, and ways to wait for things.
+
+#![allow(dead_code, reason = "every test file uses another part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kagiri_workload::transfer::iperf3::{
+    Bell, Carrying, Client, ClientOrder, Deadlines, Iperf3Error, Parameters, TestReport,
+};
+use kagiri_workload::transfer::server::{Server, ServerSettings};
+use serde_json::Value;
+
+/// No test waits longer than this for anything.
+pub const GUARD: Duration = Duration::from_secs(40);
+
+/// Whether a program is installed; says so if not.
+pub fn is_installed(name: &str) -> bool {
+    let there =
+        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !there {
+        assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{name} is missing");
+        eprintln!("skipped: needs {name}");
+    }
+    there
+}
+
+/// Waits until `holds`, and fails if it never does.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let give_up = Instant::now() + GUARD;
+    while !holds() {
+        assert!(Instant::now() < give_up, "{what} did not happen within {GUARD:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A program that is killed when the test is done with it.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("the program starts"))
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// What it printed, once it has ended by itself.
+    pub fn output(mut self) -> String {
+        let mut out = self.0.stdout.take().unwrap();
+        let mut err = self.0.stderr.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            out.read_to_string(&mut text).unwrap();
+            err.read_to_string(&mut text).unwrap();
+            text
+        });
+        until("the end of the program", || self.0.try_wait().unwrap().is_some());
+        reader.join().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Deadlines that a test can wait for.
+pub fn short() -> Deadlines {
+    Deadlines {
+        step: Duration::from_secs(3),
+        stall: Duration::from_secs(2),
+        grace: Duration::from_secs(2),
+        longest: Duration::from_secs(20),
+        drain: Duration::from_secs(2),
+    }
+}
+
+/// Our server on loopback.
+pub fn serve(change: impl FnOnce(&mut ServerSettings)) -> Server {
+    let mut settings = ServerSettings::new((Ipv4Addr::LOCALHOST, 0).into());
+    change(&mut settings);
+    Server::start(settings).expect("the server starts")
+}
+
+/// The one report of a session that has ended.
+pub fn report(server: &Server) -> TestReport {
+    let mut reports = Vec::new();
+    until("the end of the session", || {
+        reports.extend(server.take_reports());
+        !reports.is_empty() && server.sessions().is_empty()
+    });
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    reports.remove(0)
+}
+
+/// Starts iperf3 as a client.
+pub fn start_iperf3(server: SocketAddr, arguments: &[&str]) -> Process {
+    let (host, port) = (server.ip().to_string(), server.port().to_string());
+    Process::start("iperf3", &[&["-c", &host, "-p", &port], arguments].concat())
+}
+
+/// Runs iperf3 as a client; returns its JSON.
+pub fn iperf3(server: SocketAddr, arguments: &[&str]) -> Value {
+    let printed = start_iperf3(server, &[&["-J"], arguments].concat()).output();
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"))
+}
+
+/// iperf3 as a server for one test, and where it listens.
+pub fn iperf3_server(arguments: &[&str]) -> (Process, SocketAddr) {
+    // Free a moment ago; nobody else asks for it by its number.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let port = free.port().to_string();
+    let common = ["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"];
+    let mut process = Process::start("iperf3", &[&common, arguments].concat());
+    // With -J it prints nothing before the end.
+    if arguments.contains(&"-J") {
+        until("iperf3 listens", || listens(free));
+        return (process, free);
+    }
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "iperf3 does not listen");
+    }
+    process.0.stdout = Some(lines.into_inner());
+    (process, free)
+}
+
+fn listens(address: SocketAddr) -> bool {
+    let wanted = format!("{:X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().any(|line| line.contains(&format!(":{wanted} 00000000:0000 0A")))
+}
+
+/// A client's order with those parameters.
+pub fn order(server: SocketAddr, parameters: Parameters) -> ClientOrder {
+    ClientOrder { server, parameters, carrying: Carrying::default(), deadlines: Deadlines::default() }
+}
+
+/// Runs our client to its end.
+pub fn run(server: SocketAddr, parameters: Parameters) -> Result<TestReport, Iperf3Error> {
+    carry_out(order(server, parameters))
+}
+
+/// The same with deadlines that a test can wait for.
+pub fn run_hastily(server: SocketAddr, parameters: Parameters) -> Result<TestReport, Iperf3Error> {
+    let mut order = order(server, parameters);
+    order.deadlines = Deadlines { step: Duration::from_millis(500), ..short() };
+    carry_out(order)
+}
+
+fn carry_out(order: ClientOrder) -> Result<TestReport, Iperf3Error> {
+    let bell = Arc::new(Bell::new()?);
+    Ok(Client::prepare(order, bell)?.run())
+}

@@ -1,0 +1,30 @@
+//! What an iperf3 client asks for: read within bounds or refused with a reason, and what is read is written and read
+//! again as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use workload::transfer::iperf3::json::{self, JsonError, PARAMETERS_BYTES_MAX};
+use workload::transfer::iperf3::{Parameters, STREAMS_MAX};
+
+fuzz_target!(|data: &[u8]| {
+    if let Some((head, text)) = data.split_first_chunk::<4>() {
+        match json::length(*head, PARAMETERS_BYTES_MAX) {
+            Ok(len) => assert!((2..=PARAMETERS_BYTES_MAX).contains(&len)),
+            Err(error) => assert!(matches!(error, JsonError::Length { .. })),
+        }
+        read(text);
+    }
+    read(data);
+});
+
+fn read(text: &[u8]) {
+    let Ok(object) = json::parse(text) else { return };
+    match Parameters::read(&object) {
+        Ok(parameters) => {
+            assert!((1..=STREAMS_MAX).contains(&parameters.streams));
+            assert!((1..=1 << 20).contains(&parameters.block_bytes) && parameters.omit_s <= 600);
+            assert_eq!(Parameters::read(&parameters.to_json()), Ok(parameters));
+        }
+        Err(refusal) => assert!(refusal.code > 0 && !refusal.message.is_empty()),
+    }
+}
