@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use flow_common::{GUARD, finish, order, run, start, streams, tcp, until};
 use kagiri_workload::transfer::flow::{
-    End, Ended, Engine, FlowOrder, FlowSocket, Group, GroupSetting, Mode, Side, probe, room_for,
+    End, Ended, Engine, FlowOrder, Group, GroupSetting, Mode, Side, probe, room_for,
 };
 use sys::clock::{Deadline, monotonic_ns};
+use sys::net::TcpSocket;
 
 /// No multiple of anything.
 const ODD_BYTES: u64 = 30_000_017;
@@ -152,13 +153,8 @@ fn a_timed_flow_ends_in_time_though_nobody_reads() {
 }
 
 fn reset(stream: TcpStream) {
-    FlowSocket::Tcp(match tcp(stream) {
-        FlowSocket::Tcp(socket) => {
-            socket.reset_on_close().unwrap();
-            socket
-        }
-        FlowSocket::Udp(_) => unreachable!("made above"),
-    });
+    let socket = TcpSocket::try_from(stream).unwrap();
+    socket.reset_on_close().unwrap();
 }
 
 #[test]

@@ -40,4 +40,6 @@ pub use udp_port::UdpPort;
 pub use waker::Waker;
 
 #[cfg(test)]
+mod bulk_tests;
+#[cfg(test)]
 mod tests;

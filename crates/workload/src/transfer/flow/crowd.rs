@@ -170,8 +170,7 @@ impl<'a> Crowd<'a> {
         for index in 0..self.members.len() {
             let member = &self.members[index];
             let waits = member.is_watched && member.ended.is_none();
-            let since_ns = member.moved_ns.max(self.orders.start_ns.min(now_ns));
-            if let Some(ended) = self.orders.silence(since_ns, now_ns).filter(|_| waits) {
+            if let Some(ended) = self.orders.silence(member.moved_ns, now_ns).filter(|_| waits) {
                 self.end(index, ended);
             }
         }

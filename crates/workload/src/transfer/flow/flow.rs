@@ -176,14 +176,10 @@ pub(super) fn report_of(socket: &FlowSocket, cell: &Cell, ended: Ended) -> FlowR
     };
     FlowReport {
         count: cell.read(),
-        moved_ns: None,
-        ended,
         tcp: tcp.and_then(|tcp| tcp.info().ok()),
         congestion: tcp.and_then(|tcp| tcp.congestion().ok()),
         path_mtu_bytes: socket.path_mtu(),
-        transit: None,
-        overflowed_after: None,
-        behind_ns: 0,
+        ..FlowReport::new(ended)
     }
 }
 

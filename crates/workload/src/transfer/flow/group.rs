@@ -73,7 +73,8 @@ impl Orders {
 
     /// How a flow ends that waits for its peer since `since_ns`, if that is too long.
     pub(super) fn silence(&self, since_ns: u64, now_ns: u64) -> Option<Ended> {
-        let silent_ns = now_ns.saturating_sub(since_ns);
+        // Before the common start nobody is expected to move.
+        let silent_ns = now_ns.saturating_sub(since_ns.max(self.start_ns));
         (u128::from(silent_ns) >= self.silence_max.as_nanos()).then(|| {
             let seconds = self.silence_max.as_secs_f64();
             Ended::Failed(format!(
@@ -118,6 +119,8 @@ impl Group {
         setting: &GroupSetting,
         at_monotonic_ns: u64,
     ) -> Result<Self, FlowError> {
+        // A schedule begins when it can be kept.
+        let start_ns = at_monotonic_ns.max(monotonic_ns());
         for (index, (socket, order)) in flows.iter().enumerate() {
             if let Some(problem) = problem(socket, order) {
                 return Err(FlowError::Order { flow: index, problem });
@@ -134,15 +137,12 @@ impl Group {
         for (index, (socket, order)) in flows.into_iter().enumerate() {
             let member = Member { socket: Arc::new(socket), cell: Arc::new(Cell::default()) };
             let (socket, cell) = (member.socket.clone(), member.cell.clone());
-            let flow = Flow::new(socket, &order, cell, &mut engines, at_monotonic_ns)?;
+            let flow = Flow::new(socket, &order, cell, &mut engines, start_ns)?;
             shares[index % threads].push((index, flow));
             members.push(member);
         }
-        let orders = Orders {
-            start_ns: at_monotonic_ns,
-            silence_max: setting.silence_max,
-            is_stopped: AtomicBool::new(false),
-        };
+        let orders =
+            Orders { start_ns, silence_max: setting.silence_max, is_stopped: AtomicBool::new(false) };
         let at_work = AtWork { threads: Mutex::new(0), changed: Condvar::new() };
         let mut group = Self {
             members,

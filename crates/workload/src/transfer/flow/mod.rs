@@ -15,6 +15,7 @@
 //! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted |
 
 mod alone;
+mod asking;
 mod cell;
 mod choice;
 mod content;
