@@ -11,7 +11,9 @@ mod record;
 mod render;
 mod stream;
 mod suite;
+mod timeline;
 mod tools;
+mod transfer;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +33,10 @@ enum What {
     Lab(lab::LabArgs),
     /// Content, virtual players, content server, capacity searches
     Stream(stream::StreamArgs),
+    /// What watching costs the program that is watched
+    Timeline(timeline::TimelineArgs),
+    /// Bulk transfers over loopback
+    Transfer(transfer::TransferArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,5 +44,7 @@ fn main() -> anyhow::Result<()> {
         What::Fleet(fleet) => fleet.perform(),
         What::Lab(lab) => lab.perform(),
         What::Stream(stream) => stream.perform(),
+        What::Timeline(timeline) => timeline.perform(),
+        What::Transfer(transfer) => transfer.perform(),
     }
 }

@@ -28,6 +28,11 @@ impl Histogram {
         self.0.saturating_record(ns);
     }
 
+    /// Count one time that came so often.
+    pub fn record_ns_times(&mut self, ns: u64, times: u64) {
+        self.0.saturating_record_n(ns, times);
+    }
+
     /// Add all of another histogram's counts.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("both have the same bounds");

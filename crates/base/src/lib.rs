@@ -15,6 +15,7 @@ pub mod placement;
 pub mod plan;
 pub mod series;
 pub mod statistics;
+pub mod timeline;
 pub mod units;
 pub mod verdict;
 pub mod workload;

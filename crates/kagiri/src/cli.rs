@@ -29,6 +29,8 @@ pub enum Verb {
     Survey(verbs::survey::Survey),
     /// Find how many video streams a content server carries
     Stream(Box<verbs::stream::StreamArgs>),
+    /// Show where the time of a program goes, call by call
+    Timeline(Box<verbs::timeline::Timeline>),
     /// Explain what limits, from a table that was measured anywhere
     Explain(verbs::explain::Explain),
     /// Run a plan: a workload over variants and repetitions

@@ -5,6 +5,7 @@
 
 pub mod calibrate;
 pub mod sampler;
+pub mod timeline;
 
 use base::part::PartKind;
 

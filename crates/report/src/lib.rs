@@ -15,5 +15,6 @@ pub mod doubts;
 pub mod export;
 pub mod html;
 pub mod terminal;
+pub mod timeline;
 pub mod units;
 pub mod words;

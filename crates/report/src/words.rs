@@ -1,5 +1,7 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
+pub mod calls;
+
 use base::doubt::Doubt;
 use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, VariantOutcome};
 use base::verdict::Verdict;

@@ -1,6 +1,7 @@
 //! Programs run as children that never outlive this one: with a deadline to become ready and a way to end.
 
 mod detached;
+pub mod held;
 mod output;
 mod pidfd;
 pub(crate) mod spawner;

@@ -16,9 +16,11 @@ pub mod net;
 pub mod netlink;
 pub mod netns;
 pub mod proc;
+pub mod span;
 pub mod stop;
 pub mod tap;
 pub mod thread;
+pub mod trace;
 
 mod error;
 mod tool;

@@ -11,6 +11,7 @@ pub mod run;
 pub mod runs;
 pub mod stream;
 pub mod survey;
+pub mod timeline;
 pub mod undo;
 
 use crate::cli::Verb;
@@ -21,6 +22,7 @@ pub fn perform(verb: Verb) -> Outcome {
     match verb {
         Verb::Survey(verb) => verb.perform(),
         Verb::Stream(verb) => verb.perform(),
+        Verb::Timeline(verb) => verb.perform(),
         Verb::Explain(verb) => verb.perform(),
         Verb::Run(verb) => verb.perform(),
         Verb::Runs(verb) => verb.perform(),

@@ -1,5 +1,6 @@
 //! What a run says on a terminal: the answer in words, then its tables.
 
+mod calls;
 mod differences;
 mod explanation;
 mod list;
@@ -7,11 +8,14 @@ mod paint;
 mod summary;
 mod table;
 
+pub use calls::call_times;
 pub use differences::differences;
 pub use explanation::explanation;
 pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
 pub use table::words_table;
+
+pub(crate) use calls::{micros, percent};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,196 @@
+//! `kagiri-bench timeline`: what watching costs the program that is watched.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use base::statistics::median;
+use clap::{Args, ValueEnum};
+use sys::span::{self, SpanName};
+use sys::thread::thread_cpu_ns;
+
+use crate::noise::Meter;
+use crate::record::Row;
+use crate::suite::{Found, Options, Pace};
+use crate::tools;
+
+/// Its name on the command line.
+const SUITE: &str = "timeline";
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Compare what watching costs with perf trace and strace.
+#[derive(Args)]
+pub struct TimelineArgs {
+    /// Only these cases; all without it
+    #[arg(long, value_enum, value_name = "NAME")]
+    case: Vec<Case>,
+    /// Pairs of each comparison
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pairs: u32,
+    /// Thousands of calls that the watched program makes
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    kilocalls: u32,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Case {
+    /// The table alone, by BPF, against perf trace -s
+    Table,
+    /// The table and the picture, by BPF, against perf trace
+    Picture,
+    /// The table by perf's rings, against perf trace -s
+    Rings,
+    /// The table alone, by BPF, against strace -c
+    Strace,
+    /// A span of a program's own
+    Span,
+}
+
+impl TimelineArgs {
+    /// Measures, or prints what was measured.
+    pub fn perform(self) -> anyhow::Result<()> {
+        let pace = self.options.pace();
+        let kilocalls = pace.full_or(self.kilocalls, 20);
+        let counts = |_: &Case| format!("--pairs {} --kilocalls {}", self.pairs, self.kilocalls);
+        let dir = self.options.dir(SUITE);
+        let open = || {
+            std::fs::create_dir_all(&dir)?;
+            Ok(Bench { kagiri: tools::kagiri(self.options.kagiri.clone())?, dir: dir.clone(), kilocalls })
+        };
+        self.options.perform(SUITE, &self.case, open, counts, |case, bench| match case {
+            Case::Span => span_cost(&pace),
+            _ => bench.compare(*case, self.pairs, &pace),
+        })
+    }
+}
+
+/// What the cases share.
+struct Bench {
+    kagiri: PathBuf,
+    dir: PathBuf,
+    kilocalls: u32,
+}
+
+impl Bench {
+    /// CPU time of the watched program itself, ns a call: of its reads and writes of one byte, with what the watcher does
+    /// in the kernel at each of them.
+    fn watched_ns(&self, watcher: &[&str]) -> anyhow::Result<f64> {
+        let blocks = u64::from(self.kilocalls) * 500;
+        // The shell tells the program's CPU time, whoever watches both.
+        let lines = format!(
+            "TIMEFORMAT='cpu %3U %3S'; time dd if=/dev/zero of=/dev/null bs=1 count={blocks} status=none"
+        );
+        let words: Vec<&str> = watcher.iter().copied().chain(["bash", "-c", &lines]).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(&self.dir).env("LC_ALL", "C");
+        let ran = tools::run(&mut command, PATIENCE, &[0])?;
+        let told = ran.stderr.lines().find_map(|line| line.strip_prefix("cpu "));
+        let told = told.with_context(|| format!("{}: no CPU time in {}", words[0], ran.stderr))?;
+        let seconds: Vec<f64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
+        Ok(seconds.iter().sum::<f64>() * 1e9 / (2 * blocks) as f64)
+    }
+
+    fn compare(&self, case: Case, pairs: u32, pace: &Pace) -> anyhow::Result<Found> {
+        let kagiri = self.kagiri.to_str().context("the program's path is not text")?;
+        let ours: Vec<&str> = match case {
+            Case::Picture => {
+                vec![kagiri, "timeline", "-q", "--backend", "bpf", "--pftrace", "it.pftrace", "--"]
+            }
+            Case::Rings => vec![kagiri, "timeline", "-q", "--backend", "perf", "--"],
+            _ => vec![kagiri, "timeline", "-q", "--backend", "bpf", "--"],
+        };
+        let (peer, most_ns): (&[&str], f64) = match case {
+            Case::Strace => (&["strace", "-f", "-c", "-o", "peer.txt"], 300.0),
+            Case::Picture => (&["perf", "trace", "-o", "peer.txt", "--"], 700.0),
+            Case::Rings => (&["perf", "trace", "-s", "-o", "peer.txt", "--"], 1150.0),
+            _ => (&["perf", "trace", "-s", "-o", "peer.txt", "--"], 300.0),
+        };
+        let mut added = Row::new("CPU time added to a call", "ns");
+        let mut alone = Row::new("a call alone", "ns");
+        for pair in 0..pairs {
+            pace.await_quiet()?;
+            let meter = Meter::start(0)?;
+            // Alone between the two, which take turns in being first: a drift of the machine hits both alike.
+            let (first, second) = if pair.is_multiple_of(2) { (&ours[..], peer) } else { (peer, &ours[..]) };
+            let before = self.watched_ns(first)?;
+            let unwatched = self.watched_ns(&[])?;
+            let after = self.watched_ns(second)?;
+            let (own, its) = if pair.is_multiple_of(2) { (before, after) } else { (after, before) };
+            added.pair(own - unwatched, its - unwatched);
+            alone.ours.push(unwatched);
+            let noise = meter.finish(0)?;
+            added.noise.push(noise);
+            alone.noise.push(noise);
+        }
+        let mut each = Row::new("added to a call, ours alone", "ns");
+        each.ours.clone_from(&added.ours);
+        each.noise.clone_from(&added.noise);
+        let goal = format!("<= {most_ns:.0}");
+        Ok(Found {
+            compared: format!(
+                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its own CPU \
+                 time, less that of the same unwatched between the two.",
+                self.kilocalls / 2,
+                ours[1..].join(" "),
+                peer.join(" ")
+            ),
+            rows: vec![
+                match case {
+                    // The same way into the kernel as the peer's; the first choice is the other one.
+                    Case::Rings => added,
+                    _ => added.goal_ratio("ratio <= 0.125", |ratio| ratio <= 0.125),
+                },
+                each.goal_ours(&goal, |ns| ns <= most_ns),
+                alone,
+            ],
+            versions: tools::versions(&[peer[0]]),
+            ..Found::default()
+        })
+    }
+}
+
+/// Empty spans, by this thread's own CPU time.
+fn span_cost(pace: &Pace) -> anyhow::Result<Found> {
+    const SPANS: u32 = 10_000;
+    static NOTHING: SpanName = SpanName::new("nothing");
+    pace.await_quiet()?;
+    let meter = Meter::start(0)?;
+    let batch = || {
+        let before_ns = thread_cpu_ns();
+        for _ in 0..SPANS {
+            drop(span::enter(&NOTHING));
+        }
+        (thread_cpu_ns() - before_ns) as f64 / f64::from(SPANS)
+    };
+    let off: Vec<f64> = (0..200).map(|_| batch()).collect();
+    let recording = span::record();
+    let mut on = Vec::new();
+    for _ in 0..200 {
+        on.push(batch());
+        recording.drain();
+    }
+    drop(recording);
+    let noise = meter.finish(0)?;
+    let row = |what: &str, of: &[f64]| {
+        let mut row = Row::new(what, "ns");
+        row.ours.extend(median(of));
+        row.noise.push(noise);
+        row
+    };
+    Ok(Found {
+        compared: format!(
+            "Spans of nothing on one thread (clock: {:?}); the medians of 200 batches of {SPANS}.",
+            span::clock()
+        ),
+        rows: vec![
+            row("a span, recorded", &on).goal_ours("<= 60", |ns| ns <= 60.0),
+            row("a span while nobody records", &off),
+        ],
+        ..Found::default()
+    })
+}

@@ -1,0 +1,177 @@
+//! `kagiri-bench transfer`: what the engines of `transfer` must reach.
+
+mod own;
+mod peer;
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use workload::transfer::flow::Mode;
+
+use crate::noise::{Meter, Noise};
+use crate::record::Row;
+use crate::suite::{Found, Options, Pace};
+use crate::tools;
+
+/// Its name on the command line.
+const SUITE: &str = "transfer";
+
+/// Compare bulk transfers over loopback with iperf3 and nuttcp.
+///
+/// The congestion control is the host's own, for all alike: run it in a network namespace of its own (`unshare -n`, then
+/// `ip link set lo up` and `sysctl -w net.ipv4.tcp_congestion_control=...`) to choose another.
+#[derive(Args)]
+pub struct TransferArgs {
+    /// Only these cases; all without it
+    #[arg(long, value_enum, value_name = "NAME")]
+    case: Vec<Case>,
+    /// Pairs of each comparison
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pairs: u32,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Case {
+    /// One TCP stream into the receiver's memory, against iperf3
+    Copy,
+    /// One TCP stream that the receiver's kernel drops, against iperf3
+    Discard,
+    /// One TCP stream into the receiver's memory, against nuttcp
+    Nuttcp,
+    /// Eight TCP streams, against iperf3
+    Eight,
+    /// Datagrams of 1,470 bytes flat out, against iperf3
+    Udp,
+    /// Ten thousand TCP flows in one process
+    Flows,
+}
+
+/// What one side of a comparison did.
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    gbit_per_s: f64,
+    /// CPU time of both ends for 10^9 bytes received, s.
+    cpu_s_per_gb: f64,
+    /// Datagrams that did not arrive, %; 0 of TCP.
+    lost_percent: f64,
+}
+
+/// What is moved.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    flows: usize,
+    is_udp: bool,
+    mode: Mode,
+    seconds: u32,
+}
+
+/// The goals of a case: rate and CPU time, as ratios to the peer's.
+struct Goals {
+    rate: f64,
+    cpu: Option<f64>,
+}
+
+impl TransferArgs {
+    /// Measures, or prints what was measured.
+    pub fn perform(self) -> anyhow::Result<()> {
+        let pace = self.options.pace();
+        let seconds = pace.full_or(self.seconds, 1);
+        let counts = |_: &Case| format!("--pairs {} --seconds {}", self.pairs, self.seconds);
+        let dir = self.options.dir(SUITE);
+        let open = || Ok(std::fs::create_dir_all(&dir)?);
+        self.options
+            .perform(SUITE, &self.case, open, counts, |case, ()| case.measure(self.pairs, seconds, &pace))
+    }
+}
+
+impl Case {
+    fn measure(self, pairs: u32, seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
+        let load = Load { flows: 1, is_udp: false, mode: Mode::Copy, seconds };
+        let (load, goals) = match self {
+            Self::Copy => (load, Goals { rate: 1.25, cpu: Some(0.7) }),
+            Self::Discard => (Load { mode: Mode::Discard, ..load }, Goals { rate: 1.8, cpu: Some(0.45) }),
+            Self::Nuttcp => (load, Goals { rate: 2.0, cpu: None }),
+            Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
+            Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
+            Self::Flows => return flows(seconds, pace),
+        };
+        let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
+        let one = |is_ours: bool| -> anyhow::Result<(Moved, Noise)> {
+            pace.await_quiet()?;
+            let meter = Meter::start(0)?;
+            let moved = match is_ours {
+                true => own::transfer(&load)?,
+                false if self == Self::Nuttcp => peer::nuttcp(&load)?,
+                false => peer::iperf3(&load)?,
+            };
+            Ok((moved, meter.finish(0)?))
+        };
+        let (mut rate, mut cpu, mut lost) =
+            (Row::new("received", "Gbit/s"), Row::new("CPU of both ends", "s/GB"), Row::new("lost", "%"));
+        for pair in 0..pairs {
+            // Ours first, then the peer first: a drift of the machine hits both alike.
+            let ours_first = pair.is_multiple_of(2);
+            let (first, second) = (one(ours_first)?, one(!ours_first)?);
+            let (ours, theirs) = if ours_first { (first, second) } else { (second, first) };
+            rate.pair(ours.0.gbit_per_s, theirs.0.gbit_per_s);
+            cpu.pair(ours.0.cpu_s_per_gb, theirs.0.cpu_s_per_gb);
+            lost.pair(ours.0.lost_percent, theirs.0.lost_percent);
+            for row in [&mut rate, &mut cpu, &mut lost] {
+                row.noise.extend([ours.1, theirs.1]);
+            }
+        }
+        let mut rows =
+            vec![rate.goal_ratio(&format!("ratio >= {}", goals.rate), |ratio| ratio >= goals.rate)];
+        rows.push(match goals.cpu {
+            Some(most) => cpu.goal_ratio(&format!("ratio <= {most}"), |ratio| ratio <= most),
+            None => cpu,
+        });
+        if load.is_udp {
+            rows.push(lost.goal_ratio("ratio <= 1", |ratio| ratio <= 1.0));
+        }
+        let what = if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" };
+        let compared = format!(
+            "The engines of `kagiri transfer` (ours, both ends in one process) and {peer} (peer, a process each) move \
+             {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
+            load.flows,
+            if load.mode == Mode::Copy {
+                "memory of the receiver"
+            } else {
+                "the kernel (the peer's in its memory)"
+            },
+        );
+        Ok(Found { compared, rows, versions: tools::versions(&[peer]), ..Found::default() })
+    }
+}
+
+/// All flows at once, each with its own bytes.
+fn flows(seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
+    const FLOWS: usize = 10_000;
+    pace.await_quiet()?;
+    let meter = Meter::start(0)?;
+    let load = Load { flows: FLOWS, is_udp: false, mode: Mode::Copy, seconds };
+    let (moved, least_bytes) = own::transfer_all(&load)?;
+    let noise = meter.finish(0)?;
+    let mut alive = Row::new("least of a flow", "kB");
+    alive.ours.push(least_bytes as f64 / 1e3);
+    alive.noise.push(noise);
+    let mut rate = Row::new("received", "Gbit/s");
+    rate.ours.push(moved.gbit_per_s);
+    rate.noise.push(noise);
+    Ok(Found {
+        compared: format!(
+            "{FLOWS} TCP connections over loopback, both ends in this process, all sending flat out for {seconds} s."
+        ),
+        rows: vec![alive.goal_each("> 0: every flow moved", |kb| kb > 0.0), rate],
+        ..Found::default()
+    })
+}
+
+/// How long a peer may take beyond the time in which it sends.
+const MARGIN: Duration = Duration::from_secs(15);

@@ -1,0 +1,219 @@
+//! What a timeline tells of a program: how long its system calls took, and the picture of them. Plain data.
+
+use serde::Serialize;
+
+/// Whether a thread kept its CPU during a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallState {
+    /// It did: the call was carried out at once.
+    Ready,
+    /// It was switched out inside the call, nearly always because it waited.
+    Blocked,
+}
+
+/// All calls of one name and state.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CallRow {
+    /// The kernel's name of the call (syscalls(2)).
+    pub name: String,
+    /// Whether the thread was switched out inside.
+    pub state: CallState,
+    /// How many.
+    pub count: u64,
+    /// The time that half of them took at most, us.
+    pub p50_us: f64,
+    /// Mean time, us.
+    pub mean_us: f64,
+    /// The time that 99 of 100 took at most, us.
+    pub p99_us: f64,
+    /// The longest, us.
+    pub max_us: f64,
+    /// All their time over the time watched. Several threads that are in calls at once can exceed 1.
+    pub wall_share: f64,
+    /// How many of the blocked only had their CPU taken away by others, and did not wait.
+    pub preempted: u64,
+    /// The sum of what they returned where it was positive: bytes, for calls that move bytes.
+    pub returned: u64,
+}
+
+/// One kind of network softirq on one CPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SoftirqRow {
+    /// `NET_RX` (receiving) or `NET_TX` (what is left of sending).
+    pub name: &'static str,
+    /// The CPU.
+    pub cpu: u32,
+    /// How often it ran.
+    pub count: u64,
+    /// From the beginning of one to that of the next, us; `None` for a single one.
+    pub period_p50_us: Option<f64>,
+    /// Mean of the same, us.
+    pub period_mean_us: Option<f64>,
+    /// 99th percentile of the same, us.
+    pub period_p99_us: Option<f64>,
+    /// How long it ran, us.
+    pub run_p50_us: f64,
+    /// Mean of the same, us.
+    pub run_mean_us: f64,
+    /// 99th percentile of the same, us.
+    pub run_p99_us: f64,
+    /// Its time over the time watched.
+    pub wall_share: f64,
+}
+
+/// Calls that had not ended when the watching did, or in which their thread was ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnfinishedRow {
+    /// The kernel's name of the call.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// The longest of them so far, s.
+    pub longest_s: f64,
+}
+
+/// What tracing costs a call, found by tracing a call that does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TraceCost {
+    /// CPU time of that call untraced, ns, median.
+    pub untraced_ns: f64,
+    /// Traced, ns, median.
+    pub traced_ns: f64,
+    /// How many batches of calls each median is of.
+    pub batches: usize,
+}
+
+/// The table of calls and what it is worth.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CallTimes {
+    /// What was watched: a command line, or `pid N (NAME)`.
+    pub target: String,
+    /// How the target ended, where it did.
+    pub ended: Option<String>,
+    /// How long it was watched, s.
+    pub wall_s: f64,
+    /// Processes seen.
+    pub processes: u64,
+    /// Threads seen.
+    pub threads: u64,
+    /// By time, the most first.
+    pub calls: Vec<CallRow>,
+    /// By kind and CPU.
+    pub softirqs: Vec<SoftirqRow>,
+    /// Calls without an end.
+    pub unfinished: Vec<UnfinishedRow>,
+    /// Which way into the kernel: `bpf` or `perf`.
+    pub backend: &'static str,
+    /// Why it was not a better one.
+    pub backend_because: Option<String>,
+    /// Events that the kernel counted: those told and those lost.
+    pub events_counted: u64,
+    /// Events that were told.
+    pub events: u64,
+    /// Events that found no room.
+    pub events_lost: u64,
+    /// Calls that are missing in the table because of that, by the kernel's count of calls.
+    pub calls_lost: u64,
+    /// What tracing added to each call, ns; `None` where it could not be told from noise.
+    pub cost_ns_per_call: Option<f64>,
+    /// What that was found from.
+    pub cost: Option<TraceCost>,
+    /// What weakens all this, in words.
+    pub doubts: Vec<String>,
+}
+
+/// One call in the picture. Times are ns from the picture's beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallSpan {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended, or the picture did.
+    pub to_ns: u64,
+    /// Which call: an index into [`Picture::names`].
+    pub name: u16,
+    /// Whether the thread was switched out inside.
+    pub state: CallState,
+    /// Whether its end was not seen.
+    pub unfinished: bool,
+    /// What it returned; an error is negative.
+    pub returned: i64,
+}
+
+/// One thread's calls, one after another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ThreadLane {
+    /// The thread's number.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Its last name; empty if nobody knows it.
+    pub name: String,
+    /// In order of time, none overlapping.
+    pub calls: Vec<CallSpan>,
+}
+
+/// A thread on a CPU, or a softirq on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuSpan {
+    /// When it began, ns from the picture's beginning.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// The thread, as an index into [`Picture::threads`]; or the softirq: 2 NET_TX, 3 NET_RX.
+    pub what: u32,
+}
+
+/// One CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CpuLane {
+    /// Its number.
+    pub cpu: u32,
+    /// The followed threads that ran on it, in order of time, none overlapping.
+    pub runs: Vec<CpuSpan>,
+    /// Its network softirqs, likewise.
+    pub softirqs: Vec<CpuSpan>,
+}
+
+/// A stretch in which events were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// From when, ns from the picture's beginning.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// How many events.
+    pub events: u64,
+}
+
+/// Everything in order of time: what is drawn and exported.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Picture {
+    /// How long it is, ns.
+    pub length_ns: u64,
+    /// The names of calls.
+    pub names: Vec<String>,
+    /// Every thread that was followed, in order of process and start.
+    pub threads: Vec<ThreadLane>,
+    /// Every CPU on which something was seen.
+    pub cpus: Vec<CpuLane>,
+    /// Stretches with losses.
+    pub losses: Vec<Loss>,
+    /// Spans that were not kept because there were too many, and from when on.
+    pub left_out: Option<(u64, u64)>,
+}
+
+impl Picture {
+    /// How many spans it holds.
+    pub fn spans(&self) -> usize {
+        let of_cpus = self.cpus.iter().map(|cpu| cpu.runs.len() + cpu.softirqs.len());
+        self.threads.iter().map(|thread| thread.calls.len()).chain(of_cpus).sum()
+    }
+}
+
+/// The name of a network softirq by its number.
+pub fn softirq_name(vector: u32) -> &'static str {
+    if vector == 2 { "NET_TX" } else { "NET_RX" }
+}

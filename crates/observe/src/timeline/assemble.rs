@@ -1,0 +1,264 @@
+//! From the kernel's events to calls: entries and ends are paired, and what a loss has torn apart is left out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use base::timeline::{CallSpan, CallState, Loss};
+use sys::trace::{Away, Event, OpenCall};
+
+use super::calls::Call;
+use super::lanes::Lanes;
+use super::table::Table;
+
+/// A call that has begun.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    number: u16,
+    from_ns: u64,
+    away: Away,
+    /// Events were lost since: whether the next end is its own is not known.
+    torn: bool,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    process: u32,
+    open: Option<Open>,
+    /// Since when it is on a CPU, and on which.
+    runs: Option<(u64, u32)>,
+    /// Whether any call of it was seen: an end before is of a call that began before the watching.
+    seen: bool,
+}
+
+/// Takes events in the order of each thread's time, and fills the table and the picture.
+#[derive(Debug)]
+pub struct Assembler {
+    /// The table.
+    pub table: Table,
+    /// The picture, where one is wanted.
+    pub lanes: Option<Lanes>,
+    place_of: HashMap<u16, u16>,
+    threads: HashMap<u32, Thread>,
+    softirqs: BTreeMap<(u32, u32), u64>,
+    processes: BTreeSet<u32>,
+    /// Threads seen.
+    pub threads_seen: u64,
+    /// Calls that began before the watching, and so have no time.
+    pub begun_before: u64,
+    /// Events lost, as far as they were told.
+    pub lost: u64,
+    /// When a followed process executed a program for the first time.
+    pub first_executed_ns: Option<u64>,
+    /// When the last thread ended.
+    pub last_ended_ns: Option<u64>,
+}
+
+impl Assembler {
+    /// For these calls; with a picture of at most so many spans.
+    pub fn new(calls: &[Call], spans_max: Option<usize>) -> Self {
+        Self {
+            table: Table::default(),
+            lanes: spans_max.map(Lanes::new),
+            place_of: calls.iter().zip(0..).map(|(call, place)| (call.number, place)).collect(),
+            threads: HashMap::new(),
+            softirqs: BTreeMap::new(),
+            processes: BTreeSet::new(),
+            threads_seen: 0,
+            begun_before: 0,
+            lost: 0,
+            first_executed_ns: None,
+            last_ended_ns: None,
+        }
+    }
+
+    /// How many processes were seen.
+    pub fn processes_seen(&self) -> u64 {
+        self.processes.len() as u64
+    }
+
+    /// The threads that have not ended, with their processes.
+    pub fn alive(&self) -> Vec<(u32, u32)> {
+        self.threads.iter().map(|(thread, state)| (*thread, state.process)).collect()
+    }
+
+    /// A thread that is known to be followed.
+    pub fn know(&mut self, thread: u32, process: u32) {
+        self.thread(thread, process);
+    }
+
+    /// What a thread is called.
+    pub fn name(&mut self, thread: u32, process: u32, name: &str) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.name(thread, process, name);
+        }
+    }
+
+    fn thread(&mut self, thread: u32, process: u32) -> &mut Thread {
+        self.threads.entry(thread).or_insert_with(|| {
+            self.threads_seen += 1;
+            self.processes.insert(process);
+            if let Some(lanes) = &mut self.lanes {
+                lanes.thread(thread, process);
+            }
+            Thread { process, ..Thread::default() }
+        })
+    }
+
+    /// One event.
+    pub fn take(&mut self, event: Event) {
+        match event {
+            Event::Entered { at_ns, thread, process, number } => {
+                let state = self.thread(thread, process);
+                state.seen = true;
+                state.open = Some(Open { number, from_ns: at_ns, away: Away::default(), torn: false });
+            }
+            Event::Left { at_ns, thread, process, number, returned } => {
+                self.left(at_ns, thread, process, number, returned);
+            }
+            Event::Called { from_ns, to_ns, thread, process, number, away, returned } => {
+                self.thread(thread, process).seen = true;
+                self.called(thread, process, number, away, [from_ns, to_ns], returned);
+            }
+            Event::SwitchedOut { at_ns, thread, process, preempted, .. } => {
+                let state = self.thread(thread, process);
+                if let Some(open) = &mut state.open {
+                    open.away.waited |= !preempted;
+                    open.away.preempted |= preempted;
+                }
+                if let Some((from_ns, cpu)) = state.runs.take() {
+                    self.ran(thread, process, cpu, [from_ns, at_ns]);
+                }
+            }
+            Event::SwitchedIn { at_ns, thread, process, cpu } => {
+                self.thread(thread, process).runs = Some((at_ns, cpu));
+            }
+            Event::Ran { from_ns, to_ns, thread, process, cpu } => {
+                self.thread(thread, process);
+                self.ran(thread, process, cpu, [from_ns, to_ns]);
+            }
+            Event::SoftirqBegan { at_ns, cpu, vector } => {
+                self.softirqs.insert((cpu, vector), at_ns);
+            }
+            Event::SoftirqEnded { at_ns, cpu, vector } => {
+                if let Some(from_ns) = self.softirqs.remove(&(cpu, vector)) {
+                    self.softirq(cpu, vector, from_ns, at_ns);
+                }
+            }
+            Event::Softirq { from_ns, to_ns, cpu, vector } => self.softirq(cpu, vector, from_ns, to_ns),
+            Event::Started { .. } | Event::Named { .. } | Event::Ended { .. } => self.threads_change(event),
+            Event::Lost { from_ns, to_ns, cpu, events } => self.losing(from_ns, to_ns, cpu, events),
+        }
+    }
+
+    fn threads_change(&mut self, event: Event) {
+        match event {
+            Event::Started { thread, process, .. } => {
+                self.threads.remove(&thread);
+                self.thread(thread, process);
+            }
+            Event::Named { at_ns, thread, process, name, executed } => {
+                self.thread(thread, process);
+                self.name(thread, process, &name);
+                if executed {
+                    self.first_executed_ns.get_or_insert(at_ns);
+                }
+            }
+            Event::Ended { at_ns, thread, process, name } => {
+                let state = self.threads.remove(&thread);
+                if let Some(name) = name {
+                    self.name(thread, process, &name);
+                }
+                if let Some(state) = state {
+                    if let Some(open) = state.open.filter(|open| !open.torn) {
+                        let away = Away { ended: true, ..open.away };
+                        self.called(thread, process, open.number, away, [open.from_ns, at_ns], 0);
+                    }
+                    if let Some((from_ns, cpu)) = state.runs {
+                        self.ran(thread, process, cpu, [from_ns, at_ns]);
+                    }
+                }
+                if let Some(lanes) = &mut self.lanes {
+                    lanes.end(thread);
+                }
+                self.last_ended_ns = self.last_ended_ns.max(Some(at_ns));
+            }
+            _ => {}
+        }
+    }
+
+    fn left(&mut self, at_ns: u64, thread: u32, process: u32, number: u16, returned: i64) {
+        let is_whole = self.lost == 0;
+        let state = self.thread(thread, process);
+        let first = !std::mem::replace(&mut state.seen, true);
+        match state.open.take() {
+            Some(open) if open.number == number && !open.torn => {
+                self.called(thread, process, number, open.away, [open.from_ns, at_ns], returned);
+            }
+            None if first && is_whole => self.begun_before += 1,
+            _ => {}
+        }
+    }
+
+    fn called(&mut self, thread: u32, process: u32, number: u16, away: Away, ns: [u64; 2], returned: i64) {
+        let [from_ns, to_ns] = ns;
+        let length_ns = to_ns.saturating_sub(from_ns);
+        let blocked = away.waited || away.preempted;
+        let state = if blocked { CallState::Blocked } else { CallState::Ready };
+        if away.ended {
+            self.table.unfinished(number, length_ns);
+        } else {
+            self.table.called(number, state, length_ns, away.preempted && !away.waited, returned);
+        }
+        if let (Some(lanes), Some(name)) = (&mut self.lanes, self.place_of.get(&number)) {
+            // A call that never ended waited to the last.
+            let state = if away.ended { CallState::Blocked } else { state };
+            let span = CallSpan { from_ns, to_ns, name: *name, state, unfinished: away.ended, returned };
+            lanes.call(thread, process, span);
+        }
+    }
+
+    fn ran(&mut self, thread: u32, process: u32, cpu: u32, [from_ns, to_ns]: [u64; 2]) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.run(thread, process, cpu, from_ns, to_ns);
+        }
+    }
+
+    fn softirq(&mut self, cpu: u32, vector: u32, from_ns: u64, to_ns: u64) {
+        self.table.softirq(cpu, vector, from_ns, to_ns);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.softirq(cpu, vector, from_ns, to_ns);
+        }
+    }
+
+    fn losing(&mut self, from_ns: Option<u64>, to_ns: u64, cpu: u32, events: u64) {
+        self.lost += events;
+        for state in self.threads.values_mut() {
+            if let Some(open) = &mut state.open {
+                open.torn = true;
+            }
+            state.runs = None;
+        }
+        self.softirqs.retain(|(its, _), _| *its != cpu);
+        self.table.softirqs_lost(cpu);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.loss(Loss { from_ns: from_ns.unwrap_or(to_ns), to_ns, cpu, events });
+        }
+    }
+
+    /// The watching ends at `at_ns`: what has not ended is unfinished. `known` are the open calls that the tracer knows
+    /// itself.
+    pub fn finish(&mut self, at_ns: u64, known: &[OpenCall]) {
+        for call in known {
+            let away = Away { ended: true, ..Away::default() };
+            self.called(call.thread, call.process, call.number, away, [call.from_ns, at_ns], 0);
+        }
+        for (thread, state) in std::mem::take(&mut self.threads) {
+            if let Some(open) = state.open.filter(|open| !open.torn) {
+                let away = Away { ended: true, ..open.away };
+                self.called(thread, state.process, open.number, away, [open.from_ns, at_ns], 0);
+            }
+            if let Some((from_ns, cpu)) = state.runs {
+                self.ran(thread, state.process, cpu, [from_ns, at_ns]);
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! One watching: the backend is chosen, its cost measured, the target followed, and all of it summed up.
+
+use base::timeline::{CallTimes, Picture, TraceCost};
+use sys::trace::{Backend, Counts, Event, Setting, Target, TraceError, Tracer};
+
+use super::assemble::Assembler;
+use super::calls::Call;
+use super::cost;
+
+/// What to watch, and how.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// The calls.
+    pub calls: Vec<Call>,
+    /// How many spans the picture may hold; `None` for no picture.
+    pub spans_max: Option<usize>,
+    /// Network softirqs too.
+    pub softirqs: bool,
+    /// Room for events in the kernel, bytes.
+    pub ring_bytes: usize,
+    /// Only this backend; otherwise the first that works.
+    pub backend: Option<Backend>,
+}
+
+impl Wish {
+    fn setting(&self) -> Setting {
+        Setting {
+            calls: self.calls.iter().map(|call| call.number).collect(),
+            picture: self.spans_max.is_some(),
+            softirqs: self.softirqs,
+            ring_bytes: self.ring_bytes,
+        }
+    }
+}
+
+/// Why nothing can be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No backend works.
+    #[error("calls cannot be traced here: {bpf}; and {perf}")]
+    NoBackend {
+        /// Why not BPF.
+        bpf: TraceError,
+        /// Why not perf.
+        perf: TraceError,
+    },
+    /// No right to, whichever way.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// A watching that goes on.
+pub struct Session {
+    tracer: Box<dyn Tracer>,
+    wish: Wish,
+    assembler: Assembler,
+    events: Vec<Event>,
+    cost: Option<TraceCost>,
+    because: Option<String>,
+    from_ns: u64,
+    /// The target was held: the time watched begins when it executes its program.
+    held: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Watched {
+    /// The table.
+    pub times: CallTimes,
+    /// The picture, where one was wanted.
+    pub picture: Option<Picture>,
+}
+
+impl Session {
+    /// Chooses the backend by trying: the first whose cost can be measured. Then arms it.
+    ///
+    /// # Errors
+    /// No right to trace, or no backend works here.
+    pub fn open(wish: Wish) -> Result<Self, SessionError> {
+        let setting = wish.setting();
+        let (backend, cost, because) = match wish.backend {
+            Some(backend) => (backend, cost::measure(backend, &setting)?, None),
+            None => choose(&setting)?,
+        };
+        let mut tracer = sys::trace::open(backend, &setting)?;
+        tracer.start()?;
+        let assembler = Assembler::new(&wish.calls, wish.spans_max);
+        let from_ns = sys::clock::monotonic_ns();
+        Ok(Self {
+            tracer,
+            wish,
+            assembler,
+            events: Vec::new(),
+            cost: Some(cost),
+            because,
+            from_ns,
+            held: false,
+        })
+    }
+
+    /// Which backend it is.
+    pub fn backend(&self) -> Backend {
+        self.tracer.backend()
+    }
+
+    /// Follows a target. The time watched begins now, or when a held target executes its program.
+    ///
+    /// # Errors
+    /// The target is not there or must not be traced.
+    pub fn follow(&mut self, target: Target) -> Result<(), TraceError> {
+        let (pid, threads) = match target {
+            Target::Process(pid) => (pid, sys::trace::threads_of(pid)?),
+            Target::Thread(pid) | Target::Held(pid) => (pid, vec![pid]),
+        };
+        for thread in threads {
+            self.assembler.know(thread.cast_unsigned(), pid.cast_unsigned());
+        }
+        self.held = matches!(target, Target::Held(_));
+        self.from_ns = sys::clock::monotonic_ns();
+        self.tracer.follow(target)
+    }
+
+    /// Takes the events that have come meanwhile; to be called often enough that the kernel's room does not run out, a
+    /// hundred times a second.
+    pub fn pump(&mut self) {
+        self.tracer.drain(&mut self.events);
+        for event in self.events.drain(..) {
+            self.assembler.take(event);
+        }
+    }
+
+    /// Ends the watching; the target is left as it is.
+    ///
+    /// # Errors
+    /// The kernel's counts cannot be read.
+    pub fn finish(mut self, target: &str, ended: Option<String>) -> Result<Watched, TraceError> {
+        let open_calls = self.tracer.open_calls();
+        let stopped_ns = sys::clock::monotonic_ns();
+        self.tracer.stop()?;
+        self.pump();
+        let alive = self.assembler.alive();
+        for (thread, process) in &alive {
+            if let Some(name) = sys::trace::name_of_thread(*thread) {
+                self.assembler.name(*thread, *process, &name);
+            }
+        }
+        // Where the end of a thread was lost, the last that was told is not the last.
+        let last_ns = self.assembler.last_ended_ns.filter(|_| alive.is_empty());
+        let to_ns = last_ns.unwrap_or(stopped_ns).max(self.from_ns);
+        self.assembler.finish(to_ns, &open_calls);
+        for tally in self.tracer.tallies()? {
+            self.assembler.table.tally(&tally);
+        }
+        let counts = self.tracer.counts()?;
+        Ok(self.sum_up(counts, to_ns, target, ended))
+    }
+
+    fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
+        let from_ns =
+            self.assembler.first_executed_ns.filter(|at| *at >= self.from_ns).unwrap_or(self.from_ns);
+        let wall_ns = to_ns.saturating_sub(from_ns);
+        let lanes = self.assembler.lanes.take();
+        let names = self.wish.calls.iter().map(|call| call.name.to_owned()).collect();
+        let picture = lanes.map(|lanes| lanes.finish(names, from_ns, to_ns));
+        let table = &self.assembler.table;
+        let calls = table.call_rows(&self.wish.calls, wall_ns);
+        let calls_told = table.calls() + self.assembler.begun_before;
+        let mut times = CallTimes {
+            target: target.to_owned(),
+            ended,
+            wall_s: wall_ns as f64 / 1e9,
+            processes: self.assembler.processes_seen(),
+            threads: self.assembler.threads_seen,
+            softirqs: table.softirq_rows(wall_ns),
+            unfinished: table.unfinished_rows(&self.wish.calls),
+            calls,
+            backend: self.tracer.backend().name(),
+            backend_because: self.because.take(),
+            events_counted: counts.events,
+            events: counts.events_told,
+            events_lost: counts.events_lost,
+            calls_lost: counts.calls.saturating_sub(calls_told),
+            cost_ns_per_call: self.cost.map(|cost| cost.traced_ns - cost.untraced_ns).filter(|ns| *ns > 0.0),
+            cost: self.cost,
+            doubts: Vec::new(),
+        };
+        times.doubts = doubts(&times, counts, picture.as_ref());
+        Watched { times, picture }
+    }
+}
+
+/// The better backend if it works, else the other and why.
+fn choose(setting: &Setting) -> Result<(Backend, TraceCost, Option<String>), SessionError> {
+    let bpf = match cost::measure(Backend::Bpf, setting) {
+        Ok(cost) => return Ok((Backend::Bpf, cost, None)),
+        Err(error) => error,
+    };
+    match (cost::measure(Backend::Perf, setting), bpf) {
+        (Ok(cost), bpf) => Ok((Backend::Perf, cost, Some(bpf.to_string()))),
+        // Told once: what to do about it is the same.
+        (Err(TraceError::NotPermitted { .. }), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),
+        (Err(perf), bpf) => Err(SessionError::NoBackend { bpf, perf }),
+    }
+}
+
+/// What weakens the table.
+fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let lost = times.events_lost as f64 / (times.events_counted.max(1)) as f64;
+    if lost > 0.0 {
+        doubts.push(format!(
+            "{} of {} events ({:.2} %) found no room and were lost, {} calls with them: the table is of the rest; a \
+             larger --ring or fewer --calls lose less",
+            times.events_lost,
+            times.events_counted,
+            lost * 100.0,
+            times.calls_lost
+        ));
+    }
+    if counts.threads_missed > 0 {
+        doubts.push(format!("{} threads were too many to follow", counts.threads_missed));
+    }
+    if let Some((count, at_ns)) = picture.and_then(|picture| picture.left_out) {
+        doubts.push(format!(
+            "the picture is full: {count} spans after {:.1} s are not in it; the table has them",
+            at_ns as f64 / 1e9
+        ));
+    }
+    let shortest_us = times.calls.iter().map(|row| row.p50_us).fold(f64::INFINITY, f64::min);
+    if let Some(cost_ns) = times.cost_ns_per_call.filter(|cost_ns| *cost_ns > shortest_us * 1e3) {
+        doubts.push(format!(
+            "tracing adds about {cost_ns:.0} ns to a call, more than the shortest of them takes: programs that make \
+             many short calls run slower than alone"
+        ));
+    }
+    if times.calls.is_empty() && times.unfinished.is_empty() {
+        doubts.push("none of the watched calls was made; '--calls' names others".to_owned());
+    }
+    doubts
+}

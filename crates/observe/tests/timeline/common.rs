@@ -1,0 +1,124 @@
+//! Programs to watch, and watching them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::timeline::{CallRow, CallState, CallTimes};
+use kagiri_observe::timeline::calls;
+use kagiri_observe::timeline::session::{Session, SessionError, Watched, Wish};
+use sys::child::held::{Family, Held};
+use sys::trace::{Backend, Target, TraceError};
+
+/// Nothing watched here takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const BACKENDS: [Backend; 2] = [Backend::Bpf, Backend::Perf];
+
+/// A wish for these calls ("" for the usual ones).
+pub fn wish(backend: Backend, names: &str, picture: bool) -> Wish {
+    Wish {
+        calls: if names.is_empty() { calls::usual() } else { calls::read(names).expect("known calls") },
+        spans_max: picture.then_some(1_000_000),
+        softirqs: false,
+        ring_bytes: 4 << 20,
+        backend: Some(backend),
+    }
+}
+
+/// One test at a time: who watches a program takes note of all children of this process that end.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether tracing works here; says so if not. `KAGIRI_TESTS_ALL` makes that an error.
+pub fn can_trace(backend: Backend) -> bool {
+    static REFUSED: [OnceLock<Option<String>>; 2] = [const { OnceLock::new() }; 2];
+    let refused = REFUSED[usize::from(backend == Backend::Perf)].get_or_init(|| {
+        match Session::open(wish(backend, "read", false)) {
+            Ok(_) => None,
+            Err(SessionError::Trace(
+                error @ (TraceError::NotPermitted { .. } | TraceError::Unsupported { .. }),
+            )) => Some(error.to_string()),
+            Err(error) => panic!("{error}"),
+        }
+    });
+    let Some(why) = refused else { return true };
+    assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{why}");
+    eprintln!("skipped: {why}");
+    false
+}
+
+/// Whether a program is installed; says so if not.
+pub fn has(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{program} is missing");
+        eprintln!("skipped: needs {program}");
+    }
+    there
+}
+
+pub fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(Into::into).collect()
+}
+
+/// Python with these lines. The interpreter itself: what is called python3 may be a script with processes of its own.
+pub fn python(lines: &str) -> Vec<OsString> {
+    static INTERPRETER: OnceLock<String> = OnceLock::new();
+    let interpreter = INTERPRETER.get_or_init(|| {
+        let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        String::from_utf8_lossy(&asked.expect("python3 is there").stdout).trim().to_owned()
+    });
+    words(&[interpreter, "-c", lines])
+}
+
+/// Starts a program and follows it.
+pub fn start(session: &mut Session, command: &[OsString]) -> Family {
+    let held = Held::prepare(command, true).expect("a child");
+    session.follow(Target::Held(held.pid())).expect("it is held");
+    held.release().expect("it is a program")
+}
+
+/// Watches a program to its end; without fetching meanwhile if `starved`.
+pub fn watch(wish: Wish, command: &[OsString], starved: bool) -> Watched {
+    let mut session = Session::open(wish).expect("tracing works here");
+    let mut family = start(&mut session, command);
+    let deadline = Instant::now() + PATIENCE;
+    while !family.has_ended() {
+        assert!(Instant::now() < deadline, "{command:?} runs on");
+        std::thread::sleep(Duration::from_millis(5));
+        if !starved {
+            session.pump();
+        }
+    }
+    let status = family.status().map(|status| status.to_string());
+    session.finish("test", status).expect("counts")
+}
+
+/// Events that were told and those that were lost are all that the kernel counted.
+#[track_caller]
+pub fn assert_balanced(times: &CallTimes) {
+    assert_eq!(times.events + times.events_lost, times.events_counted, "{times:#?}");
+}
+
+/// The rows of a call: ready and blocked.
+pub fn rows<'a>(times: &'a CallTimes, name: &str) -> [Option<&'a CallRow>; 2] {
+    [CallState::Ready, CallState::Blocked]
+        .map(|state| times.calls.iter().find(|row| row.name == name && row.state == state))
+}
+
+/// How many calls of this name were seen.
+pub fn count(times: &CallTimes, name: &str) -> u64 {
+    rows(times, name).into_iter().flatten().map(|row| row.count).sum()
+}
+
+/// A folder for this test's files.
+pub fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_owned();
+    (folder, path)
+}

@@ -1,0 +1,87 @@
+//! Every call is counted once, or told to be lost.
+
+use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, watch, wish};
+
+/// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
+fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
+    python(&format!(
+        "import os\nfd = os.open('/dev/null', os.O_RDWR)\nfor n in range({times}):\n  os.pwrite(fd, b'abc', 0)\n  \
+         os.pread(fd, 8, 0)\n  os.writev(fd, [b'1', b'23'])"
+    ))
+}
+
+#[test]
+fn a_loop_of_three_calls_is_counted_to_the_call() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        for picture in [false, true] {
+            if !has("python3") || !can_trace(backend) {
+                return;
+            }
+            let watched = watch(wish(backend, "", picture), &loop_of(5000), false);
+            let times = &watched.times;
+            assert_balanced(times);
+            assert_eq!((times.events_lost, times.calls_lost), (0, 0), "{times:#?}");
+            for name in ["pwrite64", "pread64", "writev"] {
+                // Python's own start reads some files by pread.
+                let found = count(times, name);
+                assert!(found == 5000 || (name == "pread64" && found > 5000), "{backend:?} {name} {found}");
+            }
+            let [ready, _] = rows(times, "pwrite64");
+            let ready = ready.expect("a write to nowhere does not wait");
+            assert!(ready.p50_us > 0.0 && ready.p50_us <= ready.p99_us && ready.p99_us <= ready.max_us);
+            let returned: u64 = rows(times, "pwrite64").into_iter().flatten().map(|row| row.returned).sum();
+            assert_eq!(returned, 3 * 5000, "bytes");
+            let spans = watched.picture.map(|picture| {
+                let name = picture.names.iter().position(|name| name == "pwrite64").unwrap();
+                let calls = picture.threads.iter().flat_map(|lane| &lane.calls);
+                calls.filter(|call| usize::from(call.name) == name).count()
+            });
+            assert_eq!(spans, picture.then_some(5000));
+            assert!(times.wall_s > 0.0 && times.calls.iter().all(|row| row.wall_share <= 1.0));
+        }
+    }
+}
+
+#[test]
+fn what_a_small_ring_loses_is_counted_and_drawn() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        let mut wish = wish(backend, "pwrite64", true);
+        wish.ring_bytes = 64 << 10;
+        let watched = watch(wish, &loop_of(30_000), true);
+        let times = &watched.times;
+        assert_balanced(times);
+        assert!(times.events_lost > 0, "{times:#?}");
+        assert_eq!(count(times, "pwrite64") + times.calls_lost, 30_000, "{times:#?}");
+        assert!(times.doubts.iter().any(|doubt| doubt.contains("lost")), "{:?}", times.doubts);
+        let picture = watched.picture.unwrap();
+        assert!(!picture.losses.is_empty());
+        let told: u64 = picture.losses.iter().map(|loss| loss.events).sum();
+        // The records of threads are counted where a stretch is drawn, too.
+        assert!(told >= times.events_lost, "{told} of {}", times.events_lost);
+        let calls = picture.threads.iter().flat_map(|lane| &lane.calls).filter(|call| !call.unfinished);
+        assert_eq!(calls.count() as u64, count(times, "pwrite64"), "the picture has what the table has");
+    }
+}
+
+#[test]
+fn a_picture_that_is_full_says_so_and_the_table_goes_on() {
+    let _alone = crate::common::alone();
+    let [bpf, perf] = BACKENDS;
+    let backend = if can_trace(bpf) { bpf } else { perf };
+    if !has("python3") || !can_trace(backend) {
+        return;
+    }
+    let mut wish = wish(backend, "pwrite64", true);
+    wish.spans_max = Some(100);
+    let watched = watch(wish, &loop_of(2000), false);
+    assert_eq!(count(&watched.times, "pwrite64"), 2000);
+    assert!(watched.times.doubts.iter().any(|doubt| doubt.contains("picture is full")));
+    let picture = watched.picture.unwrap();
+    assert_eq!(picture.spans(), 100);
+    assert!(picture.left_out.is_some_and(|(count, _)| count >= 1900));
+}

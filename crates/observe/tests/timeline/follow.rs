@@ -1,0 +1,141 @@
+//! What a program starts is followed; what runs already is followed with all its threads, and left as it was.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kagiri_observe::timeline::session::Session;
+use sys::trace::Target;
+
+use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, watch, wish, words};
+
+#[test]
+fn a_program_that_ends_at_once_is_seen() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !can_trace(backend) {
+            return;
+        }
+        let times = watch(wish(backend, "", true), &words(&["true"]), false).times;
+        assert_balanced(&times);
+        assert_eq!((times.processes, times.threads), (1, 1));
+        assert!(times.wall_s > 0.0 && times.wall_s < 10.0, "{times:#?}");
+        assert!(times.ended.is_some_and(|ended| ended.contains('0')));
+    }
+}
+
+#[test]
+fn a_thousand_children_are_followed() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        for picture in [false, true] {
+            if !can_trace(backend) {
+                return;
+            }
+            // Each writes once, in a process of its own.
+            let lines = "n=0; while [ $n -lt 1000 ]; do (echo $n >/dev/null) & n=$((n+1)); done; wait";
+            let watched = watch(wish(backend, "write", picture), &words(&["sh", "-c", lines]), false);
+            let times = watched.times;
+            assert_balanced(&times);
+            assert_eq!((times.processes, times.events_lost), (1001, 0), "{backend:?} {:?}", times.doubts);
+            assert_eq!(count(&times, "write"), 1000);
+            if let Some(picture) = watched.picture {
+                let writers = picture.threads.iter().filter(|lane| !lane.calls.is_empty()).count();
+                assert_eq!(writers, 1000);
+            }
+        }
+    }
+}
+
+#[test]
+fn orphans_are_waited_for() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !can_trace(backend) {
+            return;
+        }
+        // The shell ends at once; what it left behind writes later.
+        let lines = "(sleep 0.2; echo late >/dev/null) &";
+        let times = watch(wish(backend, "write", false), &words(&["sh", "-c", lines]), false).times;
+        assert_eq!(count(&times, "write"), 1, "{times:#?}");
+        assert!(times.wall_s >= 0.2);
+    }
+}
+
+#[test]
+fn threads_have_their_names_and_lanes() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        let lines = "
+import os, threading
+def work():
+  open('/proc/self/task/%d/comm' % threading.get_native_id(), 'w').write('worker')
+  for _ in range(10): os.pwrite(fd, b'x', 0)
+fd = os.open('/dev/null', os.O_WRONLY)
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+";
+        let watched = watch(wish(backend, "pwrite64", true), &python(lines), false);
+        let picture = watched.picture.unwrap();
+        assert_eq!(watched.times.threads, 9);
+        let workers: Vec<_> = picture.threads.iter().filter(|lane| lane.name == "worker").collect();
+        assert_eq!(workers.len(), 8, "{:?}", picture.threads.iter().map(|l| &l.name).collect::<Vec<_>>());
+        assert!(workers.iter().all(|lane| lane.calls.len() == 10 && lane.process != lane.thread));
+        let apart =
+            |calls: &[base::timeline::CallSpan]| calls.windows(2).all(|two| two[0].to_ns <= two[1].from_ns);
+        assert!(picture.threads.iter().all(|lane| apart(&lane.calls)));
+        assert!(picture.cpus.iter().any(|cpu| !cpu.runs.is_empty()), "who ran on which CPU");
+        let within =
+            |span: &base::timeline::CpuSpan| span.from_ns <= span.to_ns && span.to_ns <= picture.length_ns;
+        assert!(picture.cpus.iter().all(|cpu| cpu.runs.iter().all(within)));
+    }
+}
+
+#[test]
+fn a_running_process_is_followed_and_goes_on() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        let lines = "
+import os, threading, time
+def work():
+  fd = os.open('/dev/null', os.O_WRONLY)
+  while True:
+    os.pwrite(fd, b'xy', 0)
+    time.sleep(0.001)
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+print('on', flush=True)
+time.sleep(60)
+";
+        let mut child = Command::new("python3")
+            .args(["-c", lines])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python starts");
+        let mut said = [0; 2];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        let pid = child.id().cast_signed();
+        let mut session = Session::open(wish(backend, "pwrite64", true)).unwrap();
+        session.follow(Target::Process(pid)).unwrap();
+        let deadline = Instant::now() + Duration::from_millis(400);
+        while Instant::now() < deadline {
+            session.pump();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let watched = session.finish("python", None).unwrap();
+        let times = watched.times;
+        assert_balanced(&times);
+        assert_eq!((times.processes, times.threads), (1, 4), "{times:#?}");
+        let writers = watched.picture.unwrap().threads.iter().filter(|lane| !lane.calls.is_empty()).count();
+        assert_eq!(writers, 3, "all threads that were there");
+        assert!(rows(&times, "pwrite64")[0].is_some_and(|row| row.returned == 2 * row.count));
+        assert!(child.try_wait().unwrap().is_none(), "it goes on");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

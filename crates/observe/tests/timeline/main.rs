@@ -1,0 +1,8 @@
+//! The timeline against the real kernel. What needs the right to trace is skipped where there is none.
+
+mod common;
+mod counts;
+mod follow;
+mod perfetto;
+mod refused;
+mod states;

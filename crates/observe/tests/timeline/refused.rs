@@ -1,0 +1,45 @@
+//! What cannot be watched is said, with what to do.
+
+use kagiri_observe::timeline::session::Session;
+use sys::child::held::Held;
+use sys::trace::{Target, TraceError};
+
+use crate::common::{BACKENDS, can_trace, wish, words};
+
+#[test]
+fn a_process_that_is_gone() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !can_trace(backend) {
+            return;
+        }
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let pid = ended.id().cast_signed();
+        ended.wait().unwrap();
+        let mut session = Session::open(wish(backend, "", false)).unwrap();
+        let error = session.follow(Target::Process(pid)).unwrap_err();
+        assert!(matches!(error, TraceError::NoProcess { pid: its } if its == pid), "{error}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_or_is_none() {
+    let _alone = crate::common::alone();
+    let held = Held::prepare(&words(&["/nowhere/at-all"]), true).unwrap();
+    let error = held.release().unwrap_err().to_string();
+    assert!(error.contains("/nowhere/at-all") && error.contains("no such program"), "{error}");
+    let held = Held::prepare(&words(&["/dev/null"]), true).unwrap();
+    let error = held.release().unwrap_err().to_string();
+    assert!(error.contains("not executable"), "{error}");
+}
+
+#[test]
+fn a_held_program_that_is_let_go_of_never_runs() {
+    let _alone = crate::common::alone();
+    let (folder, path) = crate::common::folder();
+    let file = path.join("made");
+    let held = Held::prepare(&words(&["touch", file.to_str().unwrap()]), true).unwrap();
+    drop(held);
+    assert!(!file.exists());
+    drop(folder);
+}

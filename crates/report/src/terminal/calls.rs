@@ -1,0 +1,169 @@
+//! Where a program's time went, on a terminal: the tables of calls and of network softirqs.
+
+use base::timeline::{CallState, CallTimes};
+
+use super::Style;
+use super::paint::Tone;
+use super::summary::toned;
+use super::table::{Column, render};
+use crate::units::{UNKNOWN, plain};
+use crate::words::calls as told;
+
+/// The tables as text: what was watched and how, then calls by time, softirqs, calls without an end, and doubts. Ends
+/// with a line break.
+pub fn call_times(times: &CallTimes, style: Style) -> String {
+    let mut text = toned(&style, Tone::Bold, "", &told::watched(times));
+    text += &style.wrapped("", &told::traced(times));
+    if !times.calls.is_empty() {
+        text += "\n";
+        text += &calls(times, &style);
+    }
+    if !times.softirqs.is_empty() {
+        text += "\n";
+        text += &softirqs(times, &style);
+    }
+    let notes = told::notes(times);
+    if !notes.is_empty() || !times.doubts.is_empty() {
+        text += "\n";
+    }
+    for note in notes {
+        text += &style.wrapped("", &note);
+    }
+    for doubt in &times.doubts {
+        text += &toned(&style, Tone::Odd, "Doubt: ", &plain(doubt));
+    }
+    style.spell(text)
+}
+
+fn calls(times: &CallTimes, style: &Style) -> String {
+    let of = |what: fn(&base::timeline::CallRow) -> String| times.calls.iter().map(what).collect::<Vec<_>>();
+    let state = |state: CallState| if state == CallState::Blocked { "blocked" } else { "ready" };
+    let mut columns = vec![
+        Column::words(&["call"], of(|row| plain(&row.name))),
+        Column::words(&["state"], times.calls.iter().map(|row| state(row.state).to_owned()).collect()),
+        Column::numbers(&["calls"], of(|row| row.count.to_string())),
+        Column::numbers(&["p50", "µs"], of(|row| micros(row.p50_us))),
+        Column::numbers(&["mean", "µs"], of(|row| micros(row.mean_us))),
+        Column::numbers(&["p99", "µs"], of(|row| micros(row.p99_us))),
+        Column::numbers(&["max", "µs"], of(|row| micros(row.max_us))),
+        Column::numbers(&["of wall", "%"], of(|row| percent(row.wall_share))),
+    ];
+    if times.calls.iter().any(|row| row.preempted > 0) {
+        columns.push(Column::numbers(&["CPU taken", "calls"], of(|row| row.preempted.to_string())));
+    }
+    render(&columns, 2, style)
+}
+
+fn softirqs(times: &CallTimes, style: &Style) -> String {
+    let of =
+        |what: fn(&base::timeline::SoftirqRow) -> String| times.softirqs.iter().map(what).collect::<Vec<_>>();
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), micros);
+    let maybe = |what: fn(&base::timeline::SoftirqRow) -> Option<f64>| {
+        times.softirqs.iter().map(|row| known(what(row))).collect::<Vec<_>>()
+    };
+    let columns = [
+        Column::words(&["softirq"], of(|row| row.name.to_owned())),
+        Column::numbers(&["CPU"], of(|row| row.cpu.to_string())),
+        Column::numbers(&["runs"], of(|row| row.count.to_string())),
+        Column::numbers(&["period", "p50 µs"], maybe(|row| row.period_p50_us)),
+        Column::numbers(&["mean", "µs"], maybe(|row| row.period_mean_us)),
+        Column::numbers(&["p99", "µs"], maybe(|row| row.period_p99_us)),
+        Column::numbers(&["run", "p50 µs"], of(|row| micros(row.run_p50_us))),
+        Column::numbers(&["mean", "µs"], of(|row| micros(row.run_mean_us))),
+        Column::numbers(&["p99", "µs"], of(|row| micros(row.run_p99_us))),
+        Column::numbers(&["of wall", "%"], of(|row| percent(row.wall_share))),
+    ];
+    render(&columns, 2, style)
+}
+
+/// Microseconds to about three digits, and never less than the clock's nanoseconds.
+pub(crate) fn micros(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.2}"),
+        us if us < 100.0 => format!("{us:.1}"),
+        us => format!("{us:.0}"),
+    }
+}
+
+/// A share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.05 => "<0.1".to_owned(),
+        p => format!("{p:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::timeline::{CallRow, SoftirqRow, TraceCost, UnfinishedRow};
+
+    use super::*;
+
+    fn times() -> CallTimes {
+        let row = |state, count, us: f64| CallRow {
+            name: "pselect6".into(),
+            state,
+            count,
+            p50_us: us,
+            mean_us: us * 2.0,
+            p99_us: us * 10.0,
+            max_us: us * 100.0,
+            wall_share: us * count as f64 / 2e6,
+            preempted: 0,
+            returned: 0,
+        };
+        let softirq = SoftirqRow {
+            name: "NET_RX",
+            cpu: 1,
+            count: 1,
+            period_p50_us: None,
+            period_mean_us: None,
+            period_p99_us: None,
+            run_p50_us: 0.94,
+            run_mean_us: 1.9,
+            run_p99_us: 21.3,
+            wall_share: 0.0001,
+        };
+        CallTimes {
+            target: "server \u{1b}[31m".into(),
+            ended: None,
+            wall_s: 2.0,
+            processes: 1,
+            threads: 3,
+            calls: vec![row(CallState::Blocked, 3, 35.6), row(CallState::Ready, 40_000, 0.57)],
+            softirqs: vec![softirq],
+            unfinished: vec![UnfinishedRow { name: "accept4".into(), count: 2, longest_s: 1.9 }],
+            backend: "bpf",
+            backend_because: None,
+            events_counted: 40_003,
+            events: 40_003,
+            events_lost: 0,
+            calls_lost: 0,
+            cost_ns_per_call: Some(190.0),
+            cost: Some(TraceCost { untraced_ns: 400.0, traced_ns: 590.0, batches: 200 }),
+            doubts: vec!["something".into()],
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_was_seen_at_what_cost() {
+        let text = call_times(&times(), Style { colour: false, width: 100, unicode: true });
+        for part in [
+            "1 process, 3 threads, 40003 calls",
+            "pselect6 (blocked)",
+            "pselect6  ready    40000",
+            "about 190 ns to each call",
+            "all 40003 events were seen",
+            "2 × accept4",
+            "select()",
+            "Doubt: something",
+        ] {
+            assert!(text.contains(part), "no '{part}' in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'), "a program's name cannot recolour the terminal");
+        let softirq = text.lines().find(|line| line.starts_with("NET_RX")).expect("its row");
+        assert!(softirq.contains(UNKNOWN) && softirq.contains("0.94"), "{softirq}");
+        let ascii = call_times(&times(), Style { colour: false, width: 40, unicode: false });
+        assert!(ascii.is_ascii() && ascii.lines().all(|line| line.len() <= 60), "{ascii}");
+    }
+}

@@ -1,0 +1,343 @@
+'use strict';
+(() => {
+// Draws the lanes. Spans of a lane follow each other, so what is visible is found by binary search, and where several
+// fall on one pixel their time is added up by prefix sums: a frame costs pixels, not spans.
+const head = JSON.parse(document.getElementById('head').textContent);
+const canvas = document.getElementById('lanes'), overview = document.getElementById('overview');
+const scroll = document.getElementById('scroll'), tip = document.getElementById('tip');
+const GUTTER = 170, AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 24, BUCKETS = 4096;
+const length = Math.max(head.length, 1);
+
+const FAMILIES = [
+  ['receive', /^(recv|read|pread|accept)/], ['send', /^(send|write|pwrite|splice|tee|vmsplice|copy_file)/],
+  ['wait', /^(p?select|p?poll|epoll|futex|.*sleep|wait|sched|io_)/], ['sync', /sync/], ['connect', /connect|shutdown|sockopt/],
+  ['file', /^(open|close|fstat|lseek|f|unlink|mmap|munmap|ioctl)/]];
+const familyOf = name => (/sync/.test(name) ? 'sync' : (FAMILIES.find(([, is]) => is.test(name)) || ['other'])[0]);
+const families = head.names.map(familyOf);
+const reads = head.names.map(name => /^(recv|read|pread)/.test(name));
+const writes = head.names.map(name => /^(send|write|pwrite)/.test(name));
+let colours = {};
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ['ground', 'raised', 'ink', 'faint', 'line', 'bad', 'receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'])
+    colours[name] = style.getPropertyValue('--' + name).trim();
+}
+
+// Unpack: see data.rs.
+function unpack() {
+  const text = atob(document.getElementById('spans').textContent);
+  let at = 0;
+  const next = () => {
+    let value = 0, scale = 1, byte;
+    do { byte = text.charCodeAt(at++); value += (byte & 127) * scale; scale *= 128; } while (byte > 127);
+    return value;
+  };
+  const moved = { in: new Float64Array(BUCKETS), out: new Float64Array(BUCKETS) };
+  for (const lane of head.lanes) {
+    const n = lane.count;
+    Object.assign(lane, { from: new Float64Array(n), to: new Float64Array(n), what: new Uint32Array(n),
+      value: new Float64Array(n), all: new Float64Array(n + 1), blocked: new Float64Array(n + 1) });
+    let last = 0;
+    for (let i = 0; i < n; i++) {
+      const from = last + next(), to = from + next(), what = next(), raw = next();
+      last = to;
+      const value = raw % 2 ? -(raw + 1) / 2 : raw / 2;
+      lane.from[i] = from; lane.to[i] = to; lane.what[i] = what; lane.value[i] = value;
+      lane.all[i + 1] = lane.all[i] + (to - from);
+      lane.blocked[i + 1] = lane.blocked[i] + (what & 1 ? to - from : 0);
+      if (lane.kind === 'thread' && value > 0 && !(what & 2)) {
+        const bucket = Math.min(BUCKETS - 1, Math.floor(to / length * BUCKETS)), call = what >>> 2;
+        if (reads[call]) moved.in[bucket] += value; else if (writes[call]) moved.out[bucket] += value;
+      }
+    }
+  }
+  return moved;
+}
+const moved = unpack();
+const threads = head.lanes.filter(lane => lane.kind === 'thread');
+const cpus = head.lanes.filter(lane => lane.kind === 'cpu');
+
+// The first span that ends after a time.
+function search(ends, time) {
+  let low = 0, high = ends.length;
+  while (low < high) { const middle = (low + high) >>> 1; if (ends[middle] > time) high = middle; else low = middle + 1; }
+  return low;
+}
+// How much of [from, to) the spans cover, by prefix sums.
+function covered(lane, sums, from, to, first, last, isBlocked) {
+  if (last <= first) return 0;
+  let sum = sums[last] - sums[first];
+  const cut = (i, excess) => { if (excess > 0 && (!isBlocked || lane.what[i] & 1)) sum -= excess; };
+  cut(first, from - lane.from[first]);
+  cut(last - 1, lane.to[last - 1] - to);
+  return sum;
+}
+
+const rows = [];
+if (cpus.length) rows.push({ label: 'CPUs used', height: COUNTER, draw: drawLoad });
+if (moved.in.some(v => v) || moved.out.some(v => v)) rows.push({ label: 'bytes in, out', height: COUNTER, draw: drawMoved });
+let process = null;
+for (const lane of head.lanes) {
+  if (lane.kind === 'thread' && lane.process !== process) {
+    process = lane.process;
+    rows.push({ label: 'process ' + process, height: ROW, heading: true });
+  }
+  rows.push({ label: lane.label, height: ROW, lane });
+}
+let total = AXIS;
+for (const row of rows) { row.top = total; total += row.height; }
+
+let from = 0, to = length, width = 0, height = 0, queued = false;
+const pen = canvas.getContext('2d'), small = overview.getContext('2d');
+const x = time => GUTTER + (time - from) / (to - from) * (width - GUTTER);
+const time = px => from + (px - GUTTER) / (width - GUTTER) * (to - from);
+
+function show(ns) {
+  const abs = Math.abs(ns);
+  if (abs >= 1e9) return (ns / 1e9).toFixed(abs >= 1e10 ? 2 : 4) + ' s';
+  if (abs >= 1e6) return (ns / 1e6).toFixed(3) + ' ms';
+  return abs >= 1e3 ? (ns / 1e3).toFixed(3) + ' µs' : Math.round(ns) + ' ns';
+}
+function size(context, element, w, h) {
+  const ratio = window.devicePixelRatio || 1;
+  element.width = Math.round(w * ratio); element.height = Math.round(h * ratio);
+  element.style.height = h + 'px';
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+}
+function colourOf(lane, what) {
+  if (lane.kind === 'thread') return colours[families[what >>> 2] || 'other'];
+  if (lane.kind === 'softirq') return what >>> 2 === 2 ? colours.send : colours.receive;
+  return ['receive', 'file', 'send', 'wait', 'connect', 'sync'].map(name => colours[name])[(what >>> 2) % 6];
+}
+function nameOf(lane, what) {
+  if (lane.kind === 'thread') return head.names[what >>> 2] || 'call';
+  return lane.kind === 'softirq' ? head.softirqs[(what >>> 2) - 2] : (threads[what >>> 2] || { label: '?' }).label;
+}
+
+function drawLane(lane, top) {
+  const bottom = top + ROW - 3, full = ROW - 5;
+  const first = search(lane.to, from), end = search(lane.from, to);
+  pen.save(); pen.beginPath(); pen.rect(GUTTER, top, width - GUTTER, ROW); pen.clip();
+  if (end - first <= 2 * (width - GUTTER)) {
+    for (let i = first; i < end; i++) {
+      const left = x(lane.from[i]), span = Math.max(x(lane.to[i]) - left, 0.6), half = lane.what[i] & 1;
+      const tall = half ? full / 2 : full;
+      pen.fillStyle = colourOf(lane, lane.what[i]);
+      pen.globalAlpha = half ? 0.55 : 1;
+      pen.fillRect(left, bottom - tall, span, tall);
+      if (span > 46) {
+        pen.globalAlpha = 1;
+        pen.fillStyle = half ? colours.ink : colours.ground;
+        pen.fillText(nameOf(lane, lane.what[i]), Math.max(left, GUTTER) + 4, bottom - 3, Math.max(left + span - Math.max(left, GUTTER) - 8, 1));
+      }
+    }
+  } else {
+    const per = (to - from) / (width - GUTTER);
+    let at = first;
+    for (let px = 0; px < width - GUTTER; px++) {
+      const begin = from + px * per, stop = begin + per;
+      while (at < lane.to.length && lane.to[at] <= begin) at = search(lane.to, begin);
+      const next = search(lane.from, stop);
+      if (next <= at) continue;
+      const all = covered(lane, lane.all, begin, stop, at, next, false) / per;
+      const blocked = covered(lane, lane.blocked, begin, stop, at, next, true) / per;
+      // The colour is that of the longest among some of them.
+      let longest = at;
+      const step = Math.max(1, Math.floor((next - at) / PROBES));
+      for (let i = at; i < next; i += step) if (lane.to[i] - lane.from[i] > lane.to[longest] - lane.from[longest]) longest = i;
+      pen.fillStyle = colourOf(lane, lane.what[longest]);
+      const solid = Math.min(1, Math.max(all - blocked, 0)) * full, pale = Math.min(1, blocked) * full / 2;
+      pen.globalAlpha = 0.55; pen.fillRect(GUTTER + px, bottom - pale, 1, pale);
+      pen.globalAlpha = 1; pen.fillRect(GUTTER + px, bottom - Math.max(solid, 0.8), 1, Math.max(solid, 0.8));
+    }
+  }
+  pen.globalAlpha = 1;
+  pen.restore();
+}
+function area(top, tall, values, most, colour, note) {
+  pen.fillStyle = colour; pen.globalAlpha = 0.75;
+  for (let px = 0; px < values.length; px++) {
+    const h = Math.min(1, values[px] / most) * (tall - 8);
+    if (h > 0) pen.fillRect(GUTTER + px, top + tall - 3 - h, 1, h);
+  }
+  pen.globalAlpha = 1; pen.fillStyle = colours.faint;
+  pen.fillText(note, GUTTER + 4, top + 11);
+}
+function drawLoad(top, tall) {
+  const columns = Math.floor(width - GUTTER), per = (to - from) / columns, values = new Float64Array(columns);
+  for (const lane of cpus)
+    for (let px = 0; px < columns; px++) {
+      const begin = from + px * per, first = search(lane.to, begin), last = search(lane.from, begin + per);
+      if (last > first) values[px] += covered(lane, lane.all, begin, begin + per, first, last, false) / per;
+    }
+  area(top, tall, values, cpus.length, colours.wait, 'of ' + cpus.length);
+}
+function drawMoved(top, tall) {
+  const columns = Math.floor(width - GUTTER), per = (to - from) / columns, bucket = length / BUCKETS;
+  const rate = (sums, px) => {
+    const begin = (from + px * per) / bucket, end = Math.max((from + (px + 1) * per) / bucket, begin + 1e-9);
+    let sum = 0;
+    for (let i = Math.floor(begin); i < Math.min(BUCKETS, Math.ceil(end)); i++)
+      sum += sums[i] * (Math.min(end, i + 1) - Math.max(begin, i));
+    return sum / ((end - begin) * bucket) * 1e9;
+  };
+  const ins = Float64Array.from({ length: columns }, (_, px) => rate(moved.in, px));
+  const outs = Float64Array.from({ length: columns }, (_, px) => rate(moved.out, px));
+  const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0), 1);
+  area(top, tall, ins, most, colours.receive, '');
+  area(top, tall, outs, most, colours.send, 'up to ' + (most / 1e6).toPrecision(3) + ' MB/s');
+}
+function drawAxis() {
+  pen.fillStyle = colours.ground; pen.fillRect(0, 0, width, AXIS);
+  const rough = (to - from) / Math.max(2, (width - GUTTER) / 130), power = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(1, [1, 2, 5, 10].map(n => n * power).find(n => n >= rough));
+  pen.strokeStyle = colours.line; pen.fillStyle = colours.faint;
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+    pen.beginPath(); pen.moveTo(x(at), AXIS - 5); pen.lineTo(x(at), height); pen.globalAlpha = 0.45; pen.stroke(); pen.globalAlpha = 1;
+    pen.fillText(show(at), x(at) + 3, 13);
+  }
+}
+// What was lost is never hidden: hatched over all lanes, for any of them may miss calls there.
+function drawLosses() {
+  pen.save(); pen.beginPath(); pen.rect(GUTTER, AXIS, width - GUTTER, height); pen.clip();
+  pen.strokeStyle = colours.bad; pen.fillStyle = colours.bad;
+  for (const loss of head.losses) {
+    if (loss.to < from || loss.from > to) continue;
+    const left = Math.max(x(loss.from), GUTTER), right = Math.max(Math.min(x(loss.to), width), left + 1);
+    pen.globalAlpha = 0.16; pen.fillRect(left, AXIS, right - left, height);
+    pen.globalAlpha = 0.5;
+    for (let y = AXIS - (right - left); right - left > 6 && y < height; y += 9) { pen.beginPath(); pen.moveTo(left, y); pen.lineTo(right, y + (right - left)); pen.stroke(); }
+    if (right - left > 90) { pen.globalAlpha = 1; pen.fillText(loss.events + ' events lost (CPU ' + loss.cpu + ')', left + 4, AXIS + 12); }
+  }
+  pen.restore();
+}
+function draw() {
+  queued = false;
+  const began = performance.now();
+  pen.clearRect(0, 0, width, height);
+  pen.font = '12px system-ui, sans-serif'; pen.textBaseline = 'alphabetic';
+  const offset = scroll.scrollTop;
+  for (const row of rows) {
+    const top = row.top - offset;
+    if (top + row.height < AXIS || top > height) continue;
+    if (row.lane) drawLane(row.lane, top); else if (row.draw) row.draw(top, row.height);
+    pen.fillStyle = colours.ground; pen.fillRect(0, top, GUTTER, row.height);
+    pen.fillStyle = row.heading ? colours.faint : colours.ink;
+    pen.fillText(row.label, row.heading ? 4 : 12, top + 14, GUTTER - 18);
+  }
+  drawLosses(); drawAxis(); drawOverview();
+  document.getElementById('range').textContent = show(from) + ' to ' + show(to) + ' (' + show(to - from) + ')';
+  window.frameMs = performance.now() - began;
+}
+function drawOverview() {
+  small.clearRect(0, 0, width, 36);
+  small.fillStyle = colours.raised; small.fillRect(GUTTER, 0, width - GUTTER, 36);
+  small.drawImage(background(), GUTTER, 0, width - GUTTER, 36);
+  const left = GUTTER + from / length * (width - GUTTER), right = GUTTER + to / length * (width - GUTTER);
+  small.strokeStyle = colours.ink; small.strokeRect(left + 0.5, 0.5, Math.max(right - left - 1, 2), 35);
+}
+let kept = null;
+function background() {
+  if (kept) return kept;
+  kept = document.createElement('canvas'); kept.width = 800; kept.height = 36;
+  const ink = kept.getContext('2d'), lanes = threads.length > 60 ? threads.slice(0, 60) : threads, per = length / 800;
+  for (let px = 0; px < 800; px++) {
+    let sum = 0;
+    for (const lane of lanes) {
+      const first = search(lane.to, px * per), last = search(lane.from, (px + 1) * per);
+      if (last > first) sum += (covered(lane, lane.all, px * per, (px + 1) * per, first, last, false)
+        - covered(lane, lane.blocked, px * per, (px + 1) * per, first, last, true)) / per;
+    }
+    const h = Math.min(1, sum) * 34;
+    ink.fillStyle = colours.receive; ink.fillRect(px, 36 - h, 1, h);
+  }
+  for (const loss of head.losses) { ink.fillStyle = colours.bad; ink.fillRect(loss.from / per, 0, Math.max((loss.to - loss.from) / per, 1), 6); }
+  return kept;
+}
+function redraw() { if (!queued) { queued = true; requestAnimationFrame(draw); } }
+function look(begin, end) {
+  const span = Math.min(Math.max(end - begin, 50), length);
+  from = Math.min(Math.max(begin, 0), length - span); to = from + span;
+  redraw();
+}
+function zoom(factor, centre) { look(centre - (centre - from) * factor, centre + (to - centre) * factor); }
+function layout() {
+  readColours(); kept = null;
+  height = Math.min(Math.max(innerHeight * 0.62, 240), 680, Math.max(total + 8, 120));
+  scroll.style.height = height + 2 + 'px';
+  width = scroll.clientWidth;
+  document.getElementById('spacer').style.height = Math.max(0, total - height) + 'px';
+  size(pen, canvas, width, height); size(small, overview, width, 36);
+  redraw();
+}
+
+function spanAt(event) {
+  const box = canvas.getBoundingClientRect(), px = event.clientX - box.left, y = event.clientY - box.top + scroll.scrollTop;
+  if (px < GUTTER) return null;
+  const row = rows.find(row => y >= row.top && y < row.top + row.height);
+  if (!row || !row.lane) return null;
+  const near = (to - from) / (width - GUTTER), at = time(px), i = search(row.lane.to, at - near);
+  return i < row.lane.from.length && row.lane.from[i] <= at + near ? { lane: row.lane, i } : null;
+}
+function tell(event) {
+  const found = spanAt(event);
+  tip.hidden = !found;
+  if (!found) return;
+  const { lane, i } = found, what = lane.what[i];
+  const lines = [nameOf(lane, what) + ': ' + show(lane.to[i] - lane.from[i]), 'from ' + show(lane.from[i]) + ' to ' + show(lane.to[i])];
+  if (lane.kind === 'thread') {
+    lines.push(what & 2 ? 'its end was not seen' : (what & 1 ? 'blocked: switched out inside' : 'ready: kept its CPU') + '; returned ' + lane.value[i]);
+    lines.push(lane.label + ', process ' + lane.process);
+  }
+  tip.textContent = lines.join('\n');
+  tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + 'px';
+  tip.style.top = Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8) + 'px';
+}
+let drag = null;
+canvas.addEventListener('pointerdown', event => { drag = { x: event.clientX, y: event.clientY, from, to, top: scroll.scrollTop }; canvas.setPointerCapture(event.pointerId); });
+canvas.addEventListener('pointerup', () => { drag = null; });
+canvas.addEventListener('pointermove', event => {
+  if (!drag) return tell(event);
+  const shift = (event.clientX - drag.x) / (width - GUTTER) * (drag.to - drag.from);
+  scroll.scrollTop = drag.top - (event.clientY - drag.y);
+  look(drag.from - shift, drag.to - shift);
+});
+canvas.addEventListener('pointerleave', () => { tip.hidden = true; });
+canvas.addEventListener('wheel', event => {
+  event.preventDefault();
+  if (event.shiftKey) return look(from + event.deltaY / 800 * (to - from), to + event.deltaY / 800 * (to - from));
+  zoom(Math.exp(Math.max(-200, Math.min(200, event.deltaY)) / 250), time(Math.max(event.clientX - canvas.getBoundingClientRect().left, GUTTER)));
+}, { passive: false });
+canvas.addEventListener('dblclick', event => {
+  const found = spanAt(event);
+  if (!found) return;
+  const { lane, i } = found, margin = Math.max(lane.to[i] - lane.from[i], 100);
+  look(lane.from[i] - margin, lane.to[i] + margin);
+});
+overview.addEventListener('click', event => {
+  const at = (event.clientX - overview.getBoundingClientRect().left - GUTTER) / (width - GUTTER) * length;
+  look(at - (to - from) / 2, at + (to - from) / 2);
+});
+canvas.addEventListener('keydown', event => {
+  const step = (to - from) / 5, middle = (from + to) / 2;
+  const act = { ArrowLeft: () => look(from - step, to - step), ArrowRight: () => look(from + step, to + step),
+    ArrowUp: () => { scroll.scrollTop -= ROW; }, ArrowDown: () => { scroll.scrollTop += ROW; },
+    '+': () => zoom(0.6, middle), '=': () => zoom(0.6, middle), '-': () => zoom(1.6, middle), '0': () => look(0, length) }[event.key];
+  if (act) { act(); event.preventDefault(); }
+});
+document.getElementById('in').onclick = () => zoom(0.5, (from + to) / 2);
+document.getElementById('out').onclick = () => zoom(2, (from + to) / 2);
+document.getElementById('all').onclick = () => look(0, length);
+scroll.addEventListener('scroll', redraw);
+addEventListener('resize', layout);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', layout);
+const seen = new Set(threads.flatMap(lane => [...new Set(lane.what)].map(what => families[what >>> 2])));
+const legend = document.getElementById('legend');
+for (const name of ['receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'].filter(name => seen.has(name))) {
+  const item = document.createElement('span'), swatch = document.createElement('i');
+  swatch.style.background = 'var(--' + name + ')';
+  item.append(swatch, name);
+  legend.append(item);
+}
+layout();
+})();

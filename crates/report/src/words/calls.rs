@@ -1,0 +1,74 @@
+//! Sentences on where a program's time went.
+
+use base::timeline::{CallState, CallTimes};
+
+use crate::terminal::percent;
+use crate::units::{duration, plain, tidy};
+
+/// What was watched, for how long, and where most of the time went.
+pub fn watched(times: &CallTimes) -> String {
+    let calls: u64 = times.calls.iter().map(|row| row.count).sum();
+    let processes = counted(times.processes, "process", "processes");
+    let threads = counted(times.threads, "thread", "threads");
+    let ended = times.ended.as_deref().map_or_else(String::new, |ended| format!("; {}", plain(ended)));
+    let most = times.calls.first().map_or_else(String::new, |row| {
+        let state = if row.state == CallState::Blocked { "blocked" } else { "ready" };
+        format!(
+            " Most of the time: {} ({state}), {} % of the wall's.",
+            plain(&row.name),
+            percent(row.wall_share)
+        )
+    });
+    format!(
+        "{}: {}, {processes}, {threads}, {}{ended}.{most}",
+        plain(&times.target),
+        duration(times.wall_s),
+        counted(calls, "call", "calls")
+    )
+}
+
+/// How it was traced, and what that cost.
+pub fn traced(times: &CallTimes) -> String {
+    let cost = match (times.cost_ns_per_call, times.cost) {
+        (Some(ns), Some(cost)) => format!(
+            "which added about {ns:.0} ns to each call (a call that does nothing took {:.0} ns, traced {:.0} ns; \
+             medians of {} batches)",
+            cost.untraced_ns, cost.traced_ns, cost.batches
+        ),
+        _ => "at a cost that could not be told from noise".to_owned(),
+    };
+    let because = times.backend_because.as_deref();
+    let because = because.map_or_else(String::new, |because| format!(" ({})", plain(because)));
+    let lost = match times.events_lost {
+        0 => format!("all {} events were seen", times.events_counted),
+        lost => format!("{lost} of {} events were lost", times.events_counted),
+    };
+    format!("Traced by {}{because}, {cost}; {lost}.", times.backend)
+}
+
+/// What a reader of the table may stumble over.
+pub fn notes(times: &CallTimes) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unfinished = times.unfinished.iter().map(|row| {
+        format!("{} × {} (the longest for {} s)", row.count, plain(&row.name), tidy(row.longest_s))
+    });
+    let unfinished: Vec<String> = unfinished.collect();
+    if !unfinished.is_empty() {
+        notes.push(format!("Without an end, and not in the table: {}.", unfinished.join(", ")));
+    }
+    if times.calls.iter().any(|row| row.preempted > 0) {
+        notes.push(
+            "Blocked: the thread was switched out inside the call. CPU taken: of these, calls that did not wait but \
+             lost their CPU to others."
+                .to_owned(),
+        );
+    }
+    if times.calls.iter().any(|row| row.name == "pselect6") {
+        notes.push("pselect6 is what the C library's select() calls.".to_owned());
+    }
+    notes
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}

@@ -1,0 +1,333 @@
+//! Tracing by records of tracepoints in rings, perf_event_open(2): needs CAP_PERFMON and tracefs, and no compiler.
+//!
+//! Events are opened for every followed thread on every CPU (an event that children inherit must be bound to a CPU to
+//! have a ring), all of one CPU write into its one ring.
+
+mod attributes;
+mod records;
+mod ring;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use attributes::{
+    Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
+    TYPE_TRACEPOINT, Tracepoints, cpus,
+};
+use ring::Ring;
+
+use super::target::for_each_thread;
+use super::{Backend, Counts, Event, OpenCall, Setting, Tally, Target, TraceError, Tracer};
+use crate::thread::raise_file_limit;
+
+const IOC_DISABLE: libc::Ioctl = 0x2401;
+const IOC_SET_OUTPUT: libc::Ioctl = 0x2405;
+const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406;
+
+/// Descriptors that are needed beside the events.
+const OTHER_FILES: u64 = 256;
+
+/// One CPU's ring and the event that it belongs to.
+#[derive(Debug)]
+struct Lane {
+    cpu: u32,
+    /// The event that the ring was mapped from; the others of this CPU write there too.
+    leader: OwnedFd,
+    ring: Ring,
+    /// When its last record was written.
+    last_ns: u64,
+    /// Records that it said to be lost.
+    told_lost: u64,
+}
+
+/// What an open event tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Entries,
+    Ends,
+    Softirqs,
+    Threads,
+}
+
+#[derive(Debug)]
+struct Opened {
+    told: Told,
+    cpu: u32,
+    event: OwnedFd,
+}
+
+/// The open events.
+#[derive(Debug)]
+pub(super) struct PerfTracer {
+    setting: Setting,
+    tracepoints: Tracepoints,
+    cpus: Vec<u32>,
+    lanes: Vec<Lane>,
+    events: Vec<Opened>,
+    /// `PERF_FORMAT_LOST` where the kernel has it.
+    read_format: u64,
+    /// Samples that were handed out.
+    events_told: u64,
+    drained: Vec<Event>,
+    /// Events from this moment on are kept back until the next time: a CPU may be about to write an earlier one.
+    settled_ns: u64,
+    stopped: bool,
+}
+
+impl PerfTracer {
+    /// Finds out what there is; nothing is opened.
+    pub(super) fn open(setting: &Setting) -> Result<Self, TraceError> {
+        let tracepoints = Tracepoints::read()?;
+        let failed = |error| TraceError::of_call(Backend::Perf, "list the CPUs", error);
+        let mut this = Self {
+            setting: setting.clone(),
+            tracepoints,
+            cpus: cpus().map_err(failed)?,
+            lanes: Vec::new(),
+            events: Vec::new(),
+            read_format: FORMAT_LOST,
+            events_told: 0,
+            drained: Vec::new(),
+            settled_ns: 0,
+            stopped: false,
+        };
+        // Whether it is permitted, and what the kernel can say, before anybody is held up for it.
+        let probe = this.attributes(Told::Ends, 0);
+        match probe.open(0, -1) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => this.read_format = 0,
+            Err(error) => return Err(refused("open an event", error)),
+        }
+        Ok(this)
+    }
+
+    fn attributes(&self, told: Told, flags: u64) -> Attributes {
+        let (kind, config) = match told {
+            Told::Entries => (TYPE_TRACEPOINT, self.tracepoints.enter.into()),
+            Told::Ends => (TYPE_TRACEPOINT, self.tracepoints.leave.into()),
+            Told::Threads => (TYPE_SOFTWARE, COUNT_DUMMY),
+            Told::Softirqs => (TYPE_TRACEPOINT, self.tracepoints.softirq_entry.into()),
+        };
+        let flags = if told == Told::Threads { flags | OF_THREADS } else { flags };
+        Attributes::new(kind, config, flags, self.read_format)
+    }
+
+    /// Opens one thread's events on every CPU.
+    fn follow_thread(&mut self, thread: i32, flags: u64) -> Result<(), TraceError> {
+        let wanted = (self.events.len() + 3 * self.cpus.len()) as u64 + OTHER_FILES;
+        // Whether it was enough, the next open tells.
+        let _ = raise_file_limit(wanted.next_power_of_two());
+        let filter = call_filter(&self.setting.calls);
+        for cpu in self.cpus.clone() {
+            for told in [Told::Threads, Told::Entries, Told::Ends] {
+                let event = self.attributes(told, flags | INHERIT).open(thread, cpu.cast_signed());
+                let event = event.map_err(|error| of_open(thread, error))?;
+                if told != Told::Threads {
+                    set_filter(&event, &filter)?;
+                }
+                self.keep(told, event, cpu)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets an event write into its CPU's ring, which the first one brings.
+    fn keep(&mut self, told: Told, event: OwnedFd, cpu: u32) -> Result<(), TraceError> {
+        match self.lanes.iter().find(|lane| lane.cpu == cpu) {
+            Some(lane) => {
+                let leader = lane.leader.as_raw_fd();
+                control(&event, IOC_SET_OUTPUT, leader as libc::c_ulong)
+                    .map_err(|error| refused("share a ring", error))?;
+            }
+            None => {
+                let ring = Ring::map(event.as_fd(), self.setting.ring_bytes)
+                    .map_err(|error| refused("map a ring", error))?;
+                let leader = event.try_clone().map_err(|error| refused("keep an event", error))?;
+                self.lanes.push(Lane { cpu, leader, ring, last_ns: 0, told_lost: 0 });
+            }
+        }
+        self.events.push(Opened { told, cpu, event });
+        Ok(())
+    }
+
+    fn open_softirqs(&mut self) -> Result<(), TraceError> {
+        for cpu in self.cpus.clone() {
+            for tracepoint in [self.tracepoints.softirq_entry, self.tracepoints.softirq_exit] {
+                let attributes = Attributes::new(TYPE_TRACEPOINT, tracepoint.into(), 0, self.read_format);
+                let event = attributes.open(-1, cpu.cast_signed());
+                let event = event.map_err(|error| refused("see the softirqs of a CPU", error))?;
+                set_filter(&event, "vec==2||vec==3")?;
+                self.keep(Told::Softirqs, event, cpu)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An event's count, and how many of its records were lost.
+    fn count_of(&self, event: &OwnedFd) -> Result<(u64, u64), TraceError> {
+        let mut bytes = [0; 16];
+        let wanted = if self.read_format == 0 { 8 } else { 16 };
+        let read = nix::unistd::read(event, &mut bytes[..wanted]);
+        read.map_err(|error| refused("read a count", error.into()))?;
+        let half = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        Ok((half(0), half(8)))
+    }
+
+    /// What was lost at the very end, after which nothing came that could tell it.
+    fn last_losses(&mut self) -> Vec<Event> {
+        let to_ns = crate::clock::monotonic_ns();
+        let lost_on = |cpu: u32| {
+            let of_cpu = self.events.iter().filter(|opened| opened.cpu == cpu);
+            of_cpu.filter_map(|opened| self.count_of(&opened.event).ok()).map(|(_, lost)| lost).sum::<u64>()
+        };
+        let lost: Vec<u64> = self.lanes.iter().map(|lane| lost_on(lane.cpu)).collect();
+        let with_lost = self.lanes.iter_mut().zip(lost).filter(|(lane, lost)| *lost > lane.told_lost);
+        let tell = |(lane, lost): (&mut Lane, u64)| {
+            let events = lost - std::mem::replace(&mut lane.told_lost, lost);
+            Event::Lost { from_ns: Some(lane.last_ns), to_ns, cpu: lane.cpu, events }
+        };
+        with_lost.map(tell).collect()
+    }
+}
+
+impl Tracer for PerfTracer {
+    fn backend(&self) -> Backend {
+        Backend::Perf
+    }
+
+    fn start(&mut self) -> Result<(), TraceError> {
+        if self.setting.softirqs { self.open_softirqs() } else { Ok(()) }
+    }
+
+    fn follow(&mut self, target: Target) -> Result<(), TraceError> {
+        match target {
+            Target::Thread(thread) => self.follow_thread(thread, 0),
+            Target::Held(pid) => self.follow_thread(pid, DISABLED | ENABLE_ON_EXEC),
+            Target::Process(pid) => for_each_thread(pid, |thread| self.follow_thread(thread, 0)),
+        }
+    }
+
+    fn drain(&mut self, into: &mut Vec<Event>) {
+        let now_ns = crate::clock::monotonic_ns();
+        for lane in &mut self.lanes {
+            lane.ring.drain(|record| {
+                let Some(mut event) = records::event_of(record, &self.tracepoints) else { return };
+                if let Event::Lost { events, from_ns, .. } = &mut event {
+                    lane.told_lost += *events;
+                    // Losing began when the last record that fitted had been written.
+                    *from_ns = Some(lane.last_ns).filter(|at_ns| *at_ns > 0);
+                }
+                lane.last_ns = event.at_ns();
+                self.events_told += u64::from(is_sample(&event));
+                self.drained.push(event);
+            });
+        }
+        // Threads move between CPUs and so between rings: only by time is a thread's own order found again.
+        self.drained.sort_by_key(Event::at_ns);
+        let until_ns = if self.stopped { u64::MAX } else { self.settled_ns };
+        let settled = self.drained.partition_point(|event| event.at_ns() < until_ns);
+        into.extend(self.drained.drain(..settled));
+        self.settled_ns = now_ns;
+        if self.stopped {
+            into.extend(self.last_losses());
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), TraceError> {
+        for opened in &self.events {
+            control(&opened.event, IOC_DISABLE, 0).map_err(|error| refused("disable an event", error))?;
+        }
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<Counts, TraceError> {
+        let mut counts = Counts { events_told: self.events_told, ..Counts::default() };
+        for opened in self.events.iter().filter(|opened| opened.told != Told::Threads) {
+            let (count, lost) = self.count_of(&opened.event)?;
+            counts.events += count;
+            counts.events_lost += lost;
+            if opened.told == Told::Ends {
+                counts.calls += count;
+            }
+        }
+        if self.read_format == 0 {
+            // Before Linux 6.0 the rings alone tell, and they count the records of threads in.
+            counts.events_lost = self.lanes.iter().map(|lane| lane.told_lost).sum();
+        }
+        Ok(counts)
+    }
+
+    fn tallies(&self) -> Result<Vec<Tally>, TraceError> {
+        Ok(Vec::new())
+    }
+
+    fn open_calls(&self) -> Vec<OpenCall> {
+        Vec::new()
+    }
+}
+
+/// Whether it is one of the events that the kernel counts.
+fn is_sample(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Entered { .. } | Event::Left { .. } | Event::SoftirqBegan { .. } | Event::SoftirqEnded { .. }
+    )
+}
+
+/// The filter that lets the wanted calls through, checked in the kernel (Documentation/trace/events.rst) from left to
+/// right: the fewer terms, the less a call costs.
+fn call_filter(calls: &[u16]) -> String {
+    let mut sorted = calls.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let runs = sorted.chunk_by(|before, after| before + 1 == *after);
+    let terms = runs.map(|run| match run {
+        [only] => format!("id=={only}"),
+        [first, .., last] => format!("(id>={first}&&id<={last})"),
+        [] => String::new(),
+    });
+    terms.collect::<Vec<_>>().join("||")
+}
+
+fn set_filter(event: &OwnedFd, filter: &str) -> Result<(), TraceError> {
+    let Ok(text) = std::ffi::CString::new(filter) else { return Ok(()) };
+    control(event, IOC_SET_FILTER, text.as_ptr() as libc::c_ulong)
+        .map_err(|error| refused("set a filter", error))
+}
+
+/// An ioctl of an event; `argument` is an integer, or the address of what lives until it returns.
+fn control(event: &OwnedFd, request: libc::Ioctl, argument: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the descriptor is an event's; the three requests that are made take an integer, or a terminated text that
+    // the caller holds.
+    match unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn refused(what: &str, error: io::Error) -> TraceError {
+    TraceError::of_call(Backend::Perf, what, error)
+}
+
+fn of_open(thread: i32, error: io::Error) -> TraceError {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => TraceError::NoProcess { pid: thread },
+        Some(libc::EMFILE | libc::ENFILE) => TraceError::Unsupported {
+            backend: Backend::Perf,
+            why: "it needs three open files for each thread and CPU, and there may be no more; raise 'ulimit -n'".into(),
+        },
+        _ => refused(&format!("follow thread {thread}"), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_name_every_wanted_call() {
+        assert_eq!(call_filter(&[44, 0, 46, 45]), "id==0||(id>=44&&id<=46)");
+        assert_eq!(call_filter(&[]), "");
+    }
+}

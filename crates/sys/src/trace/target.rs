@@ -1,0 +1,81 @@
+//! What is followed, and the threads that it has.
+
+use std::path::Path;
+
+use super::TraceError;
+use crate::proc::start_ticks;
+
+/// Whom a tracer follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A running process with all its threads.
+    Process(i32),
+    /// One thread alone.
+    Thread(i32),
+    /// A child of ours that has not executed its program yet ([`crate::child::held`]).
+    Held(i32),
+}
+
+/// The threads of process `pid` at this moment.
+///
+/// # Errors
+/// There is no such process.
+pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
+    let entries =
+        std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| TraceError::NoProcess { pid })?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let threads: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    // An entry of a process that has ended and waits for its parent has its task still, but nothing will come of it.
+    match threads.is_empty() || is_zombie(pid) {
+        true => Err(TraceError::NoProcess { pid }),
+        false => Ok(threads),
+    }
+}
+
+/// The process that a thread belongs to; the thread itself if that cannot be told any more.
+pub(super) fn process_of(thread: i32) -> i32 {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(thread)
+}
+
+/// What a thread is called now (`/proc/PID/comm`, proc(5)); `None` once it has ended.
+pub fn name_of_thread(thread: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{thread}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    // A leader that has ended before its other threads is a zombie too, but there is somebody to follow.
+    matches!(state, Some('Z' | 'X'))
+        && std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1
+}
+
+/// Calls `follow` for every thread of `pid`, and again for those that were started meanwhile, until there is none that it
+/// has not been called for. A thread that ends meanwhile is no error.
+///
+/// # Errors
+/// There is no such process, or `follow` failed for a thread that is still there.
+pub(super) fn for_each_thread(
+    pid: i32,
+    mut follow: impl FnMut(i32) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    /// Threads that are started by threads which are followed already are followed without us; a few rounds see all.
+    const ROUNDS: usize = 8;
+    let mut known = std::collections::BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let fresh: Vec<i32> = threads_of(pid)?.into_iter().filter(|thread| known.insert(*thread)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for thread in fresh {
+            match follow(thread) {
+                Err(_) if start_ticks(Path::new("/"), thread).is_err() => {}
+                other => other?,
+            }
+        }
+    }
+    Ok(())
+}

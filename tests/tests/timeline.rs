@@ -1,0 +1,275 @@
+//! `kagiri timeline` on real programs: what it tells, what it writes, how it ends.
+
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, missing, wait_until};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tracing needs root, or rights that only root gives.
+macro_rules! need_tracing {
+    () => {
+        if !is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+    };
+}
+
+fn calls(document: &Value) -> &Vec<Value> {
+    document["calls"].as_array().expect("calls")
+}
+
+/// How many calls of these names were seen, in either state.
+fn count(document: &Value, names: &[&str]) -> u64 {
+    let of = |row: &&Value| names.contains(&row["name"].as_str().expect("a name"));
+    calls(document).iter().filter(of).map(|row| row["count"].as_u64().expect("a count")).sum()
+}
+
+/// Every row has the keys that scripts rely on, with values that can be; and nothing was lost unsaid.
+fn check(document: &Value) {
+    assert_eq!(document["schema"], 1);
+    for row in calls(document) {
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+        assert!(["ready", "blocked"].contains(&row["state"].as_str().expect("a state")), "{row}");
+        assert!(number("count") >= 1.0 && number("mean_us") > 0.0 && number("wall_share") >= 0.0, "{row}");
+        assert!(number("p50_us") <= number("p99_us") && number("p99_us") <= number("max_us"), "{row}");
+    }
+    let number = |key: &str| document[key].as_u64().unwrap_or_else(|| panic!("{key} in {document}"));
+    assert_eq!(number("events") + number("events_lost"), number("events_counted"));
+    assert!(["bpf", "perf"].contains(&document["backend"].as_str().expect("a backend")));
+    assert!(document["cost_ns_per_call"].is_number() || document["cost_ns_per_call"].is_null());
+}
+
+fn told(ended: Ended) -> Value {
+    let document = ended.code(0).json();
+    check(&document);
+    document
+}
+
+#[test]
+fn a_program_is_told_of_by_both_backends() {
+    need_tracing!();
+    let world = World::new();
+    for backend in ["auto", "bpf", "perf"] {
+        let words = ["timeline", "--json", "--backend", backend, "--"];
+        let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=100", "count=4000"];
+        let document = told(world.measure(&[&words[..], &program].concat(), PATIENCE));
+        assert!(count(&document, &["read"]) >= 4000 && count(&document, &["write"]) >= 4000, "{document:#}");
+        assert!(backend == "auto" || document["backend"] == backend);
+        assert!(document["ended"].as_str().expect("how").contains("exit status: 0"));
+    }
+    // On a terminal's page the same, beside what the program writes itself.
+    let ended = world.measure(&["timeline", "--", "sh", "-c", "echo its own words"], PATIENCE).code(0);
+    assert!(ended.stdout.starts_with("its own words\n"), "{}", ended.stdout);
+    for part in ["call", "state", "p50", "of wall", "write", "Traced by "] {
+        assert!(ended.stdout.contains(part), "no '{part}' in\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn pictures_are_written_whole() {
+    need_tracing!();
+    let world = World::new();
+    let files = ["--html", "it.html", "--pftrace", "it.pftrace"];
+    let ended = world
+        .measure(
+            &[&["timeline"][..], &files, &["--", "dd", "if=/dev/zero", "of=/dev/null", "count=500"]].concat(),
+            PATIENCE,
+        )
+        .code(0);
+    assert!(ended.stderr.contains("wrote it.html"), "{}", ended.stderr);
+    let page = std::fs::read_to_string(world.path("it.html")).expect("a page");
+    assert!(page.contains("</html>") && page.contains("id=\"spans\"") && page.contains("dd if=/dev/zero"));
+    for outside in ["http://", "https://", "src=", "@import"] {
+        assert!(!page.contains(outside), "the page needs nothing from elsewhere: {outside}");
+    }
+    assert!(std::fs::metadata(world.path("it.pftrace")).is_ok_and(|facts| facts.len() > 1000 * 20));
+    world
+        .run(&["timeline", "--html", "none/such.html", "--", "touch", "made"])
+        .fails(2, &["none/such.html", "no such folder"]);
+    assert!(!world.path("made").exists(), "nothing is run in vain");
+}
+
+#[test]
+fn it_says_what_it_cannot_watch() {
+    let world = World::new();
+    world.run(&["timeline"]).fails(2, &["nothing to watch"]);
+    world.run(&["timeline", "--calls", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
+    need_tracing!();
+    world.run(&["timeline", "-p", "2000000000"]).fails(1, &["no process 2000000000"]);
+    world.run(&["timeline", "--", "/nowhere/at-all"]).fails(1, &["/nowhere/at-all", "no such program"]);
+    let killed = told(world.measure(&["timeline", "--json", "--", "sh", "-c", "kill -9 $$"], PATIENCE));
+    assert!(killed["ended"].as_str().expect("how").contains("signal: 9"), "{killed:#}");
+}
+
+#[test]
+fn those_who_may_not_trace_are_told_what_to_do() {
+    need_tracing!();
+    let world = World::of_nobody();
+    for words in [&["timeline", "--", "true"][..], &["timeline", "-p", "1"]] {
+        world.run(words).fails(1, &["does not permit tracing", "run as root", "setcap"]);
+    }
+}
+
+#[test]
+fn its_time_being_over_ends_what_it_started() {
+    need_tracing!();
+    let world = World::new();
+    let words = ["timeline", "--json", "--for", "300ms", "--calls", "+clock_nanosleep", "--", "sleep", "60"];
+    let document = told(world.measure(&words, PATIENCE));
+    let wall_s = document["wall_s"].as_f64().expect("a length");
+    assert!((0.25..30.0).contains(&wall_s), "{wall_s}");
+    assert_eq!(document["unfinished"][0]["name"], "clock_nanosleep", "{document:#}");
+}
+
+#[test]
+fn an_interrupted_watching_prints_what_there_is() {
+    need_tracing!();
+    let world = World::new();
+    let loops = "import os\nfd = os.open('/dev/null', 1)\nwhile True: os.pwrite(fd, b'x', 0)";
+    let mut target = Live::start({
+        let mut command = Command::new("python3");
+        command.args(["-c", loops]);
+        command
+    });
+    let pid = target.pid().to_string();
+    // One that was there before goes on; one that was started is ended.
+    for subject in [&["-p", &pid][..], &["--", "python3", "-c", loops]] {
+        let mut live = world.start(&[&["timeline", "--json"][..], subject].concat());
+        live.wait_for("watching", PATIENCE);
+        std::thread::sleep(Duration::from_millis(300));
+        live.signal(Signal::SIGINT);
+        let ended = live.end(PATIENCE).code(130);
+        world.assert_nothing_left(ended.pid);
+        let document = ended.json();
+        check(&document);
+        assert!(count(&document, &["pwrite64"]) > 0, "{document:#}");
+        assert!(target.is_running(), "the process that was there before goes on");
+    }
+}
+
+#[test]
+fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
+    need_tracing!();
+    let world = World::new();
+    let target = Live::start({
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        command
+    });
+    let mut live = world.start(&["timeline", "--json", "-p", &target.pid().to_string()]);
+    live.wait_for("watching", PATIENCE);
+    target.signal(Signal::SIGKILL);
+    drop(target);
+    let document = told(live.end(PATIENCE));
+    assert!(document["ended"].as_str().expect("how").contains("ended meanwhile"), "{document:#}");
+    let mut live = world.start(&["timeline", "--", "sleep", "60"]);
+    live.wait_for("watching", PATIENCE);
+    live.signal(Signal::SIGKILL);
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+}
+
+/// A server that listens on a port.
+fn listening(mut command: Command, port: u16) -> Live {
+    command.stdin(Stdio::null());
+    let live = Live::start(command);
+    wait_until("the server listens", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    live
+}
+
+#[test]
+fn iperf3_is_seen_to_send_and_receive() {
+    need_tracing!();
+    let _alone = alone();
+    kagiri_tests::need_programs!("iperf3");
+    let world = World::new();
+    let port = free_port();
+    let port_text = port.to_string();
+    let mut command = Command::new("iperf3");
+    command.args(["-s", "-p", &port_text]);
+    let server = listening(command, port);
+    let client = ["timeline", "--json", "--", "iperf3", "-c", "127.0.0.1", "-p", &port_text, "-n", "50M"];
+    let sent = told(world.measure(&client, PATIENCE));
+    let bytes = |document: &Value, names: &[&str]| -> u64 {
+        let rows =
+            calls(document).iter().filter(|row| names.contains(&row["name"].as_str().expect("a name")));
+        rows.map(|row| row["returned"].as_u64().expect("bytes")).sum()
+    };
+    assert!(bytes(&sent, &["write", "sendto", "send"]) >= 50 << 20, "{sent:#}");
+    // The server, from outside.
+    let mut watching = world.start(&["timeline", "--json", "--for", "20s", "-p", &server.pid().to_string()]);
+    watching.wait_for("watching", PATIENCE);
+    let run = Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &port_text, "-n", "50M"]).output();
+    assert!(run.is_ok_and(|output| output.status.success()));
+    watching.signal(Signal::SIGINT);
+    let received = watching.end(PATIENCE).code(130).json();
+    check(&received);
+    assert!(bytes(&received, &["read", "recvfrom"]) >= 50 << 20, "{received:#}");
+    let waits = ["select", "pselect6", "poll", "ppoll", "epoll_wait"];
+    assert!(count(&received, &waits) > 0, "{received:#}");
+    assert!(
+        received["softirqs"].as_array().is_some_and(|rows| !rows.is_empty()),
+        "loopback is received by softirq"
+    );
+}
+
+#[test]
+fn nginx_is_watched_while_it_serves() {
+    need_tracing!();
+    let _alone = alone();
+    kagiri_tests::need_programs!("nginx");
+    let world = World::new();
+    let port = free_port();
+    std::fs::create_dir(world.path("site")).expect("a folder");
+    std::fs::write(world.path("site/file"), vec![7u8; 300_000]).expect("a file");
+    let config = format!(
+        "daemon off; master_process off; pid {0}/nginx.pid; error_log stderr;\nevents {{}}\nhttp {{ access_log off; \
+         client_body_temp_path {0}/t1; proxy_temp_path {0}/t2; fastcgi_temp_path {0}/t3; uwsgi_temp_path {0}/t4; \
+         scgi_temp_path {0}/t5; sendfile on; server {{ listen 127.0.0.1:{port}; root {0}/site; }} }}",
+        world.path("").display()
+    );
+    let config = world.write("nginx.conf", config);
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(&config).arg("-p").arg(world.path(""));
+    let server = listening(command, port);
+    let mut watching = world.start(&["timeline", "--json", "--for", "20s", "-p", &server.pid().to_string()]);
+    watching.wait_for("watching", PATIENCE);
+    for _ in 0..20 {
+        get(port);
+    }
+    watching.signal(Signal::SIGINT);
+    let document = watching.end(PATIENCE).code(130).json();
+    check(&document);
+    assert!(count(&document, &["sendfile"]) >= 20, "{document:#}");
+    assert!(count(&document, &["recvfrom"]) >= 20 && count(&document, &["accept4"]) >= 20, "{document:#}");
+    assert!(count(&document, &["epoll_wait"]) > 0, "{document:#}");
+}
+
+fn get(port: u16) {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(b"GET /file HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it answers");
+    assert!(answer.len() > 300_000);
+}
+
+#[test]
+fn java_is_watched_with_all_its_threads() {
+    need_tracing!();
+    // A runtime of 50 MB and more; where it is missing that is no error.
+    if let Some(name) = missing(&["java"]) {
+        eprintln!("skipped: needs {name}");
+        return;
+    }
+    let world = World::new();
+    let document = told(world.measure(&["timeline", "--json", "--", "java", "-version"], PATIENCE));
+    assert!(document["threads"].as_u64().is_some_and(|threads| threads > 5), "{document:#}");
+    assert!(count(&document, &["read", "pread64"]) > 0, "{document:#}");
+}
