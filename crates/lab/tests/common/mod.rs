@@ -138,8 +138,7 @@ pub fn traces(bench: &Bench) -> BTreeSet<String> {
     let mut add = |kind: &str, folder: &str, all: bool| {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Other tests' links into their namespaces come and go.
-            if (all && !name.starts_with("kg-")) || (name.starts_with("kagiri-") && name.contains(&own)) {
+            if all || (name.starts_with("kagiri-") && name.contains(&own)) {
                 found.insert(format!("{kind} {name}"));
             }
         }
