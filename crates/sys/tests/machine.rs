@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{LONG, Pair, journal, root, work_folder};
+use common::{LONG, Pair, journal, own_name, root, work_folder};
 use kagiri_sys as sys;
 use sys::Error;
 use sys::cgroup::Cgroup;
@@ -17,7 +17,7 @@ use sys::child::Spawn;
 use sys::disk::{DiskImage, FileSystem, ImageSpec, drop_file_cache, resident_bytes};
 use sys::journal::Journal;
 use sys::netlink::Queue;
-use sys::netns::Subnet;
+use sys::netns::{Namespace, Subnet};
 use sys::proc::{BlockDeviceReader, ProcessSet, block_device_of_path};
 
 #[test]
@@ -202,6 +202,31 @@ fn a_shaped_link_into_a_namespace() {
     let names = [&pair.server, &pair.client].map(|side| side.name().to_owned());
     drop(pair);
     assert!(names.iter().all(|name| !Path::new("/run/netns").join(name).exists()));
+    assert_eq!(journal.pending(), 0);
+}
+
+#[test]
+fn a_name_that_somebody_else_took_meanwhile_stays_theirs() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let name = own_name("taken");
+    // The folder of names stays as long as one is left.
+    let other = Namespace::create(&journal, &own_name("other")).unwrap();
+    let first = Namespace::create(&journal, &name).unwrap();
+    assert!(matches!(Namespace::create(&journal, &name), Err(Error::Refused(_))));
+    first.within(|| ()).unwrap();
+    drop(first);
+    // A link to nowhere does not exist for who looks, and does for who makes it: as if it had come in between.
+    let theirs = Path::new("/run/netns").join(&name);
+    std::os::unix::fs::symlink("nowhere", &theirs).unwrap();
+    let said = Namespace::create(&journal, &name).unwrap_err().to_string();
+    let stays = theirs.symlink_metadata().is_ok();
+    std::fs::remove_file(&theirs).unwrap();
+    assert!(stays, "{said}");
+    drop(other);
     assert_eq!(journal.pending(), 0);
 }
 
