@@ -1,19 +1,19 @@
 //! The agent's desk: answers questions, one run at a time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::part::{Endpoints, HostContext, PartError, PartSpec};
-use sys::clock::{Deadline, monotonic_ns, sleep_until_ns};
+use sys::clock::{Deadline, monotonic_ns};
 use zenoh::{Session, Wait};
 
 use super::held::{Ending, Held, Owner, Slot};
 use super::{Setting, describe, target};
 use crate::clock::{self, DatagramAddress, Key, Prober};
 use crate::protocol::{self, Answer, Ask, Tell};
-use crate::{BusError, build};
+use crate::{BusError, build, lateness};
 
 /// What an agent works with.
 pub struct Desk {
@@ -103,13 +103,12 @@ impl Desk {
         let held = self.held();
         let held = held.as_ref()?;
         let parts = held.parts.iter().map(|(name, slot)| (name.clone(), slot.progress()));
-        let late = held.start_late_ns.load(Ordering::Relaxed);
         let live = held.parts.iter().map(|(name, slot)| (name.clone(), slot.live()));
         Some(Tell::Beat {
             run: held.run.clone(),
             parts: parts.collect(),
             live: live.filter(|(_, live)| !live.is_empty()).collect(),
-            start_late_ns: (late > 0).then_some(late),
+            start_late_ns: lateness::seen(&held.start_late),
         })
     }
 
@@ -253,11 +252,11 @@ impl Desk {
         for (name, slot) in slots {
             slot.part().start(at_ns).map_err(|error| (Some(name), error))?;
         }
-        let late = self.with(run, |held| {
-            held.start_late_ns = Arc::default();
-            Ok(Arc::clone(&held.start_late_ns))
-        })?;
-        note_late(at_ns, late)
+        let late = lateness::watch(at_ns).map_err(agents)?;
+        self.with(run, |held| {
+            held.start_late = late;
+            Ok(Answer::Done)
+        })
     }
 
     fn stop(&self, run: &str, names: &[String]) -> Answered {
@@ -289,16 +288,4 @@ type Answered = Result<Answer, Refusal>;
 
 fn agents(error: impl std::fmt::Display) -> Refusal {
     (None, PartError::new(error))
-}
-
-/// See at the moment itself how late a thread runs then: what parts that start together can hope for.
-fn note_late(at_ns: u64, late: Arc<AtomicU64>) -> Answered {
-    let watch = move || {
-        // Without it the watch itself would be late by 50 us.
-        let _ = sys::thread::set_timer_slack_ns(1);
-        sleep_until_ns(at_ns);
-        late.store(monotonic_ns().saturating_sub(at_ns).max(1), Ordering::Relaxed);
-    };
-    let thread = std::thread::Builder::new().name("start".to_owned()).spawn(watch);
-    thread.map(|_| Answer::Done).map_err(agents)
 }
