@@ -18,7 +18,7 @@ use serde_json::Value;
 use sys::clock::Deadline;
 use zenoh::{Session, Wait};
 
-use crate::protocol::{self, Answer};
+use crate::protocol::{self, Answer, Ask};
 use crate::{FleetError, session};
 use desk::Desk;
 pub use held::Owner;
@@ -207,7 +207,8 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) 
     }
 }
 
-/// Answer a question on a thread of its own: preparing may take minutes.
+/// Answer a question: at once who this is, which needs no work, and the rest on a thread of its own, because preparing
+/// may take minutes.
 fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     let key = protocol::ask_key(desk.name(), desk.instance());
     let reply = move |query: &zenoh::query::Query, answer: &Answer| {
@@ -223,6 +224,7 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
     let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
     let ask = match protocol::read(&bytes) {
+        Ok(Ask::Describe) => return reply(&query, &desk.answer(Ask::Describe)),
         Ok(ask) => ask,
         Err(why) => return reply(&query, &refused(format!("the question cannot be read: {why}"))),
     };
