@@ -217,3 +217,36 @@ fn a_signal_takes_the_lab_down() {
         .unwrap();
     wait_until("nothing is left", || traces(&bench) == before);
 }
+
+#[test]
+fn disks_say_what_they_did() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let text = "agents = false\n[host.a]\n[host.plain.disk]\nsize = '32MiB'\n\
+                [host.slow.disk]\nsize = '32MiB'\nmodel = 'hdd-7200'\n";
+    let lab = UpLab::new(&bench, "counts", text);
+    let counts = || {
+        let disks = lab.status().disks;
+        assert_eq!(disks.iter().map(|disk| disk.host.as_str()).collect::<Vec<_>>(), ["plain", "slow"]);
+        disks
+    };
+    const BYTES: usize = 4 << 20;
+    let before = counts();
+    let target = lab.host("slow").disk.clone().unwrap();
+    let mut file = std::fs::File::create(target.join("film")).unwrap();
+    file.write_all(&vec![7; BYTES]).unwrap();
+    file.sync_all().unwrap();
+    let after = counts();
+    assert!(after[1].written_bytes >= before[1].written_bytes + BYTES as u64, "{before:?} {after:?}");
+    assert!(after[1].writes > before[1].writes && after[1].busy_ns > before[1].busy_ns, "{after:?}");
+    assert!(after[0].written_bytes < BYTES as u64, "the other's are its own: {after:?}");
+    // Through the model, from the disk's making on.
+    let model = after[1].model.unwrap();
+    assert!(model.written_bytes >= BYTES as u64 && model.paced && after[0].model.is_none(), "{after:?}");
+    sys::disk::drop_file_cache(&target.join("film")).unwrap();
+    assert_eq!(std::fs::read(target.join("film")).unwrap().len(), BYTES);
+    assert!(counts()[1].read_bytes >= after[1].read_bytes + BYTES as u64);
+    lab.down();
+}

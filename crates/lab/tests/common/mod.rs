@@ -78,6 +78,11 @@ pub fn program() {
             let carried = lab::line::carry(Path::new(spec), &|line| println!("\n{line}"));
             panic!("a line ended: {carried:?}");
         }
+        ["--", "lab", "disk", service] => {
+            let service = serde_json::from_str(service).unwrap();
+            let stop = sys::stop::StopSignal::install().unwrap();
+            lab::disk::serve(&service, stop, || println!("\n{}", lab::disk::Service::READY)).unwrap();
+        }
         // An ordinary run of all tests.
         _ => {}
     }
