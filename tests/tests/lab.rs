@@ -102,4 +102,14 @@ fn without_root_it_is_said_what_needs_it() {
     world
         .measure(&["lab", "up", "lab.toml"], Duration::from_secs(30))
         .fails(1, &["needs root", "Without root"]);
+    // What is up is not to be seen without, which is not the same as nothing.
+    for words in [
+        &["lab", "status"][..],
+        &["lab", "status", "nobody"],
+        &["lab", "exec", "a", "--", "true"],
+        &["lab", "down"],
+        &["fleet", "list", "--lab", "nobody"],
+    ] {
+        world.run(words).fails(1, &["needs root", "sudo"]);
+    }
 }
