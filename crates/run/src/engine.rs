@@ -268,8 +268,10 @@ impl Engine<'_> {
             let found = placement.hosts(role).len() as u32;
             if found < wish.enough() {
                 let hosts = hosts.join(", ");
+                let others = self.bus.unusable().into_iter().filter(|(host, _)| wish.matches(host));
+                let others: String = others.map(|(_, why)| format!("; {why}")).collect();
                 return Err(RunError::new(format!(
-                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}",
+                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}{others}",
                     wish.hosts,
                     wish.enough()
                 )));
