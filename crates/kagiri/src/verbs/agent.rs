@@ -13,7 +13,6 @@ use clap::Args;
 use fleet::agent::{self, Owner};
 use fleet::policy::{self, Grant, Policy};
 use fleet::protocol;
-use run::engine::{BOOT_ID, PID};
 use serde_json::Value;
 
 use crate::exit::{Code, Failure, Outcome};
@@ -150,13 +149,9 @@ impl AgentArgs {
     }
 }
 
-/// Facts of this host, and what tells the measuring side's own processes from neighbours where hosts share a kernel.
+/// Facts of this host, and of this process on it.
 fn environment() -> BTreeMap<String, Value> {
-    let own = [
-        (BOOT_ID.to_owned(), Value::from(sys::environment::boot_id())),
-        (PID.to_owned(), Value::from(std::process::id())),
-    ];
-    measure::environment().into_iter().chain(own).collect()
+    measure::environment().into_iter().chain(run::engine::own_facts()).collect()
 }
 
 fn grants(policy: Policy) -> agent::Grants {
