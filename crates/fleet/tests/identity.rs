@@ -133,7 +133,7 @@ fn a_policy_outlasts_its_bundle() {
     let narrow = "[[allow]]\ncoordinator = \"desk\"\nparts = [\"observe.*\"]\n";
     std::fs::write(&policy, narrow).unwrap();
     let made = init(&Init { replace: true, ..more(dir.path(), &["a", "b"]) }).unwrap();
-    assert_eq!(made.kept, [policy.clone()]);
+    assert_eq!(made.kept, std::slice::from_ref(&policy));
     assert_eq!((std::fs::read_to_string(&policy).unwrap(), mode(&policy)), (narrow.to_owned(), 0o600));
 }
 
