@@ -128,12 +128,14 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     }
     let bench = Bench::new();
     let before = traces(&bench);
-    // A setting of the whole machine, an address of this machine's, a disk that does not fit, and half-made labs.
+    let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
+    let of_machine = backlog();
+    let setting = |name: &str| format!("{TWO}[host.c]\nsettings = {{ '{name}' = 77 }}\n");
+    // A setting of the whole machine, one of no machine, an address of this machine's, a disk that does not fit, and
+    // half-made labs.
     for (text, part) in [
-        (
-            format!("{TWO}[host.c]\nsettings = {{ 'core.no_such_thing' = 1 }}\n"),
-            "does not exist in a network",
-        ),
+        (setting("core.netdev_max_backlog"), "does not exist in a network"),
+        (setting("core.no_such_thing"), "does not exist in a network"),
         (format!("subnet = '127.0.0.0/16'\n{TWO}"), "overlaps"),
         (format!("{TWO}[host.c.disk]\nsize = '15TiB'\n"), "does not fit"),
         (format!("{TWO}[host.c.disk]\nsize = '17MiB'\nfile_system = 'xfs'\n"), "mkfs.xfs"),
@@ -142,6 +144,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
         assert!(error.contains(part), "{text}: {error}");
         assert_eq!(traces(&bench), before, "{text}");
     }
+    assert_eq!(backlog(), of_machine);
     let missing = client::up(&lab::keeper::KeepOptions {
         file: "/nowhere/lab.toml".into(),
         ..bench.options("wrong", TWO)
@@ -175,15 +178,20 @@ fn the_control_socket_survives_what_is_no_request() {
     let bench = Bench::new();
     let lab = UpLab::new(&bench, "socket", TWO);
     let socket = lab.state.folder.join(CONTROL_SOCKET);
-    for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", &[b'x'; 100_000]] {
+    let answer_to = |garbage: &[u8]| {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // Longer than is read: then it is refused while it is still being sent.
-        let _ = stream.write_all(garbage);
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        assert!(answer.is_empty() || answer.contains("that is no request"), "{answer}");
+        let (sent, mut answer) = (stream.write_all(garbage), String::new());
+        (sent.and_then(|()| stream.read_to_string(&mut answer).map(drop)), answer)
+    };
+    for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", b"\xff\n"] {
+        let (whole, answer) = answer_to(garbage);
+        whole.unwrap();
+        assert!(answer.contains("that is no request") && answer.contains("ask {"), "{answer}");
     }
+    // Longer than is read: it is refused while it is still being sent, and what is not read cuts the answer off.
+    let (whole, answer) = answer_to(&[b'x'; 1 << 20]);
+    assert!(whole.is_err() || answer.contains("that is no request"), "{answer}");
     // One that connects and says nothing does not keep others out for long.
     let silent = UnixStream::connect(&socket).unwrap();
     assert_eq!(lab.status().state, lab.state);
