@@ -299,7 +299,7 @@ fn resolved(endpoint: &str) -> Option<SocketAddr> {
 }
 
 /// The address of this host from which an endpoint is reached: the kernel's choice. Nothing is sent.
-pub fn address_towards(endpoint: &str) -> Option<IpAddr> {
+fn address_towards(endpoint: &str) -> Option<IpAddr> {
     let there = resolved(endpoint)?;
     let any: SocketAddr = if there.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let socket = UdpSocket::bind(any).ok()?;
