@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -62,6 +63,16 @@ impl Fleet {
         let _beside = beside.unwrap_or_else(|(_, error)| panic!("flock: {error}"));
         let endpoint = format!("tcp/127.0.0.1:{}", free_port());
         Self { world: World::new(), endpoint, bundles: None, _beside }
+    }
+
+    /// A fleet without credentials that meets at a UNIX socket, in a folder `bus` of the user's own.
+    pub fn at_socket() -> Self {
+        let mut fleet = Self::new();
+        let folder = fleet.world.path("bus");
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).expect("chmod");
+        fleet.endpoint = format!("unixsock-stream/{}", text(&folder.join("bus.sock")));
+        fleet
     }
 
     /// A fleet with credentials, which `words` of `kagiri fleet init` describe further, over loopback.

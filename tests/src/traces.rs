@@ -16,8 +16,6 @@ pub struct Traces {
     pub cgroups: Vec<PathBuf>,
     /// Network namespaces that bear its process id.
     pub namespaces: Vec<String>,
-    /// Network interfaces that bear its process id.
-    pub links: Vec<String>,
     /// Its undo journals.
     pub journals: Vec<PathBuf>,
     /// Temporary files, images of disks, halves of files.
@@ -46,11 +44,6 @@ impl Traces {
                 .map(|path| name(path))
                 .filter(|n| named(n))
                 .collect(),
-            links: entries(Path::new("/sys/class/net"))
-                .iter()
-                .map(|path| name(path))
-                .filter(|name| name.starts_with(&format!("kg-{pid}-")))
-                .collect(),
             journals: journals(pid, world),
             files,
         }
@@ -58,13 +51,12 @@ impl Traces {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        let Self { processes, mounts, loop_devices, cgroups, namespaces, links, journals, files } = self;
+        let Self { processes, mounts, loop_devices, cgroups, namespaces, journals, files } = self;
         processes.is_empty()
             && mounts.is_empty()
             && loop_devices.is_empty()
             && cgroups.is_empty()
             && namespaces.is_empty()
-            && links.is_empty()
             && journals.is_empty()
             && files.is_empty()
     }

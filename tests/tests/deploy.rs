@@ -140,6 +140,9 @@ fn the_pods_fit_their_service_and_this_program() {
     }
     assert_eq!(service["spec"]["selector"], run["spec"]["template"]["metadata"]["labels"]);
     let port = service["spec"]["ports"][0]["port"].as_u64().expect("a port");
+    // Clock probes go to the bus's own number.
+    assert_eq!(service["spec"]["ports"][1]["port"].as_u64(), Some(port));
+    assert_eq!(service["spec"]["ports"][1]["protocol"], "UDP");
     let listens = texts(&run["spec"]["template"]["spec"]["containers"][0]["args"]);
     assert!(listens.contains(&format!("tls/0.0.0.0:{port}")), "{listens:?}");
     let name = service["metadata"]["name"].as_str().expect("a name");
@@ -161,27 +164,30 @@ fn every_pod_gets_its_own_bundle_and_no_other() {
     need_programs!("tar");
     let world = World::new();
     let words =
-        ["fleet", "init", "fleet", "--coordinator", "kagiri-coordinator", "--host", "agent-0,agent-1"];
+        ["fleet", "init", "fleet", "--coordinator", "kagiri-coordinator", "--host", "agent-1,storage-1"];
     world.run(&words).code(0);
     // As coordinator.yaml says it is made.
-    let pack = "cd fleet/bundles && tar -cf ../bundles.tar agent-*";
+    let pack = "cd fleet/bundles && tar -cf ../bundles.tar --exclude=coordinator *";
     assert!(read("kubernetes/coordinator.yaml").contains(pack), "the comment says how");
     satisfied(Command::new("sh").args(["-c", pack]).current_dir(world.path("")));
-    for file in ["job-indexed.yaml", "daemonset.yaml"] {
+    let packed = satisfied(Command::new("tar").arg("-tf").arg(world.path("fleet/bundles.tar")));
+    assert!(!packed.contains("coordinator"), "that bundle commands the agents: {packed}");
+    // Pods of a Job are numbered, those of a DaemonSet called as their nodes.
+    for (file, name) in [("job-indexed.yaml", "agent-1"), ("daemonset.yaml", "storage-1")] {
         let first = &documents(file)[0]["spec"]["template"]["spec"]["initContainers"][0];
         let out = world.path(file);
         std::fs::create_dir(&out).expect("a folder");
         let place = |word: &String| match word.as_str() {
             "/bundles/bundles.tar" => world.path("fleet/bundles.tar").display().to_string(),
             "/bundle" => out.display().to_string(),
-            "$(KAGIRI_NAME)" => "agent-1".to_owned(),
+            "$(KAGIRI_NAME)" => name.to_owned(),
             other => other.to_owned(),
         };
         let command: Vec<String> = texts(&first["command"]).iter().map(place).collect();
         satisfied(Command::new(&command[0]).args(&command[1..]));
-        for name in ["ca.pem", "cert.pem", "key.pem", "policy.toml"] {
-            let own = std::fs::read(world.path("fleet/bundles/agent-1").join(name)).expect("made by init");
-            assert!(std::fs::read(out.join(name)).expect("unpacked") == own, "{file}: {name}");
+        for part in ["ca.pem", "cert.pem", "key.pem", "policy.toml"] {
+            let own = std::fs::read(world.path("fleet/bundles").join(name).join(part)).expect("made by init");
+            assert!(std::fs::read(out.join(part)).expect("unpacked") == own, "{file}: {part}");
         }
     }
 }

@@ -184,9 +184,14 @@ fn a_fleet_is_started_runs_and_is_stopped_over_ssh() {
     // Other credentials: the agent of that host is replaced, the other one stays.
     world.run(&["fleet", "init", &fleet, "--host", "beta", "--replace"]).code(0);
     let (alpha, beta) = (hosts.agent("alpha"), hosts.agent("beta"));
+    // As a copy that broke off left it.
+    let folder = hosts.home("beta").join(FOLDER);
+    fs::create_dir_all(folder.join("next/bundle")).expect("a folder");
+    fs::write(folder.join("next/bundle/login"), "of an earlier fleet").expect("a file");
     hosts.fleet_start(&listen).code(0);
     assert_eq!(hosts.agent("alpha"), alpha);
     assert_ne!(hosts.agent("beta"), beta);
+    assert!(folder.join("now/bundle/key.pem").exists() && !folder.join("now/bundle/login").exists());
     let running = ["alpha", "beta"].map(|name| hosts.agent(name).expect("an agent").0);
     let stopped = hosts.script("fleet-stop", &["hosts"]).code(0);
     assert!(stopped.stdout.contains("beta: stopped"), "{stopped:?}");

@@ -149,29 +149,56 @@ fn hosts_that_differ_or_whose_clocks_are_off_are_named_and_start_together() {
     fleet.end(vec![nas, pc_1], &pids);
 }
 
+/// A run of a coordinator with these credentials, once it listens.
+fn listening(fleet: &Fleet, credentials: &str) -> Live {
+    fleet.world.write("plan.toml", search_plan(SHORT_FILM));
+    let words = ["run", "plan.toml", "--wait", "8s", "--credentials", credentials];
+    let mut run = Live::start(fleet.coordinator_command(&words));
+    let place = fleet.endpoint.strip_prefix("tls/").expect("a fleet with credentials");
+    wait_until("the coordinator listens", FLEET_PATIENCE, || {
+        assert!(run.is_running(), "{}", run.stderr());
+        std::net::TcpStream::connect(place).is_ok()
+    });
+    run
+}
+
 #[test]
 fn certificates_that_have_ended_are_named_on_both_sides() {
     need_programs!("cc");
-    let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
-    // Made three years ago, when certificates held for 825 days.
-    let past = calendar_off(&fleet.world, -3 * 365 * 86_400);
-    let mut init =
-        fleet.world.command(&["fleet", "init", "old", "--coordinator", "desk,127.0.0.1", "--host", "nas"]);
-    init.env("LD_PRELOAD", &past);
+    const HOUR_S: i64 = 3600;
+    let fleet = Fleet::with_credentials(&[]);
+    // Hosts' certificates of one day that ended half an hour ago; the coordinator's is renewed.
+    let made = calendar_off(&fleet.world, -(24 * HOUR_S + HOUR_S / 2));
+    let coordinator = ["fleet", "init", "old", "--coordinator", "desk,127.0.0.1"];
+    let mut init = fleet.world.command(&[&coordinator[..], &["--host", "nas", "--days", "1"]].concat());
+    init.env("LD_PRELOAD", &made);
     Live::start(init).end(FLEET_PATIENCE).code(0);
-    let old = text(&fleet.world.path("old/bundles/nas"));
-    let agent = Live::start(fleet.agent_command("nas", &["--credentials", &old, "--join-within", "2s"]));
-    let ended = agent.end(FLEET_PATIENCE);
-    let failed = ended.status.code().is_some_and(|code| code != 0);
-    assert!(failed && ended.stderr.contains("ended"), "{}", ended.stderr);
-    // A host whose clock is three years ahead takes a good coordinator's for one that has ended, and says so.
-    let future = calendar_off(&fleet.world, 3 * 365 * 86_400);
-    let mut ahead = fleet.agent_command("nas", &["--join-within", "2s"]);
-    ahead.env("LD_PRELOAD", &future);
-    let run = Live::start(fleet.run_command(&search_plan(SHORT_FILM), "8s"));
-    let ended = Live::start(ahead).end(FLEET_PATIENCE);
-    assert!(ended.status.code().is_some_and(|code| code != 0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("ended") || ended.stderr.contains("clock"), "{}", ended.stderr);
-    run.end(FLEET_PATIENCE).fails(1, &["nas did not join"]);
+    fleet.world.run(&[&coordinator[..], &["--replace"]].concat()).code(0);
+    let bundle = |of: &str| text(&fleet.world.path("old/bundles").join(of));
+    let old_agent = || fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "2s"]);
+    let failed = |agent: Command, said: &str| {
+        let ended = Live::start(agent).end(FLEET_PATIENCE);
+        assert!(ended.status.code().is_some_and(|code| code != 0), "{}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    };
+    failed(old_agent(), "ended");
+    // A host whose clock is an hour behind takes its own for a good one; the coordinator does not.
+    let run = listening(&fleet, &bundle("coordinator"));
+    let mut behind = old_agent();
+    behind.env("LD_PRELOAD", calendar_off(&fleet.world, -HOUR_S));
+    failed(behind, "the coordinator refused this host's certificate: it has ended");
+    run.end(FLEET_PATIENCE)
+        .fails(1, &["nas did not join", "tried to join with a certificate that has ended"]);
+    // One whose clock is a day and a half ahead takes the coordinator's, which holds for a day, for one that has ended.
+    let init = |words: &[&str]| fleet.world.run(&[&["fleet", "init", "short"], words].concat()).code(0);
+    init(&["--coordinator", "desk,127.0.0.1", "--days", "1"]);
+    init(&["--host", "nas"]);
+    let bundle = |of: &str| text(&fleet.world.path("short/bundles").join(of));
+    let run = listening(&fleet, &bundle("coordinator"));
+    let mut ahead = fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "2s"]);
+    ahead.env("LD_PRELOAD", calendar_off(&fleet.world, 36 * HOUR_S));
+    failed(ahead, "the coordinator's certificate has ended, or this host's clock is ahead");
+    run.end(FLEET_PATIENCE)
+        .fails(1, &["nas did not join", "a host did not trust this coordinator's certificate"]);
     fleet.end(Vec::new(), &[]);
 }

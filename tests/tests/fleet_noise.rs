@@ -11,8 +11,8 @@ use nix::sys::signal::Signal;
 
 /// How many bytes are thrown at a port, of each kind.
 const NOISE_BYTES: usize = 1_000_000;
-/// Connections that say nothing. Over TLS zenoh waits 100 ms after each handshake that fails before it takes the next
-/// connection, so that each costs those who join that much.
+/// Connections that say nothing. Over TLS zenoh gives up on each after 10 s, and then, as after each that says nonsense,
+/// goes on with nobody's handshake for as long as `.cargo/config.toml` says.
 const SILENT: usize = 100;
 /// What a coordinator of three hosts may need at most; it needs a tenth.
 const RSS_MAX_KB: u64 = 400_000;

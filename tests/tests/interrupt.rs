@@ -82,6 +82,23 @@ fn while_making_content() {
 }
 
 #[test]
+fn killed_while_making_content() {
+    let _alone = alone();
+    let world = World::new();
+    let mut live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
+    let part = world.path("film.ts.part");
+    wait_until("film.ts.part grows", PATIENCE, || {
+        std::fs::metadata(&part).is_ok_and(|facts| facts.len() > 0)
+    });
+    live.signal(Signal::SIGKILL);
+    wait_until("it has ended", PATIENCE, || !live.is_running());
+    assert!(part.exists() && !world.path("film.ts").exists());
+    // Whoever makes it again takes what is left away.
+    world.run(&["content", "make", "film.ts", "--duration", "2s", "--quiet"]).code(0);
+    assert!(!part.exists() && world.path("film.ts").exists() && world.path("film.ts.kgi").exists());
+}
+
+#[test]
 fn while_indexing() {
     let _alone = alone();
     let world = World::new();

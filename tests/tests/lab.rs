@@ -50,6 +50,7 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     on("a", "exit 7").code(7);
     let script = "echo $KAGIRI_LAB_HOST of $KAGIRI_LAB; ls $KAGIRI_LAB_DISK; cat /proc/net/dev";
     shows(&on("b", script).code(0), &[&format!("b of {lab}"), "lost+found", "eth0"]);
+    on("b", "dd if=/dev/zero of=$KAGIRI_LAB_DISK/some bs=1000 count=100 conv=fsync").code(0);
     on("c", "true").fails(1, &["no host 'c'", "a, b"]);
     world.run(&["lab", "exec", "a", "--lab", &lab, "--", "no-such-program"]).fails(1, &["no-such-program"]);
     // Signals reach the program.
@@ -66,8 +67,10 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     assert_eq!(processes.len(), 3, "{status}");
     assert!(processes.iter().all(|process| process["ended"].is_null()), "{status}");
     assert!(status["lines"][0]["up"]["forwarded"].is_u64());
+    assert_eq!(status["disks"][0]["host"], "b");
+    assert!(status["disks"][0]["written_bytes"].as_u64().is_some_and(|bytes| bytes >= 100_000), "{status}");
     let shown = world.run(&["lab", "status", &lab]).code(0);
-    shows(&shown, &["delay 1ms", "lost on purpose"]);
+    shows(&shown, &["delay 1ms", "lost on purpose", "writes (0.", "busy for"]);
     world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
     let down = world.run(&["lab", "down", &lab]).code(0);
     shows(&down, &["is down"]);
@@ -99,4 +102,14 @@ fn without_root_it_is_said_what_needs_it() {
     world
         .measure(&["lab", "up", "lab.toml"], Duration::from_secs(30))
         .fails(1, &["needs root", "Without root"]);
+    // What is up is not to be seen without, which is not the same as nothing.
+    for words in [
+        &["lab", "status"][..],
+        &["lab", "status", "nobody"],
+        &["lab", "exec", "a", "--", "true"],
+        &["lab", "down"],
+        &["fleet", "list", "--lab", "nobody"],
+    ] {
+        world.run(words).fails(1, &["needs root", "sudo"]);
+    }
 }

@@ -1,7 +1,6 @@
 //! Real players play what kagiri makes and serves, and agree with its verdicts. Real servers are measured.
 
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kagiri_tests::{Live, Nginx, World, alone, is_root, need_programs, need_root, wait_until, with_verdict};
+use kagiri_tests::{
+    Live, Namespaces, Nginx, World, alone, is_root, need_programs, need_root, wait_until, with_verdict,
+};
 use serde_json::Value;
-use sys::journal::Journal;
-use sys::netns::{Netns, Subnet};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const SPAWN: &str = "http://";
@@ -139,9 +138,19 @@ impl Drop for Mplayer {
 
 /// One trial of one stream at a URL; it has to end with this verdict.
 fn trial(url: &str, verdict: &str) -> Value {
+    trial_from(url, verdict, |command| command)
+}
+
+/// [`trial`], by a command that runs elsewhere.
+fn trial_from(url: &str, verdict: &str, elsewhere: impl Fn(Command) -> Command) -> Value {
     let world = World::new();
     let words = ["stream", url, "--streams", "1", "--hold", "6s", "--json"];
-    let (ended, document) = with_verdict(verdict, || world.measure(&words, PATIENCE));
+    let measure = || {
+        let ended = Live::start(elsewhere(world.command(&words))).end(PATIENCE);
+        world.assert_nothing_left(ended.pid);
+        ended
+    };
+    let (ended, document) = with_verdict(verdict, measure);
     ended.code(0);
     let trial = &document["trials"][0];
     assert_eq!(trial["verdict"], verdict, "{}", trial["reasons"]);
@@ -241,19 +250,12 @@ fn the_load_of_a_server_elsewhere_is_absent_not_zero() {
     let _alone = alone();
     let world = World::new();
     make(&world, "film.ts", &["--duration", "15s"]);
-    let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(folder.path()).unwrap();
-    // A test network of its own (RFC 2544), so that it cannot be a neighbour's.
-    let subnet = Subnet::new(Ipv4Addr::new(198, 18, 77, 0), 30).unwrap();
-    let elsewhere = Netns::create(&journal, "elsewhere", subnet).unwrap();
-    let listen = format!("{}:8080", elsewhere.inner_address());
-    let kagiri = world.command(&["content", "serve", ".", "--open", "--listen", &listen]);
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", elsewhere.name()]).arg(kagiri.get_program()).args(kagiri.get_args());
-    command.current_dir(world.path("")).stdin(Stdio::null());
-    let mut live = Live::start(command);
+    let net = Namespaces::new(&["server", "player"]);
+    let listen = format!("{}:8080", net.address("server"));
+    let serve = world.command(&["content", "serve", ".", "--open", "--listen", &listen]);
+    let mut live = Live::start(net.on("server", &serve));
     live.wait_for(SPAWN, Duration::from_secs(10));
-    let trial = trial(&format!("http://{listen}/film.ts"), "pass");
+    let trial = trial_from(&format!("http://{listen}/film.ts"), "pass", |command| net.on("player", &command));
     for name in ["server_cpu_percent", "server_memory_bytes", "disk_bit_per_s"] {
         assert!(trial["metrics"][name].is_null(), "{name}: {}", trial["metrics"][name]);
     }

@@ -69,9 +69,14 @@ impl<'a> Hall<'a> {
         Ok(Self { lab, stage, transport, fleet, desk })
     }
 
+    /// Where the coordinator listens.
+    pub fn address(&self) -> String {
+        format!("{}:7447", self.desk)
+    }
+
     fn endpoint(&self) -> String {
         let scheme = format!("{:?}", self.transport).to_lowercase();
-        format!("{scheme}/{}:7447", self.desk)
+        format!("{scheme}/{}", self.address())
     }
 
     fn with_fleet(&self, arguments: &mut Vec<String>) {

@@ -1,5 +1,7 @@
 //! How soon an agent that is killed or cut off is named.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// Who is killed, and who stays.
 const VICTIM: &str = "victim";
 const OTHER: &str = "other";
+/// Connections of strangers, over which no TLS comes.
+const STRANGERS: u32 = 100;
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
@@ -30,6 +34,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut killed = Row::new("kill -9 of an agent: named after", "s");
     let mut cut = Row::new("its link taken down: named after", "s");
     let mut back = Row::new("its link up again: joined again after", "s");
+    let mut late = Row::new(format!("{STRANGERS} strangers spoke nonsense and hung up: joined after"), "s");
     for _ in 0..settings.pace.full_or(settings.repeat, 2) {
         settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
@@ -42,7 +47,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         drop(agent);
 
         let started_ns = monotonic_ns();
-        let _agent = hall.agent(VICTIM, VICTIM)?;
+        let agent = hall.agent(VICTIM, VICTIM)?;
         came(&mut coordinator, started_ns)?;
         let from_ns = monotonic_ns();
         link(&hall, "down")?;
@@ -51,16 +56,22 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         link(&hall, "up")?;
         back.ours.push(seconds(from_ns, came(&mut coordinator, from_ns)?));
         cut.noise.push(meter.finish(0)?);
+        drop(agent);
+
+        let from_ns = monotonic_ns();
+        strangers(&hall)?;
+        let _agent = hall.agent(VICTIM, VICTIM)?;
+        late.ours.push(seconds(from_ns, came(&mut coordinator, from_ns)?));
     }
     let killed = killed.goal_each("<= 1 s, each", |s| s <= 1.0);
     let cut = cut.goal_each("<= 3 s, each", |s| s <= 3.0);
     Ok(Found {
         compared: "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is killed, started \
-                   again, cut off by taking its host's port on the switch down, and let in again. Times are from before \
-                   the signal or the command until the coordinator's roster no longer has (or has) its name. There is \
-                   no peer."
+                   again, cut off by taking its host's port on the switch down, and let in again; then it is started \
+                   once more, after strangers connected. Times are from before the signal, the command or the strangers \
+                   until the coordinator's roster no longer has (or has) its name. There is no peer."
             .to_owned(),
-        rows: vec![killed, cut, back],
+        rows: vec![killed, cut, back, late],
         ..Found::default()
     })
 }
@@ -87,6 +98,13 @@ fn gone(coordinator: &mut Child, since_ns: u64) -> anyhow::Result<u64> {
         }
         _ => None,
     })
+}
+
+/// Connects from another host, again and again, and says what is no TLS.
+fn strangers(hall: &Hall) -> anyhow::Result<()> {
+    let speak =
+        || (0..STRANGERS).try_for_each(|_| TcpStream::connect(hall.address())?.write_all(&[b'x'; 1000]));
+    Ok(hall.lab.within(OTHER, speak)??)
 }
 
 /// Takes the victim's port on the switch up or down.

@@ -7,6 +7,8 @@
 //! sources = { hosts = "daq-*", count = 200, at_least = 190 } # 200 are expected, 190 will do
 //! ```
 
+mod pattern;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -15,11 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::part::HERE;
 use crate::plan::PlanError;
-
-/// A pattern spells out at most this many names.
-const NAMES_MOST: usize = 100_000;
-/// Numbers in names have at most this many digits.
-const DIGITS_MOST: usize = 9;
+use pattern::{expand, matches};
 
 /// A side of a workload that a plan can place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -208,72 +206,6 @@ impl Placement {
     pub fn host(&self, role: &str) -> &str {
         self.0.get(role).and_then(|hosts| hosts.first()).map_or(HERE, String::as_str)
     }
-}
-
-/// The names that a pattern with ranges stands for; `None` when it is none, or stands for too many.
-fn expand(pattern: &str) -> Option<Vec<String>> {
-    let Some((head, rest)) = pattern.split_once('[') else {
-        return (!pattern.contains(']')).then(|| vec![pattern.to_owned()]);
-    };
-    let (inside, tail) = rest.split_once(']')?;
-    let (ranges, tails) = (ranges(inside)?, expand(tail)?);
-    let numbers: usize = ranges.iter().map(|range| (range.high - range.low) as usize + 1).sum();
-    if numbers.checked_mul(tails.len())? > NAMES_MOST {
-        return None;
-    }
-    let mut all = Vec::new();
-    for Range { low, high, digits } in ranges {
-        for number in low..=high {
-            all.extend(tails.iter().map(|tail| format!("{head}{number:0digits$}{tail}")));
-        }
-    }
-    Some(all)
-}
-
-/// Numbers in a name, `1-20`; as many digits as written: `08-10` is 08, 09, 10.
-struct Range {
-    low: u32,
-    high: u32,
-    digits: usize,
-}
-
-/// The ranges between brackets.
-fn ranges(inside: &str) -> Option<Vec<Range>> {
-    let range = |text: &str| {
-        let (first, last) = text.trim().split_once('-').unwrap_or((text.trim(), text.trim()));
-        let number = |text: &str| text.parse().ok().filter(|_: &u32| text.len() <= DIGITS_MOST);
-        let (low, high) = (number(first)?, number(last)?);
-        let digits = if first.starts_with('0') { first.len() } else { 0 };
-        (low <= high).then_some(Range { low, high, digits })
-    };
-    inside.split(',').map(range).collect()
-}
-
-/// Whether a name fits a pattern.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.first(), name.first()) {
-        (None, None) => true,
-        (Some(b'*'), _) => matches(&pattern[1..], name) || (!name.is_empty() && matches(pattern, &name[1..])),
-        (Some(b'?'), Some(_)) => matches(&pattern[1..], &name[1..]),
-        (Some(b'['), Some(_)) => in_range(pattern, name),
-        (Some(a), Some(b)) => a == b && matches(&pattern[1..], &name[1..]),
-        _ => false,
-    }
-}
-
-/// Whether a name begins with a number of the range that a pattern begins with, and goes on as the pattern does.
-fn in_range(pattern: &[u8], name: &[u8]) -> bool {
-    let Some(end) = pattern.iter().position(|byte| *byte == b']') else { return false };
-    let length = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let texts = (std::str::from_utf8(&pattern[1..end]), std::str::from_utf8(&name[..length]));
-    let (Ok(inside), Ok(text)) = texts else { return false };
-    let Ok(number) = text.parse::<u32>() else { return false };
-    let is_named = |range: &Range| {
-        (range.low..=range.high).contains(&number)
-            && text == format!("{number:0digits$}", digits = range.digits)
-    };
-    let named = ranges(inside).is_some_and(|ranges| ranges.iter().any(is_named));
-    named && matches(&pattern[end + 1..], &name[length..])
 }
 
 /// Names in the order in which people count: pc-2 before pc-10.

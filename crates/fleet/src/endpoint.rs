@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -163,7 +163,8 @@ impl Endpoint {
 
 /// Nothing listens beyond this machine without TLS, and certificates or passwords of all who join.
 ///
-/// A UNIX socket's folder must belong to this user, and admit nobody else (mode 0700).
+/// A UNIX socket's folder must belong to this user, and admit nobody else (mode 0700); what has its name and is no
+/// socket must not be replaced by one, as zenoh would.
 ///
 /// # Errors
 /// Why it is not safe to listen there, and what to do.
@@ -199,7 +200,13 @@ fn check_socket_dir(endpoint: &Endpoint, path: &Path) -> Result<(), EndpointErro
     let user = nix::unistd::geteuid().as_raw();
     let mode = metadata.mode() & 0o777;
     if metadata.is_dir() && metadata.uid() == user && mode == 0o700 {
-        return Ok(());
+        let taken = path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket());
+        return match taken {
+            true => {
+                Err(endpoint.error("there is something else of this name; name a new file in that folder"))
+            }
+            false => Ok(()),
+        };
     }
     Err(endpoint.error(format!(
         "its folder {0} admits others (owner {1}, mode {mode:04o}), who could command the hosts that join; make one \

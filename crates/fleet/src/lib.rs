@@ -92,6 +92,11 @@ pub trait Bus {
     /// The hosts that parts can be placed on now.
     fn hosts(&self) -> Vec<String>;
 
+    /// Hosts that are there, or were, on which nothing can be placed now, and a line that names them and says why.
+    fn unusable(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// What is known of hosts other than this one, for the run's environment.
     fn facts(&self) -> BTreeMap<String, Value> {
         BTreeMap::new()

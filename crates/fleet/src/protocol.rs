@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use base::part::{Endpoints, Live, PartError, PartSpec, Progress};
+use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +23,15 @@ pub const PROTOCOL: u32 = 1;
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// A longer line is cut: nobody reads it, and it would be kept.
 const LINE_CHARACTERS_MAX: usize = 500;
+/// Names and instances are never longer: as one label of the DNS (RFC 1035, 2.3.4).
+const NAME_BYTES_MAX: usize = 63;
+
+/// Whether plans and keys of the bus can name a host so. The bus itself takes any characters in any number; who calls
+/// itself otherwise is not heard of.
+pub fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain) && name != HERE
+}
 
 /// The key below which an agent says that it is there.
 pub fn agent_key(name: &str, instance: &str) -> String {
@@ -199,6 +208,27 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// With what will be read by people made fit to be shown.
+    pub fn plain(self) -> Self {
+        match self {
+            Self::Description(mut one) => {
+                one.version = plain(&one.version);
+                one.busy = one.busy.as_deref().map(plain);
+                Self::Description(one)
+            }
+            Self::Stopped(reports) => {
+                let report = |(part, report): (_, Result<_, _>)| (part, report.map_err(plain_error));
+                Self::Stopped(reports.into_iter().map(report).collect())
+            }
+            Self::Refused { part, error } => {
+                Self::Refused { part: part.as_deref().map(plain), error: plain_error(error) }
+            }
+            answer => answer,
+        }
+    }
+}
+
 /// What an agent tells unasked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
@@ -249,9 +279,16 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| plain(&error.to_string()))
 }
 
-/// A line that somebody else wrote, as it can be shown: without what steers a terminal, and of bounded length.
+/// A line that somebody else wrote, as it can be shown: without what steers a terminal or turns its words around
+/// (Unicode's bidirectional overrides), and of bounded length.
 pub fn plain(line: &str) -> String {
-    line.chars().filter(|c| !c.is_control()).take(LINE_CHARACTERS_MAX).collect()
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    line.chars().take(LINE_CHARACTERS_MAX).map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// The same of an error.
+pub fn plain_error(error: PartError) -> PartError {
+    PartError { message: plain(&error.message), ..error }
 }
 
 #[cfg(test)]
@@ -264,6 +301,28 @@ mod tests {
         assert_eq!(agent_of(&agent_key("pc-1", "7f")), Some(("pc-1", "7f")));
         assert_eq!((agent_of("kagiri/1/ask/x"), name_of(&tell_key("nas"))), (None, "nas"));
         assert_eq!(asked_of(&ask_key("nas", "7f")), "nas");
+        for name in ["nas", "PC_1.lab-2", "7f"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "here", "*", "a b", "a\u{1b}[2J", "\u{e9}", &"a".repeat(64)] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_strangers_wrote_steers_no_terminal() {
+        let evil = || PartError::usage("\u{1b}[2J\nerror: \u{202e}x".repeat(1000));
+        let said = |error: &PartError| {
+            let clean = error.message.chars().all(|c| !c.is_control() && c != '\u{202e}');
+            assert!(clean && error.message.len() <= 500 && error.usage, "{error:?}");
+        };
+        let refused = Answer::Refused { part: Some("\u{7}".into()), error: evil() }.plain();
+        let Answer::Refused { part: Some(part), error } = refused else { panic!("{refused:?}") };
+        said(&error);
+        assert_eq!(part, " ");
+        let stopped = Answer::Stopped([("a".to_owned(), Err(evil()))].into()).plain();
+        let Answer::Stopped(reports) = stopped else { panic!("{stopped:?}") };
+        said(reports["a"].as_ref().unwrap_err());
     }
 
     #[test]

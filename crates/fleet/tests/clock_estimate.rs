@@ -223,15 +223,3 @@ fn times_that_go_back_are_left_out() {
         assert_eq!(batch.n, 1);
     }
 }
-
-#[test]
-fn wall_clocks_are_compared_across_the_offset() {
-    // The agent booted 100 s later, and its wall clock is 250 s ahead.
-    let clock = Simulated { start_ns: 0, rates: vec![(0, 0)] };
-    let mut batch = batch(&clock, 1000 * S, 1000);
-    (batch.lower.offset_ns, batch.upper.offset_ns) = (-100 * S as i64 - 500, -100 * S as i64 + 500);
-    let offset = Offset::from_batches(&[batch]).unwrap();
-    let coordinator = 1_700_000_000 * S as i64;
-    let agent = coordinator + 350 * S as i64;
-    assert!((offset.wall_clock_off_s(1000 * S, agent, coordinator) - 250.0).abs() < 1e-6);
-}

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kagiri_fleet::clock::{Ask, Batch, DatagramAddress, Key, Offset, Probed, Prober, Responder};
 use sys::journal::Journal;
-use sys::netns::{Netns, Subnet};
+use sys::netns::Namespace;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -31,26 +31,25 @@ fn root() -> bool {
 
 /// The coordinator's namespace on one side of a link, the agent's on the other.
 struct Pair {
-    coordinator: Netns,
-    agent: Netns,
+    coordinator: Namespace,
+    agent: Namespace,
     _folder: tempfile::TempDir,
 }
 
 impl Pair {
-    /// Addresses are of those for benchmarks (RFC 2544), and of those for documentation (RFC 5737).
+    /// Addresses are of those for documentation (RFC 5737).
     fn make(coordinator: Ipv4Addr, agent: Ipv4Addr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(&folder.path().join("journal")).unwrap();
-        let make = |name: &str, third| {
-            let subnet = Subnet::new(Ipv4Addr::new(198, 19, third, 0), 30).unwrap();
-            Netns::create(&journal, name, subnet).unwrap()
+        let make = |side: &str| {
+            let name = format!("kagiri-{}-clock-{side}", std::process::id());
+            Namespace::create(&journal, &name).unwrap()
         };
-        let this = Self { coordinator: make("clock-c", 40), agent: make("clock-a", 44), _folder: folder };
-        let (c, a) = (this.coordinator.name(), this.agent.name());
-        ip(&["-n", c, "link", "add", "probes", "type", "veth", "peer", "name", "probes", "netns", a]);
-        for (namespace, address) in [(c, coordinator), (a, agent)] {
-            ip(&["-n", namespace, "address", "add", &format!("{address}/30"), "dev", "probes"]);
-            ip(&["-n", namespace, "link", "set", "probes", "up"]);
+        let this = Self { coordinator: make("coordinator"), agent: make("agent"), _folder: folder };
+        let other = this.agent.name();
+        this.coordinator.ip(&format!("link add eth0 type veth peer name eth0 netns {other}")).unwrap();
+        for (side, address) in [(&this.coordinator, coordinator), (&this.agent, agent)] {
+            side.ip(&format!("address add {address}/30 dev eth0\nlink set eth0 up")).unwrap();
         }
         this
     }
@@ -68,11 +67,6 @@ impl Pair {
         };
         self.agent.within(ask_all).unwrap()
     }
-}
-
-fn ip(arguments: &[&str]) {
-    let output = Command::new("ip").args(arguments).output().unwrap();
-    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Does `work` while every CPU is busy.

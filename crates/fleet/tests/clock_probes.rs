@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_fleet::clock::wire::{DATAGRAM_BYTES, Message, Rejected, seal};
@@ -163,6 +164,29 @@ fn without_answers_a_batch_ends_in_time() {
     let nowhere = DatagramAddress::Unix(folder.path().join("none").join("clock.sock"));
     let error = Prober::open(&nowhere, Key::random().unwrap()).unwrap_err();
     assert!(error.to_string().contains("clock.sock"), "{error}");
+}
+
+#[test]
+fn a_flood_of_rubbish_does_not_hold_a_batch_up() {
+    let flooder = socket();
+    let target = DatagramAddress::Udp(flooder.local_addr().unwrap());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (_, asker) = flooder.recv_from(&mut [0; DATAGRAM_BYTES]).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                // It may be gone already.
+                drop(flooder.send_to(&[0; DATAGRAM_BYTES], asker));
+            }
+        });
+        let mut prober = Prober::open(&target, Key::random().unwrap()).unwrap();
+        let started = Instant::now();
+        let ask = Ask { count: 3, within: Duration::from_millis(250), ..Ask::default() };
+        let probed = prober.batch(ask).unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
+        assert!(probed.batch.is_none() && probed.rejected > 0, "{probed:?}");
+    });
 }
 
 /// Somebody between agent and coordinator who loses, doubles, holds back and invents.

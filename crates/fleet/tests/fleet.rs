@@ -4,8 +4,9 @@
 mod common;
 
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, until, wish};
+use common::{Agent, GUARD, bus, coordinator, coordinator_as, endpoint, said, spec, until, wish};
 use kagiri_fleet::agent::End;
+use kagiri_fleet::session::{self, Role};
 use kagiri_fleet::{Bus, BusError};
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ fn parts_on_agents_and_here_start_together() {
     let mut bus = bus(coordinator, dir.path());
     assert_eq!(bus.hosts(), ["pc-1", "pc-2", "here"]);
     assert_eq!(bus.facts()["pc-2"]["kagiri"], "0");
+    assert_eq!(bus.facts()["pc-2"]["address"], "127.0.0.1", "where it joined from");
 
     let specs = [("a", "pc-1"), ("b", "pc-2"), ("c", "here")].map(|(name, host)| spec(name, host, json!({})));
     bus.place(specs.to_vec()).unwrap();
@@ -61,6 +63,8 @@ fn an_agent_that_ends_is_lost_by_name_and_its_parts_with_it() {
     assert!(matches!(ended.remove("a").unwrap(), Err(BusError::Lost { .. })));
     assert!(ended["b"].is_ok());
     assert_eq!(bus.hosts(), ["pc", "here"]);
+    let why = "nas: its agent ended, was killed, or was cut off".to_owned();
+    assert_eq!(bus.unusable(), [("nas".to_owned(), why)]);
     drop((bus, other));
 }
 
@@ -81,10 +85,37 @@ fn what_a_part_refuses_names_the_part_and_its_host() {
 fn a_fleet_that_is_not_whole_names_who_is_missing_and_who_is_busy() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agents = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
-    let mut first = coordinator(&endpoint, "run-4");
+    let role = Role::Router { listen: vec![endpoint.clone()] };
+    let _router = session::open(&role, &[], GUARD).unwrap();
+    let on_router = |run: &str| coordinator_as(Role::Client { connect: endpoint.clone() }, run);
+    let mut first = on_router("run-4");
     first.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
     let short = std::time::Duration::from_millis(300);
     until("both join", || first.roster().names().len() == 2);
     let said = first.gather(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
     assert!(said.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{said}");
+    // Another run wants what the first one has.
+    let mut second = on_router("run-5");
+    let said = second.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap_err().to_string();
+    assert!(said.contains("pc-1 works for run run-4: wait until it is over"), "{said}");
+    drop(bus(first, dir.path()));
+    second.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+}
+
+#[test]
+fn a_start_that_comes_too_late_spoils_itself_alone() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-6");
+    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    for late in ["nas", "here"] {
+        let settings = |host: &str| json!({ "fails_in": (host == late).then_some("start-late") });
+        bus.place(["nas", "here"].map(|host| spec(host, host, settings(host))).to_vec()).unwrap();
+        bus.prepare(&["nas", "here"], &Endpoints::new()).unwrap();
+        let error = bus.start(&["nas", "here"]).unwrap_err();
+        assert!(matches!(&error, BusError::Late { host, .. } if host == late), "{error}");
+        assert!(error.to_string().contains("the moment has passed"), "{error}");
+        assert!(bus.stop(&["nas", "here"]).values().all(Result::is_ok), "nobody is lost");
+    }
 }

@@ -116,9 +116,25 @@ fn hosts_are_added_and_never_replaced_by_accident() {
     assert_eq!(load(dir.path(), "b").name(), "b");
 
     let replace = Init { replace: true, ..more(dir.path(), &["a"]) };
-    assert!(init(&replace).unwrap().updated.is_empty(), "the list is the same");
+    let made = init(&replace).unwrap();
+    assert!(
+        made.updated.is_empty() && made.kept.is_empty(),
+        "the list and the policy are the same: {made:?}"
+    );
     assert_ne!(std::fs::read(bundle(dir.path(), "a").join("key.pem")).unwrap(), before);
     assert_eq!(load(dir.path(), "coordinator").members.len(), 3);
+}
+
+#[test]
+fn a_policy_outlasts_its_bundle() {
+    let dir = tempfile::tempdir().unwrap();
+    fleet(dir.path(), Auth::Certificates, &["a", "b"]);
+    let policy = bundle(dir.path(), "a").join("policy.toml");
+    let narrow = "[[allow]]\ncoordinator = \"desk\"\nparts = [\"observe.*\"]\n";
+    std::fs::write(&policy, narrow).unwrap();
+    let made = init(&Init { replace: true, ..more(dir.path(), &["a", "b"]) }).unwrap();
+    assert_eq!(made.kept, std::slice::from_ref(&policy));
+    assert_eq!((std::fs::read_to_string(&policy).unwrap(), mode(&policy)), (narrow.to_owned(), 0o600));
 }
 
 #[test]

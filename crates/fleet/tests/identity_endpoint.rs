@@ -123,6 +123,11 @@ fn a_sockets_folder_admits_its_owner_alone() {
         assert!(check_listen(&socket, None).unwrap_err().to_string().contains("admits others"), "{open:o}");
     }
     mode(0o700);
+    let _left = std::os::unix::net::UnixListener::bind(dir.path().join("bus.sock")).unwrap();
+    assert_eq!(check_listen(&socket, None), Ok(()), "as a killed coordinator leaves it");
+    std::fs::write(dir.path().join("letter"), "x").unwrap();
+    let file = endpoint(&format!("unixsock-stream/{}/letter", dir.path().display()));
+    assert!(check_listen(&file, None).unwrap_err().to_string().contains("something else of this name"));
     let missing = endpoint(&format!("unixsock-stream/{}/x/bus.sock", dir.path().display()));
     assert!(check_listen(&missing, None).unwrap_err().to_string().contains("cannot be used"));
 }

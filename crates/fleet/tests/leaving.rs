@@ -100,15 +100,16 @@ fn ask(session: &zenoh::Session, ask: &Ask) -> Answer {
     protocol::read(&reply.result().unwrap().payload().to_bytes()).unwrap()
 }
 
-#[test]
-fn a_run_is_released_once_its_parts_are_gone_and_only_by_its_name() {
-    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
-    let file = dir.path().join("made");
-    let session = session::open(&Role::Router { listen: vec![endpoint.clone()] }, &[], GUARD).unwrap();
-    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+fn run() -> String {
+    "run".to_owned()
+}
+
+/// An agent that works for a run, and a session that asks it.
+fn taken(endpoint: &str, dir: &Path) -> (zenoh::Session, Agent) {
+    let session = session::open(&Role::Router { listen: vec![endpoint.to_owned()] }, &[], GUARD).unwrap();
+    let agent = Agent::start("nas", endpoint, dir, false);
     let tokens = || session.liveliness().get(protocol::agents_key()).wait().unwrap();
     until("it joins", || tokens().iter().count() == 1);
-    let run = || "run".to_owned();
     let take = Ask::Take {
         run: run(),
         coordinator: "c".into(),
@@ -117,6 +118,40 @@ fn a_run_is_released_once_its_parts_are_gone_and_only_by_its_name() {
         lease_ms: 60_000,
     };
     assert_eq!(ask(&session, &take), Answer::Done);
+    (session, agent)
+}
+
+#[test]
+fn a_part_that_is_slow_to_say_how_far_it_is_holds_up_no_answer() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let file = dir.path().join("may-say");
+    let (session, _agent) = taken(&endpoint, dir.path());
+    let specs = vec![spec("a", "nas", json!({ "says_after": file }))];
+    assert_eq!(ask(&session, &Ask::Place { run: run(), specs }), Answer::Done);
+    until("it is asked how far it is", || dir.path().join("may-say.asked").exists());
+    let Answer::Description(description) = ask(&session, &Ask::Describe) else { panic!("no description") };
+    assert_eq!(description.busy, Some(run()));
+    std::fs::write(&file, "").unwrap();
+}
+
+#[test]
+fn a_start_ages_ahead_is_refused() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let (session, _agent) = taken(&endpoint, dir.path());
+    let place = Ask::Place { run: run(), specs: vec![spec("a", "nas", json!({}))] };
+    assert_eq!(ask(&session, &place), Answer::Done);
+    for at_ns in [sys::clock::monotonic_ns() + 3_600_000_000_000, u64::MAX] {
+        let answer = ask(&session, &Ask::Start { run: run(), parts: vec!["a".into()], at_ns });
+        let Answer::Refused { part: None, error } = answer else { panic!("{answer:?}") };
+        assert!(error.message.contains("s ahead, more than 60s"), "{error}");
+    }
+}
+
+#[test]
+fn a_run_is_released_once_its_parts_are_gone_and_only_by_its_name() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let file = dir.path().join("made");
+    let (session, _agent) = taken(&endpoint, dir.path());
     let place = Ask::Place { run: run(), specs: vec![slow("a", "nas", &file)] };
     assert_eq!(ask(&session, &place), Answer::Done);
     std::thread::scope(|scope| {

@@ -345,9 +345,20 @@ proptest! {
 }
 
 #[test]
-fn a_host_whose_clock_is_not_known_is_left_out_by_name() {
-    let (coordinator, _odd) =
-        meet(&["odd"], |endpoint| Odd::join("odd", endpoint, PROTOCOL, but("odd", "probe", Vec::new())));
+fn a_host_whose_clock_is_not_known_is_left_out_by_name_and_let_go() {
+    let refused = Answer::Refused { part: None, error: PartError::new("its owner does not want it") };
+    let (asked, released) = std::sync::mpsc::channel();
+    let answers = but("odd", "probe", vec![protocol::write(&refused)]);
+    let (coordinator, _odd) = meet(&["odd"], |endpoint| {
+        let answers = move |instance: &str, ask: Ask| {
+            if let Ask::Release { run } = &ask {
+                asked.send(run.clone()).unwrap();
+            }
+            answers(instance, ask)
+        };
+        Odd::join("odd", endpoint, PROTOCOL, Arc::new(answers))
+    });
     let why = coordinator.err().unwrap().to_string();
-    assert!(why.contains("odd: its clock is not known"), "{why}");
+    assert!(why.contains("odd: its clock is not known: its owner does not want it"), "{why}");
+    assert_eq!(released.try_recv().unwrap(), "run");
 }

@@ -85,6 +85,10 @@ fn without_a_file_traffic_stays_private_and_nothing_is_changed() {
         "ff02::1",
         "169.254.169.254",
         "::ffff:169.254.169.254",
+        "169.254.170.2",
+        "169.254.170.23",
+        "fd00:ec2::254",
+        "fd00:ec2::23",
         "192.0.2.7",
     ];
     for outside in outside {
@@ -125,6 +129,11 @@ fn special_addresses_need_any_or_to_be_listed() {
         ("'0.0.0.0/0'", "255.255.255.255", false),
         ("'0.0.0.0/0'", "239.1.2.3", false),
         ("'0.0.0.0/0'", "169.254.169.254", false),
+        ("'169.254.0.0/16'", "169.254.170.2", false),
+        ("'169.254.0.0/16'", "169.254.170.3", true),
+        ("'fc00::/7'", "fd00:ec2::254", false),
+        ("'fc00::/7'", "fd00:ec2::253", true),
+        ("'fd00:ec2::254'", "fd00:ec2::254", true),
         ("'::/0'", "ff02::1", false),
         ("'::/0'", "8.8.8.8", false),
         ("'::/0'", "::ffff:8.8.8.8", false),
@@ -256,7 +265,7 @@ proptest! {
         for address in [address, bits ^ (1 << flip), bits] {
             let v4 = Ipv4Addr::from(address);
             let special = v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0
-                || v4.octets() == [169, 254, 169, 254];
+                || [[169, 254, 169, 254], [169, 254, 170, 2], [169, 254, 170, 23]].contains(&v4.octets());
             let listed = address & mask == bits & mask;
             for form in forms(v4) {
                 let passes = peer(&policy, &form.to_string());

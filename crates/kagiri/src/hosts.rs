@@ -27,8 +27,8 @@ const WAIT: Duration = Duration::from_secs(30);
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Hosts")]
 pub struct HostArgs {
-    /// Wait for agents here: tls/ADDRESS:PORT with --credentials, or tcp/127.0.0.1:PORT for agents of this machine
-    /// [default: tcp/127.0.0.1:7447]
+    /// Wait for agents here: tls/ADDRESS:PORT with --credentials; for agents of this machine unixsock-stream/PATH in a
+    /// folder of one's own, or tcp/127.0.0.1:PORT [default: tcp/127.0.0.1:7447]
     #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"])]
     listen: Option<String>,
     /// Use this router (zenohd), which the agents join too
@@ -125,26 +125,44 @@ impl HostArgs {
         }
         match &self.via {
             Some(router) => Ok(session::Role::Client { connect: endpoint(router)? }),
-            None => {
-                let listen = endpoint(self.listen.as_deref().unwrap_or(LISTEN))?;
-                Ok(session::Role::Router { listen: vec![listen] })
-            }
+            None => Ok(session::Role::Router { listen: vec![endpoint(self.meeting())?] }),
         }
     }
 
-    /// Where clock probes are answered: on the bus's own port, so that a firewall needs one number; beside an external
-    /// router on a free one.
+    /// Where clock probes are answered: on the bus's own port, so that a firewall needs one number, or beside its UNIX
+    /// socket. An external router may serve several coordinators: there, a place that nobody else has.
     fn clock(&self) -> Result<DatagramAddress, Failure> {
         if let Some(lab) = &self.lab {
             return Ok(DatagramAddress::Unix(lab_sockets(&lab_dir(lab)?).1));
         }
-        let address = match &self.via {
-            Some(router) => address_towards(&endpoint(router)?).map(|ip| SocketAddr::new(ip, 0)),
-            None => resolved(&endpoint(self.listen.as_deref().unwrap_or(LISTEN))?),
+        let meeting: Endpoint = self.meeting().parse().map_err(Failure::usage)?;
+        let udp = |address: Option<SocketAddr>| {
+            let address = address.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
+            Ok(DatagramAddress::Udp(address))
         };
-        let address = address.ok_or_else(|| Failure::usage("the endpoint's host has no address"))?;
-        Ok(DatagramAddress::Udp(address))
+        match (&meeting, &self.via) {
+            (Endpoint::Unix(bus), None) => beside(bus, "clock.sock"),
+            (Endpoint::Unix(bus), Some(_)) => beside(bus, &format!("clock-{}.sock", std::process::id())),
+            (_, None) => udp(resolved(&meeting.to_string())),
+            (_, Some(_)) => udp(address_towards(&meeting.to_string()).map(|ip| SocketAddr::new(ip, 0))),
+        }
     }
+
+    /// Where the coordinator and the agents meet, outside of labs.
+    fn meeting(&self) -> &str {
+        self.via.as_deref().or(self.listen.as_deref()).unwrap_or(LISTEN)
+    }
+}
+
+/// A socket for clock probes in the folder of the bus's, where agents make theirs, too.
+fn beside(bus: &Path, name: &str) -> Result<DatagramAddress, Failure> {
+    let clock = bus.with_file_name(name);
+    if clock == bus {
+        let problem =
+            "clocks are compared over the socket of this name; give the bus another, such as bus.sock";
+        return Err(Failure::usage(format!("{}: {problem}", bus.display())));
+    }
+    Ok(DatagramAddress::Unix(clock))
 }
 
 /// A lab that is up for one run.
@@ -198,6 +216,7 @@ impl Lab {
 
 /// The directory of a lab that is up.
 fn lab_dir(name: &str) -> Result<PathBuf, Failure> {
+    lab::client::refuse_without_rights()?;
     let dir = measure::journal_dir().join("lab").join(name);
     match dir.is_dir() {
         true => Ok(dir),
@@ -275,15 +294,40 @@ pub fn host_name() -> Result<String, Failure> {
 }
 
 fn resolved(endpoint: &str) -> Option<SocketAddr> {
-    let (scheme, place) = endpoint.split_once('/')?;
-    (!scheme.starts_with("unixsock")).then(|| place.to_socket_addrs().ok()?.next())?
+    let (_, place) = endpoint.split_once('/')?;
+    place.to_socket_addrs().ok()?.next()
 }
 
 /// The address of this host from which an endpoint is reached: the kernel's choice. Nothing is sent.
-pub fn address_towards(endpoint: &str) -> Option<IpAddr> {
+fn address_towards(endpoint: &str) -> Option<IpAddr> {
     let there = resolved(endpoint)?;
     let any: SocketAddr = if there.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(there).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_compared_where_agents_may_go() {
+        let clock = |listen: Option<&str>, via: Option<&str>| {
+            let own = |text: &str| text.to_owned();
+            HostArgs { listen: listen.map(own), via: via.map(own), ..HostArgs::default() }.clock()
+        };
+        let (bus, router) = ("unixsock-stream//run/mine/bus.sock", "unixsock-stream//run/router/bus.sock");
+        let own = format!("/run/router/clock-{}.sock", std::process::id());
+        for (listen, via, expected) in [
+            (None, None, DatagramAddress::Udp(([127, 0, 0, 1], 7447).into())),
+            (Some("tcp/127.0.0.1:7448"), None, DatagramAddress::Udp(([127, 0, 0, 1], 7448).into())),
+            (None, Some("tcp/127.0.0.1:7448"), DatagramAddress::Udp(([127, 0, 0, 1], 0).into())),
+            (Some(bus), None, DatagramAddress::Unix("/run/mine/clock.sock".into())),
+            (None, Some(router), DatagramAddress::Unix(own.into())),
+        ] {
+            assert_eq!(clock(listen, via).unwrap(), expected, "{listen:?} {via:?}");
+        }
+        assert!(clock(Some("unixsock-stream//run/mine/clock.sock"), None).is_err());
+    }
 }

@@ -17,7 +17,9 @@ use crate::whole::write_whole;
 
 /// One error, on standard error.
 pub fn error_line(text: &str) {
-    let text = text.trim_end();
+    // What others wrote may be in it, who steer no terminal here.
+    let lines: Vec<_> = text.trim_end().lines().map(report::units::visible).collect();
+    let text = lines.join("\n");
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         eprintln!("\x1b[1;31merror:\x1b[0m {text}");
     } else {

@@ -52,14 +52,18 @@ pub fn up(options: &KeepOptions) -> Result<State> {
             Ok(state)
         }
         Err(error) => {
-            end(&mut keeper);
+            end(&mut keeper).map_err(|problem| Error::Refused(format!("{error}. Besides, {problem}")))?;
             clear_dead(&options.folders, i32::try_from(keeper.id()).ok())?;
             Err(error)
         }
     }
 }
 
-fn refuse_without_rights() -> Result<()> {
+/// Labs are root's: who is not is told so, and not that there is none.
+///
+/// # Errors
+/// This process is not root.
+pub fn refuse_without_rights() -> Result<()> {
     if sys::environment::is_root() {
         return Ok(());
     }
@@ -120,19 +124,29 @@ fn wait_ready(keeper: &mut Child, within: Duration) -> Result<State> {
 }
 
 /// Ends a keeper that did not come so far: it puts back what it made, or is killed, and its journal says what is left.
-fn end(keeper: &mut Child) {
-    let id = i32::try_from(keeper.id()).ok().and_then(ProcessId::of);
-    if let Some(id) = id {
-        let _ = sys::child::terminate(id.pid, id.start_ticks, DOWN_WITHIN);
-    }
-    let _ = keeper.wait();
+fn end(keeper: &mut Child) -> Result<()> {
+    let pid = keeper.id();
+    let ended = match i32::try_from(pid).ok().and_then(ProcessId::of) {
+        Some(id) => sys::child::terminate(id.pid, id.start_ticks, DOWN_WITHIN),
+        None => Ok(()),
+    };
+    ended.map_err(|error| {
+        Error::Refused(format!(
+            "the lab's keeper, process {pid}, cannot be ended: {error}; once it is gone, 'kagiri undo' clears away what \
+             it made"
+        ))
+    })?;
+    // It has ended, and waits only for this.
+    let _ = keeper.try_wait();
+    Ok(())
 }
 
 /// How the lab called `name` is.
 ///
 /// # Errors
-/// There is none, or its keeper does not answer.
+/// There is none, or its keeper does not answer; no right to ask it.
 pub fn status(folders: &Folders, name: &str) -> Result<Status> {
+    refuse_without_rights()?;
     match request(folders, name, Request::Status, STATUS_WITHIN)? {
         Answer::Status(status) => Ok(*status),
         other => Err(unexpected(name, other)),
@@ -142,8 +156,9 @@ pub fn status(folders: &Folders, name: &str) -> Result<Status> {
 /// Takes the lab called `name` down and returns when it is; what could not be put back, one line each.
 ///
 /// # Errors
-/// There is none, or its keeper does not answer.
+/// There is none, or its keeper does not answer; no right to ask it.
 pub fn down(folders: &Folders, name: &str) -> Result<Vec<String>> {
+    refuse_without_rights()?;
     let keeper = State::read(&folders.lab(name))?.map(|state| state.keeper);
     let left = match request(folders, name, Request::Down, DOWN_WITHIN)? {
         Answer::Down { left } => left,
@@ -193,9 +208,8 @@ fn request(folders: &Folders, name: &str, request: Request, within: Duration) ->
 }
 
 fn not_there(folders: &Folders, name: &str, error: std::io::Error) -> Error {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
     Error::Refused(match error.kind() {
-        PermissionDenied => "labs belong to root; run it with sudo".to_owned(),
         ConnectionRefused => {
             format!("lab {name}: its keeper has died; 'kagiri undo' clears away what it left")
         }
@@ -224,8 +238,9 @@ pub fn list(folders: &Folders) -> Vec<String> {
 /// The lab that is meant: the named one, or the only one that is up.
 ///
 /// # Errors
-/// None is named, and none or several are up.
+/// None is named, and none or several are up; no right to look.
 pub fn meant(folders: &Folders, name: Option<&str>) -> Result<String> {
+    refuse_without_rights()?;
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
@@ -243,6 +258,7 @@ pub fn meant(folders: &Folders, name: Option<&str>) -> Result<String> {
 /// # Errors
 /// There is no such lab or host, or no right to enter it.
 pub fn enter(folders: &Folders, name: &str, host: &str) -> Result<Vec<(&'static str, OsString)>> {
+    refuse_without_rights()?;
     let folder = folders.lab(name);
     let Some(state) = State::read(&folder)? else {
         return Err(not_there(folders, name, std::io::ErrorKind::NotFound.into()));

@@ -216,15 +216,22 @@ impl Addresses {
 
     fn take(&mut self, network: usize, wanted: Option<Ipv4Addr>, host: &str) -> Result<(Ipv4Addr, Subnet)> {
         let subnet = self.subnets[network];
+        let size = 1 << (32 - subnet.prefix_bits());
         let address = match wanted {
             Some(address) if !subnet.contains(address) => {
                 return Err(Error::Layout(format!(
                     "host {host}: the address {address} is not in its first link's network, which is {subnet}"
                 )));
             }
+            // The network's own address and the broadcast (RFC 1122, 3.2.1.3).
+            Some(address) if [0, size - 1].map(|number| subnet.host(number)).contains(&address) => {
+                return Err(Error::Layout(format!(
+                    "host {host}: {address} is the first or the last address of its network {subnet}, which no host \
+                     can have; choose one in between"
+                )));
+            }
             Some(address) => address,
             None => {
-                let size = 1 << (32 - subnet.prefix_bits());
                 let free =
                     |address: &Ipv4Addr| !self.taken.contains(address) && !self.reserved.contains(address);
                 let found = (1..size - 1).map(|number| subnet.host(number)).find(free);
@@ -279,6 +286,21 @@ mod tests {
         assert_eq!(addresses(&taken), [["10.77.0.2"], ["10.77.0.1"]]);
         let elsewhere = layout(&text("10.77.9.1")).unwrap_err().to_string();
         assert!(elsewhere.contains("10.77.0.0/24"), "{elsewhere}");
+        for of_nobody in ["10.77.0.0", "10.77.0.255"] {
+            let refused = layout(&text(of_nobody)).unwrap_err().to_string();
+            assert!(refused.contains("in between"), "{refused}");
+        }
+        assert_eq!(addresses(&layout(&text("10.77.0.254")).unwrap()), [["10.77.0.1"], ["10.77.0.254"]]);
+    }
+
+    #[test]
+    fn a_full_network_gives_nobody_its_first_or_last_address() {
+        let text = "name = 'x'\n[host.a]\ncount = 254\n[switch.s]\n[[link]]\nbetween = ['a-*', 's']\n";
+        let layout = layout(text).unwrap();
+        assert_eq!(layout.places[0].interfaces[0].subnet.to_string(), "10.77.0.0/24");
+        let given: BTreeSet<String> = addresses(&layout).concat().into_iter().collect();
+        let all: BTreeSet<String> = (1..255).map(|last| format!("10.77.0.{last}")).collect();
+        assert_eq!(given, all);
     }
 
     #[test]

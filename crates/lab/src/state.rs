@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::Counters;
 use crate::error::{Error, Result};
 use crate::file::Queue;
 use crate::line::LineCount;
@@ -176,6 +177,26 @@ pub struct ProcessState {
     pub said: Option<String>,
 }
 
+/// What a host's disk has done since the lab is up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCount {
+    /// The host.
+    pub host: String,
+    /// Reads that its block device has done, as the kernel counts them (Documentation/block/stat.rst).
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Time with at least one of them under way, nanoseconds.
+    pub busy_ns: u64,
+    /// What a modelled disk says of itself, since it was made; `None` for one without a model, or when its server does
+    /// not answer.
+    pub model: Option<Counters>,
+}
+
 /// What the keeper answers when asked how the lab is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -186,6 +207,9 @@ pub struct Status {
     pub processes: Vec<ProcessState>,
     /// What the delay lines have counted; `None` without lines, or when they do not answer.
     pub lines: Option<Vec<LineCount>>,
+    /// What the disks have done, in the order of their hosts; one whose device cannot be read is not among them.
+    #[serde(default)]
+    pub disks: Vec<DiskCount>,
 }
 
 /// What is asked of a keeper: one JSON line.

@@ -27,8 +27,8 @@ fn groups_and_patterns_become_hosts_and_links() {
     assert_eq!(settings, ["core.somaxconn=128", "ipv4.tcp_rmem=4096 131072 6291456"]);
     assert!(lab.hosts[3].disk.as_ref().unwrap().model.is_some());
     assert_eq!(lab.links.len(), 4);
-    assert!(!lab.links[0].is_shaped() && lab.links[3].is_shaped() && lab.links[3].has_line());
-    let narrow = &lab.links[3];
+    let (free, narrow) = (&lab.links[0], &lab.links[3]);
+    assert!(free.rate_up.is_none() && free.rate_down.is_none() && !free.has_line() && narrow.has_line());
     let rates = [narrow.rate_up, narrow.rate_down].map(|rate| rate.unwrap().bit_per_s());
     assert_eq!((rates, narrow.queue), ([50_000_000, 10_000_000], Queue::Htb));
     assert_eq!(narrow.buffer_bytes(narrow.rate_up.unwrap()), 750_000);

@@ -128,12 +128,14 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     }
     let bench = Bench::new();
     let before = traces(&bench);
-    // A setting of the whole machine, an address of this machine's, a disk that does not fit, and half-made labs.
+    let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
+    let of_machine = backlog();
+    let setting = |name: &str| format!("{TWO}[host.c]\nsettings = {{ '{name}' = 77 }}\n");
+    // A setting of the whole machine, one of no machine, an address of this machine's, a disk that does not fit, and
+    // half-made labs.
     for (text, part) in [
-        (
-            format!("{TWO}[host.c]\nsettings = {{ 'core.no_such_thing' = 1 }}\n"),
-            "does not exist in a network",
-        ),
+        (setting("core.netdev_max_backlog"), "does not exist in a network"),
+        (setting("core.no_such_thing"), "does not exist in a network"),
         (format!("subnet = '127.0.0.0/16'\n{TWO}"), "overlaps"),
         (format!("{TWO}[host.c.disk]\nsize = '15TiB'\n"), "does not fit"),
         (format!("{TWO}[host.c.disk]\nsize = '17MiB'\nfile_system = 'xfs'\n"), "mkfs.xfs"),
@@ -142,6 +144,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
         assert!(error.contains(part), "{text}: {error}");
         assert_eq!(traces(&bench), before, "{text}");
     }
+    assert_eq!(backlog(), of_machine);
     let missing = client::up(&lab::keeper::KeepOptions {
         file: "/nowhere/lab.toml".into(),
         ..bench.options("wrong", TWO)
@@ -175,15 +178,20 @@ fn the_control_socket_survives_what_is_no_request() {
     let bench = Bench::new();
     let lab = UpLab::new(&bench, "socket", TWO);
     let socket = lab.state.folder.join(CONTROL_SOCKET);
-    for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", &[b'x'; 100_000]] {
+    let answer_to = |garbage: &[u8]| {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // Longer than is read: then it is refused while it is still being sent.
-        let _ = stream.write_all(garbage);
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        assert!(answer.is_empty() || answer.contains("that is no request"), "{answer}");
+        let (sent, mut answer) = (stream.write_all(garbage), String::new());
+        (sent.and_then(|()| stream.read_to_string(&mut answer).map(drop)), answer)
+    };
+    for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", b"\xff\n"] {
+        let (whole, answer) = answer_to(garbage);
+        whole.unwrap();
+        assert!(answer.contains("that is no request") && answer.contains("ask {"), "{answer}");
     }
+    // Longer than is read: it is refused while it is still being sent, and what is not read cuts the answer off.
+    let (whole, answer) = answer_to(&[b'x'; 1 << 20]);
+    assert!(whole.is_err() || answer.contains("that is no request"), "{answer}");
     // One that connects and says nothing does not keep others out for long.
     let silent = UnixStream::connect(&socket).unwrap();
     assert_eq!(lab.status().state, lab.state);
@@ -216,4 +224,37 @@ fn a_signal_takes_the_lab_down() {
     sys::child::terminate(lab.state.keeper.pid, lab.state.keeper.start_ticks, Duration::from_secs(20))
         .unwrap();
     wait_until("nothing is left", || traces(&bench) == before);
+}
+
+#[test]
+fn disks_say_what_they_did() {
+    if !root() {
+        return;
+    }
+    let bench = Bench::new();
+    let text = "agents = false\n[host.a]\n[host.plain.disk]\nsize = '32MiB'\n\
+                [host.slow.disk]\nsize = '32MiB'\nmodel = 'hdd-7200'\n";
+    let lab = UpLab::new(&bench, "counts", text);
+    let counts = || {
+        let disks = lab.status().disks;
+        assert_eq!(disks.iter().map(|disk| disk.host.as_str()).collect::<Vec<_>>(), ["plain", "slow"]);
+        disks
+    };
+    const BYTES: usize = 4 << 20;
+    let before = counts();
+    let target = lab.host("slow").disk.clone().unwrap();
+    let mut file = std::fs::File::create(target.join("film")).unwrap();
+    file.write_all(&vec![7; BYTES]).unwrap();
+    file.sync_all().unwrap();
+    let after = counts();
+    assert!(after[1].written_bytes >= before[1].written_bytes + BYTES as u64, "{before:?} {after:?}");
+    assert!(after[1].writes > before[1].writes && after[1].busy_ns > before[1].busy_ns, "{after:?}");
+    assert!(after[0].written_bytes < BYTES as u64, "the other's are its own: {after:?}");
+    // Through the model, from the disk's making on.
+    let model = after[1].model.unwrap();
+    assert!(model.written_bytes >= BYTES as u64 && model.paced && after[0].model.is_none(), "{after:?}");
+    sys::disk::drop_file_cache(&target.join("film")).unwrap();
+    assert_eq!(std::fs::read(target.join("film")).unwrap().len(), BYTES);
+    assert!(counts()[1].read_bytes >= after[1].read_bytes + BYTES as u64);
+    lab.down();
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,54 +12,67 @@ use kagiri_observe::sampler::{Quantity, Raw, Sources, rates};
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::journal::Journal;
-use sys::netns::{Netns, Shape, Subnet};
+use sys::netns::Namespace;
 
 const LONG: Duration = Duration::from_secs(30);
 /// What may wait in front of the link: less than a window, so that it overflows.
 const QUEUE_BYTES: u64 = 16_000;
 
-/// A namespace behind a narrow link, with a process in it.
+/// Where the server is; an address for documentation (RFC 5737).
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const LINK: &str = "eth0";
+
+/// A server's namespace behind a narrow link to a client's, with a process in it.
 struct World {
     // Dropped first: it lives in the namespace.
     inside: Child,
-    namespace: Netns,
+    server: Namespace,
+    client: Namespace,
     folder: tempfile::TempDir,
 }
 
 impl World {
-    fn make(number: u8) -> Option<Self> {
+    fn make(name: &str) -> Option<Self> {
         if !sys::environment::is_root() {
             eprintln!("skipped: needs root");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(&folder.path().join("journal")).unwrap();
-        let subnet = Subnet::new([10, 214, number, 0].into(), 30).unwrap();
-        let namespace = Netns::create(&journal, &format!("observe-{number}"), subnet).unwrap();
-        let shape = Shape { rate_bit_per_s: 16_000_000, burst_bytes: QUEUE_BYTES, buffer_bytes: QUEUE_BYTES };
-        namespace.shape(shape).unwrap();
-        let inside = Spawn::new("sleep").arg("600").netns(&namespace).start(&journal).unwrap();
-        Some(Self { inside, namespace, folder })
+        let namespace = |side: &str| {
+            let name = format!("kagiri-{}-{name}-{side}", std::process::id());
+            Namespace::create(&journal, &name).unwrap()
+        };
+        let (server, client) = (namespace("server"), namespace("client"));
+        let other = client.name();
+        server.ip(&format!("link add {LINK} type veth peer name {LINK} netns {other}")).unwrap();
+        for (side, address) in [(&server, "192.0.2.1/30"), (&client, "192.0.2.2/30")] {
+            side.ip(&format!("address add {address} dev {LINK}\nlink set {LINK} up")).unwrap();
+        }
+        let (burst, limit) = (QUEUE_BYTES, QUEUE_BYTES);
+        let queue = format!("qdisc add dev {LINK} root tbf rate 16mbit burst {burst}b limit {limit}b");
+        server.tc(&queue).unwrap();
+        let inside = Spawn::new("sleep").arg("600").namespace(&server).start(&journal).unwrap();
+        Some(Self { inside, server, client, folder })
     }
 
-    /// A connection whose server is in the namespace and sends for as long as it is read.
+    /// A connection whose server sends for as long as it is read.
     fn connect(&self) -> (TcpStream, u16) {
-        let listener = self.namespace.within(|| TcpListener::bind((self.namespace.inner_address(), 0)));
-        let listener = listener.unwrap().unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = self.server.within(|| TcpListener::bind((SERVER, 0))).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             while stream.write_all(&[5; 64 << 10]).is_ok() {}
         });
-        let client = TcpStream::connect((self.namespace.inner_address(), port)).unwrap();
+        let client = self.client.within(|| TcpStream::connect(address)).unwrap().unwrap();
         client.set_read_timeout(Some(LONG)).unwrap();
-        (client, port)
+        (client, address.port())
     }
 
     fn sources(&self, port: u16) -> Sources {
         let watch = Watch {
             tcp_port: Some(port),
-            network_device: Some(self.namespace.inner_link().to_owned()),
+            network_device: Some(LINK.to_owned()),
             network_namespace_pid: Some(self.inside.pid().unsigned_abs()),
             ..Watch::default()
         };
@@ -95,7 +108,7 @@ fn after_looks(sources: &mut Sources, looks: u32, mut work: impl FnMut()) -> Raw
 
 #[test]
 fn a_full_link_drops_and_holds_its_senders_back() {
-    let Some(world) = World::make(81) else { return };
+    let Some(world) = World::make("full") else { return };
     let (mut client, port) = world.connect();
     let mut sources = world.sources(port);
     let before = sources.read();
@@ -116,11 +129,10 @@ fn a_full_link_drops_and_holds_its_senders_back() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_the_networks_fault() {
-    let Some(world) = World::make(82) else { return };
+    let Some(world) = World::make("idle") else { return };
     let (client, port) = world.connect();
     // Once its window is full and all is acknowledged nothing is on its way any more.
-    let link = world.namespace.inner_link().to_owned();
-    let mut queue = sys::netlink::Queue::open(&link, Some(world.inside.pid())).unwrap();
+    let mut queue = sys::netlink::Queue::open(LINK, Some(world.inside.pid())).unwrap();
     let deadline = Deadline::after(LONG);
     let mut sent = queue.read().unwrap().bytes;
     while deadline.pause(Duration::from_millis(300)) {

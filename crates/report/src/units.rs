@@ -199,9 +199,14 @@ pub fn moment(at: Timestamp) -> String {
 /// Text from a plan or a host made safe for a terminal: no control characters (an escape sequence could
 /// recolour or erase what is above), and on one line.
 pub fn plain(text: &str) -> String {
+    visible(text).trim().to_owned()
+}
+
+/// The same with the blanks before and after it, for a line that stands among others.
+pub fn visible(line: &str) -> String {
     // Bidirectional overrides reorder what follows them, which is as misleading as an escape sequence.
     let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if hostile(c) { ' ' } else { c }).collect::<String>().trim().to_owned()
+    line.chars().map(|c| if hostile(c) { ' ' } else { c }).collect()
 }
 
 /// A name cut to a number of characters.

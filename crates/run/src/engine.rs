@@ -17,13 +17,9 @@ use serde_json::Value;
 use store::Store;
 
 use crate::outcome::check_requirements;
+pub use crate::sampled::own_facts;
 use crate::search::{self, Seen, Step};
 use crate::{alike, outcome, registry, trial};
-
-/// The fact of a host that names the boot of its kernel.
-pub const BOOT_ID: &str = "boot_id";
-/// The fact of a host that names its agent's process.
-pub const PID: &str = "pid";
 
 /// Why a run could not be made or went no further.
 #[derive(Debug, thiserror::Error)]
@@ -268,8 +264,10 @@ impl Engine<'_> {
             let found = placement.hosts(role).len() as u32;
             if found < wish.enough() {
                 let hosts = hosts.join(", ");
+                let others = self.bus.unusable().into_iter().filter(|(host, _)| wish.matches(host));
+                let others: String = others.map(|(_, why)| format!("; {why}")).collect();
                 return Err(RunError::new(format!(
-                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}",
+                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}{others}",
                     wish.hosts,
                     wish.enough()
                 )));

@@ -9,10 +9,10 @@ use base::part::{HERE, PartSpec, Watch};
 use base::series::Series;
 use base::verdict::Verdict;
 use fleet::BusError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{BOOT_ID, PID, RunError, Target};
+use crate::engine::{RunError, Target};
 
 /// The name under which the target's sampler is placed.
 pub(crate) const SAMPLER: &str = "sampler";
@@ -38,30 +38,62 @@ pub(crate) struct Sampled {
     cores: Option<u32>,
 }
 
+/// Where a process of the measuring side is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Whereabouts {
+    /// Names the boot of its kernel.
+    boot_id: String,
+    /// Names the namespace that its id is of; in another, as in another pod, the id is somebody else's.
+    pid_namespace: Option<String>,
+    /// Its id.
+    pid: u32,
+}
+
+impl Whereabouts {
+    /// Of this process.
+    fn own() -> Self {
+        let (boot_id, pid_namespace) = (sys::environment::boot_id(), sys::environment::pid_namespace());
+        Self { boot_id, pid_namespace, pid: std::process::id() }
+    }
+
+    fn sees(&self, other: &Self) -> bool {
+        (&self.boot_id, &self.pid_namespace) == (&other.boot_id, &other.pid_namespace)
+    }
+}
+
+/// What an agent adds to the facts of its host: where its process is. That tells the measuring side's own processes from
+/// neighbours where hosts share a kernel.
+pub fn own_facts() -> BTreeMap<String, Value> {
+    match serde_json::to_value(Whereabouts::own()) {
+        Ok(Value::Object(facts)) => facts.into_iter().collect(),
+        // Three plain fields are an object.
+        _ => BTreeMap::new(),
+    }
+}
+
 /// The agents that share a kernel, as those of a lab do: there the one host's server is no neighbour of the other's
-/// players.
+/// players, if the one can see the other's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Kin(BTreeMap<String, (String, u32)>);
+pub(crate) struct Kin(BTreeMap<String, Whereabouts>);
 
 impl Kin {
     /// From what hosts say of themselves, and this process on this host.
     pub(crate) fn of(facts: &BTreeMap<String, Value>) -> Self {
         let kin = |(host, facts): (&String, &Value)| {
-            let boot_id = facts["environment"][BOOT_ID].as_str()?.to_owned();
-            Some((host.clone(), (boot_id, u32::try_from(facts["environment"][PID].as_u64()?).ok()?)))
+            Some((host.clone(), Whereabouts::deserialize(&facts["environment"]).ok()?))
         };
-        let here = (HERE.to_owned(), (sys::environment::boot_id(), std::process::id()));
+        let here = (HERE.to_owned(), Whereabouts::own());
         Self(facts.iter().filter_map(kin).chain([here]).collect())
     }
 
     fn share_a_kernel(&self, one: &str, other: &str) -> bool {
-        self.0.get(one).zip(self.0.get(other)).is_some_and(|((one, _), (other, _))| one == other)
+        self.0.get(one).zip(self.0.get(other)).is_some_and(|(one, other)| one.boot_id == other.boot_id)
     }
 
-    /// The processes of all agents on the kernel of this host.
+    /// The processes of all agents that can be seen from this host.
     fn beside(&self, host: &str) -> Vec<u32> {
-        let Some((boot_id, _)) = self.0.get(host) else { return Vec::new() };
-        self.0.values().filter(|(other, _)| other == boot_id).map(|(_, pid)| *pid).collect()
+        let Some(own) = self.0.get(host) else { return Vec::new() };
+        self.0.values().filter(|other| own.sees(other)).map(|other| other.pid).collect()
     }
 }
 
@@ -209,21 +241,74 @@ mod tests {
         assert_eq!(at(190.0, 60.0, 4.0), None);
     }
 
+    fn at(boot_id: &str, pid_namespace: &str, pid: u32) -> Whereabouts {
+        Whereabouts { boot_id: boot_id.into(), pid_namespace: Some(pid_namespace.into()), pid }
+    }
+
+    fn facts(whereabouts: &Whereabouts) -> Value {
+        json!({ "environment": whereabouts })
+    }
+
     #[test]
-    fn hosts_of_one_kernel_know_each_others_agents() {
-        let host = |boot: &str, pid: u32| json!({ "environment": { (BOOT_ID): boot, (PID): pid } });
-        let own = sys::environment::boot_id();
-        let facts = [("nas", host(&own, 7)), ("pc", host(&own, 8)), ("far", host("another", 9))];
-        let kin = Kin::of(&facts.map(|(name, facts)| (name.to_owned(), facts)).into());
+    fn hosts_that_see_each_others_processes_know_each_others_agents() {
+        let own = Whereabouts::own();
+        let beside = |pid| Whereabouts { pid, ..own.clone() };
+        let pod = |pid| at(&own.boot_id, "pid:[1]", pid);
+        let hosts = [
+            ("nas", beside(7)),
+            ("pc", beside(8)),
+            ("far", at("another", "pid:[2]", 9)),
+            ("pod-1", pod(1)),
+            ("pod-2", pod(2)),
+        ];
+        let mut facts = hosts.map(|(name, whereabouts)| (name.to_owned(), facts(&whereabouts))).to_vec();
+        facts.push(("old".to_owned(), json!({ "environment": {} })));
+        let kin = Kin::of(&facts.into_iter().collect());
         assert_eq!(kin.beside("far"), [9]);
         assert_eq!(kin.beside("nas"), [std::process::id(), 7, 8]);
-        assert_eq!(kin.beside("unknown"), [0; 0]);
+        assert_eq!(kin.beside("pod-1"), [1, 2]);
+        assert!(kin.share_a_kernel("pod-1", "nas") && !kin.share_a_kernel("pod-1", "far"));
+        assert_eq!(kin.beside("unknown").len() + kin.beside("old").len(), 0);
+    }
+
+    /// Set for this test program when it is to say where it is.
+    const TELL: &str = "KAGIRI_TEST_TELL_WHERE";
+
+    #[test]
+    fn an_agent_elsewhere_is_kin_only_where_its_process_id_means_it() {
+        if let Some(file) = std::env::var_os(TELL) {
+            std::fs::write(file, serde_json::to_vec(&own_facts()).unwrap()).unwrap();
+            return;
+        }
+        if !sys::environment::is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let told_by = |program: &[&str]| {
+            let file = folder.path().join("told");
+            let own = std::env::current_exe().unwrap();
+            let name = "sampled::tests::an_agent_elsewhere_is_kin_only_where_its_process_id_means_it";
+            let mut command = std::process::Command::new(program[0]);
+            command.args(&program[1..]).arg(own).args(["--exact", name]).env(TELL, &file);
+            assert!(command.output().unwrap().status.success());
+            serde_json::from_slice::<Whereabouts>(&std::fs::read(file).unwrap()).unwrap()
+        };
+        // With its own /proc, as a container has it.
+        let pod = told_by(&["unshare", "--pid", "--fork", "--mount-proc"]);
+        let process = told_by(&["env"]);
+        assert_eq!(pod.pid, 1);
+        let hosts = [("pod".to_owned(), facts(&pod)), ("process".to_owned(), facts(&process))];
+        let kin = Kin::of(&hosts.into());
+        assert!(kin.share_a_kernel("pod", HERE) && kin.share_a_kernel("process", HERE));
+        assert_eq!(kin.beside("pod"), [1], "the others' ids are somebody else's there");
+        assert_eq!(kin.beside(HERE), [std::process::id(), process.pid], "and its id somebody else's here");
     }
 
     #[test]
     fn each_host_that_offers_load_is_sampled_once_and_the_target_first() {
         let target = Target { host: "nas".into(), watch: Watch { pids: vec![7], ..Watch::default() } };
-        let kin_of = |(host, boot): (&str, &str)| (host.to_owned(), (boot.to_owned(), 1));
+        let kin_of = |(host, boot): (&str, &str)| (host.to_owned(), at(boot, "pid:[1]", 1));
         let kin = Kin::default();
         let samplers = Samplers::of(Some(&target), ["pc-1", "nas", "pc-1", "pc-2"].into_iter(), &kin);
         assert_eq!(samplers.names().collect::<Vec<_>>(), ["sampler", "sampler@pc-1", "sampler@pc-2"]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base::doubt::Doubt;
 use base::metric::Metrics;
 use base::outcome::{Phase, Trial};
-use base::part::{Live, PartSpec, Progress, Watch};
+use base::part::{HERE, Live, PartSpec, Progress, Watch};
 use base::placement::Placement;
 use base::verdict::Verdict;
 use base::workload::{Judgement, TrialContext, Workload};
@@ -106,7 +106,24 @@ pub(crate) fn make(
             Ok(Some(Made { trial, unavailable: Vec::new() }))
         }
         Err(Spoiled::Lost(why)) => Err(RunError::new(why)),
-        Err(Spoiled::Ended(error)) => Err(error),
+        Err(Spoiled::Ended(error)) => Err(to_blame(bus, place, error)),
+    }
+}
+
+/// Who talks to a host that dies may notice before the bus does, and would be blamed for the other's end.
+fn to_blame(bus: &mut dyn Bus, place: &Place<'_>, error: RunError) -> RunError {
+    let until = Instant::now() + LOST_TOGETHER;
+    loop {
+        for name in &place.standing.names {
+            if let Err(lost @ BusError::Lost { .. }) = bus.progress(name) {
+                return RunError::new(format!("{lost}; {}", error.message));
+            }
+        }
+        let everything_is_here = bus.hosts().iter().all(|host| host == HERE);
+        if error.usage || everything_is_here || Instant::now() > until {
+            return error;
+        }
+        std::thread::sleep(POLL);
     }
 }
 

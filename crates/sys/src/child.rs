@@ -18,7 +18,7 @@ pub use nix::sys::signal::Signal;
 use crate::cgroup::{Cgroup, ExistingGroup};
 use crate::clock::Deadline;
 use crate::journal::{EntryId, Journal, Undo};
-use crate::netns::{Namespace, Netns};
+use crate::netns::Namespace;
 use crate::proc::start_ticks;
 use crate::{Error, Result};
 use output::Output;
@@ -94,12 +94,6 @@ impl Spawn {
     }
 
     /// Runs it in `namespace`.
-    pub fn netns(mut self, namespace: &Netns) -> Self {
-        self.namespace = Some(namespace.descriptor());
-        self
-    }
-
-    /// Runs it in a namespace without a link of ours, see [`Spawn::netns`].
     pub fn namespace(mut self, namespace: &Namespace) -> Self {
         self.namespace = Some(namespace.descriptor());
         self

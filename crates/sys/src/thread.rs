@@ -49,17 +49,6 @@ pub fn set_realtime() -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets this thread run before all ordinary ones as soon as it can (`SCHED_FIFO` at the lowest priority, `sched(7)`). For
-/// threads that stand for hardware, work in short pieces, and wait in between.
-///
-/// Errors: no right (EPERM).
-pub fn set_real_time() -> io::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: 0 is this thread, and `lowest` is a valid structure that outlives the call.
-    let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Keeps this thread on one CPU (`sched_setaffinity(2)`). `cpu` is the kernel's number, see [`online_cpus`].
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
+mod common;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use common::{LONG, Pair, journal, own_name, root, work_folder};
 use kagiri_sys as sys;
 use sys::Error;
 use sys::cgroup::Cgroup;
@@ -14,28 +17,8 @@ use sys::child::Spawn;
 use sys::disk::{DiskImage, FileSystem, ImageSpec, drop_file_cache, resident_bytes};
 use sys::journal::Journal;
 use sys::netlink::Queue;
-use sys::netns::{Netns, Shape, Subnet};
+use sys::netns::{Namespace, Subnet};
 use sys::proc::{BlockDeviceReader, ProcessSet, block_device_of_path};
-
-const LONG: Duration = Duration::from_secs(30);
-
-fn root() -> bool {
-    let root = nix::unistd::Uid::effective().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
-}
-
-/// Beside the test program, which is on a disk; `/tmp` may be memory.
-fn work_folder() -> tempfile::TempDir {
-    let here = std::env::current_exe().unwrap();
-    tempfile::tempdir_in(here.parent().unwrap()).unwrap()
-}
-
-fn journal(folder: &Path) -> Journal {
-    Journal::open(&folder.join("journal")).unwrap()
-}
 
 #[test]
 fn a_quota_holds_a_child_back_and_its_group_says_so() {
@@ -161,16 +144,15 @@ fn an_image_that_exists_is_not_touched() {
     assert_eq!(journal.pending(), 0);
 }
 
-/// Sends `bytes` from a server inside to a client here and returns what arrived.
-fn transfer(namespace: &Netns, bytes: usize) -> usize {
-    let address = SocketAddr::from((namespace.inner_address(), 0));
-    let listener = namespace.within(|| TcpListener::bind(address)).unwrap().unwrap();
-    let port = listener.local_addr().unwrap().port();
+/// Sends `bytes` from the server to the client and returns what arrived.
+fn transfer(pair: &Pair, bytes: usize) -> usize {
+    let listener = pair.server.within(|| TcpListener::bind((Pair::SERVER, 0))).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&vec![1; bytes]).unwrap();
     });
-    let mut stream = TcpStream::connect((namespace.inner_address(), port)).unwrap();
+    let mut stream = pair.client.within(|| TcpStream::connect(address)).unwrap().unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
@@ -185,48 +167,74 @@ fn a_shaped_link_into_a_namespace() {
     }
     let folder = work_folder();
     let journal = journal(folder.path());
-    let subnet = Subnet::new([10, 214, 78, 0].into(), 29).unwrap();
-    let namespace = Netns::create(&journal, "link", subnet).unwrap();
-    let taken = Netns::create(&journal, "other", Subnet::new([10, 214, 0, 0].into(), 16).unwrap());
-    assert!(matches!(taken, Err(Error::Refused(_))), "an overlapping network is refused");
-
-    namespace.shape(Shape { rate_bit_per_s: 8_000_000, burst_bytes: 16_000, buffer_bytes: 64_000 }).unwrap();
-    let refused = namespace.shape(Shape { rate_bit_per_s: 0, burst_bytes: 1, buffer_bytes: 1 });
-    assert!(matches!(refused, Err(Error::Refused(_))));
-    // A child inside sees only the link, and finds its counters by its pid.
-    let mut child =
-        Spawn::new("sh").args(["-c", "echo ready; sleep 600"]).netns(&namespace).start(&journal).unwrap();
+    let pair = Pair::make(&journal, "link");
+    pair.server.ip("link add lonely type bridge").unwrap();
+    pair.limit(16_000, 64_000);
+    // A child inside sees only what is there, and others find its counters by its pid.
+    let mut child = Spawn::new("sh")
+        .args(["-c", "echo ready; sleep 600"])
+        .namespace(&pair.server)
+        .start(&journal)
+        .unwrap();
     child.wait_line(LONG, |line| line == "ready").unwrap();
-    let device = |name: &str| sys::proc::NetDevice::open_of_pid(Path::new("/"), child.pid(), name);
-    let mut inner = device(namespace.inner_link()).unwrap();
-    assert!(device(namespace.host_link()).is_err());
-    let mut queue = Queue::open(namespace.inner_link(), Some(child.pid())).unwrap();
-    assert!(
-        Queue::open(namespace.host_link(), Some(child.pid())).is_err(),
-        "this end is not in the namespace"
-    );
+    let device = |pid: i32, name: &str| sys::proc::NetDevice::open_of_pid(Path::new("/"), pid, name);
+    let mut inner = device(child.pid(), "eth0").unwrap();
+    let own = i32::try_from(std::process::id()).unwrap();
+    assert!(device(child.pid(), "lonely").is_ok() && device(own, "lonely").is_err());
+    let mut queue = Queue::open("eth0", Some(child.pid())).unwrap();
+    assert!(Queue::open("lonely", None).is_err(), "it is not in this namespace");
     let before = inner.read().unwrap();
     let started = Instant::now();
-    assert_eq!(transfer(&namespace, 500_000), 500_000);
+    assert_eq!(transfer(&pair, 500_000), 500_000);
     // 500 kB at 8 Mbit/s take 0.5 s, less the burst; it can only take longer.
     assert!(started.elapsed() > Duration::from_millis(300), "took {:?}", started.elapsed());
     assert!(inner.read().unwrap().tx_bytes >= before.tx_bytes + 500_000);
     let after = queue.read().unwrap();
     assert!(after.bytes >= Some(500_000) && after.overlimits > Some(0), "{after:?}");
     // A queue that holds less than a window in flight drops.
-    let narrow = Shape { rate_bit_per_s: 8_000_000, burst_bytes: 4_000, buffer_bytes: 4_000 };
-    namespace.shape(narrow).unwrap();
-    transfer(&namespace, 500_000);
-    let full = Queue::open(namespace.inner_link(), Some(child.pid())).unwrap().read().unwrap();
+    pair.limit(4_000, 4_000);
+    transfer(&pair, 500_000);
+    let full = Queue::open("eth0", Some(child.pid())).unwrap().read().unwrap();
     assert!(full.drops > Some(0), "{full:?}");
     // The device's own counter does not hold its queue's drops.
     assert!(inner.read().unwrap().tx_dropped < before.tx_dropped + full.drops.unwrap());
     drop(child);
-    let (name, link) = (namespace.name().to_owned(), namespace.host_link().to_owned());
-    drop(namespace);
-    assert!(!Path::new("/run/netns").join(name).exists());
-    assert!(!Path::new("/sys/class/net").join(link).exists());
+    let names = [&pair.server, &pair.client].map(|side| side.name().to_owned());
+    drop(pair);
+    assert!(names.iter().all(|name| !Path::new("/run/netns").join(name).exists()));
     assert_eq!(journal.pending(), 0);
+}
+
+#[test]
+fn a_name_that_somebody_else_took_meanwhile_stays_theirs() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = journal(folder.path());
+    let name = own_name("taken");
+    // The folder of names stays as long as one is left.
+    let other = Namespace::create(&journal, &own_name("other")).unwrap();
+    let first = Namespace::create(&journal, &name).unwrap();
+    assert!(matches!(Namespace::create(&journal, &name), Err(Error::Refused(_))));
+    first.within(|| ()).unwrap();
+    drop(first);
+    // A link to nowhere does not exist for who looks, and does for who makes it: as if it had come in between.
+    let theirs = Path::new("/run/netns").join(&name);
+    std::os::unix::fs::symlink("nowhere", &theirs).unwrap();
+    let said = Namespace::create(&journal, &name).unwrap_err().to_string();
+    let stays = theirs.symlink_metadata().is_ok();
+    std::fs::remove_file(&theirs).unwrap();
+    assert!(stays, "{said}");
+    drop(other);
+    assert_eq!(journal.pending(), 0);
+}
+
+#[test]
+fn a_network_that_this_machine_uses_is_refused() {
+    // The loopback has it everywhere (RFC 1122, 3.2.1.3).
+    let loopback: Subnet = "127.0.0.0/16".parse().unwrap();
+    assert!(matches!(loopback.refuse_if_used(), Err(Error::Refused(_))));
 }
 
 #[test]

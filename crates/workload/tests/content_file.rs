@@ -4,8 +4,8 @@ mod content_common;
 
 use content_common::{go_on, spec_named};
 use kagiri_workload::stream::content::{
-    Codec, ContentError, ContentSpec, IndexError, index_file, index_path, load_index, make_file, save_index,
-    write_content,
+    Codec, ContentError, ContentSpec, IndexError, clear_parts, index_file, index_path, load_index, make_file,
+    save_index, write_content,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -61,6 +61,21 @@ fn what_a_crash_left_is_written_over_but_not_under_the_hands_of_another() {
     make_file(&spec_named("small mpeg2"), &path, &mut go_on).expect("content");
     assert_eq!(names(directory.path()), ["a.ts", "a.ts.kgi"]);
     assert!(load_index(&path).is_ok());
+}
+
+#[test]
+fn what_crashes_left_in_a_folder_goes_and_what_is_under_way_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    for name in ["a.ts", "b.ts", "a.ts.part", "b.ts.kgi.part", "c.ts.part"] {
+        fs::write(path(name), "x").expect("written");
+    }
+    let other = fs::File::open(path("c.ts.part")).expect("open");
+    other.lock().expect("locked");
+    clear_parts(directory.path());
+    assert_eq!(names(directory.path()), ["a.ts", "b.ts", "c.ts.part"]);
+    assert_eq!(fs::read_to_string(path("c.ts.part")).expect("there"), "x");
+    clear_parts(&path("nowhere"));
 }
 
 /// A file system of 1 MiB that goes away with it.

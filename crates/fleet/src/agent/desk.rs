@@ -1,25 +1,29 @@
 //! The agent's desk: answers questions, one run at a time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::part::{Endpoints, HostContext, PartError, PartSpec};
-use sys::clock::{Deadline, monotonic_ns, sleep_until_ns};
+use sys::clock::{Deadline, monotonic_ns};
 use zenoh::{Session, Wait};
 
 use super::held::{Ending, Held, Owner, Slot};
+use super::look::Found;
 use super::{Setting, describe, target};
 use crate::clock::{self, DatagramAddress, Key, Prober};
 use crate::protocol::{self, Answer, Ask, Tell};
-use crate::{BusError, build};
+use crate::{BusError, build, lateness};
 
 /// What an agent works with.
 pub struct Desk {
     setting: Setting,
     instance: String,
     session: Session,
+    /// The addresses of the coordinator, or its router.
+    joined: Vec<IpAddr>,
     held: Mutex<Option<Held>>,
     /// Whether a run has been held and is over.
     over: AtomicBool,
@@ -31,6 +35,8 @@ pub struct Desk {
 const REFUSALS_MAX: usize = 100;
 /// How long a lease may be, in ms: long enough to be renewed, and not so long that who has vanished keeps a host.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// How far ahead a moment to start may be: coordinators take two seconds.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
 /// How long parts may take to end before whoever has the run ended is told that some still do.
 const END_WITHIN: Duration = Duration::from_secs(4);
 /// How often it is looked whether they have.
@@ -38,12 +44,16 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Desk {
     /// An agent that works for nobody yet.
-    pub fn new(setting: Setting, session: Session) -> Self {
+    pub fn new(setting: &Setting, session: Session, found: Found) -> Self {
+        let address = setting.host.address.or(found.here);
+        let host = HostContext { address, ..setting.host.clone() };
+        let setting = Setting { host, ..setting.clone() };
         let instance = session.zid().to_string();
         Self {
             setting,
             instance,
             session,
+            joined: found.there,
             held: Mutex::new(None),
             over: AtomicBool::new(false),
             refusals: Mutex::default(),
@@ -100,16 +110,19 @@ impl Desk {
 
     /// How far the parts are, for a beat.
     pub fn beat(&self) -> Option<Tell> {
-        let held = self.held();
-        let held = held.as_ref()?;
-        let parts = held.parts.iter().map(|(name, slot)| (name.clone(), slot.progress()));
-        let late = held.start_late_ns.load(Ordering::Relaxed);
-        let live = held.parts.iter().map(|(name, slot)| (name.clone(), slot.live()));
+        let (run, slots, start_late) = {
+            let held = self.held();
+            let held = held.as_ref()?;
+            (held.run.clone(), held.parts.clone(), Arc::clone(&held.start_late))
+        };
+        // Outside the lock: a part that is slow to say holds up nobody but the beat.
+        let parts = slots.iter().map(|(name, slot)| (name.clone(), slot.progress()));
+        let live = slots.iter().map(|(name, slot)| (name.clone(), slot.live()));
         Some(Tell::Beat {
-            run: held.run.clone(),
+            run,
             parts: parts.collect(),
             live: live.filter(|(_, live)| !live.is_empty()).collect(),
-            start_late_ns: (late > 0).then_some(late),
+            start_late_ns: lateness::seen(&start_late),
         })
     }
 
@@ -127,7 +140,8 @@ impl Desk {
     fn note_refusal(&self, run: Option<&str>, error: &PartError) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.len() < REFUSALS_MAX {
-            refusals.push(format!("refused run {}: {error}", run.unwrap_or("-")));
+            // All of it may be what the coordinator wrote.
+            refusals.push(protocol::plain(&format!("refused run {}: {error}", run.unwrap_or("-"))));
         }
     }
 
@@ -162,7 +176,8 @@ impl Desk {
             let owner = self.held().as_ref().map(|held| held.owner.clone());
             (self.setting.grants)(&owner.unwrap_or_default(), target::KIND)
         };
-        let target = target::allowed(target, &self.setting.join, permit).map_err(|error| (None, error))?;
+        let target = target::allowed(target, &self.setting.join, &self.joined, permit);
+        let target = target.map_err(|error| (None, error))?;
         let mut prober = Prober::open(&target, key).map_err(agents)?;
         prober.batch(target::bounded(batch)).map(Answer::Probed).map_err(agents)
     }
@@ -250,14 +265,21 @@ impl Desk {
             let late_ms = (now_ns - at_ns) as f64 / 1e6;
             return Err(agents(format!("the order to start came {late_ms:.1} ms after the moment itself")));
         }
-        for (name, slot) in slots {
-            slot.part().start(at_ns).map_err(|error| (Some(name), error))?;
+        if at_ns - now_ns > AHEAD_MAX.as_nanos() as u64 {
+            // Threads would wait for it that nothing ends.
+            let ahead_s = (at_ns - now_ns) / 1_000_000_000;
+            return Err(agents(format!("the moment to start is {ahead_s} s ahead, more than {AHEAD_MAX:?}")));
         }
-        let late = self.with(run, |held| {
-            held.start_late_ns = Arc::default();
-            Ok(Arc::clone(&held.start_late_ns))
-        })?;
-        note_late(at_ns, late)
+        for (name, slot) in slots {
+            // What cannot be done in time is no fault of the part's.
+            let whose = |error| ((monotonic_ns() < at_ns).then_some(name), error);
+            slot.part().start(at_ns).map_err(whose)?;
+        }
+        let late = lateness::watch(at_ns).map_err(agents)?;
+        self.with(run, |held| {
+            held.start_late = late;
+            Ok(Answer::Done)
+        })
     }
 
     fn stop(&self, run: &str, names: &[String]) -> Answered {
@@ -289,16 +311,4 @@ type Answered = Result<Answer, Refusal>;
 
 fn agents(error: impl std::fmt::Display) -> Refusal {
     (None, PartError::new(error))
-}
-
-/// See at the moment itself how late a thread runs then: what parts that start together can hope for.
-fn note_late(at_ns: u64, late: Arc<AtomicU64>) -> Answered {
-    let watch = move || {
-        // Without it the watch itself would be late by 50 us.
-        let _ = sys::thread::set_timer_slack_ns(1);
-        sleep_until_ns(at_ns);
-        late.store(monotonic_ns().saturating_sub(at_ns).max(1), Ordering::Relaxed);
-    };
-    let thread = std::thread::Builder::new().name("start".to_owned()).spawn(watch);
-    thread.map(|_| Answer::Done).map_err(agents)
 }

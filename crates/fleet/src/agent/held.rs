@@ -10,6 +10,8 @@ use base::permit::Permit;
 use serde_json::Value;
 use sys::clock::monotonic_ns;
 
+use crate::lateness::Late;
+
 /// A part that several threads may look at.
 #[derive(Clone)]
 pub struct Slot {
@@ -125,8 +127,8 @@ pub struct Held {
     pub parts: BTreeMap<String, Slot>,
     /// All that were placed and are not gone, those that are being stopped among them.
     placed: Vec<Ending>,
-    /// How late the last start was; 0 while it is not known.
-    pub start_late_ns: Arc<AtomicU64>,
+    /// How late the last start was.
+    pub start_late: Late,
 }
 
 impl Held {
@@ -141,7 +143,7 @@ impl Held {
             host: HostContext { stop: Arc::new(AtomicBool::new(false)), ..host },
             parts: BTreeMap::new(),
             placed: Vec::new(),
-            start_late_ns: Arc::default(),
+            start_late: Late::default(),
         };
         held.renew();
         held

@@ -18,11 +18,11 @@ use serde_json::Value;
 use sys::clock::Deadline;
 use zenoh::{Session, Wait};
 
-use crate::protocol::{self, Answer};
+use crate::protocol::{self, Answer, Ask};
 use crate::{FleetError, session};
 use desk::Desk;
 pub use held::Owner;
-use look::look;
+use look::{Found, look};
 
 /// Between two looks whether there is a coordinator to join. A look is one connection that is refused at once.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -58,7 +58,7 @@ pub struct Setting {
     pub more: Vec<session::Setting>,
     /// The parts that it can build.
     pub kinds: Vec<PartKind>,
-    /// What the host offers them.
+    /// What the host offers them; without an address, others reach it at the one that it joins from.
     pub host: HostContext,
     /// What its owner lets them do.
     pub grants: Grants,
@@ -106,10 +106,10 @@ pub fn run(
             return Ok(End::Stopped);
         }
         let why = match look(&setting.join) {
-            Ok(()) => match session::open(&client(setting), &setting.more, JOIN_WITHIN) {
+            Ok(found) => match session::open(&client(setting), &setting.more, JOIN_WITHIN) {
                 Ok(session) => {
                     tell_once(format!("joined {} as {}", setting.join, setting.name));
-                    if let Some(end) = serve(setting, session, say)? {
+                    if let Some(end) = serve(setting, session, found, say)? {
                         return Ok(end);
                     }
                     tell_once(format!("left {}: the coordinator is gone", setting.join));
@@ -143,8 +143,13 @@ fn client(setting: &Setting) -> session::Role {
 }
 
 /// Work for whoever asks, until the coordinator is gone (`None`), the run is over, or the agent is told to stop.
-fn serve(setting: &Setting, session: Session, say: &dyn Fn(&str)) -> Result<Option<End>, FleetError> {
-    let desk = Arc::new(Desk::new(setting.clone(), session.clone()));
+fn serve(
+    setting: &Setting,
+    session: Session,
+    found: Found,
+    say: &dyn Fn(&str),
+) -> Result<Option<End>, FleetError> {
+    let desk = Arc::new(Desk::new(setting, session.clone(), found));
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
     let (asked, working) = (Arc::clone(&desk), Arc::<AtomicU32>::default());
@@ -207,7 +212,8 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) 
     }
 }
 
-/// Answer a question on a thread of its own: preparing may take minutes.
+/// Answer a question: at once who this is, which needs no work, and the rest on a thread of its own, because preparing
+/// may take minutes.
 fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     let key = protocol::ask_key(desk.name(), desk.instance());
     let reply = move |query: &zenoh::query::Query, answer: &Answer| {
@@ -223,6 +229,7 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
     let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
     let ask = match protocol::read(&bytes) {
+        Ok(Ask::Describe) => return reply(&query, &desk.answer(Ask::Describe)),
         Ok(ask) => ask,
         Err(why) => return reply(&query, &refused(format!("the question cannot be read: {why}"))),
     };

@@ -1,7 +1,7 @@
 //! Where an agent lets itself be sent with clock probes: to the coordinator that it joined, and elsewhere only as its
 //! owner's policy says.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ pub fn bounded(batch: clock::Ask) -> clock::Ask {
 }
 
 /// Where probes go, if they may: the coordinator's own word is not enough to send datagrams anywhere, or to make
-/// sockets in any folder. One that listens on all addresses is asked at the one that it was joined at. `permit` is
-/// asked for where the coordinator is behind a router, and its address is another.
+/// sockets in any folder. `joined` are the addresses of the endpoint `join`; one that listens on all addresses is asked at
+/// the first. `permit` is asked for where the coordinator is behind a router, and its address is another.
 ///
 /// # Errors
 /// They may not go there.
 pub fn allowed(
     target: DatagramAddress,
     join: &str,
+    joined: &[IpAddr],
     permit: impl FnOnce() -> Result<Arc<dyn Permit>, PartError>,
 ) -> Result<DatagramAddress, PartError> {
     match target {
         DatagramAddress::Udp(mut address) => {
-            let joined = joined_at(join);
             if let (true, Some(ip)) = (address.ip().is_unspecified(), joined.first()) {
                 address.set_ip(*ip);
             }
@@ -54,17 +54,6 @@ pub fn allowed(
     }
 }
 
-/// The addresses of the host that was joined; none for a UNIX socket.
-fn joined_at(join: &str) -> Vec<IpAddr> {
-    let Some((scheme, place)) = join.split_once('/') else { return Vec::new() };
-    if scheme.starts_with("unixsock") {
-        return Vec::new();
-    }
-    let place = place.split(['?', '#']).next().unwrap_or(place);
-    let addresses = place.to_socket_addrs().into_iter().flatten();
-    addresses.map(|address| address.ip().to_canonical()).collect()
-}
-
 /// The folder of the socket that was joined.
 fn folder_of(join: &str) -> Option<&Path> {
     let place = join.strip_prefix("unixsock-stream/")?;
@@ -79,9 +68,9 @@ mod tests {
     const LAB: &str = "unixsock-stream//run/kagiri/lab/a/bus.sock";
 
     /// What an agent without a policy file says.
-    fn to(target: DatagramAddress, join: &str) -> Result<DatagramAddress, PartError> {
+    fn to(target: DatagramAddress, join: &str, joined: &[IpAddr]) -> Result<DatagramAddress, PartError> {
         let policy = Policy::built_in(&Owner { host: "nas".into(), data_dir: "/data".into() });
-        allowed(target, join, || {
+        allowed(target, join, joined, || {
             let grant = Grant::new(Arc::new(policy), "desk", KIND, Vec::new())?;
             Ok(Arc::new(grant) as Arc<dyn Permit>)
         })
@@ -93,37 +82,39 @@ mod tests {
 
     #[test]
     fn datagrams_go_to_who_was_joined_and_where_the_policy_lets_them() {
-        let joined = "tls/203.0.113.5:7447";
+        let (joined, ips) =
+            ("tls/desk:7447", ["203.0.113.5".parse().unwrap(), "2001:db8::5".parse().unwrap()]);
         for (target, goes_to) in [
             ("0.0.0.0:9", "203.0.113.5:9"),
             ("203.0.113.5:53", "203.0.113.5:53"),
+            ("[2001:db8::5]:53", "[2001:db8::5]:53"),
             ("10.1.2.3:53", "10.1.2.3:53"),
             ("[::ffff:203.0.113.5]:53", "[::ffff:203.0.113.5]:53"),
         ] {
-            assert_eq!(to(udp(target), joined).unwrap(), udp(goes_to));
+            assert_eq!(to(udp(target), joined, &ips).unwrap(), udp(goes_to));
         }
         for stranger in ["198.51.100.7:53", "224.0.0.1:9", "255.255.255.255:9", "[2001:db8::1]:53"] {
-            let why = to(udp(stranger), joined).unwrap_err().message;
+            let why = to(udp(stranger), joined, &ips).unwrap_err().message;
             assert!(why.contains(KIND) && why.contains(stranger.split(':').next().unwrap()), "{why}");
         }
-        assert!(to(udp("0.0.0.0:9"), LAB).is_err(), "nobody is joined over a network there");
+        assert!(to(udp("0.0.0.0:9"), LAB, &[]).is_err(), "nobody is joined over a network there");
     }
 
     #[test]
     fn sockets_are_made_in_the_folder_that_was_joined_alone() {
         let unix = |path: &str| DatagramAddress::Unix(path.into());
         let clock = unix("/run/kagiri/lab/a/clock.sock");
-        assert_eq!(to(clock.clone(), LAB).unwrap(), clock);
+        assert_eq!(to(clock.clone(), LAB, &[]).unwrap(), clock);
         for elsewhere in [
             "/etc/cron.d/x",
             "/run/kagiri/lab/b/clock.sock",
             "/run/kagiri/lab/a/../a/x",
             "/run/kagiri/lab/a/..",
         ] {
-            let why = to(unix(elsewhere), LAB).unwrap_err().message;
+            let why = to(unix(elsewhere), LAB, &[]).unwrap_err().message;
             assert!(why.contains(elsewhere), "{why}");
         }
-        assert!(to(clock, "tcp/127.0.0.1:7447").is_err());
+        assert!(to(clock, "tcp/127.0.0.1:7447", &[]).is_err());
     }
 
     #[test]

@@ -208,20 +208,6 @@ impl Offset {
         (self.rates_ppb.1 - self.rates_ppb.0) as f64 / 2e3
     }
 
-    /// How far the agent's wall clock is ahead of the coordinator's, in s, from what each host says of realtime minus
-    /// monotonic time.
-    pub fn wall_clock_off_s(
-        &self,
-        coordinator_ns: u64,
-        agent_realtime_minus_monotonic_ns: i64,
-        coordinator_realtime_minus_monotonic_ns: i64,
-    ) -> f64 {
-        let off_ns = i128::from(agent_realtime_minus_monotonic_ns)
-            - i128::from(coordinator_realtime_minus_monotonic_ns)
-            + i128::from(self.offset_ns(coordinator_ns));
-        off_ns as f64 / 1e9
-    }
-
     /// The least and the greatest offset that all batches allow.
     fn limits(&self, at_ns: u64) -> (i128, i128) {
         let (slow, fast) = self.rates_ppb;

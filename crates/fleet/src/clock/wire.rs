@@ -13,7 +13,8 @@
 //!
 //! Numbers are little-endian. SipHash (Aumasson and Bernstein 2012) is made to authenticate short messages of a network,
 //! and takes less time than the system call beside it. Somebody on the way can hold probes back, which widens the bound
-//! and never breaks it; he cannot make times up.
+//! and never breaks it; he cannot make times up. All agents of a run hold its one key: one of them that was taken over, and
+//! is on another's way to the coordinator, can make times up for that one.
 
 use std::fmt;
 use std::io;

@@ -1,9 +1,11 @@
-//! Asking many agents side by side, each within a deadline.
+//! Asking many agents side by side, each within a deadline, and what their answers say.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use base::part::PartError;
+use serde_json::Value;
 use sys::clock::Deadline;
 use zenoh::query::{ConsolidationMode, QueryTarget, Reply};
 use zenoh::{Session, Wait};
@@ -13,7 +15,7 @@ use crate::BusError;
 use crate::protocol::{self, Answer, Ask};
 
 /// Why an agent does not answer that is not there, or no longer the one that works for the run.
-const GONE: &str = "its agent ended, was killed, or was cut off";
+pub const GONE: &str = "its agent ended, was killed, or was cut off";
 /// How often it is looked whether an agent has gone while it is waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -33,6 +35,7 @@ impl Question {
             Ok(sample) => (
                 protocol::asked_of(sample.key_expr().as_str()),
                 protocol::read::<Answer>(&sample.payload().to_bytes())
+                    .map(Answer::plain)
                     .map_err(|why| format!("its answer cannot be read: {why}")),
             ),
             // zenoh's own word for it.
@@ -140,4 +143,25 @@ pub fn each(
         all.insert(host, Err(error));
     }
     all
+}
+
+/// The report of one part out of its host's answer.
+pub fn report(host: &str, part: &str, answer: Option<&Result<Answer, BusError>>) -> Result<Value, BusError> {
+    let of_part = |error: &PartError| BusError::Part {
+        part: part.to_owned(),
+        host: host.to_owned(),
+        error: error.clone(),
+    };
+    match answer {
+        Some(Ok(Answer::Stopped(reports))) => match reports.get(part) {
+            Some(Ok(report)) => Ok(report.clone()),
+            Some(Err(error)) => Err(of_part(error)),
+            None => Err(BusError::Unknown(format!("there is no part '{part}' on {host}"))),
+        },
+        Some(Ok(Answer::Refused { error, .. })) => Err(of_part(error)),
+        Some(Err(BusError::Lost { why, .. })) => {
+            Err(BusError::Lost { host: host.to_owned(), why: why.clone() })
+        }
+        _ => Err(BusError::Lost { host: host.to_owned(), why: "its answer does not fit".into() }),
+    }
 }

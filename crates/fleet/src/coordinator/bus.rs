@@ -100,7 +100,7 @@ impl FleetBus {
         if self.coordinator.roster.is_there(host, &agent.instance) {
             Ok(agent)
         } else {
-            Err(self.lost(host, "its agent ended, was killed, or was cut off"))
+            Err(self.lost(host, ask::GONE))
         }
     }
 
@@ -110,6 +110,14 @@ impl FleetBus {
             (self.say)(&format!("host {host} was lost: {why}"));
         }
         BusError::Lost { host: host.to_owned(), why: why.to_owned() }
+    }
+
+    /// Why nothing can be placed on a host now.
+    fn objection(&self, host: &str) -> Option<String> {
+        // Nothing can start together with a host whose clock is not known.
+        let clock =
+            || Some(format!("its clock is not known: {}", self.coordinator.clocks.offset(host).err()?));
+        self.agent(host).err().map(|_| ask::GONE.to_owned()).or_else(clock)
     }
 
     fn run(&self) -> String {
@@ -152,11 +160,14 @@ impl FleetBus {
 
 impl Bus for FleetBus {
     fn hosts(&self) -> Vec<String> {
-        // Nothing can start together with a host whose clock is not known.
-        let is_usable =
-            |host: &&String| self.agent(host).is_ok() && self.coordinator.clocks.offset(host).is_ok();
-        let there = self.coordinator.agents.keys().filter(is_usable).cloned();
+        let there = self.coordinator.agents.keys().filter(|host| self.objection(host).is_none()).cloned();
         there.chain([HERE.to_owned()]).collect()
+    }
+
+    fn unusable(&self) -> Vec<(String, String)> {
+        let why = |host: &String| Some((host.clone(), format!("{host}: {}", self.objection(host)?)));
+        let left_out = self.coordinator.left_out.iter().cloned();
+        left_out.chain(self.coordinator.agents.keys().filter_map(why)).collect()
     }
 
     fn facts(&self) -> BTreeMap<String, Value> {
@@ -167,6 +178,7 @@ impl Bus for FleetBus {
                     "offset_ns": offset.offset_ns(now_ns),
                     "bound_ns": offset.bound_ns(now_ns),
                     "drift_ppm": offset.drift_ppm(),
+                    "drift_bound_ppm": offset.drift_bound_ppm(),
                     "n": offset.n,
                     "rtt_min_ns": offset.rtt_min_ns,
                 })
@@ -222,18 +234,16 @@ impl Bus for FleetBus {
         let at_ns = self.coordinator.clocks.now_ns() + lead.as_nanos() as u64;
         let (mut asks, mut told) = (Vec::new(), Vec::new());
         for (host, parts) in there {
-            let unknown = |why: crate::clock::Unsynchronised| BusError::Lost {
-                host: host.clone(),
-                why: format!("its clock is not known: {why}"),
-            };
-            let offset = self.coordinator.clocks.offset(&host).map_err(unknown)?;
+            let offset = self.coordinator.clocks.offset(&host);
+            let offset = offset.map_err(|why| self.lost(&host, &format!("its clock is not known: {why}")))?;
             let agent_ns = offset.to_agent_ns(at_ns);
             let worst_ns = self.bounds_ns.entry(host.clone()).or_default();
             *worst_ns = offset.bound_ns(at_ns).max(*worst_ns);
             told.push((host.clone(), agent_ns));
             asks.push((host, Ask::Start { run: self.run(), parts, at_ns: agent_ns }));
         }
-        let answers = self.ask(asks, lead);
+        // Longer than that, so that who answers late spoils this start alone, and is not lost.
+        let answers = self.ask(asks, lead + ANSWER_WITHIN);
         for (host, answer) in &answers {
             // What an agent itself refuses here, and no part, is an order that came too late.
             if let Ok(Answer::Refused { part: None, error }) = answer {
@@ -245,8 +255,20 @@ impl Bus for FleetBus {
             true => None,
             false => lateness::watch(at_ns).ok(),
         };
+        let now_ns = self.coordinator.clocks.now_ns();
+        let late = |why: String| BusError::Late { host: HERE.to_owned(), why };
+        if !here.is_empty() && now_ns >= at_ns {
+            let late_ms = (now_ns - at_ns) as f64 / 1e6;
+            return Err(late(format!("it was told {late_ms:.1} ms after the moment itself")));
+        }
+        // What cannot be done in time is no fault of the part's.
+        let whose = |error: BusError| match self.coordinator.clocks.now_ns() < at_ns {
+            true => error,
+            false => late(error.to_string()),
+        };
+        self.local.start_at(&here, at_ns).map_err(whose)?;
         self.started = Some(Started { at_ns, told, late_here });
-        self.local.start_at(&here, at_ns)
+        Ok(())
     }
 
     fn progress(&mut self, part: &str) -> Result<Progress, BusError> {
@@ -303,7 +325,7 @@ impl Bus for FleetBus {
         for (host, parts) in by_host {
             let answer = answers.remove(&host);
             for part in parts {
-                let report = report(&host, &part, answer.as_ref());
+                let report = ask::report(&host, &part, answer.as_ref());
                 ended.insert(part, report);
             }
         }
@@ -316,7 +338,7 @@ impl Bus for FleetBus {
         // Clocks are compared once more, so that the start lies between two comparisons.
         self.coordinator.probe(&hosts);
         let bound_ns = self.coordinator.clocks.apart_ns(&told, at_ns)?;
-        let late = |host: &String| self.coordinator.roster.known(host)?.start_late_ns;
+        let late = |host: &String| self.coordinator.roster.start_late_ns(host);
         let here = late_here.map(|late| lateness::seen(&late));
         let late: Option<Vec<u64>> = hosts.iter().map(late).chain(here).collect();
         // One host alone has nobody to be apart from.
@@ -350,27 +372,6 @@ impl Bus for FleetBus {
             |(host, why): &(String, String)| Doubt::HostsLost { hosts: vec![host.clone()], why: why.clone() };
         doubts.extend(self.coordinator.left_out.iter().map(left_out));
         doubts
-    }
-}
-
-/// The report of one part out of its host's answer.
-fn report(host: &str, part: &str, answer: Option<&Result<Answer, BusError>>) -> Result<Value, BusError> {
-    let of_part = |error: &PartError| BusError::Part {
-        part: part.to_owned(),
-        host: host.to_owned(),
-        error: error.clone(),
-    };
-    match answer {
-        Some(Ok(Answer::Stopped(reports))) => match reports.get(part) {
-            Some(Ok(report)) => Ok(report.clone()),
-            Some(Err(error)) => Err(of_part(error)),
-            None => Err(BusError::Unknown(format!("there is no part '{part}' on {host}"))),
-        },
-        Some(Ok(Answer::Refused { error, .. })) => Err(of_part(error)),
-        Some(Err(BusError::Lost { why, .. })) => {
-            Err(BusError::Lost { host: host.to_owned(), why: why.clone() })
-        }
-        _ => Err(BusError::Lost { host: host.to_owned(), why: "its answer does not fit".into() }),
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::ask;
 use super::roster::Roster;
-use crate::FleetError;
 use crate::clock::{self, Batch, DatagramAddress, Key, Offset, Responder};
 use crate::protocol::{Answer, Ask};
+use crate::{BusError, FleetError};
 use sys::clock::monotonic_ns;
 use zenoh::Session;
 
@@ -21,6 +21,19 @@ pub struct Clocks {
     key: Key,
     responder: Responder,
     batches: BTreeMap<String, Vec<Batch>>,
+    /// Why an agent's last comparison said nothing, where that is known.
+    failures: BTreeMap<String, String>,
+}
+
+/// Why nothing can be said of an agent's clock.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Unknown {
+    /// The comparison itself did not come about.
+    #[error("{0}")]
+    Failed(String),
+    /// What the probes say together.
+    #[error(transparent)]
+    Unsynchronised(#[from] clock::Unsynchronised),
 }
 
 impl Clocks {
@@ -29,7 +42,7 @@ impl Clocks {
         let key = Key::random();
         let key = key.map_err(|source| FleetError::System { what: "get random numbers", source })?;
         let responder = Responder::start(address, key.clone())?;
-        Ok(Self { key, responder, batches: BTreeMap::new() })
+        Ok(Self { key, responder, batches: BTreeMap::new(), failures: BTreeMap::new() })
     }
 
     /// Let these agents compare their clocks with this host's, a few at a time.
@@ -48,19 +61,35 @@ impl Clocks {
             };
             let asks = some.iter().map(|host| (host.clone(), ask.clone())).collect();
             for (host, answer) in ask::each(session, roster, asks, ANSWER_WITHIN, goes_on) {
-                if let Ok(Answer::Probed(clock::Probed { batch: Some(batch), .. })) = answer {
-                    self.batches.entry(host).or_default().push(batch);
-                }
+                self.hear(host, answer);
             }
         }
+    }
+
+    fn hear(&mut self, host: String, answer: Result<Answer, BusError>) {
+        let failure = match answer {
+            Ok(Answer::Probed(clock::Probed { batch, .. })) => {
+                self.failures.remove(&host);
+                self.batches.entry(host).or_default().extend(batch);
+                return;
+            }
+            Ok(Answer::Refused { error, .. }) => error.message,
+            Ok(_) => "its answer does not fit".to_owned(),
+            Err(BusError::Lost { why, .. }) => why,
+            Err(error) => error.to_string(),
+        };
+        self.failures.insert(host, failure);
     }
 
     /// How an agent's clock is to this host's.
     ///
     /// # Errors
-    /// No probe was answered, or they contradict each other.
-    pub fn offset(&self, host: &str) -> Result<Offset, clock::Unsynchronised> {
-        Offset::from_batches(self.batches.get(host).map(Vec::as_slice).unwrap_or_default())
+    /// It was never compared, and why; or no probe was answered, or they contradict each other.
+    pub fn offset(&self, host: &str) -> Result<Offset, Unknown> {
+        match (self.batches.get(host), self.failures.get(host)) {
+            (None, Some(why)) => Err(Unknown::Failed(why.clone())),
+            (batches, _) => Ok(Offset::from_batches(batches.map(Vec::as_slice).unwrap_or_default())?),
+        }
     }
 
     /// How far apart hosts may have begun that were told to begin at `at_ns`, in ns: each at a moment of its own clock, by
@@ -80,5 +109,25 @@ impl Clocks {
     /// Now.
     pub fn now_ns(&self) -> u64 {
         monotonic_ns()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::part::PartError;
+
+    #[test]
+    fn who_was_never_compared_is_not_told_of_as_unanswered() {
+        let mut clocks = Clocks::start(&DatagramAddress::Udp(([127, 0, 0, 1], 0).into())).unwrap();
+        let said = |clocks: &Clocks| clocks.offset("nas").unwrap_err().to_string();
+        assert!(said(&clocks).contains("no clock probe was answered"));
+        let error = PartError::new("its owner's policy does not let it");
+        clocks.hear("nas".into(), Ok(Answer::Refused { part: None, error }));
+        assert_eq!(said(&clocks), "its owner's policy does not let it");
+        clocks.hear("nas".into(), Err(BusError::Lost { host: "nas".into(), why: "it was cut off".into() }));
+        assert_eq!(said(&clocks), "it was cut off");
+        clocks.hear("nas".into(), Ok(Answer::Probed(clock::Probed { sent: 9, ..Default::default() })));
+        assert!(said(&clocks).contains("no clock probe was answered"));
     }
 }

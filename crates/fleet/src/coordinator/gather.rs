@@ -10,7 +10,7 @@ use sys::clock::Deadline;
 use super::lease::{LEASE, Renewing};
 use super::{ANSWER_WITHIN, Coordinator, ask};
 use crate::FleetError;
-use crate::protocol::{self, Answer, Ask, Description, PROTOCOL};
+use crate::protocol::{Answer, Ask, Description, PROTOCOL};
 
 /// Where a pattern leaves open how many hosts fit it, the fleet counts as whole when nobody has come for this long.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -30,7 +30,8 @@ pub struct Agent {
     pub wall_clock_off_s: f64,
 }
 
-/// Wait for the hosts, ask who they are, and take them.
+/// Wait for the hosts, ask who they are, and take them: all that fit, those beyond a wish's count too, which stand by in
+/// the place of hosts that are lost.
 pub fn gather(
     of: &mut Coordinator,
     wishes: &[Wish],
@@ -69,9 +70,7 @@ pub fn gather(
                     Agent { instance, description, wall_clock_off_s: *wall_clock_off_s },
                 );
             }
-            (Ok(Answer::Refused { error, .. }), _) => {
-                refuse(format!("{name}: {}", protocol::plain(&error.to_string())))
-            }
+            (Ok(Answer::Refused { error, .. }), _) => refuse(format!("{name}: {error}")),
             (Ok(_), _) => refuse(format!("{name} gave an answer that does not fit")),
             (Err(error), _) => refuse(error.to_string()),
         }
@@ -79,12 +78,16 @@ pub fn gather(
     let names: Vec<String> = of.agents.keys().cloned().collect();
     say(&format!("comparing clocks with {} hosts", names.len()));
     of.probe(&names);
+    let mut unused = Vec::new();
     for name in names {
         if let Err(why) = of.clocks.offset(&name) {
             of.agents.remove(&name);
+            unused.push((name.clone(), Ask::Release { run: of.run.clone() }));
             refused.push((name.clone(), format!("{name}: its clock is not known: {why}")));
         }
     }
+    // Whoever else wants them need not wait for the end of this run. Who does not hear it was lost anyway.
+    drop(ask::each(&of.session, &of.roster, unused, ANSWER_WITHIN, &|| of.goes_on()));
     enough(of, wishes, &refused)?;
     for (_, why) in &refused {
         say(&format!("left out: {why}"));

@@ -145,7 +145,8 @@ impl Coordinator {
         let now_s = || sys::clock::realtime_ns() as f64 / 1e9;
         let asked_s = now_s();
         let answers = ask::send(&self.session, "*", &protocol::Ask::Describe, within).map_err(failed)?;
-        let described = answers.iter().filter_map(|(name, answer)| {
+        let named = answers.iter().filter(|(name, _)| protocol::is_name(name));
+        let described = named.filter_map(|(name, answer)| {
             let description = match answer? {
                 Ok(protocol::Answer::Description(one)) if one.name == name => {
                     // By each answer as it comes: the slowest must not shift the others.

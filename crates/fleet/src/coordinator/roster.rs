@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::part::{HERE, Live, Progress};
+use base::part::{Live, Progress};
 
-use crate::protocol::{self, Tell};
+use crate::protocol::{self, Tell, is_name};
 
 /// Lines that wait to be shown; beyond, somebody floods.
 const LINES_MAX: usize = 1000;
@@ -52,14 +52,12 @@ impl Roster {
 
     /// An agent's token came or went.
     pub fn token(&self, key: &str, is_there: bool) {
-        // Nobody else is this host, whatever it calls itself.
-        let Some((name, instance)) = protocol::agent_of(key).filter(|(name, _)| *name != HERE) else {
-            return;
-        };
+        let is_one = |(name, instance): &(&str, &str)| is_name(name) && is_name(instance);
+        let Some((name, instance)) = protocol::agent_of(key).filter(is_one) else { return };
         let mut state = self.state();
         if let Some(version) = protocol::foreign_version(key) {
             match is_there {
-                true => drop(state.foreign.insert(name.to_owned(), version.to_owned())),
+                true => drop(state.foreign.insert(name.to_owned(), protocol::plain(version))),
                 false => drop(state.foreign.remove(name)),
             }
             return;
@@ -90,7 +88,7 @@ impl Roster {
                         .iter_mut()
                         .filter(|(part, _)| parts.contains_key(*part))
                         .for_each(|(_, at)| *at = now);
-                    known.progress = parts;
+                    known.progress = parts.into_iter().map(plain).collect();
                     known.live = live;
                     known.start_late_ns = start_late_ns;
                 }
@@ -171,6 +169,11 @@ impl Roster {
         known.cloned().unwrap_or_default()
     }
 
+    /// How late an agent's last start was, as was last told.
+    pub fn start_late_ns(&self, name: &str) -> Option<u64> {
+        self.state().agents.get(name)?.start_late_ns
+    }
+
     /// Forget how parts were: they are about to start anew, and to be told of from now on.
     pub fn forget_progress(&self, name: &str, parts: &[&str]) {
         if let Some(known) = self.state().agents.get_mut(name) {
@@ -188,6 +191,15 @@ impl Roster {
     }
 }
 
+/// How a part is, with what it says made fit to be shown.
+fn plain((part, progress): (String, Progress)) -> (String, Progress) {
+    let progress = match progress {
+        Progress::Failed(error) => Progress::Failed(protocol::plain_error(error)),
+        progress => progress,
+    };
+    (part, progress)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +214,18 @@ mod tests {
         assert!(roster.is_there("nas", "b") && !roster.is_there("nas", "a"));
         roster.token(&protocol::agent_key("nas", "b"), false);
         assert!(roster.names().is_empty());
+    }
+
+    #[test]
+    fn who_calls_itself_what_no_host_can_be_called_is_not_there() {
+        let roster = Roster::default();
+        for name in ["here", "a\u{1b}[2Jb", "a b", &"a".repeat(60_000)] {
+            roster.token(&protocol::agent_key(name, "7f"), true);
+            roster.token(&format!("kagiri/9/agent/{name}/7f"), true);
+        }
+        roster.token("kagiri/9\u{1b}[2J/agent/nas/7f", true);
+        assert!(roster.names().is_empty());
+        assert_eq!(roster.foreign(), BTreeMap::from([("nas".to_owned(), "9 [2J".to_owned())]));
     }
 
     #[test]

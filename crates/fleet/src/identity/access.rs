@@ -90,19 +90,23 @@ fn common() -> [Value; 4] {
     ]
 }
 
-/// What the agent of this name may say.
-fn own(name: &str) -> [Value; 3] {
+/// What the agent of this name may say. Few rules, because zenoh 1.10 copies all members' rules for each session that
+/// begins: nobody listens for tokens below the one key, or asks below the other.
+fn own(name: &str) -> [Value; 2] {
     let id = |what: &str| format!("{what} {name}");
-    [
-        // Of any version, so that one that does not fit can be named.
-        rule(&id("there"), "ingress", &["liveliness_token"], &format!("kagiri/*/agent/{name}/**")),
-        rule(&id("answers"), "ingress", &["declare_queryable", "reply"], &ask_key(name, "*")),
-        rule(&id("tells"), "ingress", &["put"], &tell_key(name)),
-    ]
+    // Of any version, so that one that does not fit can be named.
+    let there = format!("kagiri/*/agent/{name}/**");
+    let mut answers = rule(&id("is"), "ingress", &["liveliness_token", "declare_queryable", "reply"], &there);
+    answers["key_exprs"] = json!([there, ask_key(name, "*")]);
+    [answers, rule(&id("tells"), "ingress", &["put"], &tell_key(name))]
 }
 
 fn ids(rules: &[Value]) -> Value {
     rules.iter().map(|rule| rule["id"].clone()).collect()
+}
+
+fn policy(rules: &[Value], subjects: Value) -> Value {
+    json!({"rules": ids(rules), "subjects": subjects})
 }
 
 fn denied_but(rules: Vec<Value>, subjects: Vec<Value>, policies: Vec<Value>) -> Value {
@@ -117,7 +121,7 @@ fn denied_but(rules: Vec<Value>, subjects: Vec<Value>, policies: Vec<Value>) -> 
 
 fn rules_of_anybody() -> Value {
     let rules = [&common()[..], &own("*")[..]].concat();
-    let policies = vec![json!({"id": "anybody", "rules": ids(&rules), "subjects": ["anybody"]})];
+    let policies = vec![policy(&rules, json!(["anybody"]))];
     denied_but(rules, vec![json!({"id": "anybody"})], policies)
 }
 
@@ -142,18 +146,18 @@ fn rules(members: &[Member], passwords: bool) -> Value {
         ];
         rule(&format!("all {flow}"), flow, &messages, "kagiri/**")
     });
+    let of = |agents: bool| -> Value {
+        let those = members.iter().filter(|member| (member.kind == Kind::Agent) == agents);
+        those.map(Member::to_string).collect()
+    };
+    // zenoh refuses a policy for nobody.
+    let all = [policy(&common, of(true)), policy(&everything, of(false))];
+    let mut policies: Vec<_> = all.into_iter().filter(|policy| policy["subjects"] != json!([])).collect();
     let mut rules = [&common[..], &everything[..]].concat();
-    let mut policies = Vec::new();
-    for member in members {
-        let id = member.to_string();
-        if member.kind == Kind::Agent {
-            let own = own(&member.name);
-            policies.push(json!({"id": format!("own {id}"), "rules": ids(&own), "subjects": [id]}));
-            policies.push(json!({"id": format!("common {id}"), "rules": ids(&common), "subjects": [id]}));
-            rules.extend(own);
-        } else {
-            policies.push(json!({"id": id, "rules": ids(&everything), "subjects": [id]}));
-        }
+    for member in members.iter().filter(|member| member.kind == Kind::Agent) {
+        let own = own(&member.name);
+        policies.push(policy(&own, json!([member.to_string()])));
+        rules.extend(own);
     }
     denied_but(rules, subjects.collect(), policies)
 }

@@ -53,6 +53,8 @@ pub struct Made {
     pub auth: Auth,
     /// The new bundles.
     pub bundles: Vec<PathBuf>,
+    /// Policies that their bundles had before, and have still.
+    pub kept: Vec<PathBuf>,
     /// Files in bundles that were there before, now with other members: to be copied again.
     pub updated: Vec<PathBuf>,
 }
@@ -88,7 +90,7 @@ pub fn init(init: &Init) -> Result<Made, IdentityError> {
     }
     // Before the bundles: who is on the list without a bundle gets one next time, but not the other way round.
     place.keep(&roll)?;
-    let mut bundles = Vec::new();
+    let (mut bundles, mut kept) = (Vec::new(), Vec::new());
     for (member, addresses) in &wanted {
         let issued = (auth == Auth::Certificates || member.kind != Kind::Agent)
             .then(|| authority.issue(member, addresses, init.days, now))
@@ -108,7 +110,11 @@ pub fn init(init: &Init) -> Result<Made, IdentityError> {
             file::write_new(&next.join("login"), &format!("{member}:{password}\n"))?;
         }
         if member.kind == Kind::Agent {
-            file::write_new(&next.join("policy.toml"), POLICY)?;
+            // What the owner of the host wrote there is nobody else's to undo.
+            let policy = path.join("policy.toml");
+            let own = policy.exists().then(|| file::read(&policy)).transpose()?;
+            file::write_new(&next.join("policy.toml"), own.as_deref().unwrap_or(POLICY))?;
+            kept.extend(own.filter(|own| own != POLICY).map(|_| policy));
             file::write_new(&next.join("join.txt"), &place.advice(member, &roll))?;
         }
         if path.exists() {
@@ -120,7 +126,7 @@ pub fn init(init: &Init) -> Result<Made, IdentityError> {
     let mut updated = place.publish(&roll)?;
     updated.retain(|path| !bundles.iter().any(|bundle| path.starts_with(bundle)));
     file::sync(&init.dir)?;
-    Ok(Made { authority: new, auth, bundles, updated })
+    Ok(Made { authority: new, auth, bundles, kept, updated })
 }
 
 /// The members that are to be made, and what else they are called.

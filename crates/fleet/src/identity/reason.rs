@@ -106,7 +106,7 @@ impl Visit for Line {
 }
 
 /// Words of rustls or zenoh, who sees them, and what they mean.
-const MEANINGS: [(&str, Side, &str); 23] = [
+const MEANINGS: [(&str, Side, &str); 25] = [
     (
         "certificate not valid for name",
         Side::Joins,
@@ -185,6 +185,16 @@ const MEANINGS: [(&str, Side, &str); 23] = [
         "peer certificate: UnknownIssuer",
         Side::Listens,
         "a host tried to join with a certificate that this fleet's authority has not issued",
+    ),
+    (
+        "peer certificate: certificate expired",
+        Side::Listens,
+        "a host tried to join with a certificate that has ended, or this host's clock is ahead",
+    ),
+    (
+        "peer certificate: certificate not valid yet",
+        Side::Listens,
+        "a host tried to join with a certificate that does not hold yet: this host's clock is behind",
     ),
     ("peer sent no certificates", Side::Listens, "somebody tried to join without a certificate"),
     (

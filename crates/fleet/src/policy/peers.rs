@@ -1,12 +1,19 @@
 //! Whom a part may exchange traffic with.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// The metadata service of most clouds: hands out the host's secrets to whoever asks from the host.
-const CLOUD_METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+/// The metadata services of clouds, which hand out a host's secrets to whoever asks from the host: of most clouds, of
+/// AWS over IPv6, of ECS tasks and of EKS pods (AWS's user guides to each).
+const CLOUD_METADATA: [IpAddr; 5] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+];
 
 /// One entry of `peers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +78,11 @@ impl fmt::Display for PeerRange {
 /// What is special about an address that reaches many hosts, none, or more than it seems.
 pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
+        ip if CLOUD_METADATA.contains(&ip) => Some("the metadata service of clouds"),
         // "This network" (RFC 791): Linux takes 0.0.0.0 for itself.
         IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("no host's address"),
         IpAddr::V4(v4) if v4.is_multicast() => Some("a multicast address"),
         IpAddr::V4(v4) if v4.is_broadcast() => Some("the broadcast address"),
-        IpAddr::V4(CLOUD_METADATA) => Some("the metadata service of clouds"),
         IpAddr::V6(v6) if v6.is_unspecified() => Some("no host's address"),
         IpAddr::V6(v6) if v6.is_multicast() => Some("a multicast address"),
         _ => None,

@@ -23,7 +23,9 @@ use sys::clock::Deadline;
 pub const GUARD: Duration = Duration::from_secs(20);
 
 /// A part that works until its moment, or as told: `{"fails_in": "prepare"}`, `{"holds": true}`; with
-/// `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a file until it is dropped.
+/// `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a file until it is dropped;
+/// with `{"fails_in": "start-late"}` it sees that the moment has passed; with `{"says_after": FILE}` it does not say how
+/// far it is before there is this file, and makes one beside it when it is asked.
 struct Worker {
     settings: Value,
     started_ns: Option<u64>,
@@ -56,10 +58,18 @@ impl Part for Worker {
         Ok(json!({ "host": host.name, "peers": peers.keys().collect::<Vec<_>>() }))
     }
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        if self.settings["fails_in"] == "start-late" {
+            sys::clock::sleep_until_ns(at_monotonic_ns);
+            return Err(PartError::new("the moment has passed"));
+        }
         self.started_ns = Some(at_monotonic_ns);
         Ok(())
     }
     fn progress(&mut self) -> Progress {
+        if let Some(file) = self.settings["says_after"].as_str().map(Path::new) {
+            std::fs::write(file.with_extension("asked"), "").expect("a test needs it");
+            until("it may say", || file.exists());
+        }
         match self.started_ns {
             Some(at_ns) if sys::clock::monotonic_ns() >= at_ns && self.settings["holds"].is_null() => {
                 Progress::Finished
@@ -135,8 +145,12 @@ impl Drop for Agent {
 }
 
 pub fn coordinator(endpoint: &str, run: &str) -> Coordinator {
+    coordinator_as(Role::Router { listen: vec![endpoint.to_owned()] }, run)
+}
+
+pub fn coordinator_as(role: Role, run: &str) -> Coordinator {
     let setting = Setting {
-        role: Role::Router { listen: vec![endpoint.to_owned()] },
+        role,
         more: Vec::new(),
         clock: DatagramAddress::Udp("127.0.0.1:0".parse().expect("a test needs it")),
         name: "test".into(),

@@ -12,7 +12,7 @@ use base::units::Span;
 use clap::Args;
 use fleet::agent::{self, Owner};
 use fleet::policy::{self, Grant, Policy};
-use run::engine::{BOOT_ID, PID};
+use fleet::protocol;
 use serde_json::Value;
 
 use crate::exit::{Code, Failure, Outcome};
@@ -26,7 +26,7 @@ use crate::{hosts, measure};
     Examples:\n  \
     kagiri agent --join tls/desk.example:7447 --credentials /etc/kagiri\n  \
     kagiri agent --join tcp/127.0.0.1:7447 --name nas       on the coordinator's own machine\n  \
-    srun kagiri agent --join tls/$HEAD:7447 --credentials $BUNDLES/$SLURMD_NODENAME --once"
+    srun bash -c 'kagiri agent --join tls/HEAD:7447 --credentials BUNDLES/$SLURMD_NODENAME --once'"
 )]
 pub struct AgentArgs {
     /// The coordinator, or its router: tls/HOST:PORT, tcp/HOST:PORT (on this machine only), or unixsock-stream/PATH
@@ -41,7 +41,7 @@ pub struct AgentArgs {
     /// What coordinators may ask for [default: policy.toml beside the credentials, or a careful built-in one]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Where other hosts reach this one [default: the address from which the coordinator is reached]
+    /// Where other hosts reach this one [default: the address that it joins from, each time anew]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
     /// Where made content is kept [default: $KAGIRI_DATA, or ~/.local/share/kagiri]
@@ -94,7 +94,7 @@ impl AgentArgs {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
             name: name.clone(),
-            address: self.address.or_else(|| hosts::address_towards(&join)),
+            address: self.address,
             program_group: self.group.clone(),
             ceilings: ceilings.map_err(Failure::usage)?,
             ..HostContext::here(data_dir.clone(), measure::journal_dir(), program)
@@ -117,7 +117,7 @@ impl AgentArgs {
     /// What it is called: as its certificate says, which nobody would let it speak against.
     fn own_name(&self, identity: &hosts::Identity) -> Result<String, Failure> {
         let name = self.said_or_known(identity)?;
-        match is_name(&name) {
+        match protocol::is_name(&name) {
             true => Ok(name),
             false => Err(Failure::usage(format!(
                 "'{name}' cannot name a host: use up to 63 letters, digits, '-' and '.', and not '{HERE}', which is \
@@ -149,19 +149,9 @@ impl AgentArgs {
     }
 }
 
-/// Whether plans and keys of the bus can name a host so.
-fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    (1..=63).contains(&name.len()) && name.bytes().all(plain) && name != HERE
-}
-
-/// Facts of this host, and what tells the measuring side's own processes from neighbours where hosts share a kernel.
+/// Facts of this host, and of this process on it.
 fn environment() -> BTreeMap<String, Value> {
-    let own = [
-        (BOOT_ID.to_owned(), Value::from(sys::environment::boot_id())),
-        (PID.to_owned(), Value::from(std::process::id())),
-    ];
-    measure::environment().into_iter().chain(own).collect()
+    measure::environment().into_iter().chain(run::engine::own_facts()).collect()
 }
 
 fn grants(policy: Policy) -> agent::Grants {

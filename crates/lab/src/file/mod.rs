@@ -143,11 +143,6 @@ impl Link {
     pub fn has_line(&self) -> bool {
         !self.delay.duration().is_zero() || self.loss > 0.0
     }
-
-    /// Whether anything of it is made slower than the machine can.
-    pub fn is_shaped(&self) -> bool {
-        self.rate_up.is_some() || self.rate_down.is_some() || self.has_line()
-    }
 }
 
 impl Lab {

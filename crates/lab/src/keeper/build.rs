@@ -193,11 +193,17 @@ impl Made {
 
     /// How it is now.
     pub(super) fn status(&mut self) -> Status {
+        // At the same time, or servers that hang would add up.
+        let disks = std::thread::scope(|scope| {
+            let counts: Vec<_> = self.disks.iter_mut().map(|disk| scope.spawn(|| disk.count())).collect();
+            counts.into_iter().filter_map(|count| count.join().ok()?).collect()
+        });
         Status {
             state: self.state.clone(),
             processes: self.children.states(),
             // That they do not answer shows as nothing counted, and their process as ended.
             lines: self.lines.as_ref().and_then(|socket| line::ask(socket).ok()),
+            disks,
         }
     }
 

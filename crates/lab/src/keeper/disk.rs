@@ -4,16 +4,22 @@ use std::path::Path;
 
 use sys::cgroup::Cgroup;
 use sys::journal::Journal;
+use sys::proc::{BlockDeviceReader, BlockReading};
 
 use super::Program;
 use crate::disk::{self, DiskSpec};
 use crate::error::{Error, Result};
 use crate::file::Disk;
+use crate::state::DiskCount;
 
 /// A mounted disk. Dropping it takes it away, with all that is on it.
 #[derive(Debug)]
 pub(super) struct HostDisk {
+    host: String,
     disk: disk::Disk,
+    reader: BlockDeviceReader,
+    /// The counters when it was made: loop devices are used again, and count on.
+    before: BlockReading,
 }
 
 impl HostDisk {
@@ -34,7 +40,25 @@ impl HostDisk {
         };
         let disk = disk::Disk::create(journal, &spec, program)
             .map_err(|error| Error::Refused(format!("the disk of host {host}: {error}")))?;
-        Ok(Self { disk })
+        let counted = BlockDeviceReader::open(disk.block_device())
+            .and_then(|mut reader| reader.read().map(|before| (reader, before)));
+        let (reader, before) =
+            counted.map_err(|error| Error::io("read the counters of", disk.device_path(), error))?;
+        Ok(Self { host: host.to_owned(), disk, reader, before })
+    }
+
+    /// What it has done since; `None` when its device cannot be read.
+    pub(super) fn count(&mut self) -> Option<DiskCount> {
+        let (now, before) = (self.reader.read().ok()?, &self.before);
+        Some(DiskCount {
+            host: self.host.clone(),
+            reads: now.reads.saturating_sub(before.reads),
+            read_bytes: now.read_bytes.saturating_sub(before.read_bytes),
+            writes: now.writes.saturating_sub(before.writes),
+            written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
+            busy_ns: now.busy_ns.saturating_sub(before.busy_ns),
+            model: self.disk.counters().ok().flatten(),
+        })
     }
 
     /// Where it is mounted.

@@ -32,7 +32,7 @@ impl Direction {
         // It stands for a cable, which is never busy with something else. Where either cannot be set, packets arrive
         // later than they should, which the counters tell.
         let _ = sys::thread::set_timer_slack_ns(1);
-        let _ = sys::thread::set_real_time();
+        let _ = sys::thread::set_realtime();
         let mut frame = vec![0; FRAME_BYTES_MAX];
         let wait = match TapWait::new() {
             Ok(wait) => wait,

@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Style;
 use super::paint::Tone;
+use crate::units::plain;
 
 /// A column with its head lines and its cells, all of one width when printed.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,9 +32,10 @@ impl Column {
     }
 }
 
-/// A table of words with one head line. Ends with a line break.
+/// A table of words with one head line; what others wrote may be among them. Ends with a line break.
 pub fn words_table(heads: &[&str], rows: &[Vec<String>], style: &Style) -> String {
-    let cells = |at: usize| rows.iter().map(|row| row.get(at).cloned().unwrap_or_default()).collect();
+    let cells =
+        |at: usize| rows.iter().map(|row| row.get(at).map(|text| plain(text)).unwrap_or_default()).collect();
     let columns: Vec<_> =
         heads.iter().enumerate().map(|(at, head)| Column::words(&[head], cells(at))).collect();
     style.spell(render(&columns, 1, style))
@@ -90,4 +92,18 @@ fn one(columns: &[&Column], gap: usize, style: &Style) -> String {
         row => row.to_owned(),
     });
     lines.map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_stays_in_its_cell() {
+        let rows = [vec!["nas".to_owned(), "\u{1b}[2Jmine\nkagiri: all is well".to_owned()]];
+        let style = Style { colour: false, width: 80, unicode: true };
+        let table = words_table(&["host", "kernel"], &rows, &style);
+        assert!(table.lines().count() == 3 && table.contains("nas   [2Jmine kagiri"), "{table}");
+        assert!(table.chars().all(|c| c == '\n' || !c.is_control()), "{table:?}");
+    }
 }

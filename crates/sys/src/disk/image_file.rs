@@ -1,6 +1,7 @@
 //! The file that a disk is made of.
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,12 @@ impl ImageFile {
             )));
         }
         let entry = journal.record(Undo::RemoveFile { path: path.clone() })?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
+            // Somebody was quicker since the look above: the file is theirs, and undoing would remove it.
+            journal.done(entry)?;
+        }
         let this = Self { journal: journal.clone(), entry, path };
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&this.path);
         let file = file.map_err(|error| Error::file("create", &this.path, error))?;
         file.set_len(size_bytes).map_err(|error| Error::file("size", &this.path, error))?;
         Ok(this)
@@ -49,5 +54,33 @@ impl Drop for ImageFile {
     fn drop(&mut self) {
         // What cannot be removed stays in the journal, which reports it.
         self.journal.undo(self.entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn of_two_who_make_the_same_file_one_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let journal = Journal::open(&folder.path().join("journal")).unwrap();
+        for _ in 0..20 {
+            let together = Barrier::new(2);
+            let make = || {
+                together.wait();
+                ImageFile::create(&journal, &path, 4096)
+            };
+            let made = std::thread::scope(|scope| {
+                [scope.spawn(make), scope.spawn(make)].map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(made.iter().filter(|one| one.is_ok()).count(), 1, "{made:?}");
+            assert_eq!(path.metadata().unwrap().len(), 4096, "it stays: {made:?}");
+            drop(made);
+            assert!(!path.exists() && journal.pending() == 0);
+        }
     }
 }

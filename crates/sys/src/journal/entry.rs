@@ -67,11 +67,6 @@ pub enum Undo {
         #[serde(default)]
         end_processes: bool,
     },
-    /// Delete a network interface, and with a veth its other end.
-    DeleteLink {
-        /// Its name, `kg...`.
-        name: String,
-    },
     /// End a process if it is still the one that was started.
     KillProcess {
         /// Its id.
@@ -101,7 +96,6 @@ impl fmt::Display for Undo {
             Self::RemoveFolder { path } => write!(f, "remove folder {}", path.display()),
             Self::RemoveTree { path, .. } => write!(f, "remove {} and all in it", path.display()),
             Self::DeleteNetns { name, .. } => write!(f, "delete network namespace {name}"),
-            Self::DeleteLink { name } => write!(f, "delete network interface {name}"),
             Self::KillProcess { pid, group: false, .. } => write!(f, "end process {pid}"),
             Self::KillProcess { pid, group: true, .. } => write!(f, "end process {pid} and its group"),
         }

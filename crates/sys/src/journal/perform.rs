@@ -57,7 +57,6 @@ fn run(undo: &Undo) -> Outcome {
         Undo::RemoveFolder { path } => remove_folder(path),
         Undo::RemoveTree { path, owner } => remove_tree(path, owner),
         Undo::DeleteNetns { name, end_processes } => delete_netns(name, *end_processes),
-        Undo::DeleteLink { name } => crate::netns::delete_link_if_ours(name),
         Undo::KillProcess { pid, start_ticks, group } => {
             crate::child::end_if_started_at(*pid, *start_ticks, *group)
         }

@@ -1,6 +1,7 @@
 //! A named network namespace: made, entered, configured in batches, and deleted with what runs in it.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,16 @@ impl Namespace {
         }
         undos.push(Undo::DeleteNetns { name: name.to_owned(), end_processes: true });
         let entries = journal.record_all(undos)?;
+        // Until there is a `Namespace` to drop, undoing has to be done by hand.
+        let undo = || entries.iter().rev().for_each(|entry| drop(journal.undo(*entry)));
+        if let Err(error) = claim(&path) {
+            if error.kind() == ErrorKind::AlreadyExists {
+                // Somebody was quicker since the look above: the name is theirs, and undoing would delete it.
+                entries.last().map_or(Ok(()), |of_name| journal.done(*of_name))?;
+            }
+            undo();
+            return Err(Error::file("create", path, error));
+        }
         match make(&path) {
             Ok(descriptor) => Ok(Self {
                 journal: journal.clone(),
@@ -61,8 +72,7 @@ impl Namespace {
                 descriptor: Arc::new(descriptor),
             }),
             Err(error) => {
-                // Until there is a `Namespace` to drop, this has to be done by hand.
-                entries.into_iter().rev().for_each(|entry| drop(journal.undo(entry)));
+                undo();
                 Err(error)
             }
         }
@@ -152,19 +162,23 @@ pub fn enter(name: &str) -> Result<()> {
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| Error::file("enter", &path, error))
 }
 
-/// Makes a namespace and gives it the name `path`, where `ip netns` finds it. Not done with `ip netns add`, because that
-/// leaves a mount on the folder behind.
-fn make(path: &Path) -> Result<OwnedFd> {
+/// Makes the file that a namespace is to have its name from.
+fn claim(path: &Path) -> std::io::Result<()> {
     let make_file = || {
         std::fs::create_dir_all(FOLDER)?;
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     };
     // Another program's undo may take the empty folder away in between; then once more.
     let again = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => make_file(),
+        ErrorKind::NotFound => make_file(),
         _ => Err(error),
     };
-    make_file().or_else(again).map_err(|error| Error::file("create", path, error))?;
+    make_file().or_else(again).map(drop)
+}
+
+/// Makes a namespace and names it by the file `path`, where `ip netns` finds it. Not done with `ip netns add`, because
+/// that leaves a mount on the folder behind.
+fn make(path: &Path) -> Result<OwnedFd> {
     let name_it = || -> Result<OwnedFd> {
         // Only this thread, which ends here, enters the new namespace; the name keeps it.
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| Error::call("make a network namespace", error))?;

@@ -17,7 +17,7 @@ use crate::output;
     an encrypted way. Nothing listens beyond one's own machine without.\n\n\
     Examples:\n  \
     kagiri fleet init fleet --coordinator desk,192.0.2.10 --host nas --host pc-[1-20]\n  \
-    scp -r fleet/bundles/nas nas:/etc/kagiri\n  \
+    scp -r fleet/bundles/nas/. nas:/etc/kagiri/\n  \
     kagiri fleet init fleet --host pc-21                    a further host, later\n  \
     kagiri fleet init fleet --host nas --replace            a new certificate before the old one ends\n  \
     kagiri fleet init fleet --router hub,hub.example        and a zenohd.json5 for a router of zenoh's own\n  \
@@ -43,7 +43,7 @@ pub struct Init {
     /// For how long new certificates hold, in days; the authority's own holds for ten years
     #[arg(long, value_name = "N", default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// Make bundles anew that are there already
+    /// Make bundles anew that are there already; a host's policy.toml stays as it is
     #[arg(long)]
     replace: bool,
 }
@@ -93,6 +93,9 @@ fn told(dir: &Path, made: &Made) -> String {
     }
     for bundle in &made.bundles {
         text += &format!("made     {}\n", bundle.display());
+    }
+    for file in &made.kept {
+        text += &format!("kept     {} as it was\n", file.display());
     }
     for file in &made.updated {
         text += &format!("changed  {}: copy it again, and restart what uses it\n", file.display());

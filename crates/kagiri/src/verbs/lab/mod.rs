@@ -30,7 +30,7 @@ use crate::{measure, output};
 pub enum Lab {
     /// Make the lab that a file describes, and keep it until 'down'
     Up(Up),
-    /// Show the lab: hosts, addresses, links, processes
+    /// Show the lab: hosts, addresses, links, disks, processes
     Status(Status),
     /// Run a program on a host of the lab
     Exec(Exec),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base::units::{BitRate, ByteSize, Span};
 use lab::line::{Counted, LineCount};
-use lab::state::{LinkState, State, Status};
+use lab::state::{DiskCount, LinkState, State, Status};
 
 /// What `up` says.
 pub fn up(state: &State) -> String {
@@ -80,6 +80,13 @@ pub fn status(status: &Status) -> String {
         }
         links = rest;
     }
+    if !status.disks.is_empty() {
+        text.push_str("\nDisks\n");
+    }
+    let width = status.disks.iter().map(|disk| disk.host.len()).max().unwrap_or_default();
+    for disk in &status.disks {
+        let _ = writeln!(text, "  {:width$}  {}", disk.host, disk_line(disk));
+    }
     let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
     let _ = writeln!(text, "\nProcesses: {}, of which {} ended", status.processes.len(), ended.len());
     for process in ended {
@@ -134,4 +141,22 @@ fn line_lines(link: &LinkState, count: &LineCount) -> String {
         )
     };
     one(&a.place, &b.place, &count.up) + &one(&b.place, &a.place, &count.down)
+}
+
+/// What a disk has done.
+fn disk_line(disk: &DiskCount) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let mut line = format!(
+        "{} reads ({:.1} MB), {} writes ({:.1} MB), busy for {:.1} s",
+        disk.reads,
+        megabytes(disk.read_bytes),
+        disk.writes,
+        megabytes(disk.written_bytes),
+        disk.busy_ns as f64 / 1e9
+    );
+    if let Some(model) = &disk.model {
+        let late_ms = model.late_ns_max as f64 / 1e6;
+        let _ = write!(line, "; {} seeks, answers at most {late_ms:.1} ms late", model.seeks);
+    }
+    line
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{ContentError, IndexError};
@@ -9,6 +10,9 @@ use super::index::{ContentIndex, FILE_BYTES_MAX, index_path};
 use super::scan::scan;
 use super::spec::ContentSpec;
 use super::write::{Watch, write_content};
+
+/// How often another may finish with a temporary file just as we open it.
+const RACES_MAX: usize = 16;
 
 /// Makes content at `path` and its index beside it.
 ///
@@ -87,6 +91,18 @@ pub fn load_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
     Ok(index)
 }
 
+/// Removes what killed programs left of content in `folder`: files under a temporary name that nobody writes to.
+pub fn clear_parts(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_part = path.extension().is_some_and(|extension| extension == "part");
+        if is_part && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            // Removed when dropped, and not had where somebody writes to it.
+            drop(Part::create(&path.with_extension("")));
+        }
+    }
+}
+
 fn remove_if_there(path: &Path) -> Result<(), ContentError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -94,6 +110,13 @@ fn remove_if_there(path: &Path) -> Result<(), ContentError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether `path` names `file`, and not another file or none.
+fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    let is_same = |named: fs::Metadata| (named.dev(), named.ino()) == (opened.dev(), opened.ino());
+    Ok(fs::metadata(path).is_ok_and(is_same))
 }
 
 /// A file under its temporary name, removed when it is dropped before it was published.
@@ -111,20 +134,23 @@ impl Part {
         name.push(".part");
         let part_path = PathBuf::from(name);
         let failed = |action, source| ContentError::File { action, path: part_path.clone(), source };
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&part_path)
-            .map_err(|e| failed("create", e))?;
-        // Only the owner of the lock may empty the file: it may be another's work.
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(ContentError::Busy { path: part_path }),
-            Err(TryLockError::Error(e)) => return Err(failed("lock", e)),
+        for _ in 0..RACES_MAX {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&part_path);
+            let file = file.map_err(|e| failed("create", e))?;
+            // Only the owner of the lock may empty the file: it may be another's work.
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(ContentError::Busy { path: part_path }),
+                Err(TryLockError::Error(e)) => return Err(failed("lock", e)),
+            }
+            // Who had the lock until now may have given the file its final name: then it is no longer ours to empty.
+            if leads_to(&part_path, &file).map_err(|e| failed("look at", e))? {
+                file.set_len(0).map_err(|e| failed("empty", e))?;
+                let (final_path, written_bytes) = (final_path.to_owned(), 0);
+                return Ok(Self { file, part_path, final_path, written_bytes, published: false });
+            }
         }
-        file.set_len(0).map_err(|e| failed("empty", e))?;
-        Ok(Self { file, part_path, final_path: final_path.to_owned(), written_bytes: 0, published: false })
+        Err(ContentError::Busy { path: part_path })
     }
 
     /// Gives a failed write its file and its advice.
@@ -172,5 +198,22 @@ impl Drop for Part {
             // Nothing better can be done about a failure here, and the error that led here is reported.
             let _ = fs::remove_file(&self.part_path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_got_its_final_name_meanwhile_is_not_the_temporary_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (part, whole) = (directory.path().join("a.part"), directory.path().join("a"));
+        let file = File::create(&part).unwrap();
+        assert!(leads_to(&part, &file).unwrap());
+        fs::rename(&part, &whole).unwrap();
+        assert!(!leads_to(&part, &file).unwrap() && leads_to(&whole, &file).unwrap());
+        let another = File::create(&part).unwrap();
+        assert!(!leads_to(&part, &file).unwrap() && leads_to(&part, &another).unwrap());
     }
 }

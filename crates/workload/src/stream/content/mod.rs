@@ -25,7 +25,7 @@ mod write;
 
 pub use check::{TsChecker, TsCounts};
 pub use error::{ContentError, IndexError};
-pub use file::{index_file, load_index, make_file, save_index};
+pub use file::{clear_parts, index_file, load_index, make_file, save_index};
 pub use index::{ContentIndex, Gop, INDEX_VERSION, Made, index_path};
 pub use scan::scan;
 pub use spec::{Codec, ContentSpec, FrameRate, RateMode};

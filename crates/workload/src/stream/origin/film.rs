@@ -43,6 +43,8 @@ fn make(settings: &StreamSettings, dir: &Path, host: &HostContext) -> Result<Pat
     }
     std::fs::create_dir_all(dir)
         .map_err(|error| PartError::new(format!("cannot make the directory {}: {error}", dir.display())))?;
+    // Nobody else would: what was made for other settings may never be made again.
+    content::clear_parts(dir);
     host.say(format!("making {} of content: {}", ByteSize::from_bytes(spec.total_bytes()), file.display()));
     content::make_file(&spec, &file, &mut |_| go_on(host))
         .map_err(|error| PartError::new(error.about(&file)))?;
