@@ -1,4 +1,5 @@
 //! Classic ttcp at the other end: nuttcp's classic mode over TCP, and over UDP a few lines that do as `ttcp.c` does.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 mod transfer_common;
 

@@ -141,7 +141,7 @@ mod tests {
             jitter_ns: 2000,
             ..FlowCount::default()
         };
-        let flow = FlowReport { count, moved_ns: None, ended: Ended::Done, tcp: None, path_mtu_bytes: None };
+        let flow = FlowReport { count, ..FlowReport::new(Ended::Done) };
         let omitted = FlowCount { bytes: 100, datagrams: 1, lost: 2, ..FlowCount::default() };
         let expected = StreamResult {
             id: 3,

@@ -18,11 +18,11 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// What a wait ended with. Neither: its time was over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Woken {
+pub(in crate::transfer) struct Woken {
     /// The peer said something, or is gone.
-    pub(super) readable: bool,
+    pub(in crate::transfer) readable: bool,
     /// The bell rang.
-    pub(super) rung: bool,
+    pub(in crate::transfer) rung: bool,
 }
 
 /// A control connection.
@@ -62,18 +62,18 @@ impl Control {
         self.peer
     }
 
-    pub(super) fn step(&self) -> Duration {
+    pub(in crate::transfer) fn step(&self) -> Duration {
         self.step
     }
 
     /// From now on a wish to stop does not cut off what is said, and each step takes at most `step`.
-    pub(super) fn conclude(&mut self, step: Duration) {
+    pub(in crate::transfer) fn conclude(&mut self, step: Duration) {
         self.heeds_stop = false;
         self.step = step;
     }
 
     /// Waits for the peer or the bell, at most until `until`.
-    pub(super) fn wait(&self, until: Deadline) -> Result<Woken, NetError> {
+    pub(in crate::transfer) fn wait(&self, until: Deadline) -> Result<Woken, NetError> {
         let mut events = Events::with_capacity(2);
         self.epoll.wait(&mut events, Some(until.left()))?;
         let mut woken = Woken { readable: false, rung: false };
@@ -139,7 +139,7 @@ impl Control {
     }
 
     /// Opens the connection: the first thing that a client sends.
-    pub(super) fn say_cookie(&self, cookie: &super::Cookie) -> Result<(), Iperf3Error> {
+    pub(in crate::transfer) fn say_cookie(&self, cookie: &super::Cookie) -> Result<(), Iperf3Error> {
         self.write(cookie.bytes(), "opening the control connection")
     }
 
@@ -156,27 +156,36 @@ impl Control {
         let _ = self.write(&bytes, "giving up");
     }
 
+    /// Receives a byte, whatever it means.
+    ///
+    /// # Errors
+    /// [`Iperf3Error`]: silence, the end of the connection.
+    pub(in crate::transfer) fn receive_byte(&self, during: &'static str) -> Result<u8, Iperf3Error> {
+        let mut byte = [0];
+        self.read(&mut byte, Deadline::after(self.step), during)?;
+        Ok(byte[0])
+    }
+
     /// Hears a state. What ends a test is an error.
     ///
     /// # Errors
     /// [`Iperf3Error`]: silence, the end of the connection, a refusal, a byte that is no state.
     pub(super) fn hear(&self, during: &'static str) -> Result<State, Iperf3Error> {
-        let until = Deadline::after(self.step);
-        let mut byte = [0];
-        self.read(&mut byte, until, during)?;
+        let byte = self.receive_byte(during)?;
         let peer = self.peer;
-        match State::read(byte[0]) {
+        match State::read(byte) {
             Some(State::AccessDenied) => Err(Iperf3Error::Busy(peer)),
             Some(State::ServerTerminate | State::ClientTerminate) => Err(Iperf3Error::Terminated(peer)),
             Some(State::ServerError) => {
                 let mut bytes = [0; Failure::BYTES];
                 // Old servers say no more than that they give up.
+                let until = Deadline::after(self.step);
                 let told = self.read(&mut bytes, until, during);
                 let failure = told.map_or(Failure { code: 0, errno: 0 }, |()| Failure::read(bytes));
                 Err(Iperf3Error::GaveUp { peer, failure })
             }
             Some(state) => Ok(state),
-            None => Err(Iperf3Error::Unexpected { peer, byte: byte[0], during }),
+            None => Err(Iperf3Error::Unexpected { peer, byte, during }),
         }
     }
 
@@ -191,7 +200,8 @@ impl Control {
 
     /// Sends an object.
     pub(super) fn send(&self, object: &Map<String, Value>, during: &'static str) -> Result<(), Iperf3Error> {
-        self.write(&frame(object), during)
+        // An object of strings and values is always written.
+        self.send_frame(&serde_json::to_vec(object).unwrap_or_default(), during)
     }
 
     /// Receives an object of at most `bytes_max`.
@@ -200,17 +210,41 @@ impl Control {
         bytes_max: usize,
         during: &'static str,
     ) -> Result<Map<String, Value>, Iperf3Error> {
+        let text = self.receive_frame(bytes_max, during)?;
+        parse(&text).map_err(|source| Iperf3Error::Json { peer: self.peer, source })
+    }
+
+    /// Sends a text, its length before it. The other end refuses more than it has agreed to.
+    ///
+    /// # Errors
+    /// [`Iperf3Error`]: the other end does not take it in time, or is gone.
+    pub(in crate::transfer) fn send_frame(
+        &self,
+        text: &[u8],
+        during: &'static str,
+    ) -> Result<(), Iperf3Error> {
+        self.write(&frame(text), during)
+    }
+
+    /// Receives a text of 2 to `bytes_max` bytes, whatever it says.
+    ///
+    /// # Errors
+    /// [`Iperf3Error`]: silence, the end of the connection, another length.
+    pub(in crate::transfer) fn receive_frame(
+        &self,
+        bytes_max: usize,
+        during: &'static str,
+    ) -> Result<Vec<u8>, Iperf3Error> {
         let until = Deadline::after(self.step);
-        let wrong = |source| Iperf3Error::Json { peer: self.peer, source };
         let mut head = [0; 4];
         self.read(&mut head, until, during)?;
-        let len = length(head, bytes_max).map_err(wrong)?;
+        let len = length(head, bytes_max).map_err(|source| Iperf3Error::Json { peer: self.peer, source })?;
         let mut text = Vec::new();
         while text.len() < len {
             let at = text.len();
             text.resize(len.min(at + PIECE_BYTES), 0);
             self.read(&mut text[at..], until, during)?;
         }
-        parse(&text).map_err(wrong)
+        Ok(text)
     }
 }

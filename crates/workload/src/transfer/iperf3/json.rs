@@ -27,10 +27,9 @@ pub enum JsonError {
 }
 
 /// A text with its length in front.
-pub fn frame(object: &Map<String, Value>) -> Vec<u8> {
-    let text = serde_json::to_vec(object).unwrap_or_default();
+pub fn frame(text: &[u8]) -> Vec<u8> {
     let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    [&len.to_be_bytes(), text.as_slice()].concat()
+    [&len.to_be_bytes(), text].concat()
 }
 
 /// The length that four bytes announce.
@@ -167,7 +166,7 @@ mod tests {
             let mut object = Map::new();
             object.insert("n".to_owned(), number.into());
             object.insert(key, value.into());
-            let framed = frame(&object);
+            let framed = frame(&serde_json::to_vec(&object).unwrap());
             let (head, text) = framed.split_at(4);
             prop_assert_eq!(length(head.try_into().unwrap(), RESULTS_BYTES_MAX), Ok(text.len()));
             prop_assert_eq!(parse(text), Ok(object));
