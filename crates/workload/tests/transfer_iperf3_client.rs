@@ -3,6 +3,7 @@
 
 mod transfer_common;
 
+use std::net::{Ipv6Addr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ fn up_over_tcp() {
         return;
     }
     let mib = 1 << 20;
-    for parameters in [
+    let cases = [
         tcp(Direction::Up, Length::Seconds(1)),
         Parameters { streams: 3, ..tcp(Direction::Up, Length::Bytes(64 * mib + 1)) },
         Parameters { block_bytes: 10_000, ..tcp(Direction::Up, Length::Blocks(1000)) },
@@ -59,8 +60,9 @@ fn up_over_tcp() {
             ..tcp(Direction::Up, Length::Bytes(16 * mib))
         },
         Parameters { rate_bit_per_s: Some(80_000_000), streams: 2, ..tcp(Direction::Up, Length::Seconds(1)) },
-    ] {
-        let (report, json) = both(&parameters);
+    ];
+    at_once(&cases, |parameters| {
+        let (report, json) = both(parameters);
         let (sent, received) = sum(&report);
         assert_eq!(number(&json, "sum_received"), received, "{parameters:?}");
         // iperf3 drops what is still under way when it hears of the end.
@@ -76,7 +78,7 @@ fn up_over_tcp() {
             let ratio = sent as f64 * 8.0 / (rate as f64 * 2.0);
             assert!((0.5..2.0).contains(&ratio), "{ratio}");
         }
-    }
+    });
 }
 
 #[test]
@@ -84,19 +86,26 @@ fn down_over_tcp_is_whole_to_the_byte() {
     if !is_installed("iperf3") {
         return;
     }
-    for parameters in [
+    let cases = [
         tcp(Direction::Down, Length::Seconds(1)),
         Parameters { streams: 3, ..tcp(Direction::Down, Length::Bytes(50_000_000)) },
         Parameters { block_bytes: 64 << 10, ..tcp(Direction::Down, Length::Blocks(300)) },
-    ] {
-        let (report, json) = both(&parameters);
+        Parameters {
+            window_bytes: Some(256 << 10),
+            congestion: Some("reno".to_owned()),
+            rate_bit_per_s: Some(400_000_000),
+            ..tcp(Direction::Down, Length::Bytes(10_000_000))
+        },
+    ];
+    at_once(&cases, |parameters| {
+        let (report, json) = both(parameters);
         let (received, sent) = sum(&report);
         assert_eq!((number(&json, "sum_sent"), received), (sent, sent), "{parameters:?}");
         assert!(report.remote.as_ref().unwrap().counts_retransmits);
         if let Some(bytes) = parameters.bytes_asked() {
             assert!(received >= bytes, "{parameters:?}: {received}");
         }
-    }
+    });
 }
 
 #[test]
@@ -104,11 +113,42 @@ fn both_ways_over_tcp() {
     if !is_installed("iperf3") {
         return;
     }
-    let (report, json) = both(&Parameters { streams: 2, ..tcp(Direction::Both, Length::Seconds(1)) });
-    let (sent, received) = report.bytes();
-    assert_eq!(number(&json, "sum_sent_bidir_reverse"), received);
-    assert!(number(&json, "sum_received") <= sent);
-    assert!(sent > 0 && received > 0);
+    for length in [Length::Seconds(1), Length::Bytes(50_000_000)] {
+        let (report, json) = both(&Parameters { streams: 2, ..tcp(Direction::Both, length) });
+        let (sent, received) = report.bytes();
+        assert_eq!(number(&json, "sum_sent_bidir_reverse"), received);
+        assert!(number(&json, "sum_received") <= sent);
+        assert!(sent > 0 && received > 0);
+    }
+}
+
+#[test]
+fn over_ipv6() {
+    if !is_installed("iperf3") {
+        return;
+    }
+    let ip = Ipv6Addr::LOCALHOST.into();
+    if TcpListener::bind((ip, 0)).is_err() {
+        eprintln!("skipped: needs IPv6");
+        return;
+    }
+    let cases =
+        [(Protocol::Tcp, Direction::Up), (Protocol::Tcp, Direction::Both), (Protocol::Udp, Direction::Down)];
+    at_once(&cases, |&(protocol, direction)| {
+        let (process, address) = iperf3_server_at(ip, &["-1"]);
+        let parameters = Parameters {
+            protocol,
+            block_bytes: 1400,
+            rate_bit_per_s: Some(100_000_000),
+            service: Some(16),
+            ..tcp(direction, Length::Bytes(1_000_000))
+        };
+        let report = run(address, parameters).unwrap();
+        assert_eq!(report.problem, None, "{protocol:?} {direction:?}");
+        let (sent, received) = report.bytes();
+        assert!(sent + received >= 1_000_000, "{protocol:?} {direction:?}: {sent}, {received}");
+        process.output();
+    });
 }
 
 #[test]
@@ -122,14 +162,17 @@ fn datagrams() {
         rate_bit_per_s: Some(20_000_000),
         ..tcp(direction, length)
     };
-    for parameters in [
+    let cases = [
         udp(Direction::Up, Length::Seconds(1)),
         Parameters { streams: 3, wide_counts: true, ..udp(Direction::Up, Length::Bytes(1_000_000)) },
         udp(Direction::Up, Length::Blocks(500)),
         Parameters { wide_counts: true, ..udp(Direction::Down, Length::Seconds(1)) },
+        udp(Direction::Down, Length::Bytes(1_000_000)),
+        Parameters { streams: 2, ..udp(Direction::Down, Length::Blocks(500)) },
         Parameters { streams: 2, ..udp(Direction::Both, Length::Seconds(1)) },
-    ] {
-        let (report, _) = both(&parameters);
+    ];
+    at_once(&cases, |parameters| {
+        let (report, _) = both(parameters);
         for stream in &report.streams {
             let (own, remote) = (&stream.own, stream.remote.as_ref().unwrap());
             let bytes = |packets: Option<u64>, lost: Option<u64>| (packets.unwrap() - lost.unwrap()) * 1200;
@@ -141,7 +184,7 @@ fn datagrams() {
             );
             assert!(own.packets.unwrap() > 100, "{parameters:?}: {stream:?}");
         }
-    }
+    });
 }
 
 #[test]
@@ -149,22 +192,25 @@ fn what_is_omitted_does_not_count() {
     if !is_installed("iperf3") {
         return;
     }
-    for direction in [Direction::Up, Direction::Down] {
-        let slow =
-            Parameters { omit_s: 1, rate_bit_per_s: Some(40_000_000), ..tcp(direction, Length::Seconds(1)) };
-        let (report, json) = both(&slow);
-        let (own, remote) = sum(&report);
-        assert!((2_500_000..10_000_000).contains(&own), "{direction:?}: {own}");
-        assert!((2_500_000..10_000_000).contains(&remote), "{direction:?}: {}", json["end"]);
-        assert!(report.streams[0].flow.count.bytes > own + 2_000_000);
-    }
-    let counted = Parameters {
+    let slow = |direction, length| Parameters {
         omit_s: 1,
         rate_bit_per_s: Some(40_000_000),
-        ..tcp(Direction::Up, Length::Bytes(2_000_000))
+        ..tcp(direction, length)
     };
-    let (own, _) = sum(&both(&counted).0);
-    assert!((2_000_000..8_000_000).contains(&own), "{own}");
+    let cases = [
+        slow(Direction::Up, Length::Seconds(1)),
+        slow(Direction::Down, Length::Seconds(1)),
+        slow(Direction::Up, Length::Bytes(2_500_000)),
+    ];
+    at_once(&cases, |parameters| {
+        let (report, json) = both(parameters);
+        let (own, remote) = sum(&report);
+        assert!((2_500_000..10_000_000).contains(&own), "{parameters:?}: {own}");
+        if parameters.bytes_asked().is_none() {
+            assert!((2_500_000..10_000_000).contains(&remote), "{parameters:?}: {}", json["end"]);
+        }
+        assert!(report.streams[0].flow.count.bytes > own + 2_000_000);
+    });
 }
 
 #[test]
@@ -211,7 +257,7 @@ fn a_stop_in_the_middle_keeps_what_both_ends_saw() {
     if !is_installed("iperf3") {
         return;
     }
-    for direction in [Direction::Up, Direction::Down, Direction::Both] {
+    at_once(&[Direction::Up, Direction::Down, Direction::Both], |&direction| {
         let (process, address) = iperf3_server(&["-J", "-1"]);
         let bell = Arc::new(Bell::new().unwrap());
         let client = Client::prepare(order(address, tcp(direction, Length::Endless)), bell.clone()).unwrap();
@@ -227,7 +273,7 @@ fn a_stop_in_the_middle_keeps_what_both_ends_saw() {
         assert!(remote.streams.iter().all(|stream| stream.bytes > Some(0)), "{remote:?}");
         let json: Value = serde_json::from_str(&process.output()).unwrap();
         assert_eq!(json["error"], Value::Null, "an end like any other for the server");
-    }
+    });
 }
 
 #[test]
@@ -235,15 +281,28 @@ fn a_server_that_hangs_or_dies_is_noticed() {
     if !is_installed("iperf3") {
         return;
     }
-    for (direction, signal) in [
-        (Direction::Up, "STOP"),
-        (Direction::Down, "STOP"),
-        (Direction::Up, "KILL"),
-        (Direction::Down, "KILL"),
-    ] {
+    let udp = |direction, length| Parameters {
+        protocol: Protocol::Udp,
+        block_bytes: 1200,
+        rate_bit_per_s: Some(50_000_000),
+        ..tcp(direction, length)
+    };
+    let cases = [
+        (tcp(Direction::Up, Length::Seconds(60)), "STOP"),
+        (tcp(Direction::Down, Length::Seconds(60)), "STOP"),
+        (tcp(Direction::Both, Length::Endless), "STOP"),
+        (udp(Direction::Down, Length::Endless), "STOP"),
+        (udp(Direction::Up, Length::Seconds(2)), "STOP"),
+        (tcp(Direction::Up, Length::Seconds(60)), "KILL"),
+        (tcp(Direction::Down, Length::Bytes(1 << 40)), "KILL"),
+        (tcp(Direction::Both, Length::Endless), "KILL"),
+        (udp(Direction::Up, Length::Endless), "KILL"),
+        (udp(Direction::Down, Length::Seconds(60)), "KILL"),
+    ];
+    at_once(&cases, |(parameters, signal)| {
         let (process, address) = iperf3_server(&[]);
         let bell = Arc::new(Bell::new().unwrap());
-        let order = ClientOrder { deadlines: short(), ..order(address, tcp(direction, Length::Seconds(60))) };
+        let order = ClientOrder { deadlines: short(), ..order(address, parameters.clone()) };
         let client = Client::prepare(order, bell).unwrap();
         let live = client.live();
         let client = std::thread::spawn(move || client.run());
@@ -251,12 +310,12 @@ fn a_server_that_hangs_or_dies_is_noticed() {
         process.signal(signal);
         let from = Instant::now();
         let report = client.join().unwrap();
-        assert!(from.elapsed() < Duration::from_secs(15), "{direction:?} {signal}: {:?}", from.elapsed());
+        assert!(from.elapsed() < Duration::from_secs(15), "{parameters:?} {signal}: {:?}", from.elapsed());
         let problem = report.problem.expect("a problem");
         let expected =
-            if signal == "STOP" { ["no byte moved", "did not answer"] } else { ["closed the control"; 2] };
-        assert!(expected.iter().any(|what| problem.contains(what)), "{direction:?} {signal}: {problem}");
+            if *signal == "STOP" { ["no byte moved", "did not answer"] } else { ["closed the control"; 2] };
+        assert!(expected.iter().any(|what| problem.contains(what)), "{parameters:?} {signal}: {problem}");
         assert!(report.streams[0].own.bytes > Some(0), "what was measured before is kept");
         assert_eq!(report.remote, None);
-    }
+    });
 }

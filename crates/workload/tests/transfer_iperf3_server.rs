@@ -34,31 +34,35 @@ fn what_a_client_sends_over_tcp_arrives_to_the_byte() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in [
-        "-t 1",
-        "-n 20M",
-        "-n 1000003 -P 3",
-        "-k 50 -l 10000",
-        "-t 1 -P 4 -b 20M",
-        "-n 20M -w 256K",
-        "-n 20M -C reno -N -M 1000 -S 16",
-        "-n 20M -Z --repeating-payload --dont-fragment --fq-rate 5G",
-    ] {
-        let (json, report) = both(arguments);
-        let received = report.bytes().1;
-        assert_eq!(number(&json, "sum_sent", "bytes"), received, "{arguments}");
-        assert_eq!(number(&json, "sum_received", "bytes"), received, "{arguments}");
-        assert_eq!(report.bytes().0, 0, "{arguments}");
-        let asked = report.parameters.unwrap();
-        assert_eq!((asked.protocol, report.streams.len()), (Protocol::Tcp, asked.streams as usize));
-        if let Some(bytes) = asked.bytes_asked() {
-            assert!(received >= bytes, "{arguments}: {received}");
-        }
-        if arguments.contains("reno") {
-            assert_eq!(json["end"]["receiver_tcp_congestion"], "reno");
-            assert_eq!(report.own.congestion.as_deref(), Some("reno"));
-        }
-    }
+    at_once(
+        &[
+            "-t 1",
+            "-n 20M",
+            "-n 1000003 -P 3",
+            "-n 16M -P 128",
+            "-k 50 -l 10000",
+            "-t 1 -P 4 -b 20M",
+            "-n 20M -w 256K",
+            "-n 20M -C reno -N -M 1000 -S 16",
+            "-n 20M -Z --repeating-payload --dont-fragment --fq-rate 5G",
+        ],
+        |arguments| {
+            let (json, report) = both(arguments);
+            let received = report.bytes().1;
+            assert_eq!(number(&json, "sum_sent", "bytes"), received, "{arguments}");
+            assert_eq!(number(&json, "sum_received", "bytes"), received, "{arguments}");
+            assert_eq!(report.bytes().0, 0, "{arguments}");
+            let asked = report.parameters.unwrap();
+            assert_eq!((asked.protocol, report.streams.len()), (Protocol::Tcp, asked.streams as usize));
+            if let Some(bytes) = asked.bytes_asked() {
+                assert!(received >= bytes, "{arguments}: {received}");
+            }
+            if arguments.contains("reno") {
+                assert_eq!(json["end"]["receiver_tcp_congestion"], "reno");
+                assert_eq!(report.own.congestion.as_deref(), Some("reno"));
+            }
+        },
+    );
 }
 
 #[test]
@@ -66,20 +70,21 @@ fn what_a_client_receives_over_tcp_was_sent() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in
-        ["-R -t 1", "-R -n 20M -P 3", "-R -k 100 -l 64K", "-R -t 1 -b 50M", "-R -n 20M -C reno -w 512K"]
-    {
-        let (json, report) = both(arguments);
-        let sent = report.bytes().0;
-        assert_eq!(number(&json, "sum_sent", "bytes"), sent, "{arguments}");
-        let received = number(&json, "sum_received", "bytes");
-        assert!(received > 0 && received <= sent, "{arguments}: {received} of {sent}");
-        assert!(json["end"]["sum_sent"]["retransmits"].is_u64(), "{arguments}: {}", json["end"]);
-        if arguments.contains("-b") {
-            let bits = sent as f64 * 8.0;
-            assert!((25e6..100e6).contains(&bits), "{arguments}: {bits}");
-        }
-    }
+    at_once(
+        &["-R -t 1", "-R -n 20M -P 3", "-R -k 100 -l 64K", "-R -t 1 -b 50M", "-R -n 20M -C reno -w 512K"],
+        |arguments| {
+            let (json, report) = both(arguments);
+            let sent = report.bytes().0;
+            assert_eq!(number(&json, "sum_sent", "bytes"), sent, "{arguments}");
+            let received = number(&json, "sum_received", "bytes");
+            assert!(received > 0 && received <= sent, "{arguments}: {received} of {sent}");
+            assert!(json["end"]["sum_sent"]["retransmits"].is_u64(), "{arguments}: {}", json["end"]);
+            if arguments.contains("-b") {
+                let bits = sent as f64 * 8.0;
+                assert!((25e6..100e6).contains(&bits), "{arguments}: {bits}");
+            }
+        },
+    );
 }
 
 #[test]
@@ -87,7 +92,7 @@ fn both_ways_at_once() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in ["--bidir -t 1", "--bidir -t 1 -P 2 -b 50M", "--bidir -n 20M"] {
+    at_once(&["--bidir -t 1", "--bidir -t 1 -P 2 -b 50M", "--bidir -n 20M"], |arguments| {
         let (json, report) = both(arguments);
         let (sent, received) = report.bytes();
         assert_eq!(number(&json, "sum_sent", "bytes"), received, "{arguments}");
@@ -99,7 +104,7 @@ fn both_ways_at_once() {
         assert!(
             up.iter().all(|&side| side == Side::Receiver) && down.iter().all(|&side| side == Side::Sender)
         );
-    }
+    });
 }
 
 #[test]
@@ -107,26 +112,29 @@ fn datagrams_are_counted_alike() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in [
-        "-u -b 20M -t 1 -l 1200",
-        "-u -b 20M -t 1 -P 3 --udp-counters-64bit",
-        "-u -b 0 -n 2M -l 1400",
-        "-u -b 50M -k 200 -l 1000 -w 1M",
-        "-u -b 0 -t 1 -l 32000",
-    ] {
-        let (json, report) = both(arguments);
-        let own = &report.own.streams;
-        let (packets, lost): (u64, u64) = own
-            .iter()
-            .map(|s| (s.packets.unwrap(), s.errors.unwrap()))
-            .fold((0, 0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
-        let asked = report.parameters.as_ref().unwrap();
-        assert_eq!(number(&json, "sum", "packets"), packets, "{arguments}");
-        assert_eq!(number(&json, "sum", "lost_packets"), lost, "{arguments}");
-        assert_eq!(report.bytes().1, (packets - lost) * u64::from(asked.block_bytes), "{arguments}");
-        assert_eq!(asked.wide_counts, arguments.contains("64bit"));
-        assert!(own.iter().all(|stream| stream.jitter_s.unwrap() < 1.0), "{arguments}: {own:?}");
-    }
+    at_once(
+        &[
+            "-u -b 20M -t 1 -l 1200",
+            "-u -b 20M -t 1 -P 3 --udp-counters-64bit",
+            "-u -b 0 -n 2M -l 1400",
+            "-u -b 50M -k 200 -l 1000 -w 1M",
+            "-u -b 0 -t 1 -l 32000",
+        ],
+        |arguments| {
+            let (json, report) = both(arguments);
+            let own = &report.own.streams;
+            let (packets, lost): (u64, u64) = own
+                .iter()
+                .map(|s| (s.packets.unwrap(), s.errors.unwrap()))
+                .fold((0, 0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
+            let asked = report.parameters.as_ref().unwrap();
+            assert_eq!(number(&json, "sum", "packets"), packets, "{arguments}");
+            assert_eq!(number(&json, "sum", "lost_packets"), lost, "{arguments}");
+            assert_eq!(report.bytes().1, (packets - lost) * u64::from(asked.block_bytes), "{arguments}");
+            assert_eq!(asked.wide_counts, arguments.contains("64bit"));
+            assert!(own.iter().all(|stream| stream.jitter_s.unwrap() < 1.0), "{arguments}: {own:?}");
+        },
+    );
 }
 
 #[test]
@@ -134,24 +142,29 @@ fn datagrams_to_the_client_and_both_ways() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in [
-        "-u -R -b 20M -t 1 -l 1200",
-        "-u -R -b 20M -t 1 -P 2 --udp-counters-64bit",
-        "-u --bidir -b 10M -t 1 -P 2",
-    ] {
-        let (json, report) = both(arguments);
-        let sent = report.bytes().0;
-        let sum = if arguments.contains("bidir") { "sum_sent_bidir_reverse" } else { "sum_sent" };
-        assert_eq!(number(&json, sum, "bytes"), sent, "{arguments}");
-        let streams = report.parameters.unwrap().streams;
-        let expected = f64::from(streams) * if arguments.contains("bidir") { 10e6 } else { 20e6 };
-        let rate = sent as f64 * 8.0 / expected;
-        assert!((0.5..2.0).contains(&rate), "{arguments}: {sent} bytes");
-        for stream in report.streams.iter().filter(|stream| stream.side == Side::Sender) {
-            let remote = stream.remote.as_ref().unwrap();
-            assert!(remote.packets.unwrap() <= stream.own.packets.unwrap(), "{arguments}: {stream:?}");
-        }
-    }
+    at_once(
+        &[
+            "-u -R -b 20M -t 1 -l 1200",
+            "-u -R -b 20M -t 1 -P 2 --udp-counters-64bit",
+            "-u -R -b 20M -n 2M -l 1000",
+            "-u -R -b 20M -k 2000 -l 1000",
+            "-u --bidir -b 10M -t 1 -P 2",
+        ],
+        |arguments| {
+            let (json, report) = both(arguments);
+            let sent = report.bytes().0;
+            let sum = if arguments.contains("bidir") { "sum_sent_bidir_reverse" } else { "sum_sent" };
+            assert_eq!(number(&json, sum, "bytes"), sent, "{arguments}");
+            let streams = report.parameters.unwrap().streams;
+            let expected = f64::from(streams) * if arguments.contains("bidir") { 10e6 } else { 20e6 };
+            let rate = sent as f64 * 8.0 / expected;
+            assert!((0.5..2.0).contains(&rate), "{arguments}: {sent} bytes");
+            for stream in report.streams.iter().filter(|stream| stream.side == Side::Sender) {
+                let remote = stream.remote.as_ref().unwrap();
+                assert!(remote.packets.unwrap() <= stream.own.packets.unwrap(), "{arguments}: {stream:?}");
+            }
+        },
+    );
 }
 
 #[test]
@@ -159,7 +172,7 @@ fn what_is_omitted_does_not_count() {
     if !is_installed("iperf3") {
         return;
     }
-    for arguments in ["-O 1 -t 1 -b 40M", "-O 1 -t 1 -b 40M -R", "-O 1 -t 1 -b 40M -u -l 1000"] {
+    at_once(&["-O 1 -t 1 -b 40M", "-O 1 -t 1 -b 40M -R", "-O 1 -t 1 -b 40M -u -l 1000"], |arguments| {
         let (json, report) = both(arguments);
         let (sent, received) = report.bytes();
         let own = if arguments.contains("-R") { sent } else { received };
@@ -169,7 +182,7 @@ fn what_is_omitted_does_not_count() {
         let all: u64 = report.streams.iter().map(|stream| stream.flow.count.bytes).sum();
         assert!(all > own + 2_000_000, "{arguments}: {own} of {all}");
         assert!((0.5..3.0).contains(&report.streams[0].own.seconds.unwrap()), "{:?}", report.own);
-    }
+    });
 }
 
 #[test]

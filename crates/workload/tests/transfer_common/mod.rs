@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "every test file uses another part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_workload::transfer::iperf3::{
@@ -38,6 +39,15 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Runs all cases side by side: they wait more than they work.
+pub fn at_once<T: Sync>(cases: &[T], run: impl Fn(&T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| run(case));
+        }
+    });
+}
+
 /// A program that is killed when the test is done with it.
 pub struct Process(pub Child);
 
@@ -53,6 +63,10 @@ impl Process {
         assert!(status.unwrap().success());
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
     /// What it printed, once it has ended by itself.
     pub fn output(mut self) -> String {
         let mut out = self.0.stdout.take().unwrap();
@@ -63,7 +77,7 @@ impl Process {
             err.read_to_string(&mut text).unwrap();
             text
         });
-        until("the end of the program", || self.0.try_wait().unwrap().is_some());
+        until("the end of the program", || self.has_ended());
         reader.join().unwrap()
     }
 }
@@ -117,32 +131,44 @@ pub fn iperf3(server: SocketAddr, arguments: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"))
 }
 
-/// iperf3 as a server for one test, and where it listens.
+/// iperf3 as a server on loopback, and where it listens.
 pub fn iperf3_server(arguments: &[&str]) -> (Process, SocketAddr) {
-    // Free a moment ago; nobody else asks for it by its number.
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let port = free.port().to_string();
-    let common = ["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"];
-    let mut process = Process::start("iperf3", &[&common, arguments].concat());
-    // With -J it prints nothing before the end.
-    if arguments.contains(&"-J") {
-        until("iperf3 listens", || listens(free));
-        return (process, free);
-    }
-    let mut lines = BufReader::new(process.0.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("listening") {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "iperf3 does not listen");
-    }
-    process.0.stdout = Some(lines.into_inner());
-    (process, free)
+    iperf3_server_at(Ipv4Addr::LOCALHOST.into(), arguments)
+}
+
+/// iperf3 as a server at an address of this host.
+pub fn iperf3_server_at(ip: IpAddr, arguments: &[&str]) -> (Process, SocketAddr) {
+    let address = free_address(ip);
+    let (host, port) = (ip.to_string(), address.port().to_string());
+    let mut process =
+        Process::start("iperf3", &[&["-s", "-B", &host, "-p", &port, "--forceflush"], arguments].concat());
+    until("iperf3 listens", || {
+        assert!(!process.has_ended(), "iperf3 has ended");
+        listens(address)
+    });
+    (process, address)
+}
+
+/// An address that was free a moment ago, with a port that the kernel gives to nobody who does not ask for it.
+pub fn free_address(ip: IpAddr) -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = std::process::id() as u16;
+    let candidates = (0..4096).map(|_| {
+        let offset = own.wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        SocketAddr::new(ip, 61_000 + offset % 4096)
+    });
+    candidates.into_iter().find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 fn listens(address: SocketAddr) -> bool {
-    let wanted = format!("{:X}", address.port());
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    table.lines().any(|line| line.contains(&format!(":{wanted} 00000000:0000 0A")))
+    let port = format!(":{:04X}", address.port());
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        table.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&port) && fields[3] == "0A"
+        })
+    })
 }
 
 /// A client's order with those parameters.

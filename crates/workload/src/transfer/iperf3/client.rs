@@ -52,6 +52,8 @@ impl Client {
     pub fn prepare(order: ClientOrder, bell: Arc<Bell>) -> Result<Self, Iperf3Error> {
         let until = Deadline::after(order.deadlines.step);
         let socket = connect(order.server, &SocketOptions::default(), &bell, until)?;
+        // While data flows nothing is said here, and datagrams do not tell whether their receiver is still there.
+        socket.set_silence_limit(order.deadlines.stall)?;
         let control = Control::new(socket, order.server, bell.clone(), order.deadlines.step)?;
         let cookie = Cookie::random();
         control.say_cookie(&cookie)?;
@@ -93,7 +95,7 @@ impl Client {
         };
         let finished = self.finished.take().or_else(|| self.live.finish(true));
         let mut report = TestReport::new(self.order.server, self.cookie, finished);
-        report.problem = problem.map(|error| error.to_string()).or_else(|| report.broken_stream());
+        report.explain(problem.as_ref());
         report.parameters = Some(self.order.parameters);
         report.remote = self.remote;
         report
@@ -125,7 +127,20 @@ impl Client {
             Protocol::Tcp => open_tcp(peer, &self.cookie, parameters, &self.bell, until, silence),
             Protocol::Udp => open_udp(peer, parameters, &self.bell, until),
         };
-        (0..wanted).map(open).collect()
+        (0..wanted)
+            .map(open)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.said_meanwhile().unwrap_or(error))
+    }
+
+    /// Why the server does not take part any more, if it has said so: a better reason than that a stream failed.
+    fn said_meanwhile(&self) -> Option<Iperf3Error> {
+        let during = "the data streams are opened";
+        let woken = self.control.wait(Deadline::after(Duration::ZERO)).ok()?;
+        woken.readable.then(|| match self.control.hear(during) {
+            Ok(state) => Iperf3Error::Unexpected { peer: self.order.server, byte: state.byte(), during },
+            Err(error) => error,
+        })
     }
 
     /// Watches until the test is over.

@@ -24,7 +24,7 @@ pub enum Iperf3Error {
         during: &'static str,
     },
     /// The peer said nothing in time.
-    #[error("{peer} did not answer within {} s while {during}", .within.as_secs_f64())]
+    #[error("{peer} did not answer within {} s while {during}", seconds(*.within))]
     Silent {
         /// Who.
         peer: SocketAddr,
@@ -75,7 +75,7 @@ pub enum Iperf3Error {
     },
     /// The data streams did not come together.
     #[error("{there} of {wanted} data streams with {peer} were opened within {} s; does a firewall drop them?",
-        .within.as_secs_f64())]
+        seconds(*.within))]
     Streams {
         /// With whom.
         peer: SocketAddr,
@@ -87,7 +87,7 @@ pub enum Iperf3Error {
         within: Duration,
     },
     /// No byte moved for too long.
-    #[error("no byte moved between {peer} and here for {} s", .within.as_secs_f64())]
+    #[error("no byte moved between {peer} and here for {} s", seconds(*.within))]
     Stalled {
         /// With whom.
         peer: SocketAddr,
@@ -95,12 +95,14 @@ pub enum Iperf3Error {
         within: Duration,
     },
     /// The client did not end its test.
-    #[error("{peer} did not end its test within {} s of its time", .within.as_secs_f64())]
+    #[error("{peer} did not end its test within {} s {after}", seconds(*.within))]
     Expired {
         /// Who.
         peer: SocketAddr,
         /// For how long it was waited.
         within: Duration,
+        /// Since when.
+        after: &'static str,
     },
     /// The flows could not be started.
     #[error(transparent)]
@@ -132,6 +134,11 @@ impl Iperf3Error {
         };
         Some(Failure { code, errno })
     }
+}
+
+/// Of what was left of a deadline a moment ago: to the millisecond.
+fn seconds(within: Duration) -> f64 {
+    (within.as_secs_f64() * 1e3).round() / 1e3
 }
 
 fn said(byte: u8) -> String {

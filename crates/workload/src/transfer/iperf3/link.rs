@@ -52,7 +52,9 @@ pub(in crate::transfer) fn connect(
     let socket = TcpSocket::connect_start(peer, None, options)?;
     let during = "being connected to";
     await_socket(&socket, Interest::WRITE, bell, until, || Iperf3Error::Silent { peer, during, within })?;
-    match socket.connect_result()? {
+    // The kernel knows only the descriptor.
+    let failed = |error: NetError| NetError { action: "connect to", target: peer.to_string(), ..error };
+    match socket.connect_result().map_err(failed)? {
         ConnectState::Connected => Ok(socket),
         ConnectState::InProgress => Err(Iperf3Error::Silent { peer, during, within }),
     }

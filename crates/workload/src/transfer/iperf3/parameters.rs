@@ -299,11 +299,6 @@ impl Parameters {
         }
     }
 
-    /// Whether its end is set by time.
-    pub fn is_timed(&self) -> bool {
-        matches!(self.length, Length::Seconds(_))
-    }
-
     /// Streams in both directions together.
     pub fn streams_total(&self) -> u32 {
         self.streams * if self.direction == Direction::Both { 2 } else { 1 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::flows::Finished;
-use super::{Cookie, Parameters, Results, StreamResult};
+use super::{Cookie, Iperf3Error, Parameters, Results, StreamResult};
 use crate::transfer::flow::{Ended, FlowReport, Side, ThreadReport};
 
 /// What a test came to.
@@ -57,8 +57,18 @@ impl TestReport {
         }
     }
 
+    /// Says why the test did not come to its end. If a peer that fell silent had let a stream break before, that is the
+    /// better reason.
+    pub(super) fn explain(&mut self, error: Option<&Iperf3Error>) {
+        self.problem = match (error, self.broken_stream()) {
+            (Some(error @ Iperf3Error::Silent { .. }), Some(broken)) => Some(format!("{broken}; {error}")),
+            (Some(error), _) => Some(error.to_string()),
+            (None, broken) => broken,
+        };
+    }
+
     /// The first stream that broke, in words.
-    pub(super) fn broken_stream(&self) -> Option<String> {
+    fn broken_stream(&self) -> Option<String> {
         self.streams.iter().find_map(|stream| match &stream.flow.ended {
             Ended::Failed(what) => Some(format!("stream {}: {what}", stream.id)),
             Ended::Done | Ended::ByPeer | Ended::Stopped => None,

@@ -13,7 +13,7 @@ use super::flows::{Finished, Flows};
 use super::hello::WELCOME;
 use super::json::{PARAMETERS_BYTES_MAX, RESULTS_BYTES_MAX};
 use super::link::{dress_tcp, dress_udp};
-use super::live::{Live, Watch, compare};
+use super::live::{Live, Seen, Watch, compare};
 use super::turns::{Turn, Turns};
 use super::{
     Bell, Carrying, Control, Cookie, Deadlines, Failure, Iperf3Error, Parameters, Refusal, Results,
@@ -23,6 +23,10 @@ use crate::transfer::flow::{FlowSocket, Protocol, Side};
 
 /// Further time for the streams to come, each.
 const STREAM: Duration = Duration::from_millis(100);
+
+/// A client that asks for a number of bytes ends its test when it has them. Some datagrams are lost on the way, so it is
+/// given the time of sending them all this many times: enough if one in so many comes through. A frozen client takes none.
+const AGAIN: u32 = 100;
 
 const OPENING: &str = "the data streams are opened";
 
@@ -83,6 +87,30 @@ struct Record {
     remote: Option<Results>,
 }
 
+/// When a session is given up whose client does not say that its test is over.
+struct Expiry {
+    at: Deadline,
+    within: Duration,
+    after: &'static str,
+    /// Whether it comes no earlier any more.
+    is_final: bool,
+}
+
+impl Expiry {
+    fn new(limit: Duration, within: Duration, after: &'static str) -> Self {
+        Self { at: Deadline::after(limit), within, after, is_final: false }
+    }
+
+    /// All that was asked for has passed.
+    fn hasten(&mut self, within: Duration) {
+        self.is_final = true;
+        if within < self.at.left() {
+            let after = "of when all that it asked for had passed";
+            *self = Self { at: Deadline::after(within), within, after, is_final: true };
+        }
+    }
+}
+
 impl Session {
     /// Conducts the test to its end. Every wait in it has one.
     pub fn run(mut self) -> TestReport {
@@ -98,7 +126,7 @@ impl Session {
         }
         let finished = record.finished.or_else(|| self.live.finish(true));
         let mut report = TestReport::new(self.control.peer(), self.cookie, finished);
-        report.problem = outcome.err().map(|error| error.to_string()).or_else(|| report.broken_stream());
+        report.explain(outcome.as_ref().err());
         report.parameters = record.parameters;
         report.remote = record.remote;
         report
@@ -220,21 +248,27 @@ impl Session {
         let during = "the test runs";
         let peer = self.control.peer();
         let deadlines = &self.settings.deadlines;
-        let limit = match watch.end_ns() {
-            Some(end_ns) => Duration::from_nanos(end_ns.saturating_sub(monotonic_ns())) + deadlines.grace,
-            None => deadlines.longest,
+        let from_ns = monotonic_ns();
+        let mut expiry = match watch.end_ns() {
+            Some(end_ns) => {
+                let own = Duration::from_nanos(end_ns.saturating_sub(from_ns));
+                Expiry::new(own + deadlines.grace, deadlines.grace, "of its time")
+            }
+            None => Expiry::new(deadlines.longest, deadlines.longest, "of its beginning"),
         };
-        let expiry = Deadline::after(limit);
         loop {
-            watch.look(&self.live, peer)?;
+            let seen = watch.look(&self.live, peer)?;
+            if seen == Seen::Done && parameters.bytes_asked().is_some() && !expiry.is_final {
+                let took = Duration::from_nanos(monotonic_ns().saturating_sub(from_ns));
+                expiry.hasten(took.saturating_mul(AGAIN).saturating_add(deadlines.grace));
+            }
             if self.bell.is_stopped() {
                 return Err(Iperf3Error::Stopped);
             }
-            if expiry.passed() {
-                let within = if parameters.is_timed() { deadlines.grace } else { deadlines.longest };
-                return Err(Iperf3Error::Expired { peer, within });
+            if expiry.at.passed() {
+                return Err(Iperf3Error::Expired { peer, within: expiry.within, after: expiry.after });
             }
-            if !self.control.wait(Deadline::after(watch.pause().min(expiry.left())))?.readable {
+            if !self.control.wait(Deadline::after(watch.pause().min(expiry.at.left())))?.readable {
                 continue;
             }
             match self.control.hear(during)? {
