@@ -30,6 +30,11 @@ pub enum Resource {
     Network,
     /// Memory, in bytes.
     Memory,
+    /// The receiver's window: it had not room for more.
+    Window,
+    /// The sender's buffer: smaller than what the path could hold.
+    #[serde(rename = "send_buffer")]
+    SendBuffer,
     /// The measuring side: nothing was learnt about the target beyond this load.
     Player,
     /// No limit was met within the loads that were offered.
@@ -44,6 +49,8 @@ impl Resource {
             Self::Disk => "disk",
             Self::Network => "network",
             Self::Memory => "memory",
+            Self::Window => "window",
+            Self::SendBuffer => "send_buffer",
             Self::Player => "player",
             Self::None => "none",
         }
@@ -54,7 +61,7 @@ impl Resource {
         match self {
             Self::Cpu | Self::Player => "%",
             Self::Disk | Self::Network => "bit/s",
-            Self::Memory => "B",
+            Self::Memory | Self::Window | Self::SendBuffer => "B",
             Self::None => "",
         }
     }
@@ -67,7 +74,7 @@ impl Resource {
             Self::Network => Some("network_bit_per_s"),
             Self::Memory => Some("server_memory_bytes"),
             Self::Player => Some("player_cpu_percent"),
-            Self::None => None,
+            Self::Window | Self::SendBuffer | Self::None => None,
         }
     }
 }
@@ -142,6 +149,35 @@ pub struct Trial {
     /// What was sampled.
     #[serde(default)]
     pub series: Vec<Series>,
+    /// What the workload says of it in its own words.
+    #[serde(default)]
+    pub account: Account,
+}
+
+/// What a workload says of a trial in its own words: what came of it, what held it back, the tables behind both.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Account {
+    /// What came of it, one sentence; absent where the load that was carried says it all.
+    pub headline: Option<String>,
+    /// What held it back, where the workload's own counters tell.
+    pub limit: Option<Limit>,
+    /// What a reader may want to look up.
+    pub tables: Vec<Table>,
+}
+
+/// A table of words and numbers, each with its unit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Table {
+    /// What it is about.
+    pub title: String,
+    /// The heads of its columns; the first column names the rows.
+    pub head: Vec<String>,
+    /// Its rows, each as long as the head.
+    pub rows: Vec<Vec<String>>,
+    /// Sentences below it.
+    pub notes: Vec<String>,
 }
 
 /// The largest load that passed.
@@ -233,6 +269,10 @@ pub struct VariantOutcome {
     pub considerations: Vec<String>,
     /// What weakens this outcome.
     pub doubts: Vec<DoubtNote>,
+    /// What the workload says of the trial that stands for this variant: of one load its median, of a search the
+    /// largest load that was carried.
+    #[serde(default)]
+    pub account: Account,
 }
 
 /// How a run ended.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::doubt::Doubt;
 use crate::metric::{MetricSpec, Metrics};
-use crate::outcome::Phase;
+use crate::outcome::{Account, Phase};
 use crate::part::{Endpoints, PartError, PartKind, PartSpec};
 use crate::placement::{Placement, Role};
 use crate::plan::{LoadPlan, PlanError};
@@ -42,6 +42,8 @@ pub struct Judgement {
     pub series: Vec<Series>,
     /// What weakens the trial.
     pub doubts: Vec<Doubt>,
+    /// What came of it in the workload's own words.
+    pub account: Account,
     /// The hold, in seconds after the start: what is sampled is averaged over it.
     pub hold_s: (f64, f64),
 }
@@ -50,8 +52,8 @@ pub struct Judgement {
 pub trait Workload: Sync {
     /// Its verb: `stream`.
     fn name(&self) -> &'static str;
-    /// What a load counts: "streams".
-    fn load_unit(&self) -> &'static str;
+    /// What a load counts under these (resolved) settings: "streams".
+    fn load_unit(&self, settings: &Value) -> &'static str;
     /// Every number that its trials carry, the sampled ones included.
     fn metrics(&self) -> &'static [MetricSpec];
     /// The sides that a plan can place on hosts.

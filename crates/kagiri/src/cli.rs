@@ -29,6 +29,8 @@ pub enum Verb {
     Survey(verbs::survey::Survey),
     /// Find how many video streams a content server carries
     Stream(Box<verbs::stream::StreamArgs>),
+    /// Find how fast bytes move to a server, and what holds them back
+    Transfer(Box<verbs::transfer::TransferArgs>),
     /// Show where the time of a program goes, call by call
     Timeline(Box<verbs::timeline::Timeline>),
     /// Explain what limits, from a table that was measured anywhere

@@ -79,6 +79,11 @@ pub fn wishes(plan: &Plan) -> Vec<Wish> {
 }
 
 impl HostArgs {
+    /// What was given as --listen.
+    pub fn listen(&self) -> Option<&str> {
+        self.listen.as_deref()
+    }
+
     /// How long to wait for hosts.
     pub fn wait(&self) -> Duration {
         self.wait.map_or(WAIT, Span::duration)

@@ -164,8 +164,12 @@ impl Session {
         let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
         let loads = |variant: &Variant| (variant.name.clone(), workload.load_plan(&variant.settings));
         let estimate = Estimate::new(plan.variants.iter().map(loads), plan.repeats);
-        let mut progress =
-            Progress::new(workload.load_unit(), estimate, common.quiet, Arc::clone(&self.stop));
+        let mut progress = Progress::new(
+            workload.load_unit(&plan.variants[0].settings),
+            estimate,
+            common.quiet,
+            Arc::clone(&self.stop),
+        );
         let (said, told) = (progress.clone(), progress.clone());
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {

@@ -242,6 +242,7 @@ mod tests {
             hold_from_s: 4.0,
             hold_to_s: 14.0,
             series: Vec::new(),
+            account: Default::default(),
         }
     }
 

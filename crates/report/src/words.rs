@@ -144,6 +144,9 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
     if let [row] = &rows[..]
         && is_one_load(run, variant)
     {
+        if let (Some(headline), Verdict::Pass) = (&variant.account.headline, row.verdict) {
+            return format!("{headline}.");
+        }
         return single(row, &format!("{}{each}", load(row.load, unit)));
     }
     match variant.capacity.value {
@@ -250,6 +253,8 @@ pub fn limited(limit: &Limit) -> String {
             "Limited by the measuring side or by other programs, not by the target".to_owned()
         }
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
+        (Resource::Window, _) => format!("Limited by the receiver's window ({certainty})"),
+        (Resource::SendBuffer, _) => format!("Limited by the sender's buffer ({certainty})"),
         (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
     }

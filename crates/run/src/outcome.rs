@@ -75,13 +75,17 @@ pub fn conclude(run: &mut Run, plan: &Plan, workload: &dyn Workload) {
 fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Workload) -> VariantOutcome {
     let trials: Vec<&Trial> = run.trials_of(&variant.name).collect();
     let loads = workload.load_plan(&variant.settings);
+    let unit = workload.load_unit(&variant.settings);
     let repetitions: Vec<Capacity> =
-        (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, workload.load_unit())).collect();
-    let capacity = median_capacity(&repetitions, &trials, workload.load_unit());
+        (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, unit)).collect();
+    let capacity = median_capacity(&repetitions, &trials, unit);
     let (ceilings, refuted) = ceilings(run, &variant.name);
     let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
     let explanation = explain::explain(&table);
+    let account = representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
+    // Counters of the workload's own say more than what was sampled beside it.
+    let limit = account.limit.clone().filter(|_| loads.fixed.is_some()).unwrap_or(explanation.limit);
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
     doubts.extend(explanation.doubts.into_iter().filter(|note| is_apt(&note.doubt, run.state, &loads)));
@@ -93,12 +97,27 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
         name: variant.name.clone(),
         capacity,
         repetitions,
-        limit: explanation.limit,
+        limit,
         saturation: explanation.saturation,
         predicted: explanation.predicted,
         considerations: explanation.considerations,
         doubts,
+        account,
     }
+}
+
+/// The trial that stands for all at the load that was carried (or, with none, that was offered): the median by the
+/// workload's first merit, as tables show medians too.
+fn representative<'a>(trials: &[&'a Trial], capacity: &Capacity, workload: &dyn Workload) -> Option<&'a Trial> {
+    let merit = workload.metrics().iter().find(|spec| spec.better == Better::Higher)?;
+    let of = |trial: &Trial| trial.metrics.get(merit.name).copied().flatten();
+    let carried = |trial: &&&Trial| trial.verdict == Verdict::Pass && Some(trial.load) == capacity.value;
+    let mut alike: Vec<&'a Trial> = trials.iter().filter(carried).copied().collect();
+    if alike.is_empty() {
+        alike = trials.iter().copied().collect();
+    }
+    alike.sort_by(|a, b| of(a).unwrap_or(0.0).total_cmp(&of(b).unwrap_or(0.0)));
+    alike.get(alike.len().saturating_sub(1) / 2).copied()
 }
 
 /// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute and that

@@ -6,7 +6,7 @@ use base::workload::Workload;
 use serde_json::Value;
 
 /// Every workload, in the order in which help lists them.
-pub const WORKLOADS: &[&dyn Workload] = &[&workload::stream::Stream];
+pub const WORKLOADS: &[&dyn Workload] = &[&workload::stream::Stream, &workload::transfer::Transfer];
 
 /// The workload of that name.
 ///

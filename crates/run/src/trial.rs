@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base::doubt::Doubt;
 use base::metric::Metrics;
-use base::outcome::{Phase, Trial};
+use base::outcome::{Account, Phase, Trial};
 use base::part::{HERE, Live, PartSpec, Progress, Watch};
 use base::placement::Placement;
 use base::verdict::Verdict;
@@ -143,6 +143,7 @@ fn lost(why: String) -> Judgement {
         series: Vec::new(),
         doubts: Vec::new(),
         hold_s: (0.0, 0.0),
+        account: Account::default(),
     }
 }
 
@@ -245,7 +246,7 @@ fn assemble(
     judgement: Judgement,
     sampled: &[OfHost],
 ) -> Trial {
-    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s, is_definite } =
+    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s, is_definite, account } =
         judgement;
     // What could have been sampled and was not is unknown, and says so.
     for spec in place.workload.metrics() {
@@ -281,6 +282,7 @@ fn assemble(
         hold_from_s: hold_s.0,
         hold_to_s: hold_s.1,
         series,
+        account,
     }
 }
 

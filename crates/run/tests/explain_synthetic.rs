@@ -111,6 +111,7 @@ impl System {
             hold_from_s: 4.0,
             hold_to_s: 14.0,
             series: Vec::new(),
+            account: Default::default(),
         }
     }
 

@@ -257,6 +257,7 @@ fn trial_of(row: &Row<'_>) -> rusqlite::Result<Trial> {
         hold_from_s: row.get("hold_from_s")?,
         hold_to_s: row.get("hold_to_s")?,
         series: Vec::new(),
+        account: json_of(row, "account")?,
     })
 }
 

@@ -19,10 +19,10 @@ const UPDATE_RUN: &str = "UPDATE run SET (schema, kagiri, name, workload, state,
 const SET_OWNER: &str =
     "UPDATE run SET (owner_pid, owner_start, owner_boot, owner_pid_space) = (?2, ?3, ?4, ?5) WHERE id = ?1";
 const INSERT_TRIAL: &str = "INSERT INTO trial (run, number, variant, repetition, phase, load, verdict, \
-     started_at, hold_from_s, hold_to_s, reasons, doubts) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+     started_at, hold_from_s, hold_to_s, reasons, doubts, account) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 const UPDATE_TRIAL: &str = "UPDATE trial SET (variant, repetition, phase, load, verdict, started_at, \
-     hold_from_s, hold_to_s, reasons, doubts) = (?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+     hold_from_s, hold_to_s, reasons, doubts, account) = (?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
      WHERE run = ?1 AND number = ?2";
 const INSERT_METRIC: &str = "INSERT INTO metric (run, trial, name, value) VALUES (?1, ?2, ?3, ?4)";
 const INSERT_SERIES: &str =
@@ -276,6 +276,7 @@ impl Step<'_> {
             finite(&what("hold's end"), trial.hold_to_s)?,
             json(&what("reasons"), &trial.reasons)?,
             json(&what("doubts"), &trial.doubts)?,
+            json(&what("account"), &trial.account)?,
         ];
         self.execute(sql, row)
     }

@@ -50,6 +50,7 @@ fn outcome(explanation: Explanation) -> VariantOutcome {
         predicted: explanation.predicted,
         considerations: explanation.considerations,
         doubts: explanation.doubts,
+        account: base::outcome::Account::default(),
     }
 }
 

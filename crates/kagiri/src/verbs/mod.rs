@@ -12,6 +12,7 @@ pub mod runs;
 pub mod stream;
 pub mod survey;
 pub mod timeline;
+pub mod transfer;
 pub mod undo;
 
 use crate::cli::Verb;
@@ -22,6 +23,7 @@ pub fn perform(verb: Verb) -> Outcome {
     match verb {
         Verb::Survey(verb) => verb.perform(),
         Verb::Stream(verb) => verb.perform(),
+        Verb::Transfer(verb) => verb.perform(),
         Verb::Timeline(verb) => verb.perform(),
         Verb::Explain(verb) => verb.perform(),
         Verb::Run(verb) => verb.perform(),

@@ -21,6 +21,8 @@ use crate::whole::write_whole;
 
 /// How often events are fetched: the kernel's room must last so long.
 const FETCH_EVERY: Duration = Duration::from_millis(10);
+/// How long calls are made to find out what watching costs.
+const COST_WITHIN: Duration = Duration::from_millis(200);
 
 /// How to look into the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -165,6 +167,7 @@ impl Timeline {
             softirqs: true,
             ring_bytes: usize::try_from(self.ring.bytes()).unwrap_or(usize::MAX),
             backend: self.backend.backend(),
+            cost_within: COST_WITHIN,
         }
     }
 

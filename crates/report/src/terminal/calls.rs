@@ -1,6 +1,6 @@
 //! Where a program's time went, on a terminal: the tables of calls and of network softirqs.
 
-use base::timeline::{CallState, CallTimes};
+use base::timeline::CallTimes;
 
 use super::Style;
 use super::paint::Tone;
@@ -37,10 +37,9 @@ pub fn call_times(times: &CallTimes, style: Style) -> String {
 
 fn calls(times: &CallTimes, style: &Style) -> String {
     let of = |what: fn(&base::timeline::CallRow) -> String| times.calls.iter().map(what).collect::<Vec<_>>();
-    let state = |state: CallState| if state == CallState::Blocked { "blocked" } else { "ready" };
     let mut columns = vec![
         Column::words(&["call"], of(|row| plain(&row.name))),
-        Column::words(&["state"], times.calls.iter().map(|row| state(row.state).to_owned()).collect()),
+        Column::words(&["state"], of(|row| row.state.name().to_owned())),
         Column::numbers(&["calls"], of(|row| row.count.to_string())),
         Column::numbers(&["p50", "µs"], of(|row| micros(row.p50_us))),
         Column::numbers(&["mean", "µs"], of(|row| micros(row.mean_us))),
@@ -48,8 +47,9 @@ fn calls(times: &CallTimes, style: &Style) -> String {
         Column::numbers(&["max", "µs"], of(|row| micros(row.max_us))),
         Column::numbers(&["of wall", "%"], of(|row| percent(row.wall_share))),
     ];
-    if times.calls.iter().any(|row| row.preempted > 0) {
-        columns.push(Column::numbers(&["CPU taken", "calls"], of(|row| row.preempted.to_string())));
+    if times.calls.iter().any(|row| row.preempted > Some(0)) {
+        let taken = of(|row| row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string()));
+        columns.push(Column::numbers(&["CPU taken", "calls"], taken));
     }
     render(&columns, 2, style)
 }
@@ -62,7 +62,7 @@ fn softirqs(times: &CallTimes, style: &Style) -> String {
         times.softirqs.iter().map(|row| known(what(row))).collect::<Vec<_>>()
     };
     let columns = [
-        Column::words(&["softirq"], of(|row| row.name.to_owned())),
+        Column::words(&["softirq"], of(|row| plain(&row.name))),
         Column::numbers(&["CPU"], of(|row| row.cpu.to_string())),
         Column::numbers(&["runs"], of(|row| row.count.to_string())),
         Column::numbers(&["period", "p50 µs"], maybe(|row| row.period_p50_us)),
@@ -95,7 +95,7 @@ pub(crate) fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use base::timeline::{CallRow, SoftirqRow, TraceCost, UnfinishedRow};
+    use base::timeline::{CallRow, CallState, SoftirqRow, TraceCost, UnfinishedRow};
 
     use super::*;
 
@@ -109,11 +109,11 @@ mod tests {
             p99_us: us * 10.0,
             max_us: us * 100.0,
             wall_share: us * count as f64 / 2e6,
-            preempted: 0,
+            preempted: Some(0),
             returned: 0,
         };
         let softirq = SoftirqRow {
-            name: "NET_RX",
+            name: "NET_RX".into(),
             cpu: 1,
             count: 1,
             period_p50_us: None,
@@ -132,8 +132,13 @@ mod tests {
             threads: 3,
             calls: vec![row(CallState::Blocked, 3, 35.6), row(CallState::Ready, 40_000, 0.57)],
             softirqs: vec![softirq],
-            unfinished: vec![UnfinishedRow { name: "accept4".into(), count: 2, longest_s: 1.9 }],
-            backend: "bpf",
+            unfinished: vec![UnfinishedRow {
+                name: "accept4".into(),
+                count: 2,
+                longest_s: 1.9,
+                began_before: 0,
+            }],
+            backend: "bpf".into(),
             backend_because: None,
             events_counted: 40_003,
             events: 40_003,

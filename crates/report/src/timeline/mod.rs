@@ -2,7 +2,7 @@
 
 mod data;
 
-use base::timeline::{CallRow, CallState, CallTimes, Picture, SoftirqRow};
+use base::timeline::{CallRow, CallTimes, Picture, SoftirqRow};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::terminal::{micros, percent};
@@ -83,14 +83,14 @@ fn call_table(times: &CallTimes) -> Markup {
         html! {
             tr {
                 td { (plain(&row.name)) }
-                td { @if row.state == CallState::Blocked { "blocked" } @else { "ready" } }
+                td { (row.state.name()) }
                 td.n { (row.count) }
                 td.n { (micros(row.p50_us)) }
                 td.n { (micros(row.mean_us)) }
                 td.n { (micros(row.p99_us)) }
                 td.n { (micros(row.max_us)) }
                 td.n { (percent(row.wall_share)) }
-                td.n { (row.preempted) }
+                td.n { (row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string())) }
             }
         }
     };
@@ -111,7 +111,7 @@ fn softirq_table(times: &CallTimes) -> Markup {
     let row = |row: &SoftirqRow| {
         html! {
             tr {
-                td { (row.name) }
+                td { (plain(&row.name)) }
                 td.n { (row.cpu) }
                 td.n { (row.count) }
                 td.n { (known(row.period_p50_us)) }

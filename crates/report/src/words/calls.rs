@@ -1,6 +1,6 @@
 //! Sentences on where a program's time went.
 
-use base::timeline::{CallState, CallTimes};
+use base::timeline::CallTimes;
 
 use crate::terminal::percent;
 use crate::units::{duration, plain, tidy};
@@ -12,10 +12,10 @@ pub fn watched(times: &CallTimes) -> String {
     let threads = counted(times.threads, "thread", "threads");
     let ended = times.ended.as_deref().map_or_else(String::new, |ended| format!("; {}", plain(ended)));
     let most = times.calls.first().map_or_else(String::new, |row| {
-        let state = if row.state == CallState::Blocked { "blocked" } else { "ready" };
         format!(
-            " Most of the time: {} ({state}), {} % of the wall's.",
+            " Most of the time: {} ({}), {} % of the wall's.",
             plain(&row.name),
+            row.state.name(),
             percent(row.wall_share)
         )
     });
@@ -50,13 +50,15 @@ pub fn traced(times: &CallTimes) -> String {
 pub fn notes(times: &CallTimes) -> Vec<String> {
     let mut notes = Vec::new();
     let unfinished = times.unfinished.iter().map(|row| {
-        format!("{} × {} (the longest for {} s)", row.count, plain(&row.name), tidy(row.longest_s))
+        let all_the_time = if row.began_before > 0 { "all the time that it was watched, " } else { "" };
+        let longest = format!("{all_the_time}{} s", tidy(row.longest_s));
+        format!("{} × {} (the longest for {longest})", row.count, plain(&row.name))
     });
     let unfinished: Vec<String> = unfinished.collect();
     if !unfinished.is_empty() {
         notes.push(format!("Without an end, and not in the table: {}.", unfinished.join(", ")));
     }
-    if times.calls.iter().any(|row| row.preempted > 0) {
+    if times.calls.iter().any(|row| row.preempted > Some(0)) {
         notes.push(
             "Blocked: the thread was switched out inside the call. CPU taken: of these, calls that did not wait but \
              lost their CPU to others."

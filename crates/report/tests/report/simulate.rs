@@ -148,6 +148,7 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
         hold_from_s,
         hold_to_s: length_s,
         series,
+        account: Default::default(),
     }
 }
 
@@ -206,6 +207,7 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
             "Memory grows with the socket buffers of each stream and is far from any ceiling.".into(),
         ],
         doubts: if server.repetitions == 1 { vec![Doubt::SingleRepetition.into()] } else { Vec::new() },
+        account: Default::default(),
     }
 }
 

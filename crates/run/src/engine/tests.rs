@@ -63,7 +63,7 @@ impl Workload for Single {
     fn name(&self) -> &'static str {
         "single"
     }
-    fn load_unit(&self) -> &'static str {
+    fn load_unit(&self, _: &Value) -> &'static str {
         "loads"
     }
     fn metrics(&self) -> &'static [MetricSpec] {
@@ -116,6 +116,7 @@ impl Workload for Single {
             series: Vec::new(),
             doubts: Vec::new(),
             hold_s: (0.0, 1.0),
+            account: Account::default(),
         })
     }
 }

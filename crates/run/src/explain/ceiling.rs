@@ -31,7 +31,9 @@ pub fn parse(text: &str) -> Result<(Resource, Ceiling), CeilingError> {
             value.parse::<BitRate>().map_err(|e| error(e.to_string()))?.bit_per_s() as f64
         }
         Resource::Memory => value.parse::<ByteSize>().map_err(|e| error(e.to_string()))?.bytes() as f64,
-        Resource::None => return Err(error("'none' has no ceiling".into())),
+        Resource::Window | Resource::SendBuffer | Resource::None => {
+            return Err(error(format!("'{resource}' has no ceiling")));
+        }
     };
     if value <= 0.0 {
         return Err(error("it must be above zero".into()));

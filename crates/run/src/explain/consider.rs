@@ -201,6 +201,8 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         Resource::Network => "a faster link, several links, or a lower bit rate",
         Resource::Memory => "more memory, or smaller buffers",
         Resource::Player => "viewers on another host, more player cores, or a lighter playing depth",
+        Resource::Window => "a larger receive buffer (net.ipv4.tcp_rmem, --window)",
+        Resource::SendBuffer => "a larger send buffer (net.ipv4.tcp_wmem, --window)",
         Resource::None => return None,
     };
     let twice = explanation.saturation.get(&resource).and_then(|s| {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::StoreError;
 
 /// Step `i` leads from layout `i` to layout `i + 1`.
-const STEPS: [&str; 1] = [include_str!("1.sql")];
+const STEPS: [&str; 2] = [include_str!("1.sql"), include_str!("2.sql")];
 
 /// The layout that this version writes.
 pub(crate) const LAYOUT: i64 = STEPS.len() as i64;

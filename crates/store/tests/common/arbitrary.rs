@@ -118,7 +118,7 @@ prop_compose! {
     ) -> Trial {
         Trial {
             number: 0, variant, repetition, phase, load, verdict, reasons, metrics, doubts, started_at, hold_from_s,
-            hold_to_s, series,
+            hold_to_s, series, account: Default::default(),
         }
     }
 }
@@ -132,6 +132,7 @@ prop_compose! {
         let name = name.clone();
         VariantOutcome {
             name, capacity, repetitions, limit, saturation, predicted, considerations, doubts,
+            account: Default::default(),
         }
     }
 }

@@ -38,6 +38,7 @@ pub fn trial(number: u32, load: f64) -> Trial {
         hold_from_s: 2.0,
         hold_to_s: 12.0,
         series: vec![cpu],
+        account: Default::default(),
     }
 }
 
@@ -82,6 +83,7 @@ pub fn variant(name: &str, capacities: &[f64]) -> VariantOutcome {
         predicted: Some(4.995),
         considerations: vec!["The CPU is the limit.".into()],
         doubts: vec![Doubt::SingleRepetition.into()],
+        account: Default::default(),
     }
 }
 

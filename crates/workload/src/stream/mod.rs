@@ -46,7 +46,7 @@ impl Workload for Stream {
         "stream"
     }
 
-    fn load_unit(&self) -> &'static str {
+    fn load_unit(&self, _: &Value) -> &'static str {
         "streams"
     }
 

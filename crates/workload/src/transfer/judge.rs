@@ -50,6 +50,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         series: super::series::of(report),
         doubts: doubts(report),
         hold_s: report.hold_s,
+        account: super::account::of(settings, report),
     }
 }
 

@@ -72,9 +72,14 @@ pub fn of(report: &TransferReport) -> Metrics {
     let mut metrics = Metrics::new();
     let mut set = |name: &str, value: Option<f64>| metrics.insert(name.to_owned(), value);
     let ways = &report.ways;
-    let goodput = |way: Way| ways.iter().find(|found| found.way == way).and_then(goodput_bit_per_s);
+    let goodput = |way: Way| -> Option<f64> {
+        let all: Option<Vec<f64>> = ways.iter().filter(|found| found.way == way).map(goodput_bit_per_s).collect();
+        all.filter(|all| !all.is_empty()).map(|all| all.iter().sum())
+    };
     let each: Vec<f64> = ways.iter().filter_map(goodput_bit_per_s).collect();
     let received = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes())));
+    // The CPU's time was spent on the omitted beginning too.
+    let worked_on = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes() + end.omitted.bytes)));
     set("goodput_bit_per_s", (each.len() == ways.len() && !each.is_empty()).then(|| each.iter().sum()));
     set("goodput_up_bit_per_s", goodput(Way::Up));
     set("goodput_down_bit_per_s", goodput(Way::Down));
@@ -90,7 +95,7 @@ pub fn of(report: &TransferReport) -> Metrics {
     let ends = || ways.iter().flat_map(|way| [&way.sender, &way.receiver]);
     let cpu_s: Option<f64> = ends().map(|end| end.as_ref()?.cpu_s).sum();
     let per_gb =
-        cpu_s.zip(received).filter(|(_, bytes)| *bytes > 0.0).map(|(cpu_s, bytes)| cpu_s / (bytes / 1e9));
+        cpu_s.zip(worked_on).filter(|(_, bytes)| *bytes > 0.0).map(|(cpu_s, bytes)| cpu_s / (bytes / 1e9));
     set("cpu_s_per_gb", per_gb.filter(|_| !ways.is_empty()));
     let busiest = |end: fn(&WayReport) -> Option<&EndReport>| {
         ways.iter().filter_map(|way| end(way)?.busiest_percent()).max_by(f64::total_cmp)
@@ -145,8 +150,19 @@ fn datagrams(ways: &[WayReport]) -> Metrics {
     let (sent_count, came_count) = (sum(&sent, |count| count.datagrams), sum(&came, |count| count.datagrams));
     // Datagrams that were lost at the very end leave no gap: what was sent and did not come tells them.
     let duplicated = sum(&came, |count| count.duplicated).unwrap_or(0.0);
+    // The two ends leave out their beginnings at moments of their own, so that all is compared and the losses of the
+    // beginning deducted.
+    let before = |end: fn(&WayReport) -> Option<&EndReport>| {
+        ways.iter().filter_map(end).fold(FlowCount::default(), |sum, end| sum.with(&end.omitted))
+    };
+    let sent_before = before(|way| way.sender.as_ref()).datagrams as f64;
+    let came_before = before(|way| way.receiver.as_ref());
+    let came_once_before =
+        came_before.datagrams.saturating_sub(came_before.duplicated).saturating_add(came_before.lost) as f64;
     let lost = match (sent_count, came_count) {
-        (Some(sent), Some(came)) => Some((sent - (came - duplicated)).max(0.0)),
+        (Some(sent), Some(came)) => {
+            Some((sent + sent_before - (came - duplicated) - came_once_before).max(0.0))
+        }
         _ => sum(&came, |count| count.lost),
     };
     let of_all = sent_count.or(came_count.zip(lost).map(|(came, lost)| came + lost));

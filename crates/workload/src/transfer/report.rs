@@ -3,7 +3,7 @@
 use base::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::flow::{FlowReport, ThreadReport};
+use super::flow::{FlowCount, FlowReport, ThreadReport};
 
 /// Which way a group of flows went, as the client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,6 +51,25 @@ pub struct TransferReport {
     pub responses: Option<Responses>,
 }
 
+impl TransferReport {
+    /// What several clients told, as one report; `None` without any.
+    pub fn of_all(mut reports: Vec<Self>) -> Option<Self> {
+        let mut all = if reports.is_empty() { return None } else { reports.remove(0) };
+        for report in reports {
+            all.ways.extend(report.ways);
+            all.asked_bytes = all.asked_bytes.zip(report.asked_bytes).map(|(a, b)| a.saturating_add(b));
+            all.hold_s = (all.hold_s.0.max(report.hold_s.0), all.hold_s.1.max(report.hold_s.1));
+            all.stopped |= report.stopped;
+            all.broken = all.broken.or(report.broken);
+            all.responses = match (all.responses, report.responses) {
+                (Some(a), Some(b)) => Some(a.with(&b)),
+                (a, b) => a.or(b),
+            };
+        }
+        Some(all)
+    }
+}
+
 /// Requests and their answers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Responses {
@@ -58,7 +77,8 @@ pub struct Responses {
     pub answered: u64,
     /// Requests that were due by the end and not answered.
     pub unanswered: u64,
-    /// Requests that were sent later than intended by more than a tenth of the time between two; of an open loop.
+    /// Requests that were sent later than intended by more than a tenth of the time between two, and than 0.1 ms; of an
+    /// open loop.
     pub late: u64,
     /// The most by which one was sent later than intended, ms.
     pub late_ms_max: f64,
@@ -69,6 +89,21 @@ pub struct Responses {
 }
 
 impl Responses {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut times = self.times();
+        times.merge(&other.times());
+        Self {
+            answered: self.answered.saturating_add(other.answered),
+            unanswered: self.unanswered.saturating_add(other.unanswered),
+            late: self.late.saturating_add(other.late),
+            late_ms_max: self.late_ms_max.max(other.late_ms_max),
+            elapsed_s: self.elapsed_s.max(other.elapsed_s),
+            histogram: times.to_bytes(),
+        }
+    }
+
     /// The times; empty for bytes that are no histogram.
     pub fn times(&self) -> Histogram {
         Histogram::from_bytes(&self.histogram).unwrap_or_default()
@@ -94,6 +129,8 @@ pub struct EndReport {
     pub host: Option<String>,
     /// Each flow, the omitted beginning deducted.
     pub flows: Vec<FlowReport>,
+    /// What all flows had moved in the omitted beginning.
+    pub omitted: FlowCount,
     /// What the connections waited for, flow by flow; of TCP.
     pub waits: Vec<Waits>,
     /// The threads that carried them; empty where the peer does not tell.

@@ -3,6 +3,7 @@
 use base::doubt::Doubt;
 use base::part::PartError;
 use base::verdict::Verdict;
+use base::outcome::Account;
 use base::workload::Judgement;
 use serde_json::Value;
 
@@ -76,6 +77,7 @@ pub fn judge(report: &ViewerReport) -> Judgement {
         series: report.series(),
         doubts: doubts(report, verdict),
         hold_s: report.hold_s.unwrap_or((0.0, 0.0)),
+        account: Account::default(),
     }
 }
 

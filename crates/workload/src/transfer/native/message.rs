@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::transfer::flow::{Direction, Engine, Mode, Protocol};
 use crate::transfer::report::{Way, WayReport};
+use crate::transfer::settings::RequestSettings;
 
 /// The protocol's version; ends of different versions refuse each other by name.
 pub const VERSION: u32 = 1;
@@ -13,13 +14,15 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 pub const REPORT_BYTES_MAX: usize = 32 << 20;
 
 /// What a client asks of a server, once, at the beginning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionOrder {
     /// [`VERSION`].
     pub protocol_version: u32,
     /// The client's program, for the server's log: `kagiri 0.1.0`.
     pub program: String,
+    /// What lets it in, where the server asks for that.
+    pub key: Option<String>,
     /// What carries the bytes.
     pub protocol: Protocol,
     /// Which way they go.
@@ -28,8 +31,8 @@ pub struct SessionOrder {
     pub flows: u32,
     /// How long senders send, ns after the start, the omitted time included; or until `bytes` are sent.
     pub time_ns: u64,
-    /// How much each flow is to carry, flow by flow; empty: as much as goes in the time.
-    pub bytes: Vec<u64>,
+    /// How much all flows of one way are to carry together, see [`share`]; as much as goes in the time without.
+    pub bytes: Option<u64>,
     /// What is left out at the beginning, ns.
     pub omit_ns: u64,
     /// Where the server's receivers leave the bytes.
@@ -48,12 +51,14 @@ pub struct SessionOrder {
     pub window_bytes: Option<u64>,
     /// `TCP_NODELAY`.
     pub no_delay: bool,
-    /// How often the server is to say how far it is, ns.
+    /// Requests and answers instead of streams of bytes.
+    pub requests: Option<RequestSettings>,
+    /// How often each end is to say how far it is, ns.
     pub beat_ns: u64,
 }
 
 /// What a client says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClientSays {
     /// What it wants.
@@ -72,13 +77,15 @@ pub enum ClientSays {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ServerSays {
-    /// It will; the flows may be opened.
-    Ready {
+    /// The first word, before any order: it is kagiri's.
+    Welcome {
+        /// [`VERSION`].
+        protocol_version: u32,
         /// Its program: `kagiri 0.1.0`.
         program: String,
-        /// The name of its host.
-        host: String,
     },
+    /// It will; the flows may be opened.
+    Ready,
     /// It will not, and why.
     Refused {
         /// What happened and what to do.
@@ -86,13 +93,8 @@ pub enum ServerSays {
     },
     /// All flows are there.
     Connected,
-    /// It is there; so many bytes have passed each way so far.
-    Beat {
-        /// Nanoseconds since its flows began.
-        since_ns: u64,
-        /// Bytes of its flows up, and down.
-        bytes: [u64; 2],
-    },
+    /// It is there.
+    Beat,
     /// Its senders have ended.
     Sent(Sent),
     /// All is over: its end of each way.
@@ -101,8 +103,6 @@ pub enum ServerSays {
         ways: Vec<WayReport>,
         /// How its flows were moved, by way.
         engines: Vec<(Way, String)>,
-        /// Why it broke off, where it did.
-        broken: Option<String>,
     },
 }
 
@@ -114,4 +114,30 @@ pub struct Sent {
     pub bytes: u64,
     /// Datagrams.
     pub datagrams: u64,
+}
+
+/// How much of `bytes` the flow of this number carries, so that all together carry just as much.
+pub fn share(bytes: u64, flows: u32, index: u32) -> u64 {
+    let (flows, index) = (u64::from(flows.max(1)), u64::from(index));
+    bytes / flows + u64::from(index < bytes % flows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_add_up(bytes: u64, flows in 1..500_u32) {
+            let sum: u128 = (0..flows).map(|index| u128::from(share(bytes, flows, index))).sum();
+            prop_assert_eq!(sum, u128::from(bytes));
+        }
+
+        #[test]
+        fn nothing_that_a_peer_sends_makes_reading_panic(bytes: Vec<u8>) {
+            let _ = serde_json::from_slice::<ClientSays>(&bytes);
+            let _ = serde_json::from_slice::<ServerSays>(&bytes);
+        }
+    }
 }

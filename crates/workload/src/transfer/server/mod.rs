@@ -1,14 +1,16 @@
 //! The server of transfers: one port for kagiri's own clients and those of iperf3, any number of them at once.
 
 pub mod greet;
+pub mod part;
 mod porter;
 mod registry;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use sys::clock::Deadline;
 use sys::net::{ListenOptions, Listener, NetError, UdpPort};
 
@@ -22,6 +24,9 @@ pub use self::registry::SessionView;
 /// How long sessions may take to end when the server stops.
 const STOP: Duration = Duration::from_secs(5);
 
+/// Datagrams that came to a socket of another peer, with their senders.
+pub type Astray = Vec<(Vec<u8>, SocketAddr)>;
+
 /// What speaks kagiri's own protocol on the server's port. Its calls are made by the thread that greets everybody, so
 /// they hand over and return.
 pub trait Natives: Send + Sync {
@@ -29,8 +34,14 @@ pub trait Natives: Send + Sync {
     fn greeted(&self, greeted: Greeted);
 
     /// A datagram that is not iperf3's. Answers go through `port`, also by a socket of the peer's own
-    /// ([`UdpPort::flow_to`]).
-    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr);
+    /// ([`UdpPort::flow_to`]); what that finds of others is given back.
+    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr) -> Astray;
+
+    /// How many sessions run.
+    fn open(&self) -> usize;
+
+    /// Tells all sessions to end; each tells its client.
+    fn stop(&self);
 }
 
 /// How a server behaves.
@@ -44,6 +55,8 @@ pub struct ServerSettings {
     pub session: SessionSettings,
     /// How many of them may run at once; further clients are told that it is busy.
     pub sessions_max: usize,
+    /// Whom it serves; others' connections and datagrams are dropped. Everybody unless given.
+    pub admitted: Option<Vec<IpNet>>,
     /// What speaks kagiri's own protocol; without it such clients are sent away.
     pub natives: Option<Arc<dyn Natives>>,
 }
@@ -56,8 +69,18 @@ impl ServerSettings {
             greet: GreetLimits::default(),
             session: SessionSettings::default(),
             sessions_max: 256,
+            admitted: None,
             natives: None,
         }
+    }
+}
+
+impl ServerSettings {
+    /// Whether it serves `peer`.
+    pub(super) fn admits(&self, peer: IpAddr) -> bool {
+        // A socket of both families sees IPv4's addresses as IPv6's.
+        let peer = peer.to_canonical();
+        self.admitted.as_ref().is_none_or(|nets| nets.iter().any(|net| net.contains(&peer)))
     }
 }
 
@@ -67,6 +90,7 @@ pub struct Server {
     registry: Arc<Registry>,
     bell: Arc<Bell>,
     porter: Option<JoinHandle<()>>,
+    natives: Option<Arc<dyn Natives>>,
 }
 
 impl Server {
@@ -81,6 +105,7 @@ impl Server {
         let bell = Arc::new(Bell::new()?);
         let registry = Arc::new(Registry::default());
         let greeter = Greeter::new(listener, settings.greet)?;
+        let natives = settings.natives.clone();
         let porter =
             Porter::new(greeter, port, bell.clone(), registry.clone(), Arc::new(Turns::default()), settings)?;
         let run = move || porter.run();
@@ -90,7 +115,7 @@ impl Server {
             target: format!("the server on {local}"),
             source,
         };
-        Ok(Self { local, registry, bell, porter: Some(porter.map_err(thread)?) })
+        Ok(Self { local, registry, bell, porter: Some(porter.map_err(thread)?), natives })
     }
 
     /// Where it listens, with the real port.
@@ -116,8 +141,10 @@ impl Server {
             let _ = porter.join();
         }
         self.registry.stop_all();
+        self.natives.iter().for_each(|natives| natives.stop());
         let deadline = Deadline::after(STOP);
-        while self.registry.len() > 0 && deadline.pause(Duration::from_millis(2)) {}
+        let open = || self.registry.len() + self.natives.as_ref().map_or(0, |natives| natives.open());
+        while open() > 0 && deadline.pause(Duration::from_millis(2)) {}
     }
 }
 

@@ -62,6 +62,9 @@ impl Porter {
     }
 
     fn lead(&self, greeted: Greeted) {
+        if !self.settings.admits(greeted.peer.ip()) {
+            return;
+        }
         match greeted.hello {
             Hello::Kagiri(_) => {
                 if let Some(natives) = &self.settings.natives {
@@ -120,10 +123,15 @@ impl Porter {
     }
 
     fn datagram(&self, bytes: &[u8], from: SocketAddr) {
+        if !self.settings.admits(from.ip()) {
+            return;
+        }
         if hello::is_hello(bytes) {
             self.open_udp(from);
         } else if let Some(natives) = &self.settings.natives {
-            natives.datagram(&self.port, bytes, from);
+            for (bytes, from) in natives.datagram(&self.port, bytes, from) {
+                self.datagram(&bytes, from);
+            }
         }
     }
 
@@ -132,7 +140,7 @@ impl Porter {
         let Some(cookie) = self.turns.holder(from.ip()) else { return };
         let place = self.registry.with(cookie, |entry| entry.live.take_place().then_some(entry.local.ip()));
         let Some(Some(local)) = place else { return };
-        let mut astray: Vec<(Vec<u8>, SocketAddr)> = Vec::new();
+        let mut astray = super::Astray::new();
         let flow = self.port.flow_to(from, Some(local), |bytes, from| astray.push((bytes.to_owned(), from)));
         if let Ok(flow) = flow {
             self.registry.with(cookie, |entry| {

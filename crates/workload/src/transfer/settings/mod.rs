@@ -117,6 +117,9 @@ pub struct TransferSettings {
     pub threads: u32,
     /// Congestion control of TCP; each host's default unless given.
     pub congestion_control: Option<String>,
+    /// The rate of the path's slowest link on the wire, for the arithmetic of what it can carry at best; the rate of
+    /// this host's device towards the server unless given.
+    pub link: Option<BitRate>,
     /// Socket buffers at both ends; the kernel's automatic ones unless given.
     pub window: Option<ByteSize>,
     /// Do not wait to fill segments (`TCP_NODELAY`).
@@ -144,6 +147,7 @@ impl Default for TransferSettings {
             engine: None,
             threads: 0,
             congestion_control: None,
+            link: None,
             window: None,
             no_delay: false,
             requests: None,
@@ -170,6 +174,22 @@ impl TransferSettings {
             Protocol::Udp => DATAGRAM_BYTES,
         };
         self.size.map_or(usual, ByteSize::bytes)
+    }
+
+    /// The length of an interval, ns: about fifty in all, between a tenth of a second and one.
+    pub fn interval_ns(&self) -> u64 {
+        let whole = self.time.duration() + self.omit.duration();
+        u64::try_from(whole.as_nanos() / 50).unwrap_or(u64::MAX).clamp(100_000_000, 1_000_000_000)
+    }
+
+    /// What one trial offers: of a search, `load` Mbit/s over all flows.
+    #[must_use]
+    pub fn at_load(&self, load: u64) -> Self {
+        let rate = || BitRate::from_bit_per_s((load * 1_000_000 / self.flows.max(1)).max(1));
+        match self.search {
+            Some(_) => Self { rate: Some(rate()), ..self.clone() },
+            None => self.clone(),
+        }
     }
 
     /// How loads are to be searched: flows are offered once, rates of datagrams are searched in Mbit/s.

@@ -1,21 +1,38 @@
 //! What a timeline tells of a program: how long its system calls took, and the picture of them. Plain data.
 
-use serde::Serialize;
+mod times;
+
+use serde::{Deserialize, Serialize};
+
+pub use times::Times;
 
 /// Whether a thread kept its CPU during a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallState {
     /// It did: the call was carried out at once.
     Ready,
     /// It was switched out inside the call, nearly always because it waited.
     Blocked,
+    /// This system does not tell.
+    Unknown,
+}
+
+impl CallState {
+    /// Its name: `ready`, `blocked`, `unknown`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Blocked => "blocked",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// All calls of one name and state.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRow {
-    /// The kernel's name of the call (syscalls(2)).
+    /// The kernel's name of the call (syscalls(2)), or of the span.
     pub name: String,
     /// Whether the thread was switched out inside.
     pub state: CallState,
@@ -31,17 +48,17 @@ pub struct CallRow {
     pub max_us: f64,
     /// All their time over the time watched. Several threads that are in calls at once can exceed 1.
     pub wall_share: f64,
-    /// How many of the blocked only had their CPU taken away by others, and did not wait.
-    pub preempted: u64,
+    /// How many of the blocked only had their CPU taken away by others, and did not wait; `None` where that is not told.
+    pub preempted: Option<u64>,
     /// The sum of what they returned where it was positive: bytes, for calls that move bytes.
     pub returned: u64,
 }
 
 /// One kind of network softirq on one CPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SoftirqRow {
     /// `NET_RX` (receiving) or `NET_TX` (what is left of sending).
-    pub name: &'static str,
+    pub name: String,
     /// The CPU.
     pub cpu: u32,
     /// How often it ran.
@@ -63,18 +80,20 @@ pub struct SoftirqRow {
 }
 
 /// Calls that had not ended when the watching did, or in which their thread was ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnfinishedRow {
     /// The kernel's name of the call.
     pub name: String,
     /// How many.
     pub count: u64,
-    /// The longest of them so far, s.
+    /// The longest of them so far, s; counted from the beginning of the watching for those that began before.
     pub longest_s: f64,
+    /// How many of them began before the watching, and so last longer than it.
+    pub began_before: u64,
 }
 
 /// What tracing costs a call, found by tracing a call that does nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TraceCost {
     /// CPU time of that call untraced, ns, median.
     pub untraced_ns: f64,
@@ -85,9 +104,9 @@ pub struct TraceCost {
 }
 
 /// The table of calls and what it is worth.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallTimes {
-    /// What was watched: a command line, or `pid N (NAME)`.
+    /// What was watched: a command line, `pid N (NAME)`, or one of our own parts.
     pub target: String,
     /// How the target ended, where it did.
     pub ended: Option<String>,
@@ -103,8 +122,8 @@ pub struct CallTimes {
     pub softirqs: Vec<SoftirqRow>,
     /// Calls without an end.
     pub unfinished: Vec<UnfinishedRow>,
-    /// Which way into the kernel: `bpf` or `perf`.
-    pub backend: &'static str,
+    /// Which way: `bpf` or `perf` through the kernel, or [`IN_PROCESS`].
+    pub backend: String,
     /// Why it was not a better one.
     pub backend_because: Option<String>,
     /// Events that the kernel counted: those told and those lost.
@@ -122,6 +141,9 @@ pub struct CallTimes {
     /// What weakens all this, in words.
     pub doubts: Vec<String>,
 }
+
+/// The name of the backend that times a program's own spans from within.
+pub const IN_PROCESS: &str = "in-process";
 
 /// One call in the picture. Times are ns from the picture's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

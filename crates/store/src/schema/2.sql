@@ -1,0 +1,2 @@
+-- What a workload says of a trial in its own words.
+ALTER TABLE trial ADD COLUMN account TEXT NOT NULL DEFAULT '{}';  -- JSON

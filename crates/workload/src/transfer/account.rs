@@ -1,0 +1,269 @@
+//! A transfer in words and tables: what came of it, what held it back, where the bytes are.
+
+use base::outcome::{Account, Certainty, Evidence, Limit, Resource, Table};
+
+use super::flow::{Ended, FlowCount};
+use super::judge::held_back;
+use super::limit::Held;
+use super::metrics;
+use super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
+use super::settings::TransferSettings;
+
+/// Flows that a table lists one by one; of more, the slowest.
+const FLOWS_SHOWN: usize = 16;
+
+/// What is said of a transfer.
+pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
+    let mut tables = vec![balance(report)];
+    tables.extend(flows(report));
+    tables.extend(report.responses.as_ref().map(responses));
+    Account { headline: headline(settings, report), limit: limit(settings, report), tables }
+}
+
+/// `118.2 MB/s (945 Mbit/s) up`, and how that compares with what the path could carry.
+fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<String> {
+    let metrics = metrics::of(report);
+    let known = |name: &str| metrics.get(name).copied().flatten();
+    if let Some(responses) = &report.responses {
+        let rate = known("transactions_per_s")?;
+        let times = responses.times();
+        let us = |ns: Option<u64>| ns.map_or("unknown".to_owned(), |ns| micros(ns as f64 / 1e3));
+        return Some(format!(
+            "Answered {} requests a second, half of them within {} and 99 % within {}",
+            count(rate),
+            us(times.percentile_ns(50.0)),
+            us(times.percentile_ns(99.0))
+        ));
+    }
+    let ways = [("up", "goodput_up_bit_per_s"), ("down", "goodput_down_bit_per_s")];
+    let said: Vec<String> = ways
+        .into_iter()
+        .filter_map(|(word, name)| Some(format!("{} {word}", rate_words(known(name)?))))
+        .collect();
+    if said.is_empty() {
+        return None;
+    }
+    let share = match (known("theoretical_bit_per_s"), report.ways.len()) {
+        (Some(most), 1) if most > 0.0 => {
+            let percent = 100.0 * known("goodput_bit_per_s")? / most;
+            format!(", {percent:.1} % of the {} that the link can carry", rate_words(most))
+        }
+        _ => String::new(),
+    };
+    let lost = known("loss_ratio").map(|ratio| format!("; {} of the datagrams were lost", percent(ratio)));
+    let mode = if settings.mode == super::flow::Mode::Discard { ", discarded unread" } else { "" };
+    Some(format!("Moved {}{mode}{share}{}", said.join(" and "), lost.unwrap_or_default()))
+}
+
+/// What held the transfer back: of two ways the one that was held back by something.
+fn limit(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> {
+    let mut held = held_back(settings, report);
+    held.sort_by_key(|(_, held, _)| *held == Held::Offered);
+    let several = held.len() > 1;
+    let (way, cause, evidence) = held.first()?;
+    let resource = match cause {
+        Held::SenderCpu | Held::ReceiverCpu => Resource::Cpu,
+        Held::Window => Resource::Window,
+        Held::SendBuffer => Resource::SendBuffer,
+        Held::Path => Resource::Network,
+        Held::Offered => Resource::None,
+    };
+    let direction = if several { format!(" {}", way.word()) } else { String::new() };
+    let first = match cause {
+        Held::SenderCpu => format!("the sender's CPU{direction} has no time to spare"),
+        Held::ReceiverCpu => format!("the receiver's CPU{direction} has no time to spare"),
+        Held::Window => format!("the receiver's window{direction} is full most of the time"),
+        Held::SendBuffer => format!("the sender's buffer{direction} holds less than the path"),
+        Held::Path => format!("the path{direction} takes no more"),
+        Held::Offered => format!("no more was asked for{direction}"),
+    };
+    let statements = std::iter::once(first).chain(evidence.iter().cloned());
+    let evidence =
+        statements.map(|statement| Evidence { resource, statement, inferred: false }).collect();
+    Some(Limit { resource, certainty: Certainty::Confirmed, evidence })
+}
+
+/// Where the bytes are: asked for, sent, arrived, and how long it took.
+fn balance(report: &TransferReport) -> Table {
+    let mut rows = Vec::new();
+    let mut notes = vec![format!("by {}, with {} at {}", report.engine, report.peer, report.server)];
+    let each = report.asked_bytes.map(|bytes| bytes / report.ways.len().max(1) as u64);
+    for way in &report.ways {
+        let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
+        let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
+        let goodput = bytes(&way.receiver).zip(arrived_s).map(|(bytes, s)| bytes as f64 * 8.0 / s);
+        let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
+        let name = host(&way.receiver).or(host(&way.sender)).map_or(String::new(), |host| format!(" {host}"));
+        rows.push(vec![
+            format!("{}{name}", way.way.word()),
+            each.map_or_else(unknown, size),
+            bytes(&way.sender).map_or_else(unknown, size),
+            bytes(&way.receiver).map_or_else(unknown, size),
+            arrived_s.map_or_else(unknown, |s| format!("{:.1} ms", s * 1e3)),
+            goodput.map_or_else(unknown, |rate| format!("{:.2} MB/s", rate / 8e6)),
+            goodput.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+            loss(way),
+        ]);
+        notes.extend(missing(way));
+    }
+    Table {
+        title: "Bytes".to_owned(),
+        head: words(&["way", "asked", "sent", "arrived", "in", "goodput", "", "datagrams lost"]),
+        rows,
+        notes,
+    }
+}
+
+/// Why what arrived is not what was sent, where it is not.
+fn missing(way: &WayReport) -> Option<String> {
+    let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
+    let gap = sender.bytes().checked_sub(receiver.bytes()).filter(|gap| *gap > 0)?;
+    let sum = |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
+    let (sent, came) = (sum(sender), sum(receiver));
+    if sent.datagrams == 0 {
+        return Some(format!(
+            "{} {} of what was sent had not arrived when the transfer ended",
+            size(gap),
+            way.way.word()
+        ));
+    }
+    let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
+    let at_socket = came.overflowed.unwrap_or(0).min(lost);
+    Some(format!(
+        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full socket, {} on the way; \
+         the sender's kernel had refused {} and got them again",
+        size(gap),
+        way.way.word(),
+        lost - at_socket,
+        sent.refused
+    ))
+}
+
+fn loss(way: &WayReport) -> String {
+    let counts = |end: &Option<EndReport>| -> Option<FlowCount> {
+        let end = end.as_ref()?;
+        Some(end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count)))
+    };
+    match (counts(&way.sender), counts(&way.receiver)) {
+        (Some(sent), Some(came)) if sent.datagrams > 0 => {
+            let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
+            format!("{lost} of {}", sent.datagrams)
+        }
+        (Some(sent), None) if sent.datagrams > 0 => unknown(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Flow by flow, where there are several.
+fn flows(report: &TransferReport) -> Option<Table> {
+    let mut rows = Vec::new();
+    let mut all = 0;
+    for way in &report.ways {
+        let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
+        let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
+        all += end.flows.len();
+        for (number, flow) in end.flows.iter().enumerate().take(FLOWS_SHOWN) {
+            let s = flow.moved_ns.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9).filter(|s| *s > 0.0);
+            let rate = s.map(|s| flow.count.bytes as f64 * 8.0 / s);
+            let waits = waits.get(number);
+            let us = |of: fn(&Waits) -> Option<u64>| waits.and_then(of).map_or_else(unknown, |us| micros(us as f64));
+            rows.push(vec![
+                format!("{} {}", way.way.word(), number + 1),
+                size(flow.count.bytes),
+                rate.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+                flow.congestion.clone().unwrap_or_else(|| "-".to_owned()),
+                waits.and_then(|waits| waits.retransmits).map_or_else(unknown, |n| n.to_string()),
+                us(|waits| waits.min_rtt_us),
+                us(|waits| waits.busy_us),
+                us(|waits| waits.rwnd_limited_us),
+                us(|waits| waits.sndbuf_limited_us),
+                ended(&flow.ended),
+            ]);
+        }
+    }
+    let notes = if all > rows.len() { vec![format!("{} more flows are not listed", all - rows.len())] } else { Vec::new() };
+    (!rows.is_empty()).then(|| Table {
+        title: "Flows".to_owned(),
+        head: words(&[
+            "flow", "arrived", "goodput", "congestion", "resent", "least RTT", "busy", "window full", "buffer full", "end",
+        ]),
+        rows,
+        notes,
+    })
+}
+
+fn responses(responses: &Responses) -> Table {
+    let times = responses.times();
+    let at = |percent: f64| times.percentile_ns(percent).map_or_else(unknown, |ns| micros(ns as f64 / 1e3));
+    let row = vec![
+        responses.answered.to_string(),
+        responses.unanswered.to_string(),
+        responses.late.to_string(),
+        at(50.0),
+        at(90.0),
+        at(99.0),
+        at(99.9),
+        times.max_ns().map_or_else(unknown, |ns| micros(ns as f64 / 1e3)),
+    ];
+    Table {
+        title: "Requests".to_owned(),
+        head: words(&["answered", "unanswered", "sent late", "p50", "p90", "p99", "p99.9", "max"]),
+        rows: vec![row],
+        notes: vec!["from the intended moment of a request to the end of its answer".to_owned()],
+    }
+}
+
+fn ended(ended: &Ended) -> String {
+    match ended {
+        Ended::Done | Ended::ByPeer => "in order".to_owned(),
+        Ended::Stopped => "stopped".to_owned(),
+        Ended::Failed(why) => why.clone(),
+    }
+}
+
+fn words(all: &[&str]) -> Vec<String> {
+    all.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+fn size(bytes: u64) -> String {
+    let value = bytes as f64;
+    match value {
+        v if v >= 1e12 => format!("{:.3} TB", v / 1e12),
+        v if v >= 1e9 => format!("{:.3} GB", v / 1e9),
+        v if v >= 1e6 => format!("{:.3} MB", v / 1e6),
+        v if v >= 1e3 => format!("{:.1} kB", v / 1e3),
+        v => format!("{v} B"),
+    }
+}
+
+fn micros(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.2} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.2} ms", us / 1e3),
+        us => format!("{us:.1} us"),
+    }
+}
+
+fn rate_words(bit_per_s: f64) -> String {
+    match bit_per_s {
+        rate if rate >= 1e10 => format!("{:.1} Gbit/s", rate / 1e9),
+        rate if rate >= 1e9 => format!("{:.2} Gbit/s", rate / 1e9),
+        rate => format!("{:.1} Mbit/s", rate / 1e6),
+    }
+}
+
+fn count(value: f64) -> String {
+    if value >= 1000.0 { format!("{:.1} thousand", value / 1000.0) } else { format!("{value:.0}") }
+}
+
+fn percent(ratio: f64) -> String {
+    match ratio {
+        0.0 => "none".to_owned(),
+        ratio if ratio < 0.0001 => format!("{:.1e} %", 100.0 * ratio),
+        ratio => format!("{:.3} %", 100.0 * ratio),
+    }
+}

@@ -1,0 +1,164 @@
+//! The client of a transfer as a part of a run: kind `transfer.client`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::part::{Endpoints, HostContext, Live, Part, PartError, PartSpec, Progress};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sys::clock::{Deadline, monotonic_ns};
+
+use super::{Passed, Ready, Task, address};
+use crate::transfer::SERVER;
+use crate::transfer::flow::Direction;
+use crate::transfer::iperf3::Bell;
+use crate::transfer::report::TransferReport;
+use crate::transfer::settings::TransferSettings;
+
+/// How long a client may take to end that was told to.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// What the part is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClientSettings {
+    /// The transfer, at its trial's load.
+    pub transfer: TransferSettings,
+    /// Host of the client among several; part of its report.
+    pub host: Option<String>,
+}
+
+/// The client of one trial.
+struct ClientPart {
+    settings: ClientSettings,
+    bell: Option<Arc<Bell>>,
+    ready: Option<Ready>,
+    under_way: Option<UnderWay>,
+}
+
+struct UnderWay {
+    thread: JoinHandle<TransferReport>,
+    passed: Passed,
+    began_ns: u64,
+    /// What passed at the last look, and when that was.
+    seen: (u64, [u64; 2]),
+}
+
+/// Make the part from its settings ([`ClientSettings`]), acquiring nothing yet.
+///
+/// # Errors
+/// A usage error that names the key at fault.
+pub fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    let settings = serde_json::from_value(spec.settings.clone()).map_err(PartError::usage)?;
+    Ok(Box::new(ClientPart { settings, bell: None, ready: None, under_way: None }))
+}
+
+/// The rate that a transfer may reach, for whoever must permit it.
+pub(in crate::transfer) fn rate_max(settings: &TransferSettings) -> u64 {
+    let each = settings.rate.map_or(u64::MAX, |rate| rate.bit_per_s());
+    each.saturating_mul(settings.flows)
+}
+
+impl ClientPart {
+    fn server(&self, peers: &Endpoints) -> Result<(SocketAddr, Option<String>), PartError> {
+        let transfer = &self.settings.transfer;
+        if let Some(host) = &transfer.host {
+            return Ok((address(host, transfer.peer).map_err(PartError::usage)?, None));
+        }
+        let server = peers.get(SERVER).ok_or_else(|| PartError::new("the server's address is not known"))?;
+        let address = server["address"].as_str().and_then(|address| address.parse().ok());
+        let address = address.ok_or_else(|| PartError::new("the server did not say where it listens"))?;
+        Ok((address, server["key"].as_str().map(str::to_owned)))
+    }
+}
+
+impl Part for ClientPart {
+    fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        let (server, key) = self.server(peers)?;
+        host.permit.peer(server)?;
+        if self.settings.transfer.direction != Direction::Down {
+            host.permit.rate(rate_max(&self.settings.transfer))?;
+        }
+        let bell = Arc::new(Bell::new().map_err(PartError::new)?);
+        let task = Task { settings: self.settings.transfer.clone(), server, key };
+        let ready = Ready::prepare(task, bell.clone()).map_err(PartError::new)?;
+        let facts = json!({ "server_address": server.to_string(), "peer": ready.peer(), "pid": std::process::id() });
+        (self.bell, self.ready) = (Some(bell), Some(ready));
+        Ok(facts)
+    }
+
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        let ready = self.ready.take().ok_or_else(|| PartError::new("the client was started unprepared"))?;
+        if monotonic_ns() > at_monotonic_ns {
+            return Err(PartError::new("the moment at which the client was to start has passed"));
+        }
+        let passed = ready.passed();
+        let run = move || ready.run(at_monotonic_ns);
+        let thread = std::thread::Builder::new().name("transfer-client".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| PartError::new(format!("cannot start the client's thread: {error}")))?;
+        self.under_way = Some(UnderWay { thread, passed, began_ns: at_monotonic_ns, seen: (at_monotonic_ns, [0; 2]) });
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Progress {
+        let Some(under_way) = &self.under_way else { return Progress::Running { done: Some(0.0) } };
+        if under_way.thread.is_finished() {
+            return Progress::Finished;
+        }
+        let transfer = &self.settings.transfer;
+        let done = match transfer.bytes {
+            Some(bytes) => {
+                let passed = under_way.passed.iter().map(|bytes| bytes.load(Ordering::Relaxed)).max();
+                passed.unwrap_or(0) as f64 / bytes.bytes().max(1) as f64
+            }
+            None => {
+                let whole_s = transfer.omit.duration().as_secs_f64() + transfer.time.duration().as_secs_f64();
+                monotonic_ns().saturating_sub(under_way.began_ns) as f64 / 1e9 / whole_s.max(1e-3)
+            }
+        };
+        Progress::Running { done: Some(done.min(1.0)) }
+    }
+
+    fn live(&mut self) -> Live {
+        let Some(under_way) = &mut self.under_way else { return Live::new() };
+        let now_ns = monotonic_ns();
+        let passed = [0, 1].map(|way| under_way.passed[way].load(Ordering::Relaxed));
+        let (then_ns, before) = std::mem::replace(&mut under_way.seen, (now_ns, passed));
+        let s = now_ns.saturating_sub(then_ns) as f64 / 1e9;
+        let rate = |way: usize| passed[way].saturating_sub(before[way]) as f64 * 8.0 / s.max(1e-9);
+        let named = [("goodput_up_bit_per_s", rate(0)), ("goodput_down_bit_per_s", rate(1))];
+        named.into_iter().filter(|(_, rate)| *rate > 0.0).map(|(name, rate)| (name.to_owned(), rate)).collect()
+    }
+
+    fn stop(&mut self) -> Result<Value, PartError> {
+        let Some(under_way) = self.under_way.take() else {
+            return Err(PartError::new("the client was not started, so there is no report"));
+        };
+        if !under_way.thread.is_finished()
+            && let Some(bell) = &self.bell
+        {
+            bell.stop();
+        }
+        let until = Deadline::after(LEAVE);
+        while !under_way.thread.is_finished() && until.pause(Duration::from_millis(2)) {}
+        if !under_way.thread.is_finished() {
+            return Err(PartError::new("the client did not end when it was told to; please report this"));
+        }
+        let report = under_way.thread.join();
+        let mut report = report.map_err(|_| PartError::new("the client panicked; please report this"))?;
+        for end in report.ways.iter_mut().flat_map(|way| [&mut way.sender, &mut way.receiver]).flatten() {
+            end.host = end.host.take().or_else(|| self.settings.host.clone());
+        }
+        serde_json::to_value(report).map_err(PartError::new)
+    }
+}
+
+impl Drop for ClientPart {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.bell {
+            bell.stop();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How many bytes passed in each interval.
+
+/// How many bytes passed in each interval: those of finished ones survive whatever happens after.
+#[derive(Debug, Clone)]
+pub(super) struct Intervals {
+    start_ns: u64,
+    every_ns: u64,
+    next_ns: u64,
+    last: (u64, u64),
+    done: Vec<(f64, f64, u64)>,
+}
+
+impl Intervals {
+    /// From `start_ns` on, one every `every_ns`.
+    pub(super) fn new(start_ns: u64, every_ns: u64) -> Self {
+        let every_ns = every_ns.max(1);
+        Self { start_ns, every_ns, next_ns: start_ns.saturating_add(every_ns), last: (start_ns, 0), done: Vec::new() }
+    }
+
+    /// When it is to be looked at next, monotonic ns.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// So many `bytes` have passed at `now_ns`. An interval ends when it is looked at, not when it was due: its length
+    /// is what it was.
+    pub(super) fn look(&mut self, now_ns: u64, bytes: u64) {
+        if now_ns >= self.next_ns {
+            self.close(now_ns, bytes);
+            let whole = (now_ns - self.start_ns) / self.every_ns + 1;
+            self.next_ns = self.start_ns.saturating_add(whole.saturating_mul(self.every_ns));
+        }
+    }
+
+    /// All of them, the last one to `now_ns` if it is worth one.
+    pub(super) fn finish(mut self, now_ns: u64, bytes: u64) -> Vec<(f64, f64, u64)> {
+        // A sliver at the end would show the noise of a few calls as a rate.
+        let is_sliver = now_ns.saturating_sub(self.last.0) * 4 < self.every_ns;
+        if bytes > self.last.1 && (!is_sliver || self.done.is_empty()) {
+            self.close(now_ns, bytes);
+        } else if let Some(last) = self.done.last_mut() {
+            last.2 += bytes.saturating_sub(self.last.1);
+        }
+        self.done
+    }
+
+    fn close(&mut self, now_ns: u64, bytes: u64) {
+        let s = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        self.done.push((s(self.last.0), s(now_ns), bytes.saturating_sub(self.last.1)));
+        self.last = (now_ns, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_in_one_interval() {
+        let mut intervals = Intervals::new(1_000, 100);
+        for (now_ns, bytes) in [(1_050, 5), (1_101, 10), (1_150, 12), (1_350, 20)] {
+            intervals.look(now_ns, bytes);
+        }
+        assert_eq!(intervals.next_ns(), 1_400);
+        let whole = intervals.clone().finish(1_390, 25);
+        let sum: u64 = whole.iter().map(|(_, _, bytes)| bytes).sum();
+        assert_eq!((whole.len(), sum), (3, 25));
+        assert_eq!(whole[1], (101e-9, 350e-9, 10));
+        let sliver = intervals.finish(1_355, 21);
+        assert_eq!(sliver.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 21);
+        assert_eq!(sliver.len(), 2);
+    }
+}

@@ -1,0 +1,164 @@
+//! The flows of one way at one end, from their start to what this end reports of them.
+
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+
+use crate::transfer::intervals::Intervals;
+use super::message::Sent;
+use super::carrier::{Carried, Carrier};
+use crate::transfer::flow::{FlowCount, FlowReport, FlowSocket, Protocol};
+use crate::transfer::report::{EndReport, Responses, Waits, Way};
+
+/// Datagrams are under way no longer than this after the last that came.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// How the flows of one way are measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measure {
+    /// When they begin, monotonic ns.
+    pub(super) start_ns: u64,
+    /// What is left out at the beginning, ns.
+    pub(super) omit_ns: u64,
+    /// The length of an interval, ns.
+    pub(super) interval_ns: u64,
+}
+
+/// What counts from a moment on.
+#[derive(Debug)]
+enum Omitted {
+    /// Nothing is left out.
+    Nothing,
+    /// What comes before that moment will be.
+    Until(u64),
+    /// What had come by that moment is.
+    Was(u64, Vec<FlowCount>),
+}
+
+/// The flows of one way at one end.
+pub(super) struct Moving {
+    way: Way,
+    carrier: Carrier,
+    protocol: Protocol,
+    omitted: Omitted,
+    intervals: Intervals,
+    /// How much had come when it was last looked at, and until when more must come; of receivers after the senders' end.
+    quiet: Option<(u64, Deadline)>,
+}
+
+/// What the flows of one way came to at one end.
+pub(super) struct Moved {
+    pub(super) way: Way,
+    pub(super) end: EndReport,
+    pub(super) engine: String,
+    /// Of requests, what their answers took.
+    pub(super) responses: Option<Responses>,
+}
+
+impl Moving {
+    /// What has been started by `measure`.
+    pub(super) fn new(way: Way, protocol: Protocol, carrier: Carrier, measure: Measure) -> Self {
+        let omitted = match measure.omit_ns {
+            0 => Omitted::Nothing,
+            omit_ns => Omitted::Until(measure.start_ns.saturating_add(omit_ns)),
+        };
+        let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
+        Self { way, carrier, protocol, omitted, intervals, quiet: None }
+    }
+
+    /// Payload that passed so far, the omitted beginning included.
+    pub(super) fn bytes(&self) -> u64 {
+        self.carrier.counts().iter().map(|count| count.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Ends what is due by now: intervals, the omitted beginning. Returns when to look again, monotonic ns.
+    pub(super) fn look(&mut self, now_ns: u64) -> u64 {
+        if let Omitted::Until(until_ns) = self.omitted
+            && now_ns >= until_ns
+        {
+            self.omitted = Omitted::Was(now_ns, self.carrier.counts());
+        }
+        self.intervals.look(now_ns, self.bytes());
+        let omit_ns = if let Omitted::Until(until_ns) = self.omitted { until_ns } else { u64::MAX };
+        self.intervals.next_ns().min(omit_ns)
+    }
+
+    /// Whether all flows have ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.carrier.is_finished()
+    }
+
+    /// Of receivers whose senders have sent so much: whether all has come that will.
+    pub(super) fn is_complete(&mut self, sent: &Sent) -> bool {
+        if self.carrier.is_finished() {
+            return true;
+        }
+        if self.protocol == Protocol::Tcp {
+            // The end of the stream comes after its last byte.
+            return false;
+        }
+        let datagrams: u64 = self.carrier.counts().iter().map(|count| count.datagrams - count.duplicated.min(count.datagrams)).sum();
+        let quiet = self.quiet.get_or_insert_with(|| (datagrams, Deadline::after(QUIET)));
+        if quiet.0 != datagrams {
+            *quiet = (datagrams, Deadline::after(QUIET));
+        }
+        datagrams >= sent.datagrams || quiet.1.passed()
+    }
+
+    /// Tells the flows to stop.
+    pub(super) fn stop(&self) {
+        self.carrier.stop();
+    }
+
+    /// Ends them, and what they came to. Their sockets are closed: the ends of the streams follow their last bytes;
+    /// with `reset`, what is still queued is dropped instead.
+    pub(super) fn finish(self, reset: bool) -> Moved {
+        let now_ns = monotonic_ns();
+        let Carried { flows, threads, engine, responses, sockets } = self.carrier.finish();
+        for socket in sockets.iter().flatten().filter(|_| reset) {
+            if let FlowSocket::Tcp(socket) = socket {
+                // It is closed anyhow, if perhaps later.
+                let _ = socket.reset_on_close();
+            }
+        }
+        let bytes = flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add);
+        let waits = flows.iter().filter_map(|flow| flow.tcp.as_ref()).map(Waits::from).collect();
+        let cpu_ns: u64 = threads.iter().map(|thread| thread.cpu_ns).sum();
+        let (flows, omitted) = counted(flows, &self.omitted);
+        let end = EndReport {
+            flows,
+            waits,
+            omitted,
+            cpu_s: Some(cpu_ns as f64 / 1e9),
+            threads,
+            intervals: self.intervals.finish(now_ns, bytes),
+            ..EndReport::default()
+        };
+        Moved { way: self.way, end, engine, responses }
+    }
+}
+
+/// What senders came to, for the other end.
+pub(super) fn sent(end: &EndReport) -> Sent {
+    let datagrams: u64 = end.flows.iter().map(|flow| flow.count.datagrams).sum();
+    Sent { bytes: end.bytes() + end.omitted.bytes, datagrams: datagrams + end.omitted.datagrams }
+}
+
+/// The flows without what came before the omitted beginning was over, and what that was.
+fn counted(flows: Vec<FlowReport>, omitted: &Omitted) -> (Vec<FlowReport>, FlowCount) {
+    let (at_ns, before) = match omitted {
+        Omitted::Nothing => return (flows, FlowCount::default()),
+        Omitted::Was(at_ns, before) => (*at_ns, before.clone()),
+        // It ended within the beginning: nothing of it counts.
+        Omitted::Until(until_ns) => (*until_ns, flows.iter().map(|flow| flow.count).collect()),
+    };
+    let sum = before.iter().fold(FlowCount::default(), |sum, count| sum.with(count));
+    let flows = flows.into_iter().zip(&before).map(|(flow, before)| since(flow, before, at_ns)).collect();
+    (flows, sum)
+}
+
+/// What of a flow came after `at_ns`, at which it had come to `before`.
+fn since(flow: FlowReport, before: &FlowCount, at_ns: u64) -> FlowReport {
+    let moved_ns = flow.moved_ns.map(|(first_ns, last_ns)| (first_ns.max(at_ns), last_ns.max(at_ns)));
+    FlowReport { count: flow.count.without(before), moved_ns, ..flow }
+}

@@ -1,0 +1,271 @@
+//! One client's session, as its server conducts it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+
+use super::PROGRAM;
+use super::client::{BEAT, FLOW, SILENT};
+use super::course::{Course, Patience};
+use super::dress::{begin, dress_tcp, dress_udp, flows_total};
+use super::error::NativeError;
+use super::link::Link;
+use super::message::{ClientSays, MESSAGE_BYTES_MAX, ServerSays, SessionOrder, VERSION};
+use super::moving::Moved;
+use super::name::SessionName;
+use super::server::{Arrival, NativeSettings, SessionEnd, Sessions};
+use crate::transfer::flow::{FlowSocket, Protocol, room_for};
+use crate::transfer::iperf3::{Bell, Control};
+use crate::transfer::report::{Way, WayReport};
+
+/// The most that a call or a datagram may hold, bytes.
+const SIZE_BYTES_MAX: u32 = 64 << 20;
+/// The longest time that an order may ask for, ns: a day.
+const TIME_NS_MAX: u64 = 86_400 * 1_000_000_000;
+/// How often a session is looked at, at most, by a client's wish, ns.
+const BEAT_NS_MIN: u64 = 10_000_000;
+
+/// One client's session.
+pub(super) struct Session {
+    name: SessionName,
+    link: Link,
+    bell: Arc<Bell>,
+    arrivals: Receiver<Arrival>,
+    sessions: Arc<Sessions>,
+    settings: NativeSettings,
+}
+
+impl Session {
+    pub(super) fn new(
+        name: SessionName,
+        control: Control,
+        bell: Arc<Bell>,
+        arrivals: Receiver<Arrival>,
+        sessions: Arc<Sessions>,
+        settings: NativeSettings,
+    ) -> Self {
+        Self { name, link: Link::new(control), bell, arrivals, sessions, settings }
+    }
+
+    /// Conducts it to its end. Every wait in it has one.
+    pub(super) fn run(mut self, is_full: bool) -> SessionEnd {
+        let mut order = None;
+        let mut course = Course::default();
+        let outcome = self.conduct(is_full, &mut order, &mut course);
+        let moved = course.finish(outcome.is_err());
+        let (mut ways, mut engines) = (Vec::new(), Vec::new());
+        for Moved { way, end, engine, .. } in moved {
+            let (sender, receiver) = if way == Way::Up { (None, Some(end)) } else { (Some(end), None) };
+            ways.push(WayReport { way, sender, receiver });
+            engines.push((way, engine));
+        }
+        let reported = outcome.and_then(|()| {
+            self.link.control().conclude(self.settings.step);
+            let during = "the results are reported";
+            self.link.say(&ServerSays::Report { ways: ways.clone(), engines }, during)?;
+            self.await_leave();
+            Ok(())
+        });
+        if let Err(error) = &reported {
+            self.link.control().conclude(Duration::from_millis(200));
+            // Whether it arrives does not matter any more.
+            let _ = self.link.say(&ServerSays::Refused { why: error.to_string() }, "giving up");
+        }
+        let problem = reported.err().map(|error| error.to_string());
+        SessionEnd { peer: self.link.peer(), order, ways, problem }
+    }
+
+    fn conduct(
+        &mut self,
+        is_full: bool,
+        known: &mut Option<SessionOrder>,
+        course: &mut Course,
+    ) -> Result<(), NativeError> {
+        let welcome = ServerSays::Welcome { protocol_version: VERSION, program: PROGRAM.to_owned() };
+        self.link.greet()?;
+        self.link.say(&welcome, "being welcomed")?;
+        let during = "being asked for an order";
+        let ClientSays::Order(order) = self.link.hear(MESSAGE_BYTES_MAX, during)? else {
+            return Err(NativeError::Unexpected { peer: self.link.peer(), during });
+        };
+        let order = known.insert(*order).clone();
+        if is_full {
+            let most = self.settings.sessions_max;
+            return Err(NativeError::Order(format!("{most} sessions run already; try again later")));
+        }
+        check(&order, &self.settings).map_err(NativeError::Order)?;
+        room_for(flows_total(&order) as usize)?;
+        let sockets = self.gather(&order)?;
+        self.link.say(&ServerSays::Connected, "the flows are opened")?;
+        self.await_go()?;
+        drop_greetings(&sockets);
+        *course = begin(&order, false, monotonic_ns(), sockets)?;
+        self.attend(&order, course)
+    }
+
+    /// Waits for the flows, in the order of their numbers.
+    fn gather(&self, order: &SessionOrder) -> Result<Vec<FlowSocket>, NativeError> {
+        let wanted = flows_total(order) as usize;
+        self.sessions.expect(self.name, wanted as u32);
+        self.link.say(&ServerSays::Ready, "the order is answered")?;
+        let within = self.settings.step + FLOW * wanted as u32;
+        let until = Deadline::after(within);
+        let mut there: BTreeMap<u32, FlowSocket> = BTreeMap::new();
+        loop {
+            while let Ok(arrival) = self.arrivals.try_recv() {
+                let (number, socket) = dress(arrival, order)?;
+                there.insert(number, socket);
+            }
+            if there.len() >= wanted {
+                return Ok(there.into_values().collect());
+            }
+            if until.passed() {
+                let peer = self.link.peer();
+                return Err(NativeError::Flows { peer, there: there.len(), wanted, within });
+            }
+            let woken = self.link.wait(until)?;
+            self.check_stop()?;
+            if woken.readable {
+                self.hear_beat("the flows are opened")?;
+            }
+        }
+    }
+
+    fn check_stop(&self) -> Result<(), NativeError> {
+        if self.bell.is_stopped() { Err(NativeError::Stopped) } else { Ok(()) }
+    }
+
+    fn hear_beat(&self, during: &'static str) -> Result<(), NativeError> {
+        match self.link.hear(MESSAGE_BYTES_MAX, during)? {
+            ClientSays::Beat => Ok(()),
+            ClientSays::Stop => Err(NativeError::Stopped),
+            _ => Err(NativeError::Unexpected { peer: self.link.peer(), during }),
+        }
+    }
+
+    /// Waits for the client's word to begin.
+    fn await_go(&self) -> Result<(), NativeError> {
+        let during = "being told to begin";
+        let until = Deadline::after(self.settings.start_within);
+        while !until.passed() {
+            let woken = self.link.wait(until)?;
+            self.check_stop()?;
+            if !woken.readable {
+                continue;
+            }
+            match self.link.hear(MESSAGE_BYTES_MAX, during)? {
+                ClientSays::Go => return Ok(()),
+                ClientSays::Beat => {}
+                ClientSays::Stop => return Err(NativeError::Stopped),
+                _ => return Err(NativeError::Unexpected { peer: self.link.peer(), during }),
+            }
+        }
+        Err(NativeError::Silent { peer: self.link.peer(), within: self.settings.start_within })
+    }
+
+    /// Watches until both ends' senders have ended and all has come that will.
+    fn attend(&self, order: &SessionOrder, course: &mut Course) -> Result<(), NativeError> {
+        let during = "data flows";
+        let (mut patience, mut beat) = (Patience::new(self.link.peer(), SILENT), Deadline::after(BEAT));
+        let limit = Deadline::after(Duration::from_nanos(match order.bytes {
+            Some(_) => TIME_NS_MAX,
+            None => order.omit_ns.saturating_add(order.time_ns).saturating_add(60_000_000_000),
+        }));
+        while !course.is_over() {
+            self.check_stop()?;
+            let looked = course.look();
+            if let Some(sent) = looked.sent {
+                self.link.say(&ServerSays::Sent(sent), during)?;
+            }
+            if beat.passed() {
+                self.link.say(&ServerSays::Beat, during)?;
+                beat = Deadline::after(BEAT);
+            }
+            patience.check()?;
+            if limit.passed() {
+                let (peer, within) = (self.link.peer(), Duration::from_secs(60));
+                return Err(NativeError::Silent { peer, within });
+            }
+            let left = Duration::from_nanos(looked.again_ns.saturating_sub(monotonic_ns()));
+            if self.link.wait(Deadline::after(left))?.readable {
+                patience.heard();
+                match self.link.hear(MESSAGE_BYTES_MAX, during)? {
+                    ClientSays::Beat => {}
+                    ClientSays::Sent(sent) => course.claim(sent),
+                    ClientSays::Stop => course.stop_senders(),
+                    _ => return Err(NativeError::Unexpected { peer: self.link.peer(), during }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection that is closed with something unread is reset, and what was said last may be lost: so the client
+    /// leaves first.
+    fn await_leave(&self) {
+        let until = Deadline::after(self.settings.step);
+        while !until.passed() {
+            let heard: Result<ClientSays, _> = self.link.hear(MESSAGE_BYTES_MAX, "leaving");
+            if heard.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn dress(arrival: Arrival, order: &SessionOrder) -> Result<(u32, FlowSocket), NativeError> {
+    match arrival {
+        Arrival::Tcp(number, socket) => {
+            dress_tcp(&socket, order)?;
+            Ok((number, FlowSocket::Tcp(socket)))
+        }
+        Arrival::Udp(number, mut flow) => {
+            dress_udp(&mut flow, order)?;
+            Ok((number, FlowSocket::Udp(flow)))
+        }
+    }
+}
+
+/// Greetings that were sent more than once wait in the flows' sockets; as data they would look like a loss.
+fn drop_greetings(sockets: &[FlowSocket]) {
+    let mut buffer = [0; 64];
+    for socket in sockets {
+        if let FlowSocket::Udp(flow) = socket {
+            while matches!(flow.receive(&mut buffer), Ok(sys::net::Arrived::Batch(_))) {}
+        }
+    }
+}
+
+/// Whether an order can be carried out.
+fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> {
+    let flows = flows_total(order);
+    let refuse = |what: String| Err(what);
+    if order.protocol_version != VERSION {
+        return refuse(format!(
+            "this is {PROGRAM}, which speaks version {VERSION} of the transfer protocol, and the client speaks {}",
+            order.protocol_version
+        ));
+    }
+    if settings.key.is_some() && order.key != settings.key {
+        return refuse("the order does not carry the server's key".to_owned());
+    }
+    if order.flows == 0 || flows > settings.flows_max {
+        return refuse(format!("{flows} flows are asked for; 1 to {} are served", settings.flows_max));
+    }
+    if order.size_bytes > SIZE_BYTES_MAX {
+        return refuse(format!("calls of {} bytes are asked for; {SIZE_BYTES_MAX} at most are served", order.size_bytes));
+    }
+    if order.time_ns > TIME_NS_MAX || order.omit_ns > TIME_NS_MAX {
+        return refuse("a longer time than a day is asked for".to_owned());
+    }
+    if order.beat_ns < BEAT_NS_MIN {
+        return refuse("intervals shorter than 10 ms are asked for".to_owned());
+    }
+    if order.protocol == Protocol::Udp && order.requests.is_none() && order.size_bytes < 16 {
+        return refuse("datagrams of less than 16 bytes cannot be counted".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The server of a transfer as a part of a run: kind `transfer.server`.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use base::outcome::{Ceiling, Resource};
+use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress, Watch};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Server, ServerSettings};
+use crate::transfer::client::part::rate_max;
+use crate::transfer::flow::Direction;
+use crate::transfer::native::{NativeServer, NativeSettings};
+use crate::transfer::settings::TransferSettings;
+
+/// What the part is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerPartSettings {
+    /// The transfer.
+    pub transfer: TransferSettings,
+    /// Whether some clients are on other hosts.
+    pub clients_elsewhere: bool,
+}
+
+struct ServerPart {
+    settings: ServerPartSettings,
+    server: Option<Server>,
+}
+
+/// Make the part from its settings ([`ServerPartSettings`]), acquiring nothing yet.
+///
+/// # Errors
+/// A usage error that names the key at fault.
+pub fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    let settings = serde_json::from_value(spec.settings.clone()).map_err(PartError::usage)?;
+    Ok(Box::new(ServerPart { settings, server: None }))
+}
+
+impl ServerPart {
+    /// Where the server listens.
+    fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
+        match (host.address, self.settings.clients_elsewhere) {
+            (_, false) => Ok(Ipv4Addr::LOCALHOST.into()),
+            (Some(address), true) => Ok(address),
+            (None, true) => Err(PartError::new(
+                "the clients are on other hosts, and it is not known at which address they reach this one; \
+                 run an agent here with --address, and place the server on it",
+            )),
+        }
+    }
+
+    /// What the sampler watches: this program, and the device that the clients are reached through.
+    fn watch(&self, host: &HostContext, address: SocketAddr) -> Watch {
+        let device = host.address.filter(|_| self.settings.clients_elsewhere);
+        let device = device.and_then(|address| sys::proc::interface_with(address).ok());
+        let mut ceilings = host.ceilings.clone();
+        if let Some(Ok(Some(rate))) = device.as_deref().map(|link| sys::netlink::rate_of(link, None)) {
+            let found = Ceiling { value: rate as f64, source: "the rate of the link".to_owned() };
+            if ceilings.get(&Resource::Network).is_none_or(|known| found.value <= known.value) {
+                ceilings.insert(Resource::Network, found);
+            }
+        }
+        let own = std::process::id();
+        Watch {
+            pids: vec![own],
+            tcp_port: device.is_some().then_some(address.port()),
+            network_device: device,
+            own_pids: vec![own],
+            ceilings,
+            ..Watch::default()
+        }
+    }
+}
+
+impl Part for ServerPart {
+    fn prepare(&mut self, _: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        let address = self.address(host)?;
+        host.permit.peer((address, 0).into())?;
+        if self.settings.transfer.direction != Direction::Up || self.settings.transfer.requests.is_some() {
+            host.permit.rate(rate_max(&self.settings.transfer))?;
+        }
+        // Only the clients of this run know it.
+        let key = random_key().map_err(|error| PartError::new(format!("/dev/urandom: {error}")))?;
+        let natives = NativeServer::new(NativeSettings { key: Some(key.clone()), ..NativeSettings::default() });
+        let settings = ServerSettings {
+            natives: Some(Arc::new(natives)),
+            // Nobody else is served meanwhile.
+            sessions_max: 0,
+            ..ServerSettings::new((address, 0).into())
+        };
+        let server = Server::start(settings).map_err(PartError::new)?;
+        let address = server.local_addr();
+        let watch = self.watch(host, address);
+        self.server = Some(server);
+        Ok(json!({ "address": address.to_string(), "key": key, "watch": watch, "pid": std::process::id() }))
+    }
+
+    fn start(&mut self, _: u64) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Progress {
+        Progress::Running { done: None }
+    }
+
+    fn stop(&mut self) -> Result<Value, PartError> {
+        self.server = None;
+        Ok(Value::Null)
+    }
+}
+
+/// 128 bits that nobody can guess, in hexadecimal digits.
+fn random_key() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
