@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::{Moved, NetError, TcpSocket, option};
 
 impl TcpSocket {
-    /// Lets [`TcpSocket::send_all_of`], [`TcpSocket::recv_waiting`], [`TcpSocket::discard_waiting`] and
-    /// [`Pipe::splice_to`](super::Pipe::splice_to) wait in the kernel, at most for `wait` (`SO_RCVTIMEO`,
-    /// `SO_SNDTIMEO`, socket(7); to the kernel's timer tick, at least 1 ms); after it they give what they have, or
-    /// [`Moved::WouldBlock`]. `None`, as a new socket: they never wait.
+    /// Lets [`TcpSocket::send_all_of`], [`TcpSocket::send_waiting`], [`TcpSocket::recv_waiting`],
+    /// [`TcpSocket::discard_waiting`] and [`Pipe::splice_to`](super::Pipe::splice_to) wait in the kernel, at most for
+    /// `wait` (`SO_RCVTIMEO`, `SO_SNDTIMEO`, socket(7); to the kernel's timer tick, at least 1 ms); after it they give
+    /// what they have, or [`Moved::WouldBlock`]. `None`, as a new socket: they never wait.
     ///
     /// # Errors
     /// [`NetError`].
@@ -32,6 +32,17 @@ impl TcpSocket {
         message.msg_iovlen = slices.len() as _;
         // SAFETY: the header names live slices of live memory, which the kernel only reads.
         let n = unsafe { libc::sendmsg(self.as_fd().as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+        self.moved(n, "write to")
+    }
+
+    /// Sends from `buffer` (`send(2)`); waits for room if the socket may ([`TcpSocket::set_wait`]).
+    ///
+    /// # Errors
+    /// [`NetError`], see [`NetError::is_peer_gone`].
+    pub fn send_waiting(&self, buffer: &[u8]) -> Result<Moved, NetError> {
+        let fd = self.as_fd().as_raw_fd();
+        // SAFETY: the pointer and length come from a live slice that the kernel only reads.
+        let n = unsafe { libc::send(fd, buffer.as_ptr().cast(), buffer.len(), libc::MSG_NOSIGNAL) };
         self.moved(n, "write to")
     }
 

@@ -81,6 +81,9 @@ fn calls_wait_as_long_as_they_may() {
     assert_eq!(&came, b"one two");
     assert!(socket.path_mtu().unwrap() >= 1500);
     socket.check().unwrap();
+    assert_eq!(socket.send_waiting(b"three").unwrap(), Moved::Bytes(5));
+    (&peer).read_exact(&mut came[..5]).unwrap();
+    assert_eq!(&came[..5], b"three");
     drop(peer);
     assert_eq!(socket.recv_waiting(&mut buffer).unwrap(), Moved::End);
 }
@@ -130,4 +133,23 @@ fn what_has_no_room_is_counted() {
     one.send(b"after").unwrap();
     let Arrived::Batch(batch) = other.receive(&mut first).unwrap() else { panic!("it is there at once") };
     assert_eq!(batch.overflows, Some(dropped));
+}
+
+#[test]
+fn one_datagram_at_a_time_and_the_end_of_the_peer() {
+    let (one, other) = datagrams();
+    other.set_wait(Some(Duration::from_secs(10))).unwrap();
+    for sent in [&b"first"[..], b"", b"second and last"] {
+        assert_eq!(one.send(sent).unwrap(), Moved::Bytes(sent.len()));
+    }
+    let mut buffer = [0; 6];
+    for came in [&b"first"[..], b"", b"second"] {
+        assert_eq!(other.receive_one(&mut buffer).unwrap(), Moved::Bytes(came.len()));
+        assert_eq!(&buffer[..came.len()], came);
+    }
+    other.set_wait(None).unwrap();
+    assert_eq!(other.receive_one(&mut buffer).unwrap(), Moved::WouldBlock);
+    drop(other);
+    one.send(b"anybody there?").unwrap();
+    assert_eq!(one.receive_one(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }

@@ -178,6 +178,25 @@ impl UdpFlow {
         Ok(Arrived::Batch(batch))
     }
 
+    /// Takes one datagram (`recv(2)`), of a socket that does not take several ([`UdpFlow::set_coalesce`]). What `buffer`
+    /// has no room for is dropped. An empty datagram is `Moved::Bytes(0)`.
+    ///
+    /// # Errors
+    /// [`NetError`]; unlike [`UdpFlow::receive`] also that nobody listens where an earlier datagram went to
+    /// (`ConnectionRefused`).
+    pub fn receive_one(&self, buffer: &mut [u8]) -> Result<Moved, NetError> {
+        // SAFETY: the pointer and length come from a live, exclusively borrowed slice.
+        let n = unsafe { libc::recv(self.inner.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        if let Ok(bytes) = usize::try_from(n) {
+            return Ok(Moved::Bytes(bytes));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(Moved::WouldBlock),
+            _ => Err(self.fail("receive from", error)),
+        }
+    }
+
     /// Sets `SO_RCVBUF`, beyond `net.core.rmem_max` where this process may (`SO_RCVBUFFORCE`, socket(7)); returns what
     /// the kernel made of it (twice the request).
     ///

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use sys::clock::{monotonic_ns, sleep_until_ns};
+use sys::clock::sleep_until_ns;
 
 use super::course::Turn;
+use super::crew::{Orders, WAIT_NS};
 use super::flow::{Flow, Room};
-use super::group::Orders;
 use super::order::Ended;
-
-/// No call waits longer: so soon a stop is heard.
-pub(super) const WAIT_NS: u64 = 40_000_000;
 
 /// What is queued when a receiver is told to stop is taken within this.
 pub(super) const DRAIN_NS: u64 = 40_000_000;
@@ -21,7 +18,7 @@ const PAUSE_NS: u64 = 20_000;
 
 /// Drives `flow` to its end.
 pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
-    if flow.is_sender() && !sleep_until_start(orders) {
+    if flow.is_sender() && !orders.sleep_until_start() {
         return Ended::Stopped;
     }
     if let Err(error) = flow.socket.set_wait(Some(Duration::from_nanos(WAIT_NS))) {
@@ -53,16 +50,5 @@ pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
                 sleep_until_ns(now_ns + PAUSE_NS);
             }
         }
-    }
-}
-
-/// Sleeps until the common start; `false` when told to stop before.
-fn sleep_until_start(orders: &Orders) -> bool {
-    loop {
-        let now_ns = monotonic_ns();
-        if orders.is_stopped() || now_ns >= orders.start_ns {
-            return !orders.is_stopped();
-        }
-        sleep_until_ns(orders.start_ns.min(now_ns + WAIT_NS));
     }
 }

@@ -11,7 +11,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// the same one. A cache line pair of its own, so that flows do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Cell {
+pub(in crate::transfer) struct Cell {
     bytes: AtomicU64,
     datagrams: AtomicU64,
     lost: AtomicU64,
@@ -24,7 +24,7 @@ pub(super) struct Cell {
 
 impl Cell {
     /// What the thread of the flow has counted.
-    pub(super) fn read(&self) -> FlowCount {
+    pub(in crate::transfer) fn read(&self) -> FlowCount {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         FlowCount {
             bytes: of(&self.bytes),
@@ -38,12 +38,12 @@ impl Cell {
         }
     }
 
-    pub(super) fn set_bytes(&self, bytes: u64) {
+    pub(in crate::transfer) fn set_bytes(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// All that a datagram flow counts, but its bytes.
-    pub(super) fn set_datagrams(&self, count: &FlowCount) {
+    pub(in crate::transfer) fn set_datagrams(&self, count: &FlowCount) {
         let set = |cell: &AtomicU64, value: u64| cell.store(value, Ordering::Relaxed);
         set(&self.datagrams, count.datagrams);
         set(&self.lost, count.lost);

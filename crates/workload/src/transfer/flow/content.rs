@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::order::Stamp;
 
 /// Length of the block. It stays in a core's own cache, so that sending costs what the network costs.
-pub(super) const BLOCK_BYTES: usize = 128 << 10;
+pub(in crate::transfer) const BLOCK_BYTES: usize = 128 << 10;
 
 /// The most slices that one call is given; longer messages take several calls.
 pub(super) const SLICES_MAX: usize = 16;
@@ -16,7 +16,7 @@ pub(super) const SLICES_MAX: usize = 16;
 const SEED: u64 = 0x6b61_6769_7269;
 
 /// The block.
-pub(super) fn block() -> &'static [u8] {
+pub(in crate::transfer) fn block() -> &'static [u8] {
     static BLOCK: OnceLock<Box<[u8]>> = OnceLock::new();
     BLOCK.get_or_init(|| {
         let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
@@ -26,7 +26,7 @@ pub(super) fn block() -> &'static [u8] {
 }
 
 /// Fills `buffer` with the block, over and over.
-pub(super) fn fill(buffer: &mut [u8]) {
+pub(in crate::transfer) fn fill(buffer: &mut [u8]) {
     for part in buffer.chunks_mut(BLOCK_BYTES) {
         part.copy_from_slice(&block()[..part.len()]);
     }

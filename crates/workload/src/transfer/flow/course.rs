@@ -10,7 +10,7 @@ use super::pace::{Due, Pacer};
 
 /// What came of one turn of a flow.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(in crate::transfer) enum Turn {
     /// Something moved; more may at once.
     Moved,
     /// Nothing moves until the socket is ready.

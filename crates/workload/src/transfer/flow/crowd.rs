@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Events, Interest, NetError, Waker};
 
-use super::alone::{DRAIN_NS, WAIT_NS};
+use super::alone::DRAIN_NS;
 use super::course::Turn;
+use super::crew::{Orders, WAIT_NS};
 use super::flow::{Flow, FlowSocket, Room};
-use super::group::Orders;
 use super::order::Ended;
 
 const EVENTS_MAX: usize = 256;

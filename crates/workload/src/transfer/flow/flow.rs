@@ -26,7 +26,7 @@ pub enum FlowSocket {
 
 impl FlowSocket {
     /// Lets its calls wait in the kernel, see [`TcpSocket::set_wait`].
-    pub(super) fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
+    pub(in crate::transfer) fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
         match self {
             Self::Tcp(socket) => socket.set_wait(wait),
             Self::Udp(socket) => socket.set_wait(wait),
@@ -169,7 +169,7 @@ impl Flow {
 }
 
 /// What can be said of a flow from outside its thread.
-pub(super) fn report_of(socket: &FlowSocket, cell: &Cell, ended: Ended) -> FlowReport {
+pub(in crate::transfer) fn report_of(socket: &FlowSocket, cell: &Cell, ended: Ended) -> FlowReport {
     let tcp = match socket {
         FlowSocket::Tcp(tcp) => Some(tcp),
         FlowSocket::Udp(_) => None,

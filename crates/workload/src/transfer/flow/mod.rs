@@ -20,6 +20,7 @@ mod cell;
 mod choice;
 mod content;
 mod course;
+mod crew;
 mod crowd;
 mod error;
 #[expect(clippy::module_inception, reason = "the house's word for one of them")]
@@ -33,6 +34,14 @@ mod tcp_receive;
 mod tcp_send;
 mod udp_receive;
 mod udp_send;
+
+pub(super) use cell::Cell;
+pub(super) use content::{BLOCK_BYTES, block, fill};
+pub(super) use course::Turn;
+pub(super) use crew::{Crew, Orders, WAIT_NS, cpus, threads_for};
+pub(super) use flow::report_of;
+pub(super) use group::{Member, close};
+pub(super) use tcp_send::failed;
 
 pub use choice::EngineChoice;
 pub use error::FlowError;

@@ -60,6 +60,17 @@ pub enum Side {
     Receiver,
 }
 
+impl Side {
+    /// The other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+}
+
 /// When a flow is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -122,6 +133,36 @@ pub struct FlowCount {
     pub refused: u64,
     /// Smoothed jitter of the datagrams' transit time, ns (RFC 1889, A.8).
     pub jitter_ns: u64,
+}
+
+impl FlowCount {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    /// What came after it was `before`.
+    #[must_use]
+    pub fn without(&self, before: &Self) -> Self {
+        Self { jitter_ns: self.jitter_ns, ..self.each(before, u64::saturating_sub) }
+    }
+
+    fn each(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+        Self {
+            bytes: of(self.bytes, other.bytes),
+            datagrams: of(self.datagrams, other.datagrams),
+            lost: of(self.lost, other.lost),
+            overflowed: match (self.overflowed, other.overflowed) {
+                (None, None) => None,
+                (own, other) => Some(of(own.unwrap_or(0), other.unwrap_or(0))),
+            },
+            reordered: of(self.reordered, other.reordered),
+            duplicated: of(self.duplicated, other.duplicated),
+            refused: of(self.refused, other.refused),
+            jitter_ns: self.jitter_ns.max(other.jitter_ns),
+        }
+    }
 }
 
 /// How long datagrams were on their way, ns: the receiver's monotonic clock at the arrival less the sender's at the

@@ -57,7 +57,7 @@ fn write(socket: &TcpSocket, at: usize, bytes: usize) -> Result<Moved, NetError>
 }
 
 /// How a connection that broke is told.
-pub(super) fn failed(error: &NetError, bytes: u64) -> Ended {
+pub(in crate::transfer) fn failed(error: &NetError, bytes: u64) -> Ended {
     use std::io::ErrorKind as K;
     let what = match error.kind() {
         K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => "the peer closed the connection",

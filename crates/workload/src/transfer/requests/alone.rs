@@ -1,0 +1,52 @@
+//! A thread with one flow: a request and its answer are two calls, one of which waits in the kernel; or, spinning, asks
+//! again and again.
+
+use std::time::Duration;
+
+use super::super::flow::{Ended, Orders, Turn, WAIT_NS};
+use super::super::settings::Waiting;
+use super::talk::{Desk, Talk};
+
+/// A spinning thread looks at the clock once in so many polls of its socket.
+const POLLS_A_LOOK: u32 = 32;
+/// And gives way to others once in so many: where there are fewer CPUs than spinning threads, the peer may be waiting for
+/// this one.
+const POLLS_A_YIELD: u32 = 512;
+
+/// Drives `talk` to its end.
+pub(super) fn run(talk: &mut Talk, desk: &mut Desk, orders: &Orders, waiting: Waiting) -> Ended {
+    if talk.is_requester() && !orders.sleep_until_start() {
+        return Ended::Stopped;
+    }
+    let spins = waiting == Waiting::Spin;
+    let wait = (!spins).then_some(Duration::from_nanos(WAIT_NS));
+    if let Err(error) = talk.socket.set_wait(wait) {
+        return Ended::Failed(error.to_string());
+    }
+    talk.look();
+    let mut polls = 0_u32;
+    loop {
+        if orders.is_stopped() {
+            return Ended::Stopped;
+        }
+        let sent = talk.send(desk);
+        if let Turn::Over(ended) = sent {
+            return ended;
+        }
+        let came = if talk.awaits() { talk.receive(desk) } else { Turn::Blocked };
+        match (sent, came) {
+            (_, Turn::Over(ended)) => return ended,
+            (Turn::Moved, _) | (_, Turn::Moved) => polls = 0,
+            _ => {
+                polls = polls.wrapping_add(1);
+                let looks = !spins || polls.is_multiple_of(POLLS_A_LOOK);
+                if let Some(ended) = looks.then(|| talk.overdue(desk, orders)).flatten() {
+                    return ended;
+                }
+                if spins && polls.is_multiple_of(POLLS_A_YIELD) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
