@@ -194,6 +194,35 @@ fn ttcp_ends_its_stream_with_small_datagrams() {
 }
 
 #[test]
+fn the_mark_of_ttcp_is_seen_among_datagrams_that_came_together() {
+    for mode in [Mode::Copy, Mode::Discard] {
+        let (one, other) = datagrams();
+        let receiving =
+            start(vec![(FlowSocket::Udp(other), receiver(mode, Stamp::None))], &GroupSetting::default());
+        // Three marks in one packet, as in five, and then one behind two datagrams.
+        for (segment, bytes) in [(4, 12), (1000, 2000), (1000, 2500), (1000, 2004), (1000, 1000)] {
+            assert!(one.set_segment(segment).unwrap());
+            one.send(&vec![7; bytes]).unwrap();
+        }
+        assert!(receiving.wait(Deadline::after(GUARD)));
+        let flow = &finish(receiving).flows[0];
+        assert_eq!((flow.count.bytes, flow.count.datagrams), (6_500, 7));
+        assert_eq!(flow.ended, Ended::ByPeer);
+    }
+    // All marks, and no data before: the beginning of a stream. Then data, and marks again.
+    let (one, other) = datagrams();
+    let receiving =
+        start(vec![(FlowSocket::Udp(other), receiver(Mode::Copy, Stamp::None))], &GroupSetting::default());
+    for (segment, bytes) in [(4, 20), (0, 800), (4, 20)] {
+        one.set_segment(segment).unwrap();
+        one.send(&vec![7; bytes]).unwrap();
+    }
+    assert!(receiving.wait(Deadline::after(GUARD)));
+    let flow = &finish(receiving).flows[0];
+    assert_eq!((flow.count.bytes, flow.count.datagrams, &flow.ended), (800, 1, &Ended::ByPeer));
+}
+
+#[test]
 fn a_rate_is_never_exceeded_and_datagrams_leave_whole() {
     const RATE_BIT_PER_S: u64 = 40_000_000;
     for (threads, pairs) in [(0, 1), (1, 8)] {

@@ -61,15 +61,17 @@ impl UdpReceiver {
         };
         let room = &mut room[..wanted];
         match socket.receive(room) {
-            Ok(Arrived::Batch(batch)) => {
-                if self.stamp == Stamp::None && batch.bytes <= TTCP_END_BYTES {
+            Ok(Arrived::Batch(mut batch)) => {
+                let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
+                let Some(marks) = marks else {
                     // The first ones of a stream are of that size too.
                     return if course.bytes() > 0 { Turn::Over(Ended::ByPeer) } else { Turn::Moved };
-                }
+                };
+                batch.bytes -= marks;
                 course.moved(batch.bytes);
                 self.account(&batch, &room[..batch.bytes.min(wanted)], course.now_ns());
                 course.cell().set_datagrams(&self.count);
-                Turn::Moved
+                if marks == 0 { Turn::Moved } else { Turn::Over(Ended::ByPeer) }
             }
             Ok(Arrived::WouldBlock) => Turn::Blocked,
             Err(error) => Turn::Over(failed(&error, course.bytes())),
@@ -125,4 +127,13 @@ impl UdpReceiver {
         let packets = socket.overflows().filter(|_| self.counts_overflows)?;
         Some(u64::from(packets.wrapping_sub(self.overflows)) * self.datagrams_most)
     }
+}
+
+/// How many bytes at the end of a batch are a mark of classic `ttcp`: the kernel may put a smaller datagram behind others
+/// that came in a row. `None`: nothing but marks.
+fn mark_bytes(batch: &Batch) -> Option<usize> {
+    if batch.bytes.min(batch.each_bytes) <= TTCP_END_BYTES {
+        return None;
+    }
+    Some(batch.bytes % batch.each_bytes).map(|last| if last <= TTCP_END_BYTES { last } else { 0 })
 }
