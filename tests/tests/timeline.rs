@@ -210,7 +210,8 @@ fn iperf3_is_seen_to_send_and_receive() {
     watching.signal(Signal::SIGINT);
     let received = watching.end(PATIENCE).code(130).json();
     check(&received);
-    assert!(bytes(&received, &["read", "recvfrom"]) >= 50 << 20, "{received:#}");
+    // What is in the sockets when the sender says that it has sent all, iperf3's server never reads.
+    assert!(bytes(&received, &["read", "recvfrom"]) >= 20 << 20, "{received:#}");
     let waits = ["select", "pselect6", "poll", "ppoll", "epoll_wait"];
     assert!(count(&received, &waits) > 0, "{received:#}");
     assert!(

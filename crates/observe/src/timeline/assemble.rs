@@ -17,6 +17,14 @@ struct Open {
     away: Away,
     /// Events were lost since: whether the next end is its own is not known.
     torn: bool,
+    /// It began before the watching, so that its time is not known.
+    before: bool,
+}
+
+impl Open {
+    fn since(from_ns: u64, number: u16) -> Self {
+        Self { number, from_ns, away: Away::default(), torn: false, before: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +117,11 @@ impl Assembler {
             Event::Entered { at_ns, thread, process, number } => {
                 let state = self.thread(thread, process);
                 state.seen = true;
-                state.open = Some(Open { number, from_ns: at_ns, away: Away::default(), torn: false });
+                state.open = Some(Open::since(at_ns, number));
+            }
+            Event::Within { at_ns, thread, process, number } => {
+                let state = self.thread(thread, process);
+                state.open = Some(Open { before: true, ..Open::since(at_ns, number) });
             }
             Event::Left { at_ns, thread, process, number, returned } => {
                 self.left(at_ns, thread, process, number, returned);
@@ -168,9 +180,8 @@ impl Assembler {
                     self.name(thread, process, &name);
                 }
                 if let Some(state) = state {
-                    if let Some(open) = state.open.filter(|open| !open.torn) {
-                        let away = Away { ended: true, ..open.away };
-                        self.called(thread, process, open.number, away, [open.from_ns, at_ns], 0);
+                    if let Some(open) = state.open {
+                        self.not_ended(thread, process, open, at_ns);
                     }
                     if let Some((from_ns, cpu)) = state.runs {
                         self.ran(thread, process, cpu, [from_ns, at_ns]);
@@ -190,6 +201,7 @@ impl Assembler {
         let state = self.thread(thread, process);
         let first = !std::mem::replace(&mut state.seen, true);
         match state.open.take() {
+            Some(open) if open.number == number && open.before && !open.torn => self.begun_before += 1,
             Some(open) if open.number == number && !open.torn => {
                 self.called(thread, process, number, open.away, [open.from_ns, at_ns], returned);
             }
@@ -200,19 +212,42 @@ impl Assembler {
 
     fn called(&mut self, thread: u32, process: u32, number: u16, away: Away, ns: [u64; 2], returned: i64) {
         let [from_ns, to_ns] = ns;
-        let length_ns = to_ns.saturating_sub(from_ns);
+        if away.ended {
+            return self.not_ended(thread, process, Open::since(from_ns, number), to_ns);
+        }
         let blocked = away.waited || away.preempted;
         let state = if blocked { CallState::Blocked } else { CallState::Ready };
-        if away.ended {
-            self.table.unfinished(number, length_ns);
-        } else {
-            self.table.called(number, state, length_ns, away.preempted && !away.waited, returned);
+        let length_ns = to_ns.saturating_sub(from_ns);
+        self.table.called(number, state, length_ns, away.preempted && !away.waited, returned);
+        self.draw(
+            thread,
+            process,
+            number,
+            CallSpan { from_ns, to_ns, name: 0, state, unfinished: false, returned },
+        );
+    }
+
+    /// A call that had not ended at `at_ns`, unless a loss has torn it.
+    fn not_ended(&mut self, thread: u32, process: u32, open: Open, at_ns: u64) {
+        let Open { number, from_ns, torn, before, .. } = open;
+        if torn {
+            return;
         }
+        self.table.unfinished(number, at_ns.saturating_sub(from_ns), before);
+        // A call that never ended waited to the last.
+        let state = CallState::Blocked;
+        self.draw(
+            thread,
+            process,
+            number,
+            CallSpan { from_ns, to_ns: at_ns, name: 0, state, unfinished: true, returned: 0 },
+        );
+    }
+
+    /// Puts a call into the picture, where there is one.
+    fn draw(&mut self, thread: u32, process: u32, number: u16, span: CallSpan) {
         if let (Some(lanes), Some(name)) = (&mut self.lanes, self.place_of.get(&number)) {
-            // A call that never ended waited to the last.
-            let state = if away.ended { CallState::Blocked } else { state };
-            let span = CallSpan { from_ns, to_ns, name: *name, state, unfinished: away.ended, returned };
-            lanes.call(thread, process, span);
+            lanes.call(thread, process, CallSpan { name: *name, ..span });
         }
     }
 
@@ -248,13 +283,12 @@ impl Assembler {
     /// itself.
     pub fn finish(&mut self, at_ns: u64, known: &[OpenCall]) {
         for call in known {
-            let away = Away { ended: true, ..Away::default() };
-            self.called(call.thread, call.process, call.number, away, [call.from_ns, at_ns], 0);
+            let open = Open { before: call.began_before, ..Open::since(call.from_ns, call.number) };
+            self.not_ended(call.thread, call.process, open, at_ns);
         }
         for (thread, state) in std::mem::take(&mut self.threads) {
-            if let Some(open) = state.open.filter(|open| !open.torn) {
-                let away = Away { ended: true, ..open.away };
-                self.called(thread, state.process, open.number, away, [open.from_ns, at_ns], 0);
+            if let Some(open) = state.open {
+                self.not_ended(thread, state.process, open, at_ns);
             }
             if let Some((from_ns, cpu)) = state.runs {
                 self.ran(thread, state.process, cpu, [from_ns, at_ns]);

@@ -1,15 +1,16 @@
 //! What tracing adds to a call: a call that does nothing is timed without and with the tracer.
 
+use std::time::Duration;
+
 use base::timeline::TraceCost;
+use sys::clock::Deadline;
 use sys::trace::{Backend, Setting, Target, TraceError};
 
-/// How long the calls are made altogether: half of it traced.
-const FOR_NS: u64 = 200_000_000;
 /// Few enough that the smallest ring holds a batch.
 const CALLS_PER_BATCH: u32 = 200;
 
-/// Measures it with a tracer of its own, which is closed when this returns. Takes [`FOR_NS`] and the time to open the
-/// tracer twice.
+/// Measures it with a tracer of its own, which is closed when this returns. `within` is how long the calls are made
+/// altogether, half of it traced; opening the tracer comes on top.
 ///
 /// The CPU time of this thread is taken, not the wall's: it includes the tracer's work in the kernel, and nothing that
 /// others do meanwhile. Half of the untraced calls come before the traced ones and half after, so that a CPU that becomes
@@ -17,32 +18,33 @@ const CALLS_PER_BATCH: u32 = 200;
 ///
 /// # Errors
 /// The tracer cannot be opened.
-pub fn measure(backend: Backend, setting: &Setting) -> Result<TraceCost, TraceError> {
+pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<TraceCost, TraceError> {
+    let quarter = within / 4;
     let mut setting = Setting { softirqs: false, ..setting.clone() };
     let number = sys::trace::NOTHING_CALL;
     if !setting.calls.contains(&number) {
         setting.calls.push(number);
     }
-    let mut untraced = batches(FOR_NS / 4, || {});
+    let mut untraced = batches(quarter, || {});
     let mut tracer = sys::trace::open(backend, &setting)?;
     tracer.start()?;
     tracer.follow(Target::Thread(sys::thread::thread_id()))?;
     let mut events = Vec::new();
-    let mut traced = batches(FOR_NS / 2, || {
+    let mut traced = batches(2 * quarter, || {
         tracer.drain(&mut events);
         events.clear();
     });
     drop(tracer);
-    untraced.extend(batches(FOR_NS / 4, || {}));
+    untraced.extend(batches(quarter, || {}));
     let of = untraced.len().min(traced.len());
     Ok(TraceCost { untraced_ns: median(&mut untraced), traced_ns: median(&mut traced), batches: of })
 }
 
 /// CPU time per call, ns, of batch after batch.
-fn batches(for_ns: u64, mut between: impl FnMut()) -> Vec<f64> {
-    let until_ns = sys::clock::monotonic_ns() + for_ns;
+fn batches(within: Duration, mut between: impl FnMut()) -> Vec<f64> {
+    let deadline = Deadline::after(within);
     let mut all = Vec::new();
-    while sys::clock::monotonic_ns() < until_ns || all.is_empty() {
+    while !deadline.passed() || all.is_empty() {
         let before_ns = sys::thread::thread_cpu_ns();
         for _ in 0..CALLS_PER_BATCH {
             sys::trace::call_nothing();

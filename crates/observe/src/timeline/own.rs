@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use base::timeline::{CallSpan, CallState, Picture, ThreadLane};
+use base::timeline::{CallSpan, Picture, ThreadLane};
 use sys::span::{Span, ThreadSpans};
 
 /// The picture from `from_ns` to `to_ns` (monotonic clock). Spans within spans stand in lanes below each other, so that
@@ -23,7 +23,7 @@ pub fn picture(threads: &[ThreadSpans], process: u32, from_ns: u64, to_ns: u64) 
                 from_ns: span.from_ns.clamp(from_ns, to_ns) - from_ns,
                 to_ns: span.to_ns.clamp(from_ns, to_ns) - from_ns,
                 name: names[span.name],
-                state: CallState::Ready,
+                state: span.state,
                 unfinished: false,
                 returned: 0,
             };
@@ -66,10 +66,12 @@ fn by_depth(spans: &[Span]) -> Vec<Vec<Span>> {
 
 #[cfg(test)]
 mod tests {
+    use base::timeline::CallState;
+
     use super::*;
 
     fn span(name: &'static str, from_ns: u64, to_ns: u64) -> Span {
-        Span { name, from_ns, to_ns }
+        Span { name, from_ns, to_ns, state: CallState::Ready }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! One watching: the backend is chosen, its cost measured, the target followed, and all of it summed up.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use base::timeline::{CallTimes, Picture, TraceCost};
 use sys::trace::{Backend, Counts, Event, Setting, Target, TraceError, Tracer};
 
 use super::assemble::Assembler;
-use super::calls::Call;
+use super::calls::{self, Call};
 use super::cost;
 
 /// What to watch, and how.
@@ -20,6 +23,8 @@ pub struct Wish {
     pub ring_bytes: usize,
     /// Only this backend; otherwise the first that works.
     pub backend: Option<Backend>,
+    /// How long its cost is measured before; 0.2 s is enough.
+    pub cost_within: Duration,
 }
 
 impl Wish {
@@ -58,6 +63,8 @@ pub struct Session {
     cost: Option<TraceCost>,
     because: Option<String>,
     from_ns: u64,
+    /// How many threads of a running target waited in which call when it began to be followed.
+    waiting: BTreeMap<u16, u64>,
     /// The target was held: the time watched begins when it executes its program.
     held: bool,
 }
@@ -79,8 +86,8 @@ impl Session {
     pub fn open(wish: Wish) -> Result<Self, SessionError> {
         let setting = wish.setting();
         let (backend, cost, because) = match wish.backend {
-            Some(backend) => (backend, cost::measure(backend, &setting)?, None),
-            None => choose(&setting)?,
+            Some(backend) => (backend, cost::measure(backend, &setting, wish.cost_within)?, None),
+            None => choose(&setting, wish.cost_within)?,
         };
         let mut tracer = sys::trace::open(backend, &setting)?;
         tracer.start()?;
@@ -94,6 +101,7 @@ impl Session {
             cost: Some(cost),
             because,
             from_ns,
+            waiting: BTreeMap::new(),
             held: false,
         })
     }
@@ -114,6 +122,11 @@ impl Session {
         };
         for thread in threads {
             self.assembler.know(thread.cast_unsigned(), pid.cast_unsigned());
+            if !matches!(target, Target::Held(_))
+                && let Some(number) = sys::trace::waits_in(thread)
+            {
+                *self.waiting.entry(number).or_default() += 1;
+            }
         }
         self.held = matches!(target, Target::Held(_));
         self.from_ns = sys::clock::monotonic_ns();
@@ -156,8 +169,9 @@ impl Session {
     }
 
     fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
-        let from_ns =
-            self.assembler.first_executed_ns.filter(|at| *at >= self.from_ns).unwrap_or(self.from_ns);
+        // What a running target's children execute is no beginning.
+        let executed_ns = self.assembler.first_executed_ns.filter(|at| self.held && *at >= self.from_ns);
+        let from_ns = executed_ns.unwrap_or(self.from_ns);
         let wall_ns = to_ns.saturating_sub(from_ns);
         let lanes = self.assembler.lanes.take();
         let names = self.wish.calls.iter().map(|call| call.name.to_owned()).collect();
@@ -174,7 +188,7 @@ impl Session {
             softirqs: table.softirq_rows(wall_ns),
             unfinished: table.unfinished_rows(&self.wish.calls),
             calls,
-            backend: self.tracer.backend().name(),
+            backend: self.tracer.backend().name().to_owned(),
             backend_because: self.because.take(),
             events_counted: counts.events,
             events: counts.events_told,
@@ -185,17 +199,23 @@ impl Session {
             doubts: Vec::new(),
         };
         times.doubts = doubts(&times, counts, picture.as_ref());
+        if times.calls.is_empty() && times.unfinished.is_empty() {
+            times.doubts.push(nothing_seen(&self.waiting));
+        }
         Watched { times, picture }
     }
 }
 
 /// The better backend if it works, else the other and why.
-fn choose(setting: &Setting) -> Result<(Backend, TraceCost, Option<String>), SessionError> {
-    let bpf = match cost::measure(Backend::Bpf, setting) {
+fn choose(
+    setting: &Setting,
+    cost_within: Duration,
+) -> Result<(Backend, TraceCost, Option<String>), SessionError> {
+    let bpf = match cost::measure(Backend::Bpf, setting, cost_within) {
         Ok(cost) => return Ok((Backend::Bpf, cost, None)),
         Err(error) => error,
     };
-    match (cost::measure(Backend::Perf, setting), bpf) {
+    match (cost::measure(Backend::Perf, setting, cost_within), bpf) {
         (Ok(cost), bpf) => Ok((Backend::Perf, cost, Some(bpf.to_string()))),
         // Told once: what to do about it is the same.
         (Err(TraceError::NotPermitted { .. }), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),
@@ -233,8 +253,20 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
              many short calls run slower than alone"
         ));
     }
-    if times.calls.is_empty() && times.unfinished.is_empty() {
-        doubts.push("none of the watched calls was made; '--calls' names others".to_owned());
-    }
     doubts
+}
+
+/// What to do where no watched call was seen.
+fn nothing_seen(waiting: &BTreeMap<u16, u64>) -> String {
+    let most = waiting.iter().max_by_key(|(_, count)| **count);
+    let known =
+        most.and_then(|(number, count)| Some((calls::all().find(|call| call.number == *number)?, count)));
+    match known {
+        Some((call, count)) => format!(
+            "none of the watched calls was made; {count} of the threads waited in {0} from the beginning: '--calls +{0}' \
+             watches it too",
+            call.name
+        ),
+        None => "none of the watched calls was made; '--calls' names others".to_owned(),
+    }
 }

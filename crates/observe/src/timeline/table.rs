@@ -2,50 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use base::histogram::Histogram;
-use base::timeline::{CallRow, CallState, SoftirqRow, UnfinishedRow, softirq_name};
+use base::timeline::{CallRow, CallState, SoftirqRow, Times, UnfinishedRow, softirq_name};
 use sys::trace::{Tallied, Tally};
 
 use super::calls::Call;
 
-/// Times of one kind.
+/// One call in one state.
 #[derive(Debug, Default)]
-struct Times {
-    histogram: Histogram,
-    count: u64,
-    total_ns: u64,
-    max_ns: u64,
+struct CallsOfKind {
+    times: Times,
     preempted: u64,
     returned: u64,
 }
 
-impl Times {
-    fn add(&mut self, ns: u64) {
-        self.histogram.record_ns(ns);
-        self.count += 1;
-        self.total_ns += ns;
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    fn add_tally(&mut self, tally: &Tally) {
-        for &(ns, count) in &tally.durations {
-            self.histogram.record_ns_times(ns, count);
-        }
-        self.count += tally.count;
-        self.total_ns += tally.total_ns;
-        self.max_ns = self.max_ns.max(tally.max_ns);
-        self.preempted += tally.preempted;
-        self.returned += tally.returned;
-    }
-
-    fn percentile_us(&self, percent: f64) -> f64 {
-        // The exact maximum bounds what the histogram's steps round up.
-        self.histogram.percentile_ns(percent).unwrap_or(0).min(self.max_ns) as f64 / 1e3
-    }
-
-    fn mean_us(&self) -> f64 {
-        self.total_ns as f64 / self.count.max(1) as f64 / 1e3
-    }
+/// Calls of one name that have not ended.
+#[derive(Debug, Default)]
+struct Unfinished {
+    count: u64,
+    longest_ns: u64,
+    began_before: u64,
 }
 
 /// One network softirq on one CPU.
@@ -59,25 +34,26 @@ struct SoftirqTimes {
 /// Collects times.
 #[derive(Debug, Default)]
 pub struct Table {
-    calls: BTreeMap<(u16, CallState), Times>,
+    calls: BTreeMap<(u16, CallState), CallsOfKind>,
     softirqs: BTreeMap<(u32, u32), SoftirqTimes>,
-    unfinished: BTreeMap<u16, (u64, u64)>,
+    unfinished: BTreeMap<u16, Unfinished>,
 }
 
 impl Table {
     /// A call that ended.
     pub fn called(&mut self, number: u16, state: CallState, ns: u64, preempted: bool, returned: i64) {
-        let times = self.calls.entry((number, state)).or_default();
-        times.add(ns);
-        times.preempted += u64::from(preempted);
-        times.returned += u64::try_from(returned).unwrap_or(0);
+        let calls = self.calls.entry((number, state)).or_default();
+        calls.times.add(ns);
+        calls.preempted += u64::from(preempted);
+        calls.returned += u64::try_from(returned).unwrap_or(0);
     }
 
-    /// A call that did not, and has taken so long.
-    pub fn unfinished(&mut self, number: u16, ns: u64) {
-        let (count, longest_ns) = self.unfinished.entry(number).or_default();
-        *count += 1;
-        *longest_ns = ns.max(*longest_ns);
+    /// A call that did not, and has taken so long; or longer, if it began before the watching.
+    pub fn unfinished(&mut self, number: u16, ns: u64, began_before: bool) {
+        let calls = self.unfinished.entry(number).or_default();
+        calls.count += 1;
+        calls.longest_ns = ns.max(calls.longest_ns);
+        calls.began_before += u64::from(began_before);
     }
 
     /// A softirq.
@@ -101,34 +77,30 @@ impl Table {
         let times = match tally.of {
             Tallied::Call { number, away } => {
                 let state = if away { CallState::Blocked } else { CallState::Ready };
-                self.calls.entry((number, state)).or_default()
+                let calls = self.calls.entry((number, state)).or_default();
+                calls.preempted += tally.preempted;
+                calls.returned += tally.returned;
+                &mut calls.times
             }
             Tallied::SoftirqRun { cpu, vector } => &mut self.softirqs.entry((vector, cpu)).or_default().run,
             Tallied::SoftirqPeriod { cpu, vector } => {
                 &mut self.softirqs.entry((vector, cpu)).or_default().period
             }
         };
-        times.add_tally(tally);
+        times.add_counted(&tally.durations, tally.total_ns, tally.max_ns);
     }
 
     /// How many calls it holds.
     pub fn calls(&self) -> u64 {
-        self.calls.values().map(|times| times.count).sum()
+        self.calls.values().map(|calls| calls.times.count()).sum()
     }
 
     /// The rows of calls, the one that took the most time first.
     pub fn call_rows(&self, calls: &[Call], wall_ns: u64) -> Vec<CallRow> {
-        let row = |(&(number, state), times): (&(u16, CallState), &Times)| CallRow {
-            name: name_of(calls, number),
-            state,
-            count: times.count,
-            p50_us: times.percentile_us(50.0),
-            mean_us: times.mean_us(),
-            p99_us: times.percentile_us(99.0),
-            max_us: times.max_ns as f64 / 1e3,
-            wall_share: share(times.total_ns, wall_ns),
-            preempted: times.preempted,
-            returned: times.returned,
+        let row = |(&(number, state), of): (&(u16, CallState), &CallsOfKind)| CallRow {
+            preempted: Some(of.preempted),
+            returned: of.returned,
+            ..of.times.row(name_of(calls, number), state, wall_ns)
         };
         let mut rows: Vec<CallRow> = self.calls.iter().map(row).collect();
         rows.sort_by(|a, b| b.wall_share.total_cmp(&a.wall_share));
@@ -138,18 +110,18 @@ impl Table {
     /// The rows of softirqs.
     pub fn softirq_rows(&self, wall_ns: u64) -> Vec<SoftirqRow> {
         let row = |(&(vector, cpu), times): (&(u32, u32), &SoftirqTimes)| {
-            let period = Some(&times.period).filter(|period| period.count > 0);
+            let period = Some(&times.period).filter(|period| period.count() > 0);
             SoftirqRow {
-                name: softirq_name(vector),
+                name: softirq_name(vector).to_owned(),
                 cpu,
-                count: times.run.count,
+                count: times.run.count(),
                 period_p50_us: period.map(|period| period.percentile_us(50.0)),
                 period_mean_us: period.map(Times::mean_us),
                 period_p99_us: period.map(|period| period.percentile_us(99.0)),
                 run_p50_us: times.run.percentile_us(50.0),
                 run_mean_us: times.run.mean_us(),
                 run_p99_us: times.run.percentile_us(99.0),
-                wall_share: share(times.run.total_ns, wall_ns),
+                wall_share: times.run.share_of(wall_ns),
             }
         };
         self.softirqs.iter().map(row).collect()
@@ -157,17 +129,14 @@ impl Table {
 
     /// The rows of calls without an end.
     pub fn unfinished_rows(&self, calls: &[Call]) -> Vec<UnfinishedRow> {
-        let row = |(&number, &(count, longest_ns)): (&u16, &(u64, u64))| UnfinishedRow {
+        let row = |(&number, of): (&u16, &Unfinished)| UnfinishedRow {
             name: name_of(calls, number),
-            count,
-            longest_s: longest_ns as f64 / 1e9,
+            count: of.count,
+            longest_s: of.longest_ns as f64 / 1e9,
+            began_before: of.began_before,
         };
         self.unfinished.iter().map(row).collect()
     }
-}
-
-fn share(ns: u64, wall_ns: u64) -> f64 {
-    if wall_ns == 0 { 0.0 } else { ns as f64 / wall_ns as f64 }
 }
 
 fn name_of(calls: &[Call], number: u16) -> String {
@@ -189,7 +158,7 @@ mod tests {
         }
         table.called(number, CallState::Blocked, 96_000, true, -11);
         let rows = table.call_rows(&usual(), 200_000);
-        assert_eq!((rows[0].state, rows[0].count, rows[0].preempted), (CallState::Blocked, 1, 1));
+        assert_eq!((rows[0].state, rows[0].count, rows[0].preempted), (CallState::Blocked, 1, Some(1)));
         assert_eq!((rows[1].mean_us, rows[1].max_us, rows[1].returned), (2.0, 3.0, 20));
         assert_eq!(rows[0].wall_share, 0.48);
         assert_eq!(table.calls(), 3);
@@ -205,7 +174,7 @@ mod tests {
         table.softirq(1, 3, 900_000, 900_900);
         table.softirq(1, 3, 910_000, 910_900);
         let rows = table.softirq_rows(1_000_000);
-        assert_eq!((rows[0].name, rows[0].cpu, rows[0].count), ("NET_RX", 1, 5));
+        assert_eq!((rows[0].name.as_str(), rows[0].cpu, rows[0].count), ("NET_RX", 1, 5));
         assert_eq!((rows[0].period_mean_us, rows[0].run_mean_us), (Some(10.0), 0.9));
     }
 }

@@ -139,3 +139,57 @@ time.sleep(60)
         child.wait().unwrap();
     }
 }
+
+#[test]
+fn calls_that_began_before_the_watching_are_told() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        for picture in [false, true] {
+            if !can_trace(backend) {
+                return;
+            }
+            // What it executes in between is not taken for the beginning.
+            let lines = "read first; sh -c :; read second";
+            let mut child =
+                Command::new("sh").args(["-c", lines]).stdin(Stdio::piped()).spawn().expect("a shell starts");
+            let pid = child.id().cast_signed();
+            let waits = || sys::trace::waits_in(pid).is_some();
+            while !waits() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // For as long as it waits in the first, and until it waits in the second.
+            for (answers, unfinished) in [(0, 1), (1, 0)] {
+                let mut session = Session::open(wish(backend, "read", picture)).unwrap();
+                session.follow(Target::Process(pid)).unwrap();
+                let began = Instant::now();
+                std::thread::sleep(Duration::from_millis(50));
+                if answers > 0 {
+                    use std::io::Write;
+                    child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
+                    let children = format!("/proc/{pid}/task/{pid}/children");
+                    let is_alone =
+                        || std::fs::read_to_string(&children).is_ok_and(|text| text.trim().is_empty());
+                    let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
+                    std::thread::sleep(Duration::from_millis(20));
+                    while !(is_alone() && waits()) && deadline.pause(Duration::from_millis(2)) {
+                        session.pump();
+                    }
+                }
+                let watched = began.elapsed();
+                let times = session.finish("shell", None).unwrap().times;
+                assert_balanced(&times);
+                assert_eq!(times.calls_lost, 0, "{times:#?}");
+                let before: u64 = times.unfinished.iter().map(|row| row.began_before).sum();
+                assert_eq!(before, unfinished, "{backend:?} {picture} {times:#?}");
+                assert!(times.wall_s >= watched.as_secs_f64(), "{watched:?} {times:#?}");
+                if answers > 0 {
+                    // The first read's end is seen, its beginning is not: it has no time.
+                    assert!(count(&times, "read") >= 1, "the rest of the line: {times:#?}");
+                    assert_eq!(times.unfinished.len(), 1, "the second: {times:#?}");
+                }
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

@@ -45,8 +45,8 @@ processes = [t.process.pid for t in tracks.values() if t.HasField('process')]
 print(spans, len(trace.packet), threads, processes, 'events lost' in names.values(), max(last.values()))
 "#;
 
-/// A virtual environment with the package; `None` (said) where it cannot be had.
-fn python_with_perfetto(folder: &Path) -> Option<std::path::PathBuf> {
+/// Python with the package in a folder of its own; `None` (said) where it cannot be had.
+fn python_with_perfetto(folder: &Path) -> Option<Command> {
     let run = |command: &mut Command| {
         let output = command.output().map_err(|error| error.to_string())?;
         match output.status.success() {
@@ -54,14 +54,23 @@ fn python_with_perfetto(folder: &Path) -> Option<std::path::PathBuf> {
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     };
-    let venv = folder.join("venv");
-    let python = venv.join("bin/python");
-    let made = run(Command::new("python3").arg("-m").arg("venv").arg(&venv)).and_then(|()| {
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "perfetto"];
-        run(Command::new(&python).args(install))
+    let packages = folder.join("packages");
+    let install = |python: &Path| {
+        let words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"];
+        run(Command::new(python).args(words).arg(&packages).arg("perfetto"))
+    };
+    // Where Python has no pip, an environment brings one; that takes longer.
+    let made = install(Path::new("python3")).or_else(|_| {
+        let venv = folder.join("venv");
+        run(Command::new("python3").arg("-m").arg("venv").arg(&venv))?;
+        install(&venv.join("bin/python"))
     });
     match made {
-        Ok(()) => Some(python),
+        Ok(()) => {
+            let mut python = Command::new("python3");
+            python.env("PYTHONPATH", packages);
+            Some(python)
+        }
         Err(why) => {
             assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "no package perfetto: {why}");
             eprintln!("skipped: needs python3 with venv, pip and its registry: {why}");
@@ -112,10 +121,10 @@ fn perfettos_own_schema_reads_it() {
     let bytes = pftrace::encode(&picture);
     let spans = picture.spans() + picture.losses.len();
     assert!(bytes.len() <= 40 * spans, "{} bytes for {spans} spans", bytes.len());
-    let Some(python) = python_with_perfetto(&path) else { return };
+    let Some(mut python) = python_with_perfetto(&path) else { return };
     let file = path.join("picture.pftrace");
     std::fs::write(&file, &bytes).unwrap();
-    let checked = Command::new(python).arg("-c").arg(CHECK).arg(&file).output().unwrap();
+    let checked = python.arg("-c").arg(CHECK).arg(&file).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let told = String::from_utf8_lossy(&checked.stdout).into_owned();
     let last_ns = 19_999 * 1000 + 500;

@@ -1,31 +1,48 @@
 //! Spans of this program's own work, cheap enough for the inside of a data path: two readings of the CPU's time-stamp
 //! counter and one entry of a thread's own ring.
 //!
+//! How a part of kagiri times its calls and puts the table into its report:
+//!
 //! ```
 //! # use kagiri_sys as sys;
-//! use sys::span::{self, SpanName};
+//! use sys::span::{self, Recorder, SpanName};
 //! static SEND: SpanName = SpanName::new("send");
-//! let recording = span::record();
-//! {
-//!     let _span = span::enter(&SEND);
-//!     // work
-//! }
-//! let threads = recording.drain();
-//! assert_eq!((threads[0].spans.len(), threads[0].lost), (1, 0));
+//!
+//! // The part, if its plan asks for a timeline; what its threads get is cloned from it.
+//! let recorder = Recorder::start(0);
+//! let handle = recorder.handle();
+//! let thread = std::thread::spawn(move || {
+//!     // Each thread of the data path, once, for as long as it is to be recorded.
+//!     let _joined = handle.join();
+//!     // Each call. Costs one load of a flag while nobody in the program records.
+//!     span::time(&SEND, || std::hint::black_box(1))
+//! });
+//! # thread.join().unwrap();
+//! // At its end: plain data that goes into the report (`base::timeline::CallTimes`, serde).
+//! let recorded = recorder.finish("sender");
+//! assert_eq!((recorded.times.calls[0].name.as_str(), recorded.times.calls[0].count), ("send", 1));
 //! ```
 //!
-//! While nobody records, a span is one load of a flag. A ring that is full loses the newest spans, and counts them.
+//! Spans may lie within each other. Recorders do not share anything, so that several parts in one process each see their own
+//! threads. A span in which the thread was switched out is [`CallState::Blocked`], others are
+//! [`CallState::Ready`]; where the system does not tell all are [`CallState::Unknown`]. A ring that is full loses the
+//! newest spans, and counts them.
 
+mod away;
 mod clock;
+mod recorder;
 mod ring;
 
-use std::cell::OnceCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use clock::{Clock, clock};
+use base::timeline::CallState;
 
-use clock::{Anchor, ticks};
+pub use clock::{Clock, clock};
+pub use recorder::{Handle, Recorded, Recorder};
+
+use clock::ticks;
 use ring::Ring;
 
 /// What a span is called; one static for each place.
@@ -34,6 +51,13 @@ pub struct SpanName {
     name: &'static str,
     /// Its number among all names, from 1 on; 0 before its first span.
     number: AtomicU32,
+}
+
+/// All names that were used, by their number less one.
+static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+fn names() -> MutexGuard<'static, Vec<&'static str>> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SpanName {
@@ -51,36 +75,50 @@ impl SpanName {
 
     #[cold]
     fn register(&self) -> u32 {
-        let mut all = all();
-        // Another thread may have been first.
-        let known = self.number.load(Ordering::Relaxed);
-        if known != 0 {
-            return known;
-        }
-        all.names.push(self.name);
-        let number = u32::try_from(all.names.len()).unwrap_or(u32::MAX);
+        let mut names = names();
+        // Another thread may have been first, or another place that is called the same.
+        let place = names.iter().position(|name| *name == self.name).unwrap_or_else(|| {
+            names.push(self.name);
+            names.len() - 1
+        });
+        let number = u32::try_from(place + 1).unwrap_or(u32::MAX);
         self.number.store(number, Ordering::Relaxed);
         number
     }
 }
 
-/// Whether spans are recorded.
-static RECORDING: AtomicBool = AtomicBool::new(false);
-
-/// What all threads share.
-struct All {
-    names: Vec<&'static str>,
-    rings: Vec<Arc<Ring>>,
-}
-
-static ALL: Mutex<All> = Mutex::new(All { names: Vec::new(), rings: Vec::new() });
-
-fn all() -> MutexGuard<'static, All> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// How many threads of this program are recorded.
+static RECORDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static OWN: OnceCell<Arc<Ring>> = const { OnceCell::new() };
+    /// Where this thread's spans go.
+    static OWN: RefCell<Option<Arc<Ring>>> = const { RefCell::new(None) };
+}
+
+/// This thread's spans are recorded while this lives.
+#[derive(Debug)]
+#[must_use = "the thread is recorded until this is dropped"]
+pub struct Joined {
+    /// What was recorded before, by another recorder.
+    before: Option<Arc<Ring>>,
+    /// Dropped by the thread that joined.
+    of_thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Joined {
+    fn with(ring: Arc<Ring>) -> Self {
+        RECORDED.fetch_add(1, Ordering::Relaxed);
+        let before = OWN.try_with(|own| own.borrow_mut().replace(ring)).ok().flatten();
+        Self { before, of_thread: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        RECORDED.fetch_sub(1, Ordering::Relaxed);
+        // A thread whose locals are gone is about to end.
+        let _ = OWN.try_with(|own| *own.borrow_mut() = self.before.take());
+    }
 }
 
 /// A span that goes on until this is dropped.
@@ -88,6 +126,7 @@ thread_local! {
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
     from: u64,
+    times_away: Option<u64>,
     /// 0 while nobody records.
     number: u32,
 }
@@ -95,10 +134,18 @@ pub struct Entered {
 /// Begins a span.
 #[inline]
 pub fn enter(name: &SpanName) -> Entered {
-    if !RECORDING.load(Ordering::Relaxed) {
-        return Entered { from: 0, number: 0 };
+    if RECORDED.load(Ordering::Relaxed) == 0 {
+        return Entered { from: 0, times_away: None, number: 0 };
     }
-    Entered { number: name.number(), from: ticks() }
+    let (number, from) = (name.number(), ticks());
+    Entered { from, times_away: away::times_away(), number }
+}
+
+/// Does something as a span.
+#[inline]
+pub fn time<T>(name: &SpanName, what: impl FnOnce() -> T) -> T {
+    let _span = enter(name);
+    what()
 }
 
 impl Drop for Entered {
@@ -107,17 +154,41 @@ impl Drop for Entered {
         if self.number == 0 {
             return;
         }
+        let state = match (self.times_away, away::times_away()) {
+            (Some(before), Some(after)) if before == after => CallState::Ready,
+            (Some(_), Some(_)) => CallState::Blocked,
+            _ => CallState::Unknown,
+        };
         let to = ticks();
         // A thread whose locals are gone is about to end; its last spans are not missed.
-        let _ = OWN.try_with(|own| own.get_or_init(new_ring).put(self.from, to, self.number));
+        let _ = OWN.try_with(|own| {
+            if let Some(ring) = &*own.borrow() {
+                ring.put(self.from, to, What { number: self.number, state }.packed());
+            }
+        });
     }
 }
 
-#[cold]
-fn new_ring() -> Arc<Ring> {
-    let ring = Arc::new(Ring::new());
-    all().rings.push(Arc::clone(&ring));
-    ring
+/// What a span is, as a ring keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct What {
+    number: u32,
+    state: CallState,
+}
+
+impl What {
+    fn packed(self) -> u64 {
+        (u64::from(self.number) << 2) | self.state as u64
+    }
+
+    fn unpacked(word: u64) -> Self {
+        let state = match word & 3 {
+            0 => CallState::Ready,
+            1 => CallState::Blocked,
+            _ => CallState::Unknown,
+        };
+        Self { number: (word >> 2) as u32, state }
+    }
 }
 
 /// One recorded span, ns of the monotonic clock.
@@ -129,65 +200,21 @@ pub struct Span {
     pub from_ns: u64,
     /// When it ended.
     pub to_ns: u64,
+    /// Whether the thread was switched out inside.
+    pub state: CallState,
 }
 
 /// One thread's spans, in the order in which they ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadSpans {
     /// The kernel's number of the thread.
     pub thread: u32,
-    /// Its name when it made its first span; empty if it has none.
+    /// Its name when it joined; empty if it has none.
     pub name: String,
     /// Its spans.
     pub spans: Vec<Span>,
-    /// How many found no room since the last time.
+    /// How many found no room.
     pub lost: u64,
-}
-
-/// Spans are recorded while this lives. One at a time: a second one shares the rings of the first.
-#[derive(Debug)]
-pub struct Recording {
-    began: Anchor,
-}
-
-/// Begins to record. What older recordings left in the rings is dropped.
-pub fn record() -> Recording {
-    clock::choose();
-    let recording = Recording { began: Anchor::now() };
-    for ring in &all().rings {
-        ring.take(|_, _, _| {});
-        ring.lost();
-    }
-    RECORDING.store(true, Ordering::Release);
-    recording
-}
-
-impl Recording {
-    /// Takes the spans that have ended meanwhile, by thread. To be called before a thread has made 65,536 of them.
-    pub fn drain(&self) -> Vec<ThreadSpans> {
-        let now = Anchor::now();
-        let mut all = all();
-        let All { names, rings } = &mut *all;
-        let of_ring = |ring: &Arc<Ring>| {
-            let mut spans = Vec::new();
-            ring.take(|from, to, number| {
-                let name = names.get(number as usize - 1).copied().unwrap_or("");
-                let ns = |ticks| self.began.ns_of(ticks, &now);
-                spans.push(Span { name, from_ns: ns(from), to_ns: ns(to) });
-            });
-            ThreadSpans { thread: ring.thread, name: ring.name.clone(), spans, lost: ring.lost() }
-        };
-        let threads: Vec<ThreadSpans> = rings.iter().map(of_ring).collect();
-        // A ring that only this list still holds belongs to a thread that has ended, and is empty now.
-        rings.retain(|ring| Arc::strong_count(ring) > 1);
-        threads.into_iter().filter(|thread| !thread.spans.is_empty() || thread.lost > 0).collect()
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        RECORDING.store(false, Ordering::Release);
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! One thread's spans between their end and their being taken: one thread writes, one reads, neither waits.
+//! One thread's spans on their way to who records them: the thread writes, one reads, neither waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Spans that a ring holds.
 pub(super) const SPANS: usize = 1 << 16;
-/// Words of a span: beginning, end, name; the fourth is free and keeps a span within one cache line.
+/// Words of a span: beginning, end, and what it is; the fourth is free and keeps a span within one cache line.
 const WORDS: usize = 4;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Ring {
 
     /// Adds a span; called by the ring's thread alone.
     #[inline]
-    pub(super) fn put(&self, from: u64, to: u64, name: u32) {
+    pub(super) fn put(&self, from: u64, to: u64, what: u64) {
         let written = self.written.load(Ordering::Relaxed);
         // Acquire: what the reader has taken it has read.
         if written - self.taken.load(Ordering::Acquire) >= SPANS as u64 {
@@ -49,18 +49,18 @@ impl Ring {
         if let [first, second, third, _] = self.slot(written) {
             first.store(from, Ordering::Relaxed);
             second.store(to, Ordering::Relaxed);
-            third.store(name.into(), Ordering::Relaxed);
+            third.store(what, Ordering::Relaxed);
         }
         self.written.store(written + 1, Ordering::Release);
     }
 
     /// Hands out what is there; called by one reader at a time.
-    pub(super) fn take(&self, mut each: impl FnMut(u64, u64, u32)) {
+    pub(super) fn take(&self, mut each: impl FnMut(u64, u64, u64)) {
         let written = self.written.load(Ordering::Acquire);
         for count in self.taken.load(Ordering::Relaxed)..written {
             if let [first, second, third, _] = self.slot(count) {
-                let name = third.load(Ordering::Relaxed) as u32;
-                each(first.load(Ordering::Relaxed), second.load(Ordering::Relaxed), name);
+                let [from, to, what] = [first, second, third].map(|word| word.load(Ordering::Relaxed));
+                each(from, to, what);
             }
         }
         self.taken.store(written, Ordering::Release);

@@ -1,61 +1,139 @@
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::ring::SPANS;
 use super::*;
 use crate::clock::monotonic_ns;
 
-/// There is one recording in a process.
-static ALONE: Mutex<()> = Mutex::new(());
-
 static OUTER: SpanName = SpanName::new("outer");
 static INNER: SpanName = SpanName::new("inner");
 
-fn of_thread(threads: Vec<ThreadSpans>, thread: i32) -> ThreadSpans {
-    let found = threads.into_iter().find(|spans| spans.thread == thread.cast_unsigned());
-    found.expect("the thread made spans")
+/// Records what this thread does.
+fn recorded(what: impl FnOnce()) -> Recorded {
+    let recorder = Recorder::start(1_000_000);
+    let joined = recorder.handle().join();
+    what();
+    drop(joined);
+    recorder.finish("test")
+}
+
+fn count(recorded: &Recorded, name: &str, state: CallState) -> u64 {
+    let rows = recorded.times.calls.iter().filter(|row| row.name == name && row.state == state);
+    rows.map(|row| row.count).sum()
 }
 
 #[test]
 fn spans_have_the_monotonic_clocks_times() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recording = record();
     let before_ns = monotonic_ns();
-    {
+    let recorded = recorded(|| {
         let _outer = enter(&OUTER);
         let _inner = enter(&INNER);
         crate::clock::sleep_until_ns(monotonic_ns() + 20_000_000);
-    }
+    });
     let after_ns = monotonic_ns();
-    let own = of_thread(recording.drain(), crate::thread::thread_id());
-    assert_eq!(own.spans.iter().map(|span| span.name).collect::<Vec<_>>(), ["inner", "outer"]);
+    let [own] = &recorded.threads[..] else { panic!("{recorded:?}") };
+    assert_eq!(own.thread, crate::thread::thread_id().cast_unsigned());
     let [inner, outer] = own.spans[..] else { panic!("{own:?}") };
+    assert_eq!((inner.name, outer.name), ("inner", "outer"));
     assert!(outer.from_ns <= inner.from_ns && inner.to_ns <= outer.to_ns, "{own:?}");
     // The two clocks are compared at both ends, so that they can differ by no more than it takes to read them.
     assert!(outer.from_ns + 20_000 >= before_ns && outer.to_ns <= after_ns + 20_000, "{own:?}");
     assert!(outer.to_ns - outer.from_ns >= 19_900_000, "{own:?}");
+    let row = &recorded.times.calls[0];
+    assert!(row.mean_us >= 19_900.0 && row.wall_share > 0.0 && row.wall_share <= 1.01, "{row:?}");
 }
 
 #[test]
 fn a_full_ring_counts_what_it_loses() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recording = record();
-    let thread = std::thread::Builder::new().name("busy".into()).spawn(|| {
-        for _ in 0..SPANS + 1234 {
-            drop(enter(&OUTER));
-        }
-        crate::thread::thread_id()
-    });
-    let thread = thread.unwrap().join().unwrap();
-    let busy = of_thread(recording.drain(), thread);
-    assert_eq!((busy.spans.len(), busy.lost, busy.name.as_str()), (SPANS, 1234, "busy"));
-    assert!(recording.drain().iter().all(|spans| spans.thread != thread.cast_unsigned()), "told once");
+    let ring = Ring::new();
+    for _ in 0..SPANS + 1234 {
+        ring.put(1, 2, 4);
+    }
+    let mut taken = 0;
+    ring.take(|_, _, _| taken += 1);
+    assert_eq!((taken, ring.lost(), ring.lost()), (SPANS, 1234, 0));
 }
 
 #[test]
-fn nothing_is_kept_while_nobody_records() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(record());
-    drop(enter(&OUTER));
-    let own = crate::thread::thread_id().cast_unsigned();
-    assert!(record().drain().iter().all(|spans| spans.thread != own));
+fn spans_and_lost_ones_are_all_that_were_made() {
+    const MADE: u64 = 3_000_000;
+    let recorded = recorded(|| (0..MADE).for_each(|_| drop(enter(&OUTER))));
+    let times = &recorded.times;
+    assert_eq!((times.events + times.events_lost, times.events_counted), (MADE, MADE), "{times:?}");
+    let says = |what: &str| times.doubts.iter().any(|doubt| doubt.contains(what));
+    assert_eq!((says("were lost"), says("picture is full")), (times.events_lost > 0, true), "{times:?}");
+    let kept: usize = recorded.threads.iter().map(|thread| thread.spans.len()).sum();
+    assert_eq!(kept as u64, times.events.min(1_000_000), "no more than were asked for");
+}
+
+#[test]
+fn recorders_see_their_own_threads_and_nobody_elses() {
+    let recorders = [Recorder::start(10), Recorder::start(10)];
+    let threads = recorders.iter().zip(1..).map(|(recorder, spans)| {
+        let handle = recorder.handle();
+        let work = move || {
+            drop(enter(&OUTER));
+            let _joined = handle.join();
+            (0..spans).for_each(|_| time(&OUTER, || {}));
+        };
+        std::thread::Builder::new().name(format!("worker {spans}")).spawn(work).unwrap()
+    });
+    threads.for_each(|thread| thread.join().unwrap());
+    for (spans, recorder) in (1..).zip(recorders) {
+        drop(enter(&OUTER));
+        let recorded = recorder.finish("worker");
+        assert_eq!((recorded.times.events, recorded.times.threads), (spans, 1));
+        assert_eq!(recorded.threads[0].name, format!("worker {spans}"));
+        let cost = recorded.times.cost.expect("it is measured while it starts");
+        assert!(cost.traced_ns > 0.0 && cost.batches > 1, "{cost:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_is_recorded_twice_returns_to_the_first() {
+    let (first, second) = (Recorder::start(0), Recorder::start(0));
+    let outer = first.handle().join();
+    let inner = second.handle().join();
+    time(&INNER, || {});
+    drop(inner);
+    time(&OUTER, || {});
+    drop(outer);
+    time(&OUTER, || {});
+    let (first, second) = (first.finish("first"), second.finish("second"));
+    assert_eq!((first.times.events, second.times.events), (1, 1));
+    assert_eq!(second.times.calls[0].name, "inner");
+}
+
+#[test]
+fn whoever_sleeps_in_a_span_is_blocked_and_who_does_not_is_ready() {
+    let recorded = recorded(|| {
+        for _ in 0..50 {
+            time(&OUTER, || {
+                time(&INNER, || {});
+                std::thread::sleep(Duration::from_micros(50));
+                time(&INNER, || {});
+            });
+        }
+    });
+    if !away::can_tell() {
+        assert_eq!(count(&recorded, "outer", CallState::Unknown), 50);
+        return;
+    }
+    assert_eq!(count(&recorded, "outer", CallState::Blocked), 50, "{:#?}", recorded.times);
+    // The machine's other programs may take the CPU in an empty span, seldom.
+    assert!(count(&recorded, "inner", CallState::Ready) >= 90, "{:#?}", recorded.times);
+}
+
+#[test]
+fn what_a_part_reports_survives_its_way() {
+    let recorded = recorded(|| time(&OUTER, || {}));
+    let text = serde_json::to_string(&recorded.times).unwrap();
+    assert_eq!(serde_json::from_str::<base::timeline::CallTimes>(&text).unwrap(), recorded.times);
+}
+
+#[test]
+fn what_a_span_is_fits_a_word() {
+    for state in [CallState::Ready, CallState::Blocked, CallState::Unknown] {
+        let what = What { number: u32::MAX >> 2, state };
+        assert_eq!(What::unpacked(what.packed()), what);
+    }
 }

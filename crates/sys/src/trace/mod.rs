@@ -12,7 +12,7 @@ mod target;
 
 use std::io;
 
-pub use target::{Target, name_of_thread, threads_of};
+pub use target::{Target, name_of_thread, threads_of, waits_in};
 
 /// The largest number of a system call that can be asked for, and one more.
 pub const CALLS_MAX: usize = 512;
@@ -122,6 +122,8 @@ pub struct Away {
 pub enum Event {
     /// A call began.
     Entered { at_ns: u64, thread: u32, process: u32, number: u16 },
+    /// A thread was in a call already when it began to be followed.
+    Within { at_ns: u64, thread: u32, process: u32, number: u16 },
     /// A call ended.
     Left { at_ns: u64, thread: u32, process: u32, number: u16, returned: i64 },
     /// A whole call.
@@ -153,6 +155,7 @@ impl Event {
     pub fn at_ns(&self) -> u64 {
         match *self {
             Self::Entered { at_ns, .. }
+            | Self::Within { at_ns, .. }
             | Self::Left { at_ns, .. }
             | Self::SwitchedOut { at_ns, .. }
             | Self::SwitchedIn { at_ns, .. }
@@ -225,8 +228,10 @@ pub struct OpenCall {
     pub process: u32,
     /// Which call.
     pub number: u16,
-    /// Since when, ns.
+    /// Since when, ns; since it is followed, if it began before.
     pub from_ns: u64,
+    /// It began before its thread was followed.
+    pub began_before: bool,
 }
 
 /// A way into the kernel that is open. Dropping it ends the tracing and leaves nothing behind; what was traced is never

@@ -45,6 +45,14 @@ pub fn name_of_thread(thread: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
 }
 
+/// The number of the call in which a thread waits at this moment (`/proc/PID/syscall`, proc(5)); `None` if it waits in none, or
+/// this may not be seen.
+pub fn waits_in(thread: i32) -> Option<u16> {
+    let text = std::fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
+    // "running", "-1 ..." outside of a call, or the number and more.
+    text.split_whitespace().next()?.parse().ok()
+}
+
 fn is_zombie(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());

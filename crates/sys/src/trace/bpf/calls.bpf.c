@@ -27,6 +27,7 @@ int on_enter(struct raw_arguments *raw)
 	thread->place = place;
 	thread->number = (u16)number;
 	thread->away = 0;
+	thread->began_before = 0;
 	thread->call_from_ns = now_ns();
 	return 0;
 }
@@ -70,6 +71,10 @@ int on_exit_of_call(struct raw_arguments *raw)
 
 	if (!thread || !thread->place)
 		return 0;
+	if (thread->began_before) {
+		thread->place = 0;
+		return 0;
+	}
 	now = now_ns();
 	state = state_of_cpu();
 	if (!state)

@@ -14,7 +14,8 @@ pub(super) struct Thread {
     pub(super) number: u16,
     pub(super) away: u8,
     pub(super) until_exec: u8,
-    pub(super) unused: [u8; 6],
+    pub(super) began_before: u8,
+    pub(super) unused: [u8; 5],
 }
 
 pub(super) const STEPS: usize = 32;

@@ -27,7 +27,8 @@ struct thread {
 	u16 number;
 	u8 away;
 	u8 until_exec; /* it is still the tracer's own copy */
-	u8 unused[6];
+	u8 began_before; /* the call it is in: before it was followed */
+	u8 unused[5];
 };
 
 struct record {

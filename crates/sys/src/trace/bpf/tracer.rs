@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfLoader, Pod};
 
 use super::records::{CpuState, Row, Thread, event_of, middle_of_bucket};
 use super::unsupported;
-use crate::trace::target::{for_each_thread, process_of};
+use crate::trace::target::{for_each_thread, process_of, waits_in};
 use crate::trace::{
     Backend, CALLS_MAX, Counts, Event, OpenCall, Setting, Tallied, Tally, Target, TraceError, Tracer,
 };
@@ -93,13 +93,30 @@ impl BpfTracer {
         /// Only if it is not there (`BPF_NOEXIST`, bpf-helpers(7)).
         const IF_NEW: u64 = 1;
         let process = process_of(thread).cast_unsigned();
-        let entry = Thread { process, until_exec: until_exec.into(), ..Thread::default() };
+        let mut entry = Thread { process, until_exec: until_exec.into(), ..Thread::default() };
+        // The call in which it is now: if it ends before this is in the table, the next one replaces it.
+        let waits_in = if until_exec { None } else { waits_in(thread) };
+        if let Some((number, place)) = waits_in.and_then(|number| Some((number, self.place_of(number)?))) {
+            entry = Thread {
+                number,
+                place,
+                began_before: 1,
+                call_from_ns: crate::clock::monotonic_ns(),
+                ..entry
+            };
+        }
         match self.threads.insert(thread.cast_unsigned(), entry, IF_NEW) {
             Err(MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::EEXIST) => {
                 Ok(())
             }
             other => other.map_err(|error| failed("follow a thread", &error)),
         }
+    }
+
+    /// The place of a call among the wanted ones, as the program counts them: from 1 on.
+    fn place_of(&self, number: u16) -> Option<u16> {
+        let place = self.calls.iter().position(|wanted| *wanted == number)?;
+        u16::try_from(place + 1).ok()
     }
 
     fn per_cpu<V: Pod>(&self, name: &str) -> Result<PerCpuArray<&MapData, V>, TraceError> {
@@ -215,6 +232,7 @@ impl Tracer for BpfTracer {
             process: state.process,
             number: state.number,
             from_ns: state.call_from_ns,
+            began_before: state.began_before != 0,
         })
         .collect()
     }

@@ -16,7 +16,7 @@ use attributes::{
 };
 use ring::Ring;
 
-use super::target::for_each_thread;
+use super::target::{for_each_thread, process_of, waits_in};
 use super::{Backend, Counts, Event, OpenCall, Setting, Tally, Target, TraceError, Tracer};
 use crate::thread::raise_file_limit;
 
@@ -112,6 +112,17 @@ impl PerfTracer {
         Attributes::new(kind, config, flags, self.read_format)
     }
 
+    /// Follows a thread that runs its program already, and tells the call in which it is.
+    fn follow_running(&mut self, thread: i32, process: i32) -> Result<(), TraceError> {
+        let at_ns = crate::clock::monotonic_ns();
+        // Before its events are there: it then ends what was found here, or enters the next call.
+        let waits_in = waits_in(thread).filter(|number| self.setting.calls.contains(number));
+        self.follow_thread(thread, 0)?;
+        let (thread, process) = (thread.cast_unsigned(), process.cast_unsigned());
+        self.drained.extend(waits_in.map(|number| Event::Within { at_ns, thread, process, number }));
+        Ok(())
+    }
+
     /// Opens one thread's events on every CPU.
     fn follow_thread(&mut self, thread: i32, flags: u64) -> Result<(), TraceError> {
         let wanted = (self.events.len() + 3 * self.cpus.len()) as u64 + OTHER_FILES;
@@ -201,9 +212,9 @@ impl Tracer for PerfTracer {
 
     fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         match target {
-            Target::Thread(thread) => self.follow_thread(thread, 0),
+            Target::Thread(thread) => self.follow_running(thread, process_of(thread)),
             Target::Held(pid) => self.follow_thread(pid, DISABLED | ENABLE_ON_EXEC),
-            Target::Process(pid) => for_each_thread(pid, |thread| self.follow_thread(thread, 0)),
+            Target::Process(pid) => for_each_thread(pid, |thread| self.follow_running(thread, pid)),
         }
     }
 
