@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::transfer::iperf3::{COOKIE_BYTES, Cookie, Failure, State, hello};
+use workload::transfer::control::{COOKIE_BYTES, Cookie};
+use workload::transfer::iperf3::{Failure, State, hello};
 
 fuzz_target!(|data: &[u8]| {
     if let Some(bytes) = data.first_chunk::<COOKIE_BYTES>()

@@ -7,9 +7,10 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kagiri_workload::transfer::control::Bell;
 use kagiri_workload::transfer::flow::{Direction, Protocol};
 use kagiri_workload::transfer::iperf3::{
-    Bell, Client, ClientOrder, Iperf3Error, Length, Parameters, ServerOutput, TestReport,
+    Client, ClientOrder, Iperf3Error, Length, Parameters, ServerOutput, TestReport,
 };
 use serde_json::Value;
 use transfer_common::*;

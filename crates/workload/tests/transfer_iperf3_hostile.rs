@@ -8,7 +8,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use kagiri_workload::transfer::iperf3::{Cookie, Length, Parameters, State};
+use kagiri_workload::transfer::control::Cookie;
+use kagiri_workload::transfer::iperf3::{Length, Parameters, State};
 use kagiri_workload::transfer::server::Server;
 use proptest::prelude::*;
 use transfer_common::*;

@@ -8,8 +8,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use kagiri_workload::transfer::control::{ControlError, length};
 use kagiri_workload::transfer::flow::{Direction, Protocol};
-use kagiri_workload::transfer::iperf3::{Iperf3Error, Length, Parameters, json};
+use kagiri_workload::transfer::iperf3::{Iperf3Error, Length, Parameters};
 use sys::net::{ListenOptions, Listener};
 use transfer_common::*;
 
@@ -39,9 +40,9 @@ fn servers_that_are_none_are_named_as_such() {
     let error = |said: &[u8], closes| {
         run_hastily(script(said.to_vec(), closes), Parameters::default()).map(|_| ()).unwrap_err()
     };
-    assert!(matches!(error(b"", false), Iperf3Error::Silent { .. }));
-    assert!(matches!(error(b"", true), Iperf3Error::Closed { .. }));
-    assert!(matches!(error(&[9], false), Iperf3Error::Silent { .. }));
+    assert!(matches!(error(b"", false), Iperf3Error::Control(ControlError::Silent { .. })));
+    assert!(matches!(error(b"", true), Iperf3Error::Control(ControlError::Closed { .. })));
+    assert!(matches!(error(&[9], false), Iperf3Error::Control(ControlError::Silent { .. })));
     assert!(matches!(error(&[255], true), Iperf3Error::Busy(_)));
     assert!(matches!(error(&[11], true), Iperf3Error::Terminated(_)));
     let stranger = error(b"HTTP/1.1 400 Bad Request\r\n\r\n", true).to_string();
@@ -51,7 +52,10 @@ fn servers_that_are_none_are_named_as_such() {
     let old = error(&[9, 254], true).to_string();
     assert!(old.contains("gave up"), "{old}");
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    assert!(matches!(run(nobody, Parameters::default()).map(|_| ()), Err(Iperf3Error::Net(_))));
+    assert!(matches!(
+        run(nobody, Parameters::default()).map(|_| ()),
+        Err(Iperf3Error::Control(ControlError::Net(_)))
+    ));
 }
 
 /// How a stream ends whose bytes nobody takes, as whoever notices first says it: who watches, the flow, or the kernel.
@@ -108,7 +112,7 @@ fn server_with_results(results: Vec<u8>) -> SocketAddr {
         let frame = |control: &mut TcpStream| {
             let mut head = [0; 4];
             control.read_exact(&mut head).unwrap();
-            let mut text = vec![0; json::length(head, 1 << 20).unwrap()];
+            let mut text = vec![0; length(head, 1 << 20).unwrap()];
             control.read_exact(&mut text).unwrap();
         };
         control.read_exact(&mut [0; 37]).unwrap();
@@ -135,7 +139,7 @@ fn results_that_are_nonsense_do_not_spoil_our_own() {
     for (results, problem) in [
         (framed("{}"), "list no streams"),
         (framed("{\"streams\": 3"), "no usable JSON"),
-        (vec![0xff; 4], "4294967295 bytes of JSON"),
+        (vec![0xff; 4], "a text of 4294967295 bytes"),
         (vec![0, 0, 1, 0, b'{'], "did not answer"),
         (Vec::new(), "did not answer"),
         (vec![254], "did not answer"),

@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kagiri_workload::transfer::control::Bell;
 use kagiri_workload::transfer::flow::{End, Ended, Protocol};
-use kagiri_workload::transfer::iperf3::Bell;
 use kagiri_workload::transfer::ttcp::{Manner, Patience, Receiver, SendOrder, TtcpError, TtcpReport, send};
 use transfer_common::*;
 

@@ -1,11 +1,13 @@
 //! The `transfer` workload: how fast do bytes move, and what holds them back?
 //!
 //! Two parts: a server ([`server`]: kagiri's, or one that is already there) and clients ([`client`]) on one host or many.
-//! Bytes are moved by [`flow`] and [`requests`]; the ends agree by [`native`] messages, in [`iperf3`]'s way or like a
-//! classic [`ttcp`]. [`judge`] makes numbers and a verdict of what both ends report, [`limit`] says what held it back.
+//! Bytes are moved by [`flow`] and [`requests`]; the ends agree over a [`control`] connection by [`native`] messages or
+//! in [`iperf3`]'s way, or not at all, like a classic [`ttcp`]. [`judge`] makes numbers and a verdict of what both ends
+//! report, [`limit`] says what held it back.
 
 mod account;
 pub mod client;
+pub mod control;
 pub mod flow;
 mod intervals;
 pub mod iperf3;

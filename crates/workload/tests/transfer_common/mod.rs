@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use kagiri_workload::transfer::control::Bell;
 use kagiri_workload::transfer::iperf3::{
-    Bell, Carrying, Client, ClientOrder, Deadlines, Iperf3Error, Parameters, TestReport,
+    Carrying, Client, ClientOrder, Deadlines, Iperf3Error, Parameters, TestReport,
 };
 use kagiri_workload::transfer::server::{Server, ServerSettings};
 use serde_json::Value;

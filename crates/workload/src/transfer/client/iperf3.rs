@@ -6,11 +6,12 @@ use std::time::Duration;
 use sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::{ClientError, Passed, STEP, Task, add_passed, hold_s, report};
+use crate::transfer::control::{Bell, Control, Cookie};
 use crate::transfer::flow::{Direction, Ended, FlowCount, FlowReport, GroupSetting, Protocol, Side};
 use crate::transfer::intervals::Intervals;
 use crate::transfer::iperf3::{
-    Bell, Carrying, Client, ClientOrder, Control, Cookie, Deadlines, Length, Live, Parameters, StreamReport,
-    StreamResult, TestReport,
+    Carrying, Client, ClientOrder, Deadlines, Length, Live, Parameters, StreamReport, StreamResult,
+    TestReport,
 };
 use crate::transfer::report::{EndReport, TransferReport, Waits, Way, WayReport};
 use crate::transfer::settings::TransferSettings;
@@ -35,7 +36,8 @@ impl Ready {
         let problem = |problem| ClientError::NotIperf3s { server: task.server, problem };
         let parameters = parameters(&task.settings).map_err(problem)?;
         let settings = &task.settings;
-        let group = GroupSetting { threads: settings.threads, engine: settings.engine, ..GroupSetting::default() };
+        let group =
+            GroupSetting { threads: settings.threads, engine: settings.engine, ..GroupSetting::default() };
         let order = ClientOrder {
             server: task.server,
             parameters,
@@ -129,7 +131,8 @@ impl Watched {
 
     fn look(&mut self, live: &Live, passed: &Passed) {
         let counts = live.counts();
-        let sum = |side| counts.iter().filter(|(of, _)| *of == side).map(|(_, count)| count.bytes).sum::<u64>();
+        let sum =
+            |side| counts.iter().filter(|(of, _)| *of == side).map(|(_, count)| count.bytes).sum::<u64>();
         let now_ns = monotonic_ns();
         for (way, (side, intervals)) in
             [(Side::Sender, &mut self.up), (Side::Receiver, &mut self.down)].into_iter().enumerate()
@@ -178,7 +181,12 @@ fn own(streams: &[&StreamReport]) -> EndReport {
     let flow = |stream: &&StreamReport| {
         let counted = counted(&stream.own, stream.side);
         // What only the flow itself knows stays; what the omitted time was part of is as iperf3 counts it.
-        let count = FlowCount { datagrams: counted.datagrams, bytes: counted.bytes, lost: counted.lost, ..stream.flow.count };
+        let count = FlowCount {
+            datagrams: counted.datagrams,
+            bytes: counted.bytes,
+            lost: counted.lost,
+            ..stream.flow.count
+        };
         FlowReport { count, moved_ns: moved_ns(&stream.flow, &stream.own), ..stream.flow.clone() }
     };
     let waits = streams.iter().filter_map(|stream| stream.flow.tcp.as_ref()).map(Waits::from);

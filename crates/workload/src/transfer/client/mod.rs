@@ -14,7 +14,8 @@ use std::time::Duration;
 use sys::clock::Deadline;
 use sys::net::SocketOptions;
 
-use super::iperf3::{Bell, Control, Iperf3Error, State, connect};
+use super::control::{Bell, Control, ControlError, connect};
+use super::iperf3::{Iperf3Error, State};
 use super::native::name::{Role, SessionName};
 use super::native::{self as protocol, NativeError};
 use super::report::TransferReport;
@@ -28,7 +29,9 @@ const STEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No address.
-    #[error("cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201")]
+    #[error(
+        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201"
+    )]
     Address {
         /// What was given.
         host: String,
@@ -39,8 +42,11 @@ pub enum ClientError {
     #[error("{source}; start a server there ('kagiri transfer --serve', or 'iperf3 -s')")]
     Nobody {
         /// The kernel's words.
-        source: Iperf3Error,
+        source: ControlError,
     },
+    /// Before it is known whose server it is.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// With a server of iperf3.
     #[error(transparent)]
     Iperf3(#[from] Iperf3Error),
@@ -107,7 +113,8 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     // A bare IPv6 address has colons too.
     let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6 && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_port = !is_bare_v6
+        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
     let mut found = found.map_err(|error| fail(error.to_string()))?;
     found.next().ok_or_else(|| fail("it has none".to_owned()))
@@ -135,7 +142,9 @@ impl Ready {
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
         match (first, wanted) {
             (protocol::GREETING, Peer::Iperf3) => Err(other("kagiri", "iperf3")),
-            (protocol::GREETING, _) => Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?))),
+            (protocol::GREETING, _) => {
+                Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?)))
+            }
             (byte, _) if control.state_of(byte, during)? != State::ParamExchange => {
                 Err(Iperf3Error::Unexpected { peer: server, byte, during }.into())
             }
@@ -174,9 +183,9 @@ impl Ready {
 }
 
 /// A refused connection has one cause mostly.
-fn nobody(source: Iperf3Error) -> ClientError {
+fn nobody(source: ControlError) -> ClientError {
     match source {
-        Iperf3Error::Net(_) | Iperf3Error::Silent { .. } => ClientError::Nobody { source },
+        ControlError::Net(_) | ControlError::Silent { .. } => ClientError::Nobody { source },
         other => other.into(),
     }
 }

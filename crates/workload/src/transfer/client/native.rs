@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sys::clock::monotonic_ns;
 
 use super::{ClientError, Passed, STEP, Task, hold_s, report};
+use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::Protocol;
-use crate::transfer::iperf3::{Bell, Control};
 use crate::transfer::native::message::{SessionOrder, VERSION};
 use crate::transfer::native::name::SessionName;
 use crate::transfer::native::{Client, ClientOrder, PROGRAM};

@@ -13,8 +13,8 @@ use sys::clock::{Deadline, monotonic_ns};
 
 use super::{Passed, Ready, Task, address};
 use crate::transfer::SERVER;
+use crate::transfer::control::Bell;
 use crate::transfer::flow::Direction;
-use crate::transfer::iperf3::Bell;
 use crate::transfer::report::TransferReport;
 use crate::transfer::settings::TransferSettings;
 
@@ -84,7 +84,8 @@ impl Part for ClientPart {
         let bell = Arc::new(Bell::new().map_err(PartError::new)?);
         let task = Task { settings: self.settings.transfer.clone(), server, key };
         let ready = Ready::prepare(task, bell.clone()).map_err(PartError::new)?;
-        let facts = json!({ "server_address": server.to_string(), "peer": ready.peer(), "pid": std::process::id() });
+        let facts =
+            json!({ "server_address": server.to_string(), "peer": ready.peer(), "pid": std::process::id() });
         (self.bell, self.ready) = (Some(bell), Some(ready));
         Ok(facts)
     }
@@ -97,8 +98,10 @@ impl Part for ClientPart {
         let passed = ready.passed();
         let run = move || ready.run(at_monotonic_ns);
         let thread = std::thread::Builder::new().name("transfer-client".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| PartError::new(format!("cannot start the client's thread: {error}")))?;
-        self.under_way = Some(UnderWay { thread, passed, began_ns: at_monotonic_ns, seen: (at_monotonic_ns, [0; 2]) });
+        let thread =
+            thread.map_err(|error| PartError::new(format!("cannot start the client's thread: {error}")))?;
+        self.under_way =
+            Some(UnderWay { thread, passed, began_ns: at_monotonic_ns, seen: (at_monotonic_ns, [0; 2]) });
         Ok(())
     }
 
@@ -129,7 +132,11 @@ impl Part for ClientPart {
         let s = now_ns.saturating_sub(then_ns) as f64 / 1e9;
         let rate = |way: usize| passed[way].saturating_sub(before[way]) as f64 * 8.0 / s.max(1e-9);
         let named = [("goodput_up_bit_per_s", rate(0)), ("goodput_down_bit_per_s", rate(1))];
-        named.into_iter().filter(|(_, rate)| *rate > 0.0).map(|(name, rate)| (name.to_owned(), rate)).collect()
+        named
+            .into_iter()
+            .filter(|(_, rate)| *rate > 0.0)
+            .map(|(name, rate)| (name.to_owned(), rate))
+            .collect()
     }
 
     fn stop(&mut self) -> Result<Value, PartError> {

@@ -28,6 +28,7 @@ fn path(settings: &TransferSettings, server: SocketAddr) -> Option<Path> {
     let given = settings.link.map(|link| (link.bit_per_s(), ETHERNET_BYTES));
     // A shaper counts what it queues: no preamble, checksum or gap.
     let shaped = shaped.map(|rate| (rate, ETHERNET_HEADER_BYTES));
-    let (link_bit_per_s, around_bytes) = given.or(shaped).or_else(|| wired().map(|rate| (rate, ETHERNET_BYTES)))?;
+    let (link_bit_per_s, around_bytes) =
+        given.or(shaped).or_else(|| wired().map(|rate| (rate, ETHERNET_BYTES)))?;
     Some(Path { link_bit_per_s, mtu_bytes, around_bytes, ipv6: server.is_ipv6() })
 }

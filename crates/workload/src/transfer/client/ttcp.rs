@@ -5,9 +5,9 @@ use std::sync::Arc;
 use sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::{ClientError, Passed, Task, add_passed, hold_s, report};
+use crate::transfer::control::Bell;
 use crate::transfer::flow::{Direction, End, FlowCount};
 use crate::transfer::intervals::Intervals;
-use crate::transfer::iperf3::Bell;
 use crate::transfer::report::{EndReport, TransferReport, Waits, Way, WayReport};
 use crate::transfer::ttcp::{Manner, Receiver, SendOrder, TtcpError, TtcpReport, send};
 
@@ -49,7 +49,9 @@ impl Ready {
             add_passed(&passed, index, bytes);
         };
         let outcome = match self.receiver.take() {
-            Some(mut receiver) => receiver.take(&self.bell, watch).and_then(|report| self.of_the_right_host(report)),
+            Some(mut receiver) => {
+                receiver.take(&self.bell, watch).and_then(|report| self.of_the_right_host(report))
+            }
             None => send(self.task.server, &self.order(at_ns), &self.bell, watch),
         };
         report.hold_s = hold_s(&self.task.settings, monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
@@ -69,8 +71,14 @@ impl Ready {
     fn order(&self, at_ns: u64) -> SendOrder {
         let settings = &self.task.settings;
         let time_ns = u64::try_from(settings.time.duration().as_nanos()).unwrap_or(u64::MAX);
-        let end = settings.bytes.map_or(End::AtNs(at_ns.saturating_add(time_ns)), |bytes| End::Bytes(bytes.bytes()));
-        SendOrder { manner: manner(&self.task), end, rate_bit_per_s: settings.rate.map(|rate| rate.bit_per_s()) }
+        let end = settings
+            .bytes
+            .map_or(End::AtNs(at_ns.saturating_add(time_ns)), |bytes| End::Bytes(bytes.bytes()));
+        SendOrder {
+            manner: manner(&self.task),
+            end,
+            rate_bit_per_s: settings.rate.map(|rate| rate.bit_per_s()),
+        }
     }
 
     /// Anybody can connect to a port that is open.

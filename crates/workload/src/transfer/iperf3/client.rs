@@ -10,9 +10,10 @@ use sys::net::SocketOptions;
 use super::account::patience;
 use super::flows::{Carrying, Finished, Flows};
 use super::json::RESULTS_BYTES_MAX;
-use super::link::{connect, open_tcp, open_udp};
+use super::link::{open_tcp, open_udp};
 use super::live::{Live, Seen, Watch, compare};
-use super::{Bell, Control, Cookie, Deadlines, Iperf3Error, Parameters, Results, State, TestReport};
+use super::{Deadlines, Iperf3Error, Parameters, Results, State, TestReport};
+use crate::transfer::control::{Bell, Control, ControlError, Cookie, connect};
 use crate::transfer::flow::{FlowSocket, Protocol};
 
 /// Each step of the end after a wish to stop.
@@ -52,8 +53,6 @@ impl Client {
     pub fn prepare(order: ClientOrder, bell: Arc<Bell>) -> Result<Self, Iperf3Error> {
         let until = Deadline::after(order.deadlines.step);
         let socket = connect(order.server, &SocketOptions::default(), &bell, until)?;
-        // While data flows nothing is said here, and datagrams do not tell whether their receiver is still there.
-        socket.set_silence_limit(order.deadlines.stall)?;
         let control = Control::new(socket, order.server, bell.clone(), order.deadlines.step)?;
         let cookie = Cookie::random();
         control.say_cookie(&cookie)?;
@@ -71,6 +70,8 @@ impl Client {
         order: ClientOrder,
         bell: Arc<Bell>,
     ) -> Result<Self, Iperf3Error> {
+        // While data flows nothing is said here, and datagrams do not tell whether their receiver is still there.
+        control.limit_silence(order.deadlines.stall)?;
         control.send(&order.parameters.to_json(), "being told the parameters")?;
         control.expect(State::CreateStreams, "looking at the parameters")?;
         let live = Arc::new(Live::default());
@@ -86,7 +87,7 @@ impl Client {
     /// Opens the streams, runs the test to its end, or until the bell says stop, and hears what the server saw.
     pub fn run(mut self) -> TestReport {
         let problem = match self.measure() {
-            Ok(()) => self.bell.is_stopped().then_some(Iperf3Error::Stopped),
+            Ok(()) => self.bell.is_stopped().then_some(ControlError::Stopped.into()),
             Err(error) => {
                 self.control.conclude(Duration::from_millis(200));
                 let _ = self.control.say(State::ClientTerminate, "being told of the end");
@@ -175,7 +176,7 @@ impl Client {
         self.control.say(State::TestEnd, during)?;
         self.control.expect(State::ExchangeResults, during)?;
         self.live.ask(|flows| flows.drain(None, self.order.deadlines.drain));
-        let finished = self.finished.insert(self.live.finish(false).ok_or(Iperf3Error::Stopped)?);
+        let finished = self.finished.insert(self.live.finish(false).ok_or(ControlError::Stopped)?);
         self.control.send(&finished.results.to_json(), during)?;
         let remote = self.control.receive(RESULTS_BYTES_MAX, during)?;
         let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;

@@ -7,32 +7,18 @@ use sys::net::NetError;
 
 use super::json::JsonError;
 use super::{Failure, Refusal, State};
+use crate::transfer::control::ControlError;
 use crate::transfer::flow::FlowError;
 
 /// Why a test did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Iperf3Error {
+    /// The control connection.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The kernel.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The peer closed the control connection.
-    #[error("{peer} closed the control connection while {during}")]
-    Closed {
-        /// Who.
-        peer: SocketAddr,
-        /// When.
-        during: &'static str,
-    },
-    /// The peer said nothing in time.
-    #[error("{peer} did not answer within {} s while {during}", seconds(*.within))]
-    Silent {
-        /// Who.
-        peer: SocketAddr,
-        /// When.
-        during: &'static str,
-        /// For how long it was waited.
-        within: Duration,
-    },
     /// The server runs another test.
     #[error("{0} is busy with another test, or refuses this one; try again later")]
     Busy(SocketAddr),
@@ -75,7 +61,7 @@ pub enum Iperf3Error {
     },
     /// The data streams did not come together.
     #[error("{there} of {wanted} data streams with {peer} were opened within {} s; does a firewall drop them?",
-        seconds(*.within))]
+        .within.as_secs_f64())]
     Streams {
         /// With whom.
         peer: SocketAddr,
@@ -87,7 +73,7 @@ pub enum Iperf3Error {
         within: Duration,
     },
     /// No byte moved for too long.
-    #[error("no byte moved between {peer} and here for {} s", seconds(*.within))]
+    #[error("no byte moved between {peer} and here for {} s", .within.as_secs_f64())]
     Stalled {
         /// With whom.
         peer: SocketAddr,
@@ -95,7 +81,7 @@ pub enum Iperf3Error {
         within: Duration,
     },
     /// The client did not end its test.
-    #[error("{peer} did not end its test within {} s {after}", seconds(*.within))]
+    #[error("{peer} did not end its test within {} s {after}", .within.as_secs_f64())]
     Expired {
         /// Who.
         peer: SocketAddr,
@@ -107,38 +93,29 @@ pub enum Iperf3Error {
     /// The flows could not be started.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// This end was told to stop.
-    #[error("stopped before its end")]
-    Stopped,
 }
 
 impl Iperf3Error {
     /// What a server tells its client about it; `None` if there is no point in telling.
     pub(super) fn failure(&self) -> Option<Failure> {
         let (code, errno) = match self {
-            Self::Net(error) => (Failure::STREAM_BROKE, error.raw_os_error().unwrap_or(0)),
+            Self::Net(error) | Self::Control(ControlError::Net(error)) => {
+                (Failure::STREAM_BROKE, error.raw_os_error().unwrap_or(0))
+            }
             Self::Refused { source, .. } => (source.code, 0),
-            Self::Json { .. } => (Failure::PARAMETERS, 0),
+            Self::Json { .. } | Self::Control(ControlError::Length { .. }) => (Failure::PARAMETERS, 0),
             Self::Unexpected { .. } => (Failure::MESSAGE, 0),
             Self::Streams { .. } => (Failure::STREAM_ACCEPT, 0),
-            Self::Stalled { .. } | Self::Silent { .. } => (Failure::SILENCE, 0),
+            Self::Stalled { .. } | Self::Control(ControlError::Silent { .. }) => (Failure::SILENCE, 0),
             Self::Expired { .. } => (Failure::EXPIRED, 0),
             Self::Flow(_) => (Failure::STREAM_BROKE, 0),
-            Self::Closed { .. }
+            Self::Control(ControlError::Closed { .. } | ControlError::Stopped)
             | Self::Busy(_)
             | Self::GaveUp { .. }
-            | Self::Terminated(_)
-            | Self::Stopped => {
-                return None;
-            }
+            | Self::Terminated(_) => return None,
         };
         Some(Failure { code, errno })
     }
-}
-
-/// Of what was left of a deadline a moment ago: to the millisecond.
-fn seconds(within: Duration) -> f64 {
-    (within.as_secs_f64() * 1e3).round() / 1e3
 }
 
 fn said(byte: u8) -> String {

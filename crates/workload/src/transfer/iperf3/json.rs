@@ -1,4 +1,4 @@
-//! JSON on the control connection: a length in four bytes, then the text. The peer's numbers are not to be trusted.
+//! JSON on the control connection. The peer's numbers are not to be trusted.
 
 use serde_json::{Map, Value};
 
@@ -10,46 +10,19 @@ pub const RESULTS_BYTES_MAX: usize = 10 << 20;
 /// Whole numbers up to here are the same in every JSON implementation (RFC 8259, 6); cJSON keeps all in doubles.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Why a text was not taken.
+/// A text that is no JSON object, or lacks what cannot be done without.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JsonError {
-    /// The length is nothing, or beyond all reason.
-    #[error("it announces {announced} bytes of JSON, where 2 to {most} are taken")]
-    Length {
-        /// What it announces.
-        announced: u64,
-        /// What is taken at most.
-        most: usize,
-    },
-    /// It is no JSON object, or lacks what cannot be done without.
-    #[error("it sends no usable JSON: {0}")]
-    Malformed(String),
-}
-
-/// A text with its length in front.
-pub fn frame(text: &[u8]) -> Vec<u8> {
-    let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    [&len.to_be_bytes(), text].concat()
-}
-
-/// The length that four bytes announce.
-///
-/// # Errors
-/// [`JsonError::Length`]: shorter than `{}` or longer than `bytes_max`.
-pub fn length(bytes: [u8; 4], bytes_max: usize) -> Result<usize, JsonError> {
-    let announced = u32::from_be_bytes(bytes);
-    let wrong = JsonError::Length { announced: announced.into(), most: bytes_max };
-    usize::try_from(announced).ok().filter(|len| (2..=bytes_max).contains(len)).ok_or(wrong)
-}
+#[error("it sends no usable JSON: {0}")]
+pub struct JsonError(pub String);
 
 /// Reads an object.
 ///
 /// Versions of iperf3 have written `nan`, `-nan` and `inf`, which JSON does not have; they are read as `null`.
 ///
 /// # Errors
-/// [`JsonError::Malformed`].
+/// [`JsonError`].
 pub fn parse(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    let malformed = |error: serde_json::Error| JsonError::Malformed(error.to_string());
+    let malformed = |error: serde_json::Error| JsonError(error.to_string());
     serde_json::from_slice(text).or_else(|error| match without_nan(text) {
         Some(mended) => serde_json::from_slice(&mended).map_err(malformed),
         None => Err(malformed(error)),
@@ -152,24 +125,14 @@ mod tests {
         assert!(parse(br#"{"j": 1e400000}"#).is_err() && parse(b"[1]").is_err() && parse(b"{nano}").is_err());
     }
 
-    #[test]
-    fn lengths_have_bounds() {
-        assert_eq!(length([0, 0, 0, 2], 10), Ok(2));
-        for (bytes, announced) in [([0, 0, 0, 1], 1), ([0, 0, 0, 11], 11), ([255; 4], u64::from(u32::MAX))] {
-            assert_eq!(length(bytes, 10), Err(JsonError::Length { announced, most: 10 }));
-        }
-    }
-
     proptest! {
         #[test]
-        fn frames_are_read_back(key in "\\PC{0,20}", value in "\\PC{0,50}", number in any::<u64>()) {
+        fn objects_are_read_back(key in "\\PC{0,20}", value in "\\PC{0,50}", number in any::<u64>()) {
             let mut object = Map::new();
             object.insert("n".to_owned(), number.into());
             object.insert(key, value.into());
-            let framed = frame(&serde_json::to_vec(&object).unwrap());
-            let (head, text) = framed.split_at(4);
-            prop_assert_eq!(length(head.try_into().unwrap(), RESULTS_BYTES_MAX), Ok(text.len()));
-            prop_assert_eq!(parse(text), Ok(object));
+            let text = serde_json::to_vec(&object).unwrap();
+            prop_assert_eq!(parse(&text), Ok(object));
         }
 
         #[test]

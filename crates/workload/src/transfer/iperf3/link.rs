@@ -2,17 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use sys::clock::Deadline;
-use sys::net::{
-    Arrived, ConnectState, Epoll, Events, Interest, Moved, NetError, PacketMarks, SocketOptions, TcpSocket,
-    UdpFlow,
-};
+use sys::net::{Arrived, Interest, Moved, NetError, PacketMarks, SocketOptions, TcpSocket, UdpFlow};
 
 use super::hello::{HELLO, is_welcome};
-use super::{Bell, Cookie, Iperf3Error, Parameters};
+use super::{Iperf3Error, Parameters};
+use crate::transfer::control::{Bell, ControlError, Cookie, await_socket, connect};
 use crate::transfer::flow::FlowSocket;
 
 /// After this time a datagram that nobody answered is sent once more.
@@ -35,55 +32,6 @@ fn marks(parameters: &Parameters) -> PacketMarks {
         service: parameters.service,
         pacing_byte_per_s: parameters.pacing_bit_per_s.map(|rate| (rate / 8).max(1)),
         dont_fragment: parameters.dont_fragment,
-    }
-}
-
-/// Connects to `peer`, waiting until `until` at most.
-///
-/// # Errors
-/// [`Iperf3Error`]: nobody listens there, no answer in time, an option that the kernel refuses.
-pub(in crate::transfer) fn connect(
-    peer: SocketAddr,
-    options: &SocketOptions,
-    bell: &Bell,
-    until: Deadline,
-) -> Result<TcpSocket, Iperf3Error> {
-    let within = until.left();
-    let socket = TcpSocket::connect_start(peer, None, options)?;
-    let during = "being connected to";
-    await_socket(&socket, Interest::WRITE, bell, until, || Iperf3Error::Silent { peer, during, within })?;
-    // The kernel knows only the descriptor.
-    let failed = |error: NetError| NetError { action: "connect to", target: peer.to_string(), ..error };
-    match socket.connect_result().map_err(failed)? {
-        ConnectState::Connected => Ok(socket),
-        ConnectState::InProgress => Err(Iperf3Error::Silent { peer, during, within }),
-    }
-}
-
-/// Waits until `socket` is ready.
-fn await_socket(
-    socket: &impl AsFd,
-    interest: Interest,
-    bell: &Bell,
-    until: Deadline,
-    late: impl Fn() -> Iperf3Error,
-) -> Result<(), Iperf3Error> {
-    let epoll = Epoll::new()?;
-    epoll.add(socket, 0, interest)?;
-    epoll.add(bell, 1, Interest::READ)?;
-    let mut events = Events::with_capacity(2);
-    loop {
-        if bell.is_stopped() {
-            return Err(Iperf3Error::Stopped);
-        }
-        if until.passed() {
-            return Err(late());
-        }
-        epoll.wait(&mut events, Some(until.left()))?;
-        if events.iter().any(|event| event.token == 0) {
-            return Ok(());
-        }
-        bell.hush();
     }
 }
 
@@ -122,14 +70,14 @@ pub(super) fn open_udp(
     let mut flow = UdpFlow::connect(peer, None)?;
     dress_udp(&mut flow, parameters)?;
     let late =
-        || Iperf3Error::Silent { peer, during: "opening a UDP stream (does a firewall drop them?)", within };
+        || ControlError::Silent { peer, during: "opening a UDP stream (does a firewall drop them?)", within };
     let mut buffer = [0; 64];
     loop {
         flow.send(&HELLO)?;
         let again = Deadline::after(ASK_AGAIN.min(until.left()));
         loop {
             match await_socket(&flow, Interest::READ, bell, again, late) {
-                Err(Iperf3Error::Silent { .. }) if !until.passed() => break,
+                Err(ControlError::Silent { .. }) if !until.passed() => break,
                 ready => ready?,
             }
             // What overtakes the welcome is data, or from elsewhere; an error of the socket itself ends it below.

@@ -1,14 +1,11 @@
 //! iperf3's protocol, as client and as server: so that either end of a transfer may be iperf3 itself.
 //!
 //! A test has a control connection over TCP and data streams, all to one port. Every TCP connection opens with the
-//! test's [`Cookie`]; on the control connection the ends then tell each other single bytes ([`State`]) and JSON
+//! test's [`Cookie`](super::control::Cookie); on the control connection the ends then tell each other single bytes ([`State`]) and JSON
 //! ([`Parameters`], [`Results`]). Checked against versions 3.12 and 3.21 (<https://github.com/esnet/iperf>).
 
 mod account;
-mod bell;
 mod client;
-mod control;
-mod cookie;
 mod deadlines;
 mod error;
 mod failure;
@@ -23,17 +20,13 @@ mod results;
 mod session;
 mod state;
 mod turns;
+mod words;
 
-pub use bell::Bell;
 pub use client::{Client, ClientOrder};
-pub use control::Control;
-pub(in crate::transfer) use control::Woken;
-pub use cookie::{COOKIE_BYTES, Cookie};
 pub use deadlines::Deadlines;
 pub use error::Iperf3Error;
 pub use failure::Failure;
 pub use flows::Carrying;
-pub(in crate::transfer) use link::connect;
 pub use live::Live;
 pub use parameters::{Length, Parameters, Refusal, STREAMS_MAX};
 pub use report::{StreamReport, TestReport};

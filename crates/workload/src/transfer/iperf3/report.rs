@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use super::flows::Finished;
-use super::{Cookie, Iperf3Error, Parameters, Results, StreamResult};
+use super::{Iperf3Error, Parameters, Results, StreamResult};
+use crate::transfer::control::{ControlError, Cookie};
 use crate::transfer::flow::{Ended, FlowReport, Side, ThreadReport};
 
 /// What a test came to.
@@ -61,7 +62,9 @@ impl TestReport {
     /// better reason.
     pub(super) fn explain(&mut self, error: Option<&Iperf3Error>) {
         self.problem = match (error, self.broken_stream()) {
-            (Some(error @ Iperf3Error::Silent { .. }), Some(broken)) => Some(format!("{broken}; {error}")),
+            (Some(error @ Iperf3Error::Control(ControlError::Silent { .. })), Some(broken)) => {
+                Some(format!("{broken}; {error}"))
+            }
             (Some(error), _) => Some(error.to_string()),
             (None, broken) => broken,
         };

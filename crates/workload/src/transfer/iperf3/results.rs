@@ -72,9 +72,9 @@ impl Results {
     /// Reads what a peer sent.
     ///
     /// # Errors
-    /// [`JsonError::Malformed`]: it lists no streams, or too many, or one without its number.
+    /// [`JsonError`]: it lists no streams, or too many, or one without its number.
     pub fn read(object: &Map<String, Value>) -> Result<Self, JsonError> {
-        let malformed = |what: &str| JsonError::Malformed(what.to_owned());
+        let malformed = |what: &str| JsonError(what.to_owned());
         let listed = object.get("streams").and_then(Value::as_array);
         let listed = listed.ok_or_else(|| malformed("the results list no streams"))?;
         if listed.len() > 2 * STREAMS_MAX as usize {

@@ -16,9 +16,9 @@ use super::link::{dress_tcp, dress_udp};
 use super::live::{Live, Seen, Watch, compare};
 use super::turns::{Turn, Turns};
 use super::{
-    Bell, Carrying, Control, Cookie, Deadlines, Failure, Iperf3Error, Parameters, Refusal, Results,
-    ServerOutput, State, TestReport,
+    Carrying, Deadlines, Failure, Iperf3Error, Parameters, Refusal, Results, ServerOutput, State, TestReport,
 };
+use crate::transfer::control::{Bell, Control, ControlError, Cookie};
 use crate::transfer::flow::{FlowSocket, Protocol, Side};
 
 /// Further time for the streams to come, each.
@@ -119,7 +119,7 @@ impl Session {
         if let Err(error) = &outcome {
             if let Some(failure) = error.failure() {
                 self.control.say_failure(failure);
-            } else if matches!(error, Iperf3Error::Stopped) {
+            } else if matches!(error, Iperf3Error::Control(ControlError::Stopped)) {
                 self.control.conclude(Duration::from_millis(200));
                 let _ = self.control.say(State::ServerTerminate, "being told of the end");
             }
@@ -197,7 +197,7 @@ impl Session {
         let turn = self.turns.line_up(peer.ip(), self.cookie, self.bell.clone());
         while !turn.has_come() {
             if !self.is_rung(until)? {
-                return Err(Iperf3Error::Silent { peer, during: OPENING, within });
+                return Err(ControlError::Silent { peer, during: OPENING, within }.into());
             }
         }
         Ok(turn)
@@ -208,7 +208,7 @@ impl Session {
         loop {
             let woken = self.control.wait(until)?;
             if self.bell.is_stopped() {
-                return Err(Iperf3Error::Stopped);
+                return Err(ControlError::Stopped.into());
             }
             if woken.readable {
                 let state = self.control.hear(OPENING)?;
@@ -263,7 +263,7 @@ impl Session {
                 expiry.hasten(took.saturating_mul(AGAIN).saturating_add(deadlines.grace));
             }
             if self.bell.is_stopped() {
-                return Err(Iperf3Error::Stopped);
+                return Err(ControlError::Stopped.into());
             }
             if expiry.at.passed() {
                 return Err(Iperf3Error::Expired { peer, within: expiry.within, after: expiry.after });
@@ -288,7 +288,7 @@ impl Session {
         let remote = self.control.receive(RESULTS_BYTES_MAX, during)?;
         let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;
         self.live.ask(|flows| flows.drain(Some(&remote), self.settings.deadlines.drain));
-        let finished = record.finished.insert(self.live.finish(false).ok_or(Iperf3Error::Stopped)?);
+        let finished = record.finished.insert(self.live.finish(false).ok_or(ControlError::Stopped)?);
         compare(finished, &remote);
         record.remote = Some(remote);
         if parameters.wants_output {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Bell, Cookie};
+use crate::transfer::control::{Bell, Cookie};
 
 /// A line of sessions for each address that clients have. The first in line has its turn.
 #[derive(Debug, Default)]

@@ -61,7 +61,13 @@ impl Carrier {
             Self::Flows(group) => {
                 let report = group.finish(deadline);
                 let engine = report.engine.to_string();
-                Carried { flows: report.flows, threads: report.threads, engine, responses: None, sockets: report.sockets }
+                Carried {
+                    flows: report.flows,
+                    threads: report.threads,
+                    engine,
+                    responses: None,
+                    sockets: report.sockets,
+                }
             }
             Self::Requests(group) => {
                 let report = group.finish(deadline);

@@ -13,13 +13,11 @@ use super::dial::dial;
 use super::dress::{begin, dress_udp, flows_total, options};
 use super::error::NativeError;
 use super::link::Link;
-use super::message::{
-    ClientSays, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerSays, SessionOrder, VERSION,
-};
+use super::message::{ClientSays, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerSays, SessionOrder, VERSION};
 use super::moving::Moved;
 use super::name::{Role, SessionName};
+use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
-use crate::transfer::iperf3::{Bell, Control};
 use crate::transfer::report::{Responses, Way, WayReport};
 
 /// How often each end says that it is there.
@@ -209,7 +207,14 @@ impl Client {
         engines.extend(remote_engines.into_iter().map(|(_, engine)| format!("there {engine}")));
         let stopped = self.bell.is_stopped();
         let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
-        ClientEnd { ways: together(moved, remote_ways), engines, broken, stopped, program: self.program, responses }
+        ClientEnd {
+            ways: together(moved, remote_ways),
+            engines,
+            broken,
+            stopped,
+            program: self.program,
+            responses,
+        }
     }
 
     fn measure(

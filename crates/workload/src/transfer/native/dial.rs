@@ -6,7 +6,7 @@ use sys::clock::Deadline;
 use sys::net::{ConnectState, Epoll, Events, Interest, NetError, SocketOptions, TcpSocket};
 
 use super::error::NativeError;
-use crate::transfer::iperf3::Bell;
+use crate::transfer::control::Bell;
 
 /// So many are opened at once: enough to hide a long path's round trips, few enough for any listener's queue.
 const AT_ONCE: usize = 256;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sys::net::{NetError, SocketOptions, TcpSocket, UdpFlow};
 
-use super::message::{SessionOrder, share};
 use super::carrier::Carrier;
 use super::course::Course;
+use super::message::{SessionOrder, share};
 use super::moving::{Measure, Moving};
 use crate::transfer::flow::{
     Direction, End, FlowError, FlowOrder, FlowSocket, Group, GroupSetting, Protocol, Side, Stamp,
@@ -76,7 +76,9 @@ fn flow_orders(
 ) -> Vec<(FlowSocket, FlowOrder)> {
     let end = |index: usize| match (side, order.bytes) {
         (Side::Receiver, _) => End::Peer,
-        (Side::Sender, Some(bytes)) => End::Bytes(in_datagrams(order, share(bytes, order.flows, index as u32))),
+        (Side::Sender, Some(bytes)) => {
+            End::Bytes(in_datagrams(order, share(bytes, order.flows, index as u32)))
+        }
         (Side::Sender, None) => {
             End::AtNs(start_ns.saturating_add(order.omit_ns).saturating_add(order.time_ns))
         }

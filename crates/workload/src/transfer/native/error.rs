@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use sys::net::NetError;
 
+use crate::transfer::control::ControlError;
 use crate::transfer::flow::FlowError;
-use crate::transfer::iperf3::Iperf3Error;
 
 /// Why a session of kagiri's own protocol did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
     /// The control connection.
     #[error(transparent)]
-    Control(#[from] Iperf3Error),
+    Control(#[from] ControlError),
     /// The kernel.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -21,7 +21,9 @@ pub enum NativeError {
     #[error(transparent)]
     Flow(#[from] FlowError),
     /// A message that cannot be read.
-    #[error("{peer} sent a message while {during} that is none of kagiri's ({source}); do both ends run the same version?")]
+    #[error(
+        "{peer} sent a message while {during} that is none of kagiri's ({source}); do both ends run the same version?"
+    )]
     Unreadable {
         /// Who.
         peer: SocketAddr,
@@ -31,7 +33,9 @@ pub enum NativeError {
         source: serde_json::Error,
     },
     /// A message that does not belong here.
-    #[error("{peer} sent something else than what was due while {during}; do both ends run the same version?")]
+    #[error(
+        "{peer} sent something else than what was due while {during}; do both ends run the same version?"
+    )]
     Unexpected {
         /// Who.
         peer: SocketAddr,
@@ -39,7 +43,10 @@ pub enum NativeError {
         during: &'static str,
     },
     /// Another version of the protocol.
-    #[error("{peer} runs {program}, which speaks version {theirs} of the transfer protocol, not {}; install the same kagiri at both ends", super::message::VERSION)]
+    #[error(
+        "{peer} runs {program}, which speaks version {theirs} of the transfer protocol, not {}; install the same kagiri at both ends",
+        super::message::VERSION
+    )]
     Version {
         /// Who.
         peer: SocketAddr,

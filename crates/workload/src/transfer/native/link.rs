@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use sys::clock::Deadline;
 
 use super::error::NativeError;
-use crate::transfer::iperf3::{Control, Woken};
+use crate::transfer::control::{Control, Woken};
 
 /// The control connection, in kagiri's own words.
 pub(super) struct Link {
@@ -32,8 +32,11 @@ impl Link {
 
     /// Says `message`, within a step.
     pub(super) fn say(&self, message: &impl Serialize, during: &'static str) -> Result<(), NativeError> {
-        let text = serde_json::to_vec(message)
-            .map_err(|source| NativeError::Unreadable { peer: self.peer(), during, source })?;
+        let text = serde_json::to_vec(message).map_err(|source| NativeError::Unreadable {
+            peer: self.peer(),
+            during,
+            source,
+        })?;
         Ok(self.control.send_frame(&text, during)?)
     }
 
@@ -44,8 +47,11 @@ impl Link {
         during: &'static str,
     ) -> Result<T, NativeError> {
         let text = self.control.receive_frame(bytes_max, during)?;
-        serde_json::from_slice(&text)
-            .map_err(|source| NativeError::Unreadable { peer: self.peer(), during, source })
+        serde_json::from_slice(&text).map_err(|source| NativeError::Unreadable {
+            peer: self.peer(),
+            during,
+            source,
+        })
     }
 
     /// Waits for the peer or the bell, at most until `until`.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 
-use crate::transfer::intervals::Intervals;
-use super::message::Sent;
 use super::carrier::{Carried, Carrier};
+use super::message::Sent;
 use crate::transfer::flow::{FlowCount, FlowReport, FlowSocket, Protocol};
+use crate::transfer::intervals::Intervals;
 use crate::transfer::report::{EndReport, Responses, Waits, Way};
 
 /// Datagrams are under way no longer than this after the last that came.
@@ -97,7 +97,12 @@ impl Moving {
             // The end of the stream comes after its last byte.
             return false;
         }
-        let datagrams: u64 = self.carrier.counts().iter().map(|count| count.datagrams - count.duplicated.min(count.datagrams)).sum();
+        let datagrams: u64 = self
+            .carrier
+            .counts()
+            .iter()
+            .map(|count| count.datagrams - count.duplicated.min(count.datagrams))
+            .sum();
         let quiet = self.quiet.get_or_insert_with(|| (datagrams, Deadline::after(QUIET)));
         if quiet.0 != datagrams {
             *quiet = (datagrams, Deadline::after(QUIET));

@@ -1,6 +1,6 @@
 //! How the connections of one of kagiri's own sessions are named: by cookies that tell the session and the place.
 
-use crate::transfer::iperf3::{COOKIE_BYTES, Cookie};
+use crate::transfer::control::{COOKIE_BYTES, Cookie};
 
 /// How every cookie of ours begins.
 const HEAD: &str = "kagiri1-";

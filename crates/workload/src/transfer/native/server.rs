@@ -12,7 +12,7 @@ use sys::net::{TcpSocket, UdpFlow, UdpPort};
 use super::message::SessionOrder;
 use super::name::{Role, SessionName};
 use super::session::Session;
-use crate::transfer::iperf3::{Bell, COOKIE_BYTES, Control, Cookie};
+use crate::transfer::control::{Bell, COOKIE_BYTES, Control, Cookie};
 use crate::transfer::report::WayReport;
 use crate::transfer::server::greet::{Greeted, Hello};
 use crate::transfer::server::{Astray, Natives};

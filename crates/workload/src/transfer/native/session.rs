@@ -17,8 +17,8 @@ use super::message::{ClientSays, MESSAGE_BYTES_MAX, ServerSays, SessionOrder, VE
 use super::moving::Moved;
 use super::name::SessionName;
 use super::server::{Arrival, NativeSettings, SessionEnd, Sessions};
+use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
-use crate::transfer::iperf3::{Bell, Control};
 use crate::transfer::report::{Way, WayReport};
 
 /// The most that a call or a datagram may hold, bytes.
@@ -256,7 +256,10 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
         return refuse(format!("{flows} flows are asked for; 1 to {} are served", settings.flows_max));
     }
     if order.size_bytes > SIZE_BYTES_MAX {
-        return refuse(format!("calls of {} bytes are asked for; {SIZE_BYTES_MAX} at most are served", order.size_bytes));
+        return refuse(format!(
+            "calls of {} bytes are asked for; {SIZE_BYTES_MAX} at most are served",
+            order.size_bytes
+        ));
     }
     if order.time_ns > TIME_NS_MAX || order.omit_ns > TIME_NS_MAX {
         return refuse("a longer time than a day is asked for".to_owned());

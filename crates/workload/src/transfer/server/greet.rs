@@ -12,7 +12,7 @@ use std::time::Duration;
 use sys::clock::Deadline;
 use sys::net::{Epoll, Events, Interest, Listener, Moved, NetError, TcpSocket};
 
-use crate::transfer::iperf3::{COOKIE_BYTES, Cookie};
+use crate::transfer::control::{COOKIE_BYTES, Cookie};
 
 const LISTENER: u64 = u64::MAX;
 /// Connections taken in at once, before those that are there are looked at again.

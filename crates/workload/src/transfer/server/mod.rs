@@ -17,7 +17,8 @@ use sys::net::{ListenOptions, Listener, NetError, UdpPort};
 use self::greet::{GreetLimits, Greeted, Greeter};
 use self::porter::Porter;
 use self::registry::Registry;
-use super::iperf3::{Bell, SessionSettings, TestReport, Turns};
+use super::control::Bell;
+use super::iperf3::{SessionSettings, TestReport, Turns};
 
 pub use self::registry::SessionView;
 

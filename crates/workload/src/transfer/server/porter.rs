@@ -11,9 +11,8 @@ use sys::net::{NetError, TcpSocket, UdpPort};
 use super::ServerSettings;
 use super::greet::{Greeted, Greeter, Hello};
 use super::registry::{Admission, Entry, Registry};
-use crate::transfer::iperf3::{
-    Arrival, Bell, Control, Cookie, Live, Session, State, TestReport, Turns, hello,
-};
+use crate::transfer::control::{Bell, Control, Cookie};
+use crate::transfer::iperf3::{Arrival, Live, Session, State, TestReport, Turns, hello};
 
 const BELL: u64 = 1 << 63;
 const PORT: u64 = BELL + 1;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::transfer::control::{Bell, Cookie};
 use crate::transfer::flow::{FlowCount, Side};
-use crate::transfer::iperf3::{Arrival, Bell, Cookie, Live, TestReport};
+use crate::transfer::iperf3::{Arrival, Live, TestReport};
 
 /// Reports kept for whoever asks; older ones are dropped.
 const REPORTS_MAX: usize = 1024;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use sys::net::NetError;
 
+use super::control::Bell;
 use super::flow::{FlowError, FlowReport, Mode, Protocol, ThreadReport};
-use super::iperf3::{Bell, Iperf3Error};
 
 pub use receive::Receiver;
 pub use send::{SendOrder, send};
@@ -84,6 +84,14 @@ pub enum TtcpError {
         local: SocketAddr,
         /// For how long.
         within: Duration,
+    },
+    /// Somebody else's stream came.
+    #[error("a stream came from {peer}, not from {expected}; who else sends there?")]
+    Stranger {
+        /// Who.
+        peer: SocketAddr,
+        /// From where it was expected.
+        expected: std::net::IpAddr,
     },
     /// This end was told to stop before there was a stream.
     #[error("stopped before its end")]

@@ -7,9 +7,9 @@ use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved, SocketOptions, UdpFlow};
 
 use super::receive::{carry, report};
-use super::{Bell, Iperf3Error, MARK_BYTES, Manner, TtcpError, TtcpReport};
+use super::{Bell, MARK_BYTES, Manner, TtcpError, TtcpReport};
+use crate::transfer::control::{ControlError, connect};
 use crate::transfer::flow::{End, FlowCount, FlowOrder, FlowSocket, Protocol, Side, Stamp};
-use crate::transfer::iperf3::connect;
 
 /// How often the end of a stream of datagrams is marked: `ttcp` does it five times too, because they may be lost.
 const END_MARKS: u32 = 5;
@@ -44,8 +44,8 @@ pub fn send(
             let until = Deadline::after(within);
             let socket =
                 connect(peer, &SocketOptions::default(), bell, until).map_err(|error| match error {
-                    Iperf3Error::Net(error) => TtcpError::Net(error),
-                    Iperf3Error::Stopped => TtcpError::Stopped,
+                    ControlError::Net(error) => TtcpError::Net(error),
+                    ControlError::Stopped => TtcpError::Stopped,
                     _ => TtcpError::NoAnswer { peer, within },
                 })?;
             socket.set_silence_limit(manner.patience.silence)?;

@@ -1,15 +1,13 @@
-//! The control connection: bytes of state and JSON, each within its deadline.
+//! One connection, its bytes and texts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use sys::clock::Deadline;
 use sys::net::{Epoll, Events, Interest, Moved, NetError, TcpSocket};
 
-use super::json::{frame, length, parse};
-use super::{Bell, Failure, Iperf3Error, State};
+use super::{Bell, ControlError, Cookie, frame, length};
 
 const SOCKET: u64 = 0;
 const BELL: u64 = 1;
@@ -57,11 +55,17 @@ impl Control {
         Ok(Self { socket, peer, epoll, bell, heeds_stop: true, step })
     }
 
+    /// Ends the connection when the peer's host is silent for `limit`, also while nothing is said.
+    pub(in crate::transfer) fn limit_silence(&self, limit: Duration) -> Result<(), NetError> {
+        self.socket.set_silence_limit(limit)
+    }
+
     /// The other end.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
+    /// How long each step may take.
     pub(in crate::transfer) fn step(&self) -> Duration {
         self.step
     }
@@ -89,14 +93,19 @@ impl Control {
         Ok(woken)
     }
 
-    fn wait_for(&self, interest: Interest, until: Deadline, during: &'static str) -> Result<(), Iperf3Error> {
+    fn wait_for(
+        &self,
+        interest: Interest,
+        until: Deadline,
+        during: &'static str,
+    ) -> Result<(), ControlError> {
         self.epoll.modify(&self.socket, SOCKET, interest)?;
         let ready = loop {
             if self.heeds_stop && self.bell.is_stopped() {
-                break Err(Iperf3Error::Stopped);
+                break Err(ControlError::Stopped);
             }
             if until.passed() {
-                break Err(Iperf3Error::Silent { peer: self.peer, during, within: self.step });
+                break Err(ControlError::Silent { peer: self.peer, during, within: self.step });
             }
             if self.wait(until)?.readable {
                 break Ok(());
@@ -106,15 +115,15 @@ impl Control {
         ready
     }
 
-    fn read(&self, buffer: &mut [u8], until: Deadline, during: &'static str) -> Result<(), Iperf3Error> {
+    fn read(&self, buffer: &mut [u8], until: Deadline, during: &'static str) -> Result<(), ControlError> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.socket.recv(&mut buffer[filled..]) {
                 Ok(Moved::Bytes(n)) => filled += n,
                 Ok(Moved::WouldBlock) => self.wait_for(Interest::READ, until, during)?,
-                Ok(Moved::End) => return Err(Iperf3Error::Closed { peer: self.peer, during }),
+                Ok(Moved::End) => return Err(ControlError::Closed { peer: self.peer, during }),
                 Err(error) if error.is_peer_gone() => {
-                    return Err(Iperf3Error::Closed { peer: self.peer, during });
+                    return Err(ControlError::Closed { peer: self.peer, during });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -122,7 +131,15 @@ impl Control {
         Ok(())
     }
 
-    fn write(&self, bytes: &[u8], during: &'static str) -> Result<(), Iperf3Error> {
+    /// Says bytes, whatever they mean.
+    ///
+    /// # Errors
+    /// [`ControlError`]: the other end does not take them in time, or is gone.
+    pub(in crate::transfer) fn say_bytes(
+        &self,
+        bytes: &[u8],
+        during: &'static str,
+    ) -> Result<(), ControlError> {
         let until = Deadline::after(self.step);
         let mut sent = 0;
         while sent < bytes.len() {
@@ -130,7 +147,7 @@ impl Control {
                 Ok(Moved::Bytes(n)) => sent += n,
                 Ok(_) => self.wait_for(Interest::WRITE, until, during)?,
                 Err(error) if error.is_peer_gone() => {
-                    return Err(Iperf3Error::Closed { peer: self.peer, during });
+                    return Err(ControlError::Closed { peer: self.peer, during });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -139,106 +156,63 @@ impl Control {
     }
 
     /// Opens the connection: the first thing that a client sends.
-    pub(in crate::transfer) fn say_cookie(&self, cookie: &super::Cookie) -> Result<(), Iperf3Error> {
-        self.write(cookie.bytes(), "opening the control connection")
+    pub(in crate::transfer) fn say_cookie(&self, cookie: &Cookie) -> Result<(), ControlError> {
+        self.say_bytes(cookie.bytes(), "opening the control connection")
     }
 
-    /// Says a state.
-    pub(super) fn say(&self, state: State, during: &'static str) -> Result<(), Iperf3Error> {
-        self.write(&[state.byte()], during)
-    }
-
-    /// Says why the server gives up. Whether it arrives does not matter any more.
-    pub(super) fn say_failure(&mut self, failure: Failure) {
-        self.conclude(Duration::from_millis(200));
-        let mut bytes = vec![State::ServerError.byte()];
-        bytes.extend_from_slice(&failure.bytes());
-        let _ = self.write(&bytes, "giving up");
+    /// Says a byte, whatever it means.
+    pub(in crate::transfer) fn say_byte(&self, byte: u8, during: &'static str) -> Result<(), ControlError> {
+        self.say_bytes(&[byte], during)
     }
 
     /// Receives a byte, whatever it means.
     ///
     /// # Errors
-    /// [`Iperf3Error`]: silence, the end of the connection.
-    pub(in crate::transfer) fn receive_byte(&self, during: &'static str) -> Result<u8, Iperf3Error> {
-        let mut byte = [0];
-        self.read(&mut byte, Deadline::after(self.step), during)?;
-        Ok(byte[0])
+    /// [`ControlError`]: silence, the end of the connection.
+    pub(in crate::transfer) fn receive_byte(&self, during: &'static str) -> Result<u8, ControlError> {
+        let [byte] = self.receive_bytes(during)?;
+        Ok(byte)
     }
 
-    /// Hears a state. What ends a test is an error.
+    /// Receives so many bytes, whatever they mean.
     ///
     /// # Errors
-    /// [`Iperf3Error`]: silence, the end of the connection, a refusal, a byte that is no state.
-    pub(super) fn hear(&self, during: &'static str) -> Result<State, Iperf3Error> {
-        let byte = self.receive_byte(during)?;
-        let peer = self.peer;
-        match State::read(byte) {
-            Some(State::AccessDenied) => Err(Iperf3Error::Busy(peer)),
-            Some(State::ServerTerminate | State::ClientTerminate) => Err(Iperf3Error::Terminated(peer)),
-            Some(State::ServerError) => {
-                let mut bytes = [0; Failure::BYTES];
-                // Old servers say no more than that they give up.
-                let until = Deadline::after(self.step);
-                let told = self.read(&mut bytes, until, during);
-                let failure = told.map_or(Failure { code: 0, errno: 0 }, |()| Failure::read(bytes));
-                Err(Iperf3Error::GaveUp { peer, failure })
-            }
-            Some(state) => Ok(state),
-            None => Err(Iperf3Error::Unexpected { peer, byte, during }),
-        }
-    }
-
-    /// Hears the one state that is due.
-    pub(super) fn expect(&self, due: State, during: &'static str) -> Result<(), Iperf3Error> {
-        let state = self.hear(during)?;
-        if state == due {
-            return Ok(());
-        }
-        Err(Iperf3Error::Unexpected { peer: self.peer, byte: state.byte(), during })
-    }
-
-    /// Sends an object.
-    pub(super) fn send(&self, object: &Map<String, Value>, during: &'static str) -> Result<(), Iperf3Error> {
-        // An object of strings and values is always written.
-        self.send_frame(&serde_json::to_vec(object).unwrap_or_default(), during)
-    }
-
-    /// Receives an object of at most `bytes_max`.
-    pub(super) fn receive(
+    /// [`ControlError`]: silence, the end of the connection.
+    pub(in crate::transfer) fn receive_bytes<const N: usize>(
         &self,
-        bytes_max: usize,
         during: &'static str,
-    ) -> Result<Map<String, Value>, Iperf3Error> {
-        let text = self.receive_frame(bytes_max, during)?;
-        parse(&text).map_err(|source| Iperf3Error::Json { peer: self.peer, source })
+    ) -> Result<[u8; N], ControlError> {
+        let mut bytes = [0; N];
+        self.read(&mut bytes, Deadline::after(self.step), during)?;
+        Ok(bytes)
     }
 
     /// Sends a text, its length before it. The other end refuses more than it has agreed to.
     ///
     /// # Errors
-    /// [`Iperf3Error`]: the other end does not take it in time, or is gone.
+    /// [`ControlError`]: the other end does not take it in time, or is gone.
     pub(in crate::transfer) fn send_frame(
         &self,
         text: &[u8],
         during: &'static str,
-    ) -> Result<(), Iperf3Error> {
-        self.write(&frame(text), during)
+    ) -> Result<(), ControlError> {
+        self.say_bytes(&frame(text), during)
     }
 
     /// Receives a text of 2 to `bytes_max` bytes, whatever it says.
     ///
     /// # Errors
-    /// [`Iperf3Error`]: silence, the end of the connection, another length.
+    /// [`ControlError`]: silence, the end of the connection, another length.
     pub(in crate::transfer) fn receive_frame(
         &self,
         bytes_max: usize,
         during: &'static str,
-    ) -> Result<Vec<u8>, Iperf3Error> {
+    ) -> Result<Vec<u8>, ControlError> {
         let until = Deadline::after(self.step);
         let mut head = [0; 4];
         self.read(&mut head, until, during)?;
-        let len = length(head, bytes_max).map_err(|source| Iperf3Error::Json { peer: self.peer, source })?;
+        let len =
+            length(head, bytes_max).map_err(|source| ControlError::Length { peer: self.peer, source })?;
         let mut text = Vec::new();
         while text.len() < len {
             let at = text.len();
