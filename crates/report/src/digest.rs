@@ -50,6 +50,9 @@ const KNOWN: [(&str, &str, Fold); 11] = [
     ("late", "tick_late_max_ms", Fold::Most),
 ];
 
+/// Merits of a workload that a table has room for; a workload names them in the order of their weight.
+const MERITS_MAX: usize = 6;
+
 /// Columns for wide tables only.
 const SPARE: [&str; 2] = ["slab_bytes", "tick_late_max_ms"];
 
@@ -89,9 +92,13 @@ pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
     for (heading, name, fold) in KNOWN.into_iter().filter(|(_, name, _)| named(name)) {
         shown.push(column(heading, name, fold));
     }
-    // Another workload than streams brings its own merits.
+    // Another workload than streams brings its own merits: those that were measured, the first of them first.
     if !named("stalls") {
-        let merits = specs.iter().filter(|spec| spec.better != Better::Neither && named(spec.name));
+        let measured =
+            |name: &str| run.trials.iter().any(|trial| trial.metrics.get(name).copied().flatten().is_some());
+        shown.retain(|column| measured(&column.metric));
+        let merits =
+            specs.iter().filter(|spec| spec.better != Better::Neither && measured(spec.name)).take(MERITS_MAX);
         let fresh: Vec<_> = merits.filter(|spec| shown.iter().all(|c| c.metric != spec.name)).collect();
         shown.extend(fresh.into_iter().map(|s| column(&units::metric_words(s.name), s.name, Fold::Median)));
     }

@@ -80,6 +80,13 @@ pub fn thread_cpu_ns() -> u64 {
     crate::clock::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Time this thread has been ready to run and had no CPU, in nanoseconds (`/proc/thread-self/schedstat`); `None` where
+/// the kernel does not account for it.
+pub fn thread_ready_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// CPU time this process has used over all its threads, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`).
 #[inline]
 pub fn process_cpu_ns() -> u64 {

@@ -1,7 +1,7 @@
 //! The section of one variant: limit, figures, tables, consideration.
 
 use base::metric::MetricSpec;
-use base::outcome::{Limit, Resource, Run, VariantOutcome};
+use base::outcome::{Account, Limit, Resource, Run, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
@@ -20,10 +20,11 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
             @if rows.is_empty() {
                 p { "No trial was made." }
             } @else {
+                (tables(&variant.account))
                 h3 { "Per load" }
                 (loads(run, variant, &rows, specs))
                 @if words::is_one_load(run, variant) {
-                    p { "Capacity: " (words::NOT_SEARCHED) "." }
+                    @if variant.account.headline.is_none() { p { "Capacity: " (words::NOT_SEARCHED) "." } }
                 } @else {
                     h3 { "The search" }
                     figure {
@@ -47,6 +48,24 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                     (figure.svg())
                 }
             }
+        }
+    }
+}
+
+/// The workload's own tables of the trial that stands for all.
+fn tables(account: &Account) -> Markup {
+    html! {
+        @for table in &account.tables {
+            h3 { (table.title) }
+            div.scroll { table {
+                thead { tr { @for (at, head) in table.head.iter().enumerate() {
+                    @if at == 0 { th scope="col" { (head) } } @else { th.n scope="col" { (head) } }
+                } } }
+                tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
+                    @if at == 0 { th scope="row" { (unbroken(cell)) } } @else { (number_cell(cell)) }
+                } } } }
+            } }
+            @for note in &table.notes { p.caption { (sentence(note)) } }
         }
     }
 }

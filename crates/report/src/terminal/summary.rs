@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
-use base::outcome::{Resource, Run, Saturation, VariantOutcome};
+use base::outcome::{Account, Resource, Run, Saturation, VariantOutcome};
 use base::verdict::Verdict;
 
 use super::Style;
@@ -83,7 +83,10 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
     if run.variants.len() > 1 {
         text += &toned(style, Tone::Bold, "", &plain(&variant.name));
     }
-    text += &loads(run, variant, specs, style);
+    // The tables of one load's trial say more than a row of its metrics.
+    if !(words::is_one_load(run, variant) && tells(&variant.account, style, &mut text)) {
+        text += &loads(run, variant, specs, style);
+    }
     if !variant.saturation.is_empty() {
         text += "\n";
         text += &saturation(&variant.saturation, &variant.capacity.unit, style);
@@ -99,9 +102,30 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
     text
 }
 
+/// The workload's own tables, if it has any.
+fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
+    for (number, table) in account.tables.iter().enumerate() {
+        if number > 0 {
+            *text += "\n";
+        }
+        let cells = |at: usize| table.rows.iter().map(|row| row.get(at).map_or_else(String::new, |cell| plain(cell)));
+        let column = |(at, head): (usize, &String)| match at {
+            0 => Column::words(&[head], cells(at).collect()),
+            _ => Column::numbers(&[head], cells(at).collect()),
+        };
+        let columns: Vec<_> = table.head.iter().enumerate().map(column).collect();
+        *text += &render(&columns, 1, style);
+        for note in &table.notes {
+            *text += &style.wrapped("", &plain(note));
+        }
+    }
+    !account.tables.is_empty()
+}
+
 /// The capacity beside the measured one, or why there is none.
 fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
     match variant.predicted {
+        _ if words::is_one_load(run, variant) && variant.account.headline.is_some() => String::new(),
         _ if words::is_one_load(run, variant) => style.wrapped("Capacity: ", words::NOT_SEARCHED),
         Some(load) => {
             let load = words::load(load, &variant.capacity.unit);

@@ -98,6 +98,10 @@ function show(ns) {
   if (abs >= 1e6) return (ns / 1e6).toFixed(3) + ' ms';
   return abs >= 1e3 ? (ns / 1e3).toFixed(3) + ' µs' : Math.round(ns) + ' ns';
 }
+function showRate(bytes) {
+  const [unit, name] = [[1e9, 'GB/s'], [1e6, 'MB/s'], [1e3, 'kB/s'], [0, 'B/s']].find(([unit]) => bytes >= unit);
+  return Number((bytes / (unit || 1)).toPrecision(3)) + ' ' + name;
+}
 function size(context, element, w, h) {
   const ratio = window.devicePixelRatio || 1;
   element.width = Math.round(w * ratio); element.height = Math.round(h * ratio);
@@ -185,7 +189,7 @@ function drawMoved(top, tall) {
   const outs = Float64Array.from({ length: columns }, (_, px) => rate(moved.out, px));
   const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0), 1);
   area(top, tall, ins, most, colours.receive, '');
-  area(top, tall, outs, most, colours.send, 'up to ' + (most / 1e6).toPrecision(3) + ' MB/s');
+  area(top, tall, outs, most, colours.send, 'up to ' + showRate(most));
 }
 function drawAxis() {
   pen.fillStyle = colours.ground; pen.fillRect(0, 0, width, AXIS);

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::sys::socket::{MsgFlags, recv};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::bulk::is_unsupported;
@@ -176,6 +177,13 @@ impl UdpFlow {
         // SAFETY: the kernel has filled the header and the control room that it names.
         unsafe { read_control(&message, &mut batch) };
         Ok(Arrived::Batch(batch))
+    }
+
+    /// The length of the next datagram, whose beginning is copied to `buffer`; it is left where it is. `None` where there
+    /// is none. Never waits.
+    pub fn peek(&self, buffer: &mut [u8]) -> Option<usize> {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
+        recv(self.inner.as_raw_fd(), buffer, flags).ok()
     }
 
     /// Takes one datagram (`recv(2)`), of a socket that does not take several ([`UdpFlow::set_coalesce`]). What `buffer`

@@ -1,5 +1,7 @@
 //! A transfer in words and tables: what came of it, what held it back, where the bytes are.
 
+use std::net::SocketAddr;
+
 use base::outcome::{Account, Certainty, Evidence, Limit, Resource, Table};
 
 use super::flow::{Ended, FlowCount};
@@ -78,9 +80,15 @@ fn limit(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> 
         Held::Offered => format!("no more was asked for{direction}"),
     };
     let statements = std::iter::once(first).chain(evidence.iter().cloned());
+    let is_loopback = report.server.parse::<SocketAddr>().is_ok_and(|server| server.ip().is_loopback());
+    let (resource, certainty) = match cause {
+        // There is no link, and the kernel's own work between the ends is in neither end's account.
+        Held::Path if is_loopback => (Resource::None, Certainty::Unknown),
+        _ => (resource, Certainty::Confirmed),
+    };
     let evidence =
         statements.map(|statement| Evidence { resource, statement, inferred: false }).collect();
-    Some(Limit { resource, certainty: Certainty::Confirmed, evidence })
+    Some(Limit { resource, certainty, evidence })
 }
 
 /// Where the bytes are: asked for, sent, arrived, and how long it took.

@@ -70,10 +70,14 @@ pub fn of(way: &WayReport, paced: bool) -> Option<(Held, Vec<String>)> {
 /// only itself back.
 fn is_full(end: Option<&EndReport>, word: &str, evidence: &mut Vec<String>) -> bool {
     let Some(end) = end.filter(|end| !end.threads.is_empty()) else { return false };
-    let share = |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64;
+    // A thread that others kept from its CPU had none to spare either.
+    let ready = |thread: &ThreadReport| thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64;
+    let share = |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready(thread);
     let least = end.threads.iter().map(share).fold(f64::INFINITY, f64::min);
     if let Some(most) = end.busiest_percent() {
-        evidence.push(format!("the busiest {word} thread used {most:.0} % of its core"));
+        let waited = 100.0 * end.threads.iter().map(ready).fold(0.0, f64::max);
+        let waited = if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+        evidence.push(format!("the busiest {word} thread used {most:.0} % of a core{waited}"));
     }
     least >= CPU_SHARE_FULL
 }
@@ -138,7 +142,7 @@ mod tests {
         EndReport {
             flows: vec![flow],
             waits: waits.into_iter().collect(),
-            threads: vec![ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, wall_ns: 1_000_000_000 }],
+            threads: vec![ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, ready_ns: None, wall_ns: 1_000_000_000 }],
             ..EndReport::default()
         }
     }
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
         let mut sender = end(0.98, Some((1_000_000, 0, 0)));
-        sender.threads.push(ThreadReport { cpu_ns: 10, wall_ns: 1_000_000_000 });
+        sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
         let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
         assert_eq!(of(&way, false).map(|(held, _)| held), Some(Held::Path));
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sys::clock::Deadline;
+use sys::clock::{Deadline, monotonic_ns};
 use sys::net::SocketOptions;
 
 use super::control::{Bell, Control, ControlError, connect};
@@ -29,9 +29,7 @@ const STEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No address.
-    #[error(
-        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201"
-    )]
+    #[error("cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201")]
     Address {
         /// What was given.
         host: String,
@@ -113,8 +111,7 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     // A bare IPv6 address has colons too.
     let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6
-        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_port = !is_bare_v6 && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
     let mut found = found.map_err(|error| fail(error.to_string()))?;
     found.next().ok_or_else(|| fail("it has none".to_owned()))
@@ -142,9 +139,7 @@ impl Ready {
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
         match (first, wanted) {
             (protocol::GREETING, Peer::Iperf3) => Err(other("kagiri", "iperf3")),
-            (protocol::GREETING, _) => {
-                Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?)))
-            }
+            (protocol::GREETING, _) => Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?))),
             (byte, _) if control.state_of(byte, during)? != State::ParamExchange => {
                 Err(Iperf3Error::Unexpected { peer: server, byte, during }.into())
             }
@@ -171,9 +166,10 @@ impl Ready {
         }
     }
 
-    /// Begins at a moment of the monotonic clock and runs to the end, or until the bell says stop. What was measured
+    /// Begins at a moment of the monotonic clock (now, if it has passed) and runs to the end, or until the bell says stop. What was measured
     /// until then is in the report, whatever happens.
     pub fn run(self, at_ns: u64) -> TransferReport {
+        let at_ns = at_ns.max(monotonic_ns());
         match self {
             Self::Kagiri(ready) => ready.run(at_ns),
             Self::Iperf3(ready) => ready.run(at_ns),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{NetError, TcpInfo, Waker};
-use sys::thread::{raise_file_limit, thread_cpu_ns};
+use sys::thread::raise_file_limit;
 
 use super::cell::Cell;
 use super::choice::{EngineChoice, Engines};
@@ -13,6 +13,7 @@ use super::crew::{Crew, Orders, threads_for};
 use super::error::FlowError;
 use super::flow::{Flow, FlowSocket, Room, problem, report_of};
 use super::order::{Ended, Engine, FlowCount, FlowOrder, FlowReport, Side, ThreadReport};
+use super::usage::Usage;
 use super::{alone, crowd};
 
 /// Files that a process has open beside its flows.
@@ -195,7 +196,7 @@ pub fn room_for(flows: usize) -> Result<(), FlowError> {
 
 /// What a thread does: drives its flows to their ends.
 fn drive(share: Vec<(usize, Flow)>, orders: &Orders, waker: Option<&Waker>) -> Ran {
-    let (from_ns, from_cpu_ns) = (monotonic_ns().max(orders.start_ns), thread_cpu_ns());
+    let usage = Usage::begin(orders.start_ns);
     let (indices, mut flows): (Vec<usize>, Vec<Flow>) = share.into_iter().unzip();
     let mut room = Room::for_flows(&flows);
     let ended = match waker {
@@ -204,6 +205,5 @@ fn drive(share: Vec<(usize, Flow)>, orders: &Orders, waker: Option<&Waker>) -> R
     };
     let reports = flows.iter().zip(ended).map(|(flow, ended)| flow.report(ended));
     let reports = indices.into_iter().zip(reports).collect();
-    let cpu_ns = thread_cpu_ns().saturating_sub(from_cpu_ns);
-    (reports, ThreadReport { cpu_ns, wall_ns: monotonic_ns().saturating_sub(from_ns) })
+    (reports, usage.end())
 }

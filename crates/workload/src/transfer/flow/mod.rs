@@ -34,6 +34,7 @@ mod tcp_receive;
 mod tcp_send;
 mod udp_receive;
 mod udp_send;
+mod usage;
 
 pub(super) use cell::Cell;
 pub(super) use content::{BLOCK_BYTES, block, fill};
@@ -42,6 +43,7 @@ pub(super) use crew::{Crew, Orders, WAIT_NS, cpus, threads_for};
 pub(super) use flow::report_of;
 pub(super) use group::{Member, close};
 pub(super) use tcp_send::failed;
+pub(super) use usage::Usage;
 
 pub use choice::EngineChoice;
 pub use error::FlowError;

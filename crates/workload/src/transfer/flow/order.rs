@@ -238,6 +238,9 @@ impl FlowReport {
 pub struct ThreadReport {
     /// CPU time, ns.
     pub cpu_ns: u64,
+    /// Time that it was ready to run and had no CPU, ns; absent where the kernel does not tell.
+    #[serde(default)]
+    pub ready_ns: Option<u64>,
     /// From its start to its end, ns.
     pub wall_ns: u64,
 }

@@ -139,20 +139,15 @@ impl Client {
         until: Deadline,
     ) -> Result<Vec<TcpSocket>, NativeError> {
         let options = options(&self.order.session);
-        let sockets = dial(self.order.server, wanted as usize, &options, &self.bell, until)?;
-        for (number, socket) in sockets.iter().enumerate() {
+        dial(self.order.server, wanted as usize, &options, &self.bell, until, |number, socket| {
             socket.set_silence_limit(super::dress::SILENCE)?;
             let cookie = name.cookie(Role::Flow(number as u32));
             // The buffer of a new connection has room for this.
             match socket.send(cookie.bytes(), false)? {
-                Bytes::Bytes(n) if n == cookie.bytes().len() => {}
-                _ => {
-                    let (peer, during) = (self.order.server, "the flows are opened");
-                    return Err(NativeError::Unexpected { peer, during });
-                }
+                Bytes::Bytes(n) if n == cookie.bytes().len() => Ok(()),
+                _ => Err(NativeError::Unexpected { peer: self.order.server, during: "the flows are opened" }),
             }
-        }
-        Ok(sockets)
+        })
     }
 
     fn open_udp(&self, wanted: u32) -> Result<Vec<UdpFlow>, NativeError> {

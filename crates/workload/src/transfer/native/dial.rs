@@ -12,7 +12,8 @@ use crate::transfer::control::Bell;
 const AT_ONCE: usize = 256;
 const BELL: u64 = u64::MAX;
 
-/// Opens `count` connections, in their order.
+/// Opens `count` connections, in their order, and says on each what `greet` says for its number. A server keeps few
+/// connections that have not said whose they are: those of a batch speak before the next one is opened.
 ///
 /// # Errors
 /// [`NativeError`]: refused, not all there by `until`, told to stop.
@@ -22,6 +23,7 @@ pub(super) fn dial(
     options: &SocketOptions,
     bell: &Bell,
     until: Deadline,
+    greet: impl Fn(usize, &TcpSocket) -> Result<(), NativeError>,
 ) -> Result<Vec<TcpSocket>, NativeError> {
     let within = until.left();
     let mut sockets: Vec<TcpSocket> = Vec::with_capacity(count);
@@ -34,7 +36,10 @@ pub(super) fn dial(
             let there = sockets.len() + connected;
             return Err(NativeError::Flows { peer, there, wanted: count, within });
         }
-        sockets.extend(batch);
+        for socket in batch {
+            greet(sockets.len(), &socket)?;
+            sockets.push(socket);
+        }
     }
     Ok(sockets)
 }

@@ -17,7 +17,7 @@ use super::message::{ClientSays, MESSAGE_BYTES_MAX, ServerSays, SessionOrder, VE
 use super::moving::Moved;
 use super::name::SessionName;
 use super::server::{Arrival, NativeSettings, SessionEnd, Sessions};
-use crate::transfer::control::{Bell, Control};
+use crate::transfer::control::{Bell, COOKIE_BYTES, Control, Cookie};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
 use crate::transfer::report::{Way, WayReport};
 
@@ -229,13 +229,15 @@ fn dress(arrival: Arrival, order: &SessionOrder) -> Result<(u32, FlowSocket), Na
     }
 }
 
-/// Greetings that were sent more than once wait in the flows' sockets; as data they would look like a loss.
+/// Greetings that were sent more than once wait in the flows' sockets before the data, and would look like a loss.
 fn drop_greetings(sockets: &[FlowSocket]) {
-    let mut buffer = [0; 64];
+    let mut buffer = [0; COOKIE_BYTES];
     for socket in sockets {
-        if let FlowSocket::Udp(flow) = socket {
-            while matches!(flow.receive(&mut buffer), Ok(sys::net::Arrived::Batch(_))) {}
-        }
+        let FlowSocket::Udp(flow) = socket else { continue };
+        while flow.peek(&mut buffer) == Some(COOKIE_BYTES)
+            && Cookie::read(&buffer).is_some_and(|cookie| cookie.is_kagiri())
+            && flow.receive(&mut buffer).is_ok()
+        {}
     }
 }
 

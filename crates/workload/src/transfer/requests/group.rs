@@ -2,10 +2,9 @@
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::Waker;
-use sys::thread::thread_cpu_ns;
 
 use super::super::flow::{
-    Crew, FlowCount, FlowError, FlowReport, FlowSocket, Member, Orders, ThreadReport, close, cpus,
+    Crew, FlowCount, FlowError, FlowReport, FlowSocket, Member, Orders, ThreadReport, Usage, close, cpus,
     threads_for,
 };
 use super::super::settings::Waiting;
@@ -114,7 +113,7 @@ fn threads_of(order: &RequestOrder, flows: usize) -> (usize, bool) {
 
 /// What a thread does: drives its flows to their ends.
 fn drive(share: Vec<(usize, Talk)>, order: &RequestOrder, orders: &Orders, waker: Option<&Waker>) -> Ran {
-    let (from_ns, from_cpu_ns) = (monotonic_ns().max(orders.start_ns), thread_cpu_ns());
+    let usage = Usage::begin(orders.start_ns);
     let (indices, mut talks): (Vec<usize>, Vec<Talk>) = share.into_iter().unzip();
     let mut desk = Desk::new(order);
     let ended = match waker {
@@ -123,7 +122,6 @@ fn drive(share: Vec<(usize, Talk)>, order: &RequestOrder, orders: &Orders, waker
     };
     let reports = talks.iter_mut().zip(ended).map(|(talk, ended)| talk.close(ended, &mut desk.account));
     let reports = indices.into_iter().zip(reports).collect();
-    let cpu_ns = thread_cpu_ns().saturating_sub(from_cpu_ns);
-    let thread = ThreadReport { cpu_ns, wall_ns: monotonic_ns().saturating_sub(from_ns) };
+    let thread = usage.end();
     (reports, thread, desk.account)
 }

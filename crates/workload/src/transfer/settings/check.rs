@@ -1,11 +1,14 @@
 //! Which settings make sense, alone and together.
 
 use base::plan::PlanError;
+use base::units::Span;
 
 use super::{Peer, TransferSettings};
 use crate::reading::{ranged, span, within};
 use crate::transfer::flow::{Direction, Mode, Protocol};
 
+/// Of shorter transfers the intervals and accounts of CPU time are too coarse.
+const TIME_MIN: Span = Span::from_ms(100);
 /// More flows than one host has ports for.
 const FLOWS_MAX: u64 = 60_000;
 /// What IPv4 carries in a datagram: 65535 less its header and UDP's (RFC 768).
@@ -17,7 +20,11 @@ impl TransferSettings {
     /// Every value within its range, and all of them fitting together.
     pub(super) fn check(&self) -> Result<(), PlanError> {
         within("flows", self.flows, 1, FLOWS_MAX, "1 to 60000 flows")?;
-        span("time", self.time, 1, 86_400)?;
+        // Shorter ones say more about the beginning than about the path, but are no mistake.
+        if self.time < TIME_MIN {
+            return Err(PlanError::of_key("time", format!("{} is shorter than {TIME_MIN}", self.time)));
+        }
+        span("time", self.time, 0, 86_400)?;
         span("omit", self.omit, 0, 3600)?;
         within("threads", u64::from(self.threads), 0, 1024, "0 to 1024")?;
         if let Some(bytes) = self.bytes {
