@@ -7,11 +7,9 @@ use super::super::flow::{Ended, Orders, Turn, WAIT_NS};
 use super::super::settings::Waiting;
 use super::talk::{Desk, Talk};
 
-/// A spinning thread looks at the clock once in so many polls of its socket.
-const POLLS_A_LOOK: u32 = 32;
-/// And gives way to others once in so many: where there are fewer CPUs than spinning threads, the peer may be waiting for
-/// this one.
-const POLLS_A_YIELD: u32 = 512;
+/// Once in so many polls in vain a spinning thread looks at the clock and gives way to others: where two of them have only
+/// one CPU, the peer may be waiting for this one.
+pub(super) const POLLS_AT_ONCE: u32 = 32;
 
 /// Drives `talk` to its end.
 pub(super) fn run(talk: &mut Talk, desk: &mut Desk, orders: &Orders, waiting: Waiting) -> Ended {
@@ -39,11 +37,13 @@ pub(super) fn run(talk: &mut Talk, desk: &mut Desk, orders: &Orders, waiting: Wa
             (Turn::Moved, _) | (_, Turn::Moved) => polls = 0,
             _ => {
                 polls = polls.wrapping_add(1);
-                let looks = !spins || polls.is_multiple_of(POLLS_A_LOOK);
-                if let Some(ended) = looks.then(|| talk.overdue(desk, orders)).flatten() {
+                if spins && !polls.is_multiple_of(POLLS_AT_ONCE) {
+                    continue;
+                }
+                if let Some(ended) = talk.overdue(desk, orders) {
                     return ended;
                 }
-                if spins && polls.is_multiple_of(POLLS_A_YIELD) {
+                if spins {
                     std::thread::yield_now();
                 }
             }

@@ -9,6 +9,7 @@ use sys::net::{Epoll, Events, Interest, NetError, Waker};
 
 use super::super::flow::{Ended, FlowSocket, Orders, Turn, WAIT_NS};
 use super::super::settings::Waiting;
+use super::alone::POLLS_AT_ONCE;
 use super::talk::{Desk, Talk};
 
 const EVENTS_MAX: usize = 256;
@@ -18,8 +19,6 @@ const STOP: u64 = u64::MAX;
 const LOOK_EVERY_NS: u64 = WAIT_NS;
 /// How much one flow may send before others have their turn.
 const TURNS_AT_ONCE: u32 = 16;
-/// A spinning thread gives way to others once in so many polls in vain.
-const POLLS_A_YIELD: u32 = 512;
 
 struct Crowd<'a> {
     orders: &'a Orders,
@@ -96,7 +95,7 @@ impl<'a> Crowd<'a> {
                 self.end_overdue_ones(desk);
             }
             polls = if events.is_empty() { polls.wrapping_add(1) } else { 0 };
-            if waiting == Waiting::Spin && polls.is_multiple_of(POLLS_A_YIELD) {
+            if waiting == Waiting::Spin && polls % POLLS_AT_ONCE == POLLS_AT_ONCE - 1 {
                 std::thread::yield_now();
             }
         }
