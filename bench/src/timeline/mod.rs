@@ -1,10 +1,12 @@
 //! `kagiri-bench timeline`: what watching costs the program that is watched.
 
+mod page;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use base::statistics::median;
 use clap::{Args, ValueEnum};
 use sys::span::{self, Recorder, SpanName};
@@ -49,6 +51,8 @@ enum Case {
     Strace,
     /// A span of a program's own
     Span,
+    /// The page with a million spans, in a browser
+    Page,
 }
 
 impl TimelineArgs {
@@ -64,9 +68,17 @@ impl TimelineArgs {
         };
         self.options.perform(SUITE, &self.case, open, counts, |case, bench| match case {
             Case::Span => span_cost(&pace),
+            Case::Page => page::measure(&bench.dir, &pace),
             _ => bench.compare(*case, self.pairs, &pace),
         })
     }
+}
+
+/// What a call takes.
+#[derive(Clone, Copy)]
+struct Took {
+    cpu_ns: f64,
+    wall_ns: f64,
 }
 
 /// What the cases share.
@@ -77,22 +89,24 @@ struct Bench {
 }
 
 impl Bench {
-    /// CPU time of the watched program itself, ns a call: of its reads and writes of one byte, with what the watcher does
-    /// in the kernel at each of them.
-    fn watched_ns(&self, watcher: &[&str]) -> anyhow::Result<f64> {
+    /// What the watched program takes for a call: of its reads and writes of one byte, with what the watcher does at each of
+    /// them.
+    fn watched(&self, watcher: &[&str]) -> anyhow::Result<Took> {
         let blocks = u64::from(self.kilocalls) * 500;
-        // The shell tells the program's CPU time, whoever watches both.
+        // The shell tells the program's times, whoever watches both.
         let lines = format!(
-            "TIMEFORMAT='cpu %3U %3S'; time dd if=/dev/zero of=/dev/null bs=1 count={blocks} status=none"
+            "TIMEFORMAT='took %3R %3U %3S'; time dd if=/dev/zero of=/dev/null bs=1 count={blocks} status=none"
         );
         let words: Vec<&str> = watcher.iter().copied().chain(["bash", "-c", &lines]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&self.dir).env("LC_ALL", "C");
         let ran = tools::run(&mut command, PATIENCE, &[0])?;
-        let told = ran.stderr.lines().find_map(|line| line.strip_prefix("cpu "));
-        let told = told.with_context(|| format!("{}: no CPU time in {}", words[0], ran.stderr))?;
+        let told = ran.stderr.lines().find_map(|line| line.strip_prefix("took "));
+        let told = told.with_context(|| format!("{}: no times in {}", words[0], ran.stderr))?;
         let seconds: Vec<f64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
-        Ok(seconds.iter().sum::<f64>() * 1e9 / (2 * blocks) as f64)
+        let [wall, user, system] = seconds[..] else { bail!("{}: these are no times: {told}", words[0]) };
+        let of_call = |seconds: f64| seconds * 1e9 / (2 * blocks) as f64;
+        Ok(Took { cpu_ns: of_call(user + system), wall_ns: of_call(wall) })
     }
 
     fn compare(&self, case: Case, pairs: u32, pace: &Pace) -> anyhow::Result<Found> {
@@ -111,30 +125,33 @@ impl Bench {
             _ => (&["perf", "trace", "-s", "-o", "peer.txt", "--"], 300.0),
         };
         let mut added = Row::new("CPU time added to a call", "ns");
-        let mut alone = Row::new("a call alone", "ns");
+        let mut longer = Row::new("time added to a call", "ns");
+        let mut alone = Row::new("CPU time of a call alone", "ns");
         for pair in 0..pairs {
             pace.await_quiet()?;
             let meter = Meter::start(0)?;
             // Alone between the two, which take turns in being first: a drift of the machine hits both alike.
             let (first, second) = if pair.is_multiple_of(2) { (&ours[..], peer) } else { (peer, &ours[..]) };
-            let before = self.watched_ns(first)?;
-            let unwatched = self.watched_ns(&[])?;
-            let after = self.watched_ns(second)?;
+            let before = self.watched(first)?;
+            let unwatched = self.watched(&[])?;
+            let after = self.watched(second)?;
             let (own, its) = if pair.is_multiple_of(2) { (before, after) } else { (after, before) };
-            added.pair(own - unwatched, its - unwatched);
-            alone.ours.push(unwatched);
+            added.pair(own.cpu_ns - unwatched.cpu_ns, its.cpu_ns - unwatched.cpu_ns);
+            longer.pair(own.wall_ns - unwatched.wall_ns, its.wall_ns - unwatched.wall_ns);
+            alone.ours.push(unwatched.cpu_ns);
             let noise = meter.finish(0)?;
-            added.noise.push(noise);
-            alone.noise.push(noise);
+            for row in [&mut added, &mut longer, &mut alone] {
+                row.noise.push(noise);
+            }
         }
-        let mut each = Row::new("added to a call, ours alone", "ns");
+        let mut each = Row::new("the same, ours alone", "ns");
         each.ours.clone_from(&added.ours);
         each.noise.clone_from(&added.noise);
         let goal = format!("<= {most_ns:.0}");
         Ok(Found {
             compared: format!(
-                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its own CPU \
-                 time, less that of the same unwatched between the two.",
+                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its own \
+                 times, less those of the same unwatched between the two.",
                 self.kilocalls / 2,
                 ours[1..].join(" "),
                 peer.join(" ")
@@ -146,6 +163,7 @@ impl Bench {
                     _ => added.goal_ratio("ratio <= 0.125", |ratio| ratio <= 0.125),
                 },
                 each.goal_ours(&goal, |ns| ns <= most_ns),
+                longer,
                 alone,
             ],
             versions: tools::versions(&[peer[0]]),

@@ -5,7 +5,7 @@
 const head = JSON.parse(document.getElementById('head').textContent);
 const canvas = document.getElementById('lanes'), overview = document.getElementById('overview');
 const scroll = document.getElementById('scroll'), tip = document.getElementById('tip');
-const GUTTER = 170, AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 24, BUCKETS = 4096;
+const GUTTER = 170, AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 8, BUCKETS = 4096;
 const length = Math.max(head.length, 1);
 
 const FAMILIES = [
@@ -60,6 +60,14 @@ const cpus = head.lanes.filter(lane => lane.kind === 'cpu');
 // The first span that ends after a time.
 function search(ends, time) {
   let low = 0, high = ends.length;
+  while (low < high) { const middle = (low + high) >>> 1; if (ends[middle] > time) high = middle; else low = middle + 1; }
+  return low;
+}
+// The same, not before `low`, near which it is expected.
+function ahead(ends, time, low) {
+  let step = 1;
+  while (low + step < ends.length && ends[low + step] <= time) { low += step; step *= 2; }
+  let high = Math.min(low + step, ends.length);
   while (low < high) { const middle = (low + high) >>> 1; if (ends[middle] > time) high = middle; else low = middle + 1; }
   return low;
 }
@@ -121,60 +129,67 @@ function nameOf(lane, what) {
 function drawLane(lane, top) {
   const bottom = top + ROW - 3, full = ROW - 5;
   const first = search(lane.to, from), end = search(lane.from, to);
+  if (end - first > 2 * (width - GUTTER)) return drawDense(lane, top + 2, full, first);
   pen.save(); pen.beginPath(); pen.rect(GUTTER, top, width - GUTTER, ROW); pen.clip();
-  if (end - first <= 2 * (width - GUTTER)) {
-    for (let i = first; i < end; i++) {
-      const left = x(lane.from[i]), span = Math.max(x(lane.to[i]) - left, 0.6), half = lane.what[i] & 1;
-      const tall = half ? full / 2 : full;
-      pen.fillStyle = colourOf(lane, lane.what[i]);
-      pen.globalAlpha = half ? 0.55 : 1;
-      pen.fillRect(left, bottom - tall, span, tall);
-      if (span > 46) {
-        pen.globalAlpha = 1;
-        pen.fillStyle = half ? colours.ink : colours.ground;
-        pen.fillText(nameOf(lane, lane.what[i]), Math.max(left, GUTTER) + 4, bottom - 3, Math.max(left + span - Math.max(left, GUTTER) - 8, 1));
-      }
-    }
-  } else {
-    const per = (to - from) / (width - GUTTER);
-    let at = first;
-    for (let px = 0; px < width - GUTTER; px++) {
-      const begin = from + px * per, stop = begin + per;
-      while (at < lane.to.length && lane.to[at] <= begin) at = search(lane.to, begin);
-      const next = search(lane.from, stop);
-      if (next <= at) continue;
-      const all = covered(lane, lane.all, begin, stop, at, next, false) / per;
-      const blocked = covered(lane, lane.blocked, begin, stop, at, next, true) / per;
-      // The colour is that of the longest among some of them.
-      let longest = at;
-      const step = Math.max(1, Math.floor((next - at) / PROBES));
-      for (let i = at; i < next; i += step) if (lane.to[i] - lane.from[i] > lane.to[longest] - lane.from[longest]) longest = i;
-      pen.fillStyle = colourOf(lane, lane.what[longest]);
-      const solid = Math.min(1, Math.max(all - blocked, 0)) * full, pale = Math.min(1, blocked) * full / 2;
-      pen.globalAlpha = 0.55; pen.fillRect(GUTTER + px, bottom - pale, 1, pale);
-      pen.globalAlpha = 1; pen.fillRect(GUTTER + px, bottom - Math.max(solid, 0.8), 1, Math.max(solid, 0.8));
+  for (let i = first; i < end; i++) {
+    const left = x(lane.from[i]), span = Math.max(x(lane.to[i]) - left, 0.6), half = lane.what[i] & 1;
+    const tall = half ? full / 2 : full;
+    pen.fillStyle = colourOf(lane, lane.what[i]);
+    pen.globalAlpha = half ? 0.55 : 1;
+    pen.fillRect(left, bottom - tall, span, tall);
+    if (span > 46) {
+      pen.globalAlpha = 1;
+      pen.fillStyle = half ? colours.ink : colours.ground;
+      pen.fillText(nameOf(lane, lane.what[i]), Math.max(left, GUTTER) + 4, bottom - 3, Math.max(left + span - Math.max(left, GUTTER) - 8, 1));
     }
   }
   pen.globalAlpha = 1;
   pen.restore();
 }
-function area(top, tall, values, most, colour, note) {
+// More spans than pixels: column after column of an image, for filling thousands of rectangles takes longer than finding them.
+function drawDense(lane, top, full, first) {
+  const ratio = window.devicePixelRatio || 1, columns = Math.round((width - GUTTER) * ratio), tall = Math.round(full * ratio);
+  const image = pen.createImageData(columns, tall), dots = new Uint32Array(image.data.buffer), per = (to - from) / columns;
+  for (let column = 0, at = first, next = first; column < columns; column++) {
+    const begin = from + column * per, stop = begin + per;
+    at = ahead(lane.to, begin, at); next = ahead(lane.from, stop, next);
+    if (next <= at) continue;
+    const all = covered(lane, lane.all, begin, stop, at, next, false) / per;
+    const blocked = covered(lane, lane.blocked, begin, stop, at, next, true) / per;
+    // The colour is that of the longest among some of them.
+    let longest = at;
+    const step = Math.max(1, Math.floor((next - at) / PROBES));
+    for (let i = at; i < next; i += step) if (lane.to[i] - lane.from[i] > lane.to[longest] - lane.from[longest]) longest = i;
+    const colour = dotOf(colourOf(lane, lane.what[longest])), pale = (colour & 0xffffff | 0x8c000000) >>> 0;
+    const solidFrom = tall - Math.max(1, Math.round(Math.min(1, Math.max(all - blocked, 0)) * tall));
+    for (let y = tall - Math.round(Math.min(1, blocked) * tall / 2); y < solidFrom; y++) dots[y * columns + column] = pale;
+    for (let y = solidFrom; y < tall; y++) dots[y * columns + column] = colour;
+  }
+  pen.putImageData(image, Math.round(GUTTER * ratio), Math.round(top * ratio));
+}
+// A colour '#rrggbb' as a dot of an image (bytes R, G, B, A).
+function dotOf(colour) {
+  const number = parseInt(colour.slice(1), 16);
+  return (0xff000000 | (number & 255) << 16 | number & 0xff00 | number >>> 16) >>> 0;
+}
+function area(top, tall, values, most, colour) {
   pen.fillStyle = colour; pen.globalAlpha = 0.75;
   for (let px = 0; px < values.length; px++) {
     const h = Math.min(1, values[px] / most) * (tall - 8);
     if (h > 0) pen.fillRect(GUTTER + px, top + tall - 3 - h, 1, h);
   }
-  pen.globalAlpha = 1; pen.fillStyle = colours.faint;
-  pen.fillText(note, GUTTER + 4, top + 11);
+  pen.globalAlpha = 1;
 }
 function drawLoad(top, tall) {
   const columns = Math.floor(width - GUTTER), per = (to - from) / columns, values = new Float64Array(columns);
   for (const lane of cpus)
-    for (let px = 0; px < columns; px++) {
-      const begin = from + px * per, first = search(lane.to, begin), last = search(lane.from, begin + per);
+    for (let px = 0, first = 0, last = 0; px < columns; px++) {
+      const begin = from + px * per;
+      first = ahead(lane.to, begin, first); last = ahead(lane.from, begin + per, last);
       if (last > first) values[px] += covered(lane, lane.all, begin, begin + per, first, last, false) / per;
     }
-  area(top, tall, values, cpus.length, colours.wait, 'of ' + cpus.length);
+  area(top, tall, values, cpus.length, colours.wait);
+  return 'of ' + cpus.length;
 }
 function drawMoved(top, tall) {
   const columns = Math.floor(width - GUTTER), per = (to - from) / columns, bucket = length / BUCKETS;
@@ -188,8 +203,9 @@ function drawMoved(top, tall) {
   const ins = Float64Array.from({ length: columns }, (_, px) => rate(moved.in, px));
   const outs = Float64Array.from({ length: columns }, (_, px) => rate(moved.out, px));
   const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0), 1);
-  area(top, tall, ins, most, colours.receive, '');
-  area(top, tall, outs, most, colours.send, 'up to ' + showRate(most));
+  area(top, tall, ins, most, colours.receive);
+  area(top, tall, outs, most, colours.send);
+  return 'up to ' + showRate(most);
 }
 function drawAxis() {
   pen.fillStyle = colours.ground; pen.fillRect(0, 0, width, AXIS);
@@ -217,21 +233,20 @@ function drawLosses() {
 }
 function draw() {
   queued = false;
-  const began = performance.now();
   pen.clearRect(0, 0, width, height);
   pen.font = '12px system-ui, sans-serif'; pen.textBaseline = 'alphabetic';
   const offset = scroll.scrollTop;
   for (const row of rows) {
     const top = row.top - offset;
     if (top + row.height < AXIS || top > height) continue;
-    if (row.lane) drawLane(row.lane, top); else if (row.draw) row.draw(top, row.height);
+    const scale = row.lane ? drawLane(row.lane, top) : row.draw && row.draw(top, row.height);
     pen.fillStyle = colours.ground; pen.fillRect(0, top, GUTTER, row.height);
+    if (scale) { pen.fillStyle = colours.faint; pen.fillText(scale, 12, top + 30, GUTTER - 18); }
     pen.fillStyle = row.heading ? colours.faint : colours.ink;
     pen.fillText(row.label, row.heading ? 4 : 12, top + 14, GUTTER - 18);
   }
   drawLosses(); drawAxis(); drawOverview();
   document.getElementById('range').textContent = show(from) + ' to ' + show(to) + ' (' + show(to - from) + ')';
-  window.frameMs = performance.now() - began;
 }
 function drawOverview() {
   small.clearRect(0, 0, width, 36);
