@@ -2,11 +2,13 @@
 
 mod own;
 mod peer;
+mod requests;
 
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use workload::transfer::flow::Mode;
+use workload::transfer::settings::Waiting;
 
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
@@ -16,7 +18,7 @@ use crate::tools;
 /// Its name on the command line.
 const SUITE: &str = "transfer";
 
-/// Compare bulk transfers over loopback with iperf3 and nuttcp.
+/// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///
 /// The congestion control is the host's own, for all alike: run it in a network namespace of its own (`unshare -n`, then
 /// `ip link set lo up` and `sysctl -w net.ipv4.tcp_congestion_control=...`) to choose another.
@@ -50,6 +52,10 @@ enum Case {
     Udp,
     /// Ten thousand TCP flows in one process
     Flows,
+    /// Requests of 14 bytes over TCP, both ends asleep while they wait, against sockperf
+    Blocking,
+    /// The same with both ends spinning, against sockperf asleep
+    Spinning,
 }
 
 /// What one side of a comparison did.
@@ -100,6 +106,8 @@ impl Case {
             Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
             Self::Flows => return flows(seconds, pace),
+            Self::Blocking => return requests::measure(Waiting::Block, 0.95, pairs, seconds, pace),
+            Self::Spinning => return requests::measure(Waiting::Spin, 2.0, pairs, seconds, pace),
         };
         let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
         let one = |is_ours: bool| -> anyhow::Result<(Moved, Noise)> {

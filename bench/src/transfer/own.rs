@@ -64,7 +64,7 @@ pub fn transfer_all(load: &Load) -> anyhow::Result<(Moved, u64)> {
     Ok((moved, least))
 }
 
-fn streams() -> anyhow::Result<(FlowSocket, FlowSocket)> {
+pub(super) fn streams() -> anyhow::Result<(FlowSocket, FlowSocket)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let one = TcpStream::connect(listener.local_addr()?)?;
     let (other, _) = listener.accept()?;

@@ -22,6 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mode = if word(2) == "discard" { Mode::Discard } else { Mode::Copy };
     let (flows, seconds) = (number(3, 1) as usize, number(4, 2));
     room_for(2 * flows)?;
+    let pairs =
+        (0..flows).map(|_| if udp { datagrams() } else { streams() }).collect::<Result<Vec<Pair>, _>>()?;
     let start_ns = monotonic_ns() + 50_000_000;
     let end_ns = start_ns + seconds * 1_000_000_000;
     let order = |side, end_ns| FlowOrder {
@@ -33,8 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stamp: Stamp::Counted64,
     };
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
-    for _ in 0..flows {
-        let (one, other) = if udp { datagrams()? } else { streams()? };
+    for (one, other) in pairs {
         senders.push((one, order(Side::Sender, end_ns)));
         receivers.push((other, order(Side::Receiver, end_ns + 20_000_000)));
     }

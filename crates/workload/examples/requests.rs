@@ -17,6 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |at: usize, default: u64| word(at).parse().unwrap_or(default);
     let (flows, seconds) = (number(2, 1) as usize, number(3, 2));
     room_for(2 * flows)?;
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for _ in 0..flows {
+        let (one, other) = if word(0) == "udp" { datagrams()? } else { streams()? };
+        near.push(one);
+        far.push(other);
+    }
     let start_ns = monotonic_ns() + 20_000_000;
     let size_bytes = number(4, 14) as u32;
     let order = RequestOrder {
@@ -30,12 +36,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: number(6, 0) as u32,
         silence_max: Duration::from_secs(5),
     };
-    let (mut near, mut far) = (Vec::new(), Vec::new());
-    for _ in 0..flows {
-        let (one, other) = if word(0) == "udp" { datagrams()? } else { streams()? };
-        near.push(one);
-        far.push(other);
-    }
     let answerer = RequestOrder { side: RequestSide::Answerer, end: RequestEnd::Peer, ..order.clone() };
     let answering = RequestGroup::start(far, &answerer, start_ns)?;
     let asking = RequestGroup::start(near, &order, start_ns)?;

@@ -16,6 +16,8 @@ use super::schedule::Schedule;
 
 /// What one receiving call is given room for: a datagram, or as much of a large answer as stays in a core's cache.
 const ROOM_BYTES: usize = 256 << 10;
+/// Linux's default holds some 280 small datagrams, which come within milliseconds: what a thread may wait for its turn.
+const QUEUE_BYTES: u64 = 4 << 20;
 /// A datagram carries its number in so many bytes, or as many as fit both it and its answer.
 const NUMBER_BYTES: usize = 8;
 
@@ -175,8 +177,11 @@ impl Talk {
         match &*member.socket {
             // A request must not wait for the acknowledgement of the last (Nagle, RFC 896).
             FlowSocket::Tcp(socket) => socket.set_nodelay(true)?,
-            // Where the kernel knows nothing of it, nothing is to be switched off.
-            FlowSocket::Udp(socket) => drop(socket.set_coalesce(false)?),
+            FlowSocket::Udp(socket) => {
+                socket.suggest_receive_buffer(QUEUE_BYTES)?;
+                // Where the kernel knows nothing of it, nothing is to be switched off.
+                socket.set_coalesce(false)?;
+            }
         }
         let sizes = Sizes::new(order);
         let progress = Progress::new(member.cell.clone());

@@ -1,0 +1,118 @@
+//! Requests and answers: ours, and sockperf's ping-pong.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use sys::clock::{Deadline, monotonic_ns};
+use workload::transfer::flow::Ended;
+use workload::transfer::requests::{RequestEnd, RequestGroup, RequestOrder, RequestSide};
+use workload::transfer::settings::Waiting;
+
+use super::peer::{Server, free_port};
+use super::{MARGIN, own};
+use crate::noise::{Meter, Noise};
+use crate::record::Row;
+use crate::suite::{Found, Pace};
+use crate::tools;
+
+/// The least that sockperf sends.
+const BYTES: u32 = 14;
+/// sockperf leaves the first 400 ms out, and so do we: threads find their CPUs.
+const OMIT_NS: u64 = 400_000_000;
+/// From here to the start: threads are there by then.
+const LEAD_NS: u64 = 50_000_000;
+
+/// What one side of a comparison did.
+struct Answered {
+    per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+/// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least `goal`.
+pub fn measure(waiting: Waiting, goal: f64, pairs: u32, seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
+    let one = |is_ours: bool| -> anyhow::Result<(Answered, Noise)> {
+        pace.await_quiet()?;
+        let meter = Meter::start(0)?;
+        let answered = if is_ours { ours(waiting, seconds)? } else { sockperf(seconds)? };
+        Ok((answered, meter.finish(0)?))
+    };
+    let (mut rate, mut p50, mut p99) =
+        (Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us"));
+    for pair in 0..pairs {
+        // Ours first, then the peer first: a drift of the machine hits both alike.
+        let ours_first = pair.is_multiple_of(2);
+        let (first, second) = (one(ours_first)?, one(!ours_first)?);
+        let (ours, theirs) = if ours_first { (first, second) } else { (second, first) };
+        rate.pair(ours.0.per_s, theirs.0.per_s);
+        p50.pair(ours.0.p50_us, theirs.0.p50_us);
+        p99.pair(ours.0.p99_us, theirs.0.p99_us);
+        for row in [&mut rate, &mut p50, &mut p99] {
+            row.noise.extend([ours.1, theirs.1]);
+        }
+    }
+    let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
+    Ok(Found {
+        compared: format!(
+            "Both ends of `kagiri transfer --rr` (ours, in one process, {how}) and of sockperf ping-pong (peer, a process \
+             each, asleep while they wait) send {BYTES} bytes to and fro over one TCP connection on loopback for \
+             {seconds} s, the first 0.4 s left out."
+        ),
+        rows: vec![rate.goal_ratio(&format!("ratio >= {goal}"), |ratio| ratio >= goal), p50, p99],
+        versions: tools::versions(&["sockperf"]),
+        ..Found::default()
+    })
+}
+
+fn ours(waiting: Waiting, seconds: u32) -> anyhow::Result<Answered> {
+    let (near, far) = own::streams()?;
+    let start_ns = monotonic_ns() + LEAD_NS;
+    let order = RequestOrder {
+        side: RequestSide::Requester,
+        size_bytes: BYTES,
+        answer_bytes: BYTES,
+        waiting,
+        rate_per_s: None,
+        end: RequestEnd::AtNs(start_ns + u64::from(seconds) * 1_000_000_000),
+        omit_until_ns: Some(start_ns + OMIT_NS),
+        threads: 0,
+        silence_max: MARGIN,
+    };
+    let answerer = RequestOrder { side: RequestSide::Answerer, end: RequestEnd::Peer, ..order.clone() };
+    let answering = RequestGroup::start(vec![far], &answerer, start_ns)?;
+    let asking = RequestGroup::start(vec![near], &order, start_ns)?;
+    let asked = asking.finish(Deadline::after(Duration::from_secs(seconds.into()) + MARGIN));
+    answering.stop();
+    ensure!(asked.flows[0].ended == Ended::Done, "the requests ended otherwise: {:?}", asked.flows[0].ended);
+    let told = asked.responses.context("a requester tells of its responses")?;
+    let times = told.times();
+    let us = |percent| times.percentile_ns(percent).map(|ns| ns as f64 / 1e3).context("no answer came");
+    Ok(Answered { per_s: told.answered as f64 / told.elapsed_s, p50_us: us(50.0)?, p99_us: us(99.0)? })
+}
+
+fn sockperf(seconds: u32) -> anyhow::Result<Answered> {
+    let port = free_port()?;
+    let (port_word, seconds_word, bytes) = (port.to_string(), seconds.to_string(), BYTES.to_string());
+    let ends = ["--tcp", "-i", "127.0.0.1", "-p", port_word.as_str()];
+    // It would serve for ever: dropped, it ends.
+    let _server = Server::start(Command::new("sockperf").arg("server").args(ends), port)?;
+    let mut client = Command::new("sockperf");
+    client.arg("ping-pong").args(ends).args(["-t", &seconds_word, "-m", &bytes]);
+    let ran = tools::run(&mut client, Duration::from_secs(seconds.into()) + MARGIN, &[0])?;
+    let text = ran.stdout + &ran.stderr;
+    let after = |mark: &str| -> anyhow::Result<f64> {
+        let rest = text.split_once(mark).with_context(|| format!("sockperf did not say {mark:?}"))?.1;
+        let word = rest.trim_start_matches([' ', '=']).split([' ', ';', '\n']).next().unwrap_or_default();
+        word.parse().with_context(|| format!("sockperf said {mark}{word}"))
+    };
+    let rest = text.split_once("[Valid Duration]").context("sockperf did not say what was valid")?.1;
+    let received = rest.split_once("ReceivedMessages=").context("sockperf did not say what came")?.1;
+    let received: f64 = received.split_whitespace().next().unwrap_or_default().parse()?;
+    // What it calls latency is half of the way there and back.
+    Ok(Answered {
+        per_s: received / after("[Valid Duration] RunTime=")?,
+        p50_us: 2.0 * after("percentile 50.000")?,
+        p99_us: 2.0 * after("percentile 99.000")?,
+    })
+}
