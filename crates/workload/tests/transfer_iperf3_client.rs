@@ -69,7 +69,7 @@ fn up_over_tcp() {
         // iperf3 drops what is still under way when it hears of the end.
         assert!(received > 0 && received <= sent, "{parameters:?}: {received} of {sent}");
         if let Some(bytes) = parameters.bytes_asked() {
-            assert_eq!(sent, bytes);
+            assert_eq!((sent, received), (bytes, bytes), "the end waits until iperf3 has everything");
         }
         if parameters.congestion.is_some() {
             assert_eq!(report.own.congestion.as_deref(), Some("reno"));

@@ -13,7 +13,7 @@ use super::json::RESULTS_BYTES_MAX;
 use super::link::{open_tcp, open_udp};
 use super::live::{Live, Seen, Watch, compare};
 use super::{Deadlines, Iperf3Error, Parameters, Results, State, TestReport};
-use crate::transfer::control::{Bell, Control, ControlError, Cookie, connect};
+use crate::transfer::control::{Bell, Control, ControlError, Cookie, Woken, connect};
 use crate::transfer::flow::{FlowSocket, Protocol};
 
 /// Each step of the end after a wish to stop.
@@ -172,6 +172,11 @@ impl Client {
         if !self.bell.is_stopped() {
             // A wish to stop that comes now changes nothing: the end is here.
             self.control.conclude(self.order.deadlines.step);
+        }
+        if self.order.parameters.bytes_asked().is_some() {
+            let goes_on = |woken: Woken| !woken.readable && !self.bell.is_stopped();
+            let pause = |span| self.control.wait(Deadline::after(span)).is_ok_and(goes_on);
+            self.live.ask(|flows| flows.settle(self.order.deadlines.stall, pause));
         }
         self.control.say(State::TestEnd, during)?;
         self.control.expect(State::ExchangeResults, during)?;

@@ -18,6 +18,14 @@ const LOOK: Duration = Duration::from_millis(5);
 /// When nothing has come for this long after the end, nothing is under way any more.
 const QUIET: Duration = Duration::from_millis(150);
 
+/// How often it is looked at whether the peer's host has everything.
+const UNACKED_LOOK: Duration = Duration::from_millis(1);
+/// What a peer's host may have that its program has not read: the most to which Linux lets its buffer grow by itself.
+const UNREAD_BYTES: u64 = 6 << 20;
+/// Bounds on the time in which it reads that: a turn on a CPU, and what falsifies no rate.
+const UNREAD_PAUSE_MIN: Duration = Duration::from_millis(5);
+const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// How this end carries a test.
 #[derive(Debug, Clone, Default)]
 pub struct Carrying {
@@ -137,6 +145,33 @@ impl Flows {
             report.sockets.clear();
         }
         self.sent = Some(report);
+    }
+
+    /// Waits until the peer's host has all that was sent, and a while for its program to take it: an iperf3 server counts
+    /// what it has read when it hears of the end. `pause` waits, and says `false` when that has no point any more, as it
+    /// has none when nothing moves for `stall`.
+    pub(super) fn settle(&self, stall: Duration, pause: impl Fn(Duration) -> bool) {
+        let Some(sent) = &self.sent else { return };
+        let unacked = |socket: &FlowSocket| match socket {
+            FlowSocket::Tcp(socket) => socket.unacked_bytes().unwrap_or(0),
+            FlowSocket::Udp(_) => 0,
+        };
+        let left = || sent.sockets.iter().flatten().map(unacked).sum::<u64>();
+        let mut seen = (left(), Deadline::after(stall));
+        while seen.0 > 0 {
+            if seen.1.passed() || !pause(UNACKED_LOOK) {
+                return;
+            }
+            let now = left();
+            if now != seen.0 {
+                seen = (now, Deadline::after(stall));
+            }
+        }
+        let bytes: u64 = sent.flows.iter().map(|flow| flow.count.bytes).sum();
+        let took = Duration::from_nanos(monotonic_ns().saturating_sub(self.started_ns));
+        // At the rate at which it took the others.
+        let share = UNREAD_BYTES.min(bytes) as f64 / bytes.max(1) as f64;
+        pause(took.mul_f64(share).clamp(UNREAD_PAUSE_MIN, UNREAD_PAUSE_MAX));
     }
 
     /// Takes what is still under way: until every receiver has what its sender claims to have sent (`claimed`, by
