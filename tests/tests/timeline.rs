@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, missing, wait_until};
+use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, missing, program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -111,8 +111,40 @@ fn it_says_what_it_cannot_watch() {
 fn those_who_may_not_trace_are_told_what_to_do() {
     need_tracing!();
     let world = World::of_nobody();
+    // Somebody else's process, and one of his own.
     for words in [&["timeline", "--", "true"][..], &["timeline", "-p", "1"]] {
         world.run(words).fails(1, &["does not permit tracing", "run as root", "setcap"]);
+    }
+}
+
+#[test]
+fn the_rights_that_are_told_of_are_enough_and_no_others() {
+    need_tracing!();
+    kagiri_tests::need_programs!("setpriv");
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let with = |rights: &str| {
+        let capabilities = [format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")];
+        let mut command = Command::new("setpriv");
+        command.args(nobody).args(capabilities).arg(program()).args(["timeline", "--json", "--", "dd"]);
+        command.args(["if=/dev/zero", "of=/dev/null", "bs=100", "count=400"]).current_dir("/");
+        command.output().expect("setpriv starts")
+    };
+    let told = with("+bpf,+perfmon,+dac_read_search");
+    let document: Value =
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+    check(&document);
+    assert!(count(&document, &["write"]) >= 400, "{document:#}");
+    // Root that may do nothing of that: a container, a service with a bounded set.
+    for command in [&["--inh-caps=-all", "--bounding-set=-all"][..], &nobody] {
+        let mut command = {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args(command);
+            setpriv
+        };
+        let refused = command.arg(program()).args(["timeline", "--", "true"]).current_dir("/").output();
+        let refused = refused.expect("setpriv starts");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && errors.contains("setcap"), "{errors}");
     }
 }
 
@@ -131,24 +163,32 @@ fn its_time_being_over_ends_what_it_started() {
 fn an_interrupted_watching_prints_what_there_is() {
     need_tracing!();
     let world = World::new();
-    let loops = "import os\nfd = os.open('/dev/null', 1)\nwhile True: os.pwrite(fd, b'x', 0)";
-    let mut target = Live::start({
-        let mut command = Command::new("python3");
-        command.args(["-c", loops]);
-        command
-    });
+    let loops = "import os\nfd = os.open('/dev/null', 1)\nfor n in range(1000): os.pwrite(fd, b'x', 0)\n\
+                 os.write(2, b'it writes\\n')\nwhile True: os.pwrite(fd, b'x', 0)";
+    let mut command = Command::new("python3");
+    command.args(["-c", loops]);
+    let mut target = Live::start(command);
+    target.wait_for("it writes", PATIENCE);
     let pid = target.pid().to_string();
     // One that was there before goes on; one that was started is ended.
-    for subject in [&["-p", &pid][..], &["--", "python3", "-c", loops]] {
+    for (subject, sign) in [(&["-p", &pid][..], "watching"), (&["--", "python3", "-c", loops], "it writes")] {
         let mut live = world.start(&[&["timeline", "--json"][..], subject].concat());
-        live.wait_for("watching", PATIENCE);
-        std::thread::sleep(Duration::from_millis(300));
+        live.wait_for(sign, PATIENCE);
+        // How often a process has written, proc(5), "io": what is watched goes on meanwhile.
+        let io = format!("/proc/{pid}/io");
+        let writes = || {
+            let text = std::fs::read_to_string(&io).expect("it runs");
+            let line = text.lines().find_map(|line| line.strip_prefix("syscw: "));
+            line.and_then(|count| count.parse::<u64>().ok()).expect("a count")
+        };
+        let before = writes();
+        wait_until("it writes on", PATIENCE, || writes() > before + 100);
         live.signal(Signal::SIGINT);
         let ended = live.end(PATIENCE).code(130);
         world.assert_nothing_left(ended.pid);
         let document = ended.json();
         check(&document);
-        assert!(count(&document, &["pwrite64"]) > 0, "{document:#}");
+        assert!(count(&document, &["pwrite64"]) >= 100, "{document:#}");
         assert!(target.is_running(), "the process that was there before goes on");
     }
 }
@@ -156,6 +196,7 @@ fn an_interrupted_watching_prints_what_there_is() {
 #[test]
 fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
     need_tracing!();
+    kagiri_tests::need_programs!("python3");
     let world = World::new();
     let target = Live::start({
         let mut command = Command::new("sleep");
@@ -168,11 +209,42 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
     drop(target);
     let document = told(live.end(PATIENCE));
     assert!(document["ended"].as_str().expect("how").contains("ended meanwhile"), "{document:#}");
-    let mut live = world.start(&["timeline", "--", "sleep", "60"]);
+    let mut live = world.start(&["timeline", "--backend", "bpf", "--", "sleep", "60"]);
     live.wait_for("watching", PATIENCE);
+    let programs = loaded_programs(live.pid());
+    assert!(programs.len() >= 6, "what it has loaded can be seen: {programs:?}");
     live.signal(Signal::SIGKILL);
     let ended = live.end(PATIENCE);
     world.assert_nothing_left(ended.pid);
+    // Programs are unloaded some time after the last descriptor of them is closed.
+    wait_until("the kernel has let go of its programs", PATIENCE, || !is_any_loaded(&programs));
+}
+
+/// The numbers of the BPF programs that a process has loaded (proc(5), "fdinfo").
+fn loaded_programs(pid: u32) -> Vec<u32> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it runs");
+    let texts = files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let of_line = |line: &str| line.strip_prefix("prog_id:")?.trim().parse().ok();
+    texts.filter_map(|text| text.lines().find_map(of_line)).collect()
+}
+
+/// Whether the kernel has a BPF program of any of these numbers (bpf(2), BPF_PROG_GET_FD_BY_ID).
+fn is_any_loaded(ids: &[u32]) -> bool {
+    let lines = format!(
+        "import ctypes, errno, sys\n\
+         def there(id):\n  \
+           found = ctypes.CDLL(None, use_errno=True).syscall({}, 13, (ctypes.c_uint32 * 32)(id), 12)\n  \
+           assert found >= 0 or ctypes.get_errno() == errno.ENOENT, ctypes.get_errno()\n  \
+           return found >= 0\n\
+         print(any(there(id) for id in {ids:?}))",
+        if cfg!(target_arch = "x86_64") { 321 } else { 280 }
+    );
+    let asked = Command::new("python3").args(["-c", &lines]).output().expect("python3 starts");
+    match asked.stdout.trim_ascii() {
+        b"True" => true,
+        b"False" => false,
+        _ => panic!("the kernel does not tell: {}", String::from_utf8_lossy(&asked.stderr)),
+    }
 }
 
 /// A server that listens on a port.
@@ -259,6 +331,57 @@ fn get(port: u16) {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");
     assert!(answer.len() > 300_000);
+}
+
+/// A server and its client in one process: the server waits in select() for each of 200 questions, 1 ms apart.
+const ECHO: &str = "
+import select, socket, threading, time
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+def answer():
+    for _ in range(200):
+        select.select([theirs], [], [])
+        theirs.send(theirs.recv(2000))
+threading.Thread(target=answer).start()
+for _ in range(200):
+    time.sleep(0.001)
+    ours.send(bytes(100))
+    ours.recv(2000)
+";
+
+#[test]
+fn python_is_seen_to_wait_and_to_work() {
+    need_tracing!();
+    kagiri_tests::need_programs!("python3");
+    let world = World::new();
+    let document = told(world.measure(&["timeline", "--json", "--", "python3", "-c", ECHO], PATIENCE));
+    let row = |name: &str, state: &str| {
+        let found = calls(&document).iter().find(|row| row["name"] == name && row["state"] == state);
+        found.unwrap_or_else(|| panic!("no {name}, {state}: {document:#}"))
+    };
+    let number = |row: &Value, key: &str| row[key].as_f64().expect("a number");
+    // Hardly any question comes before the server asks for it: it has 1 ms to.
+    assert!(number(row("pselect6", "blocked"), "count") >= 150.0, "{document:#}");
+    assert!(number(row("pselect6", "blocked"), "p50_us") >= 500.0, "{document:#}");
+    // Told to be there, a question is received at once; both send at once, the one being short, the other's room ample.
+    assert_eq!(count(&document, &["recvfrom"]), 400);
+    assert!(number(row("sendto", "ready"), "count") >= 200.0, "{document:#}");
+    let sent: u64 = calls(&document)
+        .iter()
+        .filter(|row| row["name"] == "sendto")
+        .map(|row| row["returned"].as_u64().expect("bytes"))
+        .sum();
+    assert_eq!(sent, 400 * 100);
+    assert!(document["threads"].as_u64().is_some_and(|threads| threads >= 2));
+}
+
+#[test]
+fn a_thousand_children_are_watched() {
+    need_tracing!();
+    let world = World::new();
+    let lines = "n=0; while [ $n -lt 1000 ]; do (:) & n=$((n+1)); done; wait";
+    let document = told(world.measure(&["timeline", "--json", "--", "sh", "-c", lines], PATIENCE));
+    assert_eq!(document["processes"], 1001, "{document:#}");
+    assert_eq!(document["events_lost"], 0, "{document:#}");
 }
 
 #[test]

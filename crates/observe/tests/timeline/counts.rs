@@ -1,5 +1,13 @@
 //! Every call is counted once, or told to be lost.
 
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use kagiri_observe::timeline::session::{Session, Wish};
+use sys::trace::Target;
+
 use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, watch, wish};
 
 /// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
@@ -84,4 +92,67 @@ fn a_picture_that_is_full_says_so_and_the_table_goes_on() {
     let picture = watched.picture.unwrap();
     assert_eq!(picture.spans(), 100);
     assert!(picture.left_out.is_some_and(|(count, _)| count >= 1900));
+}
+
+#[test]
+fn softirqs_of_a_busy_network_are_counted_from_the_first() {
+    let _alone = crate::common::alone();
+    let busy = Busy::start();
+    for backend in BACKENDS {
+        for picture in [false, true] {
+            if !can_trace(backend) {
+                return;
+            }
+            for _ in 0..3 {
+                let mut session =
+                    Session::open(Wish { softirqs: true, ..wish(backend, "sendto", picture) }).unwrap();
+                session.follow(Target::Thread(busy.thread)).unwrap();
+                let from = busy.datagrams();
+                while busy.datagrams() < from + 2000 {
+                    session.pump();
+                }
+                let times = session.finish("sender", None).unwrap().times;
+                assert_balanced(&times);
+                assert!(times.softirqs.iter().any(|row| row.name == "NET_RX" && row.count > 0), "{times:#?}");
+                assert!(count(&times, "sendto") >= 2000, "{times:#?}");
+            }
+        }
+    }
+}
+
+/// A thread that sends datagrams to itself without a pause, until this is dropped.
+struct Busy {
+    thread: i32,
+    sent: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    sending: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start() -> Self {
+        let (sent, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, over) = (Arc::clone(&sent), Arc::clone(&is_over));
+        let (tell, told) = std::sync::mpsc::channel();
+        let sending = std::thread::spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+            let own = socket.local_addr().expect("it is bound");
+            tell.send(sys::thread::thread_id()).expect("it is waited for");
+            while !over.load(Ordering::Relaxed) {
+                socket.send_to(b"x", own).expect("loopback takes it");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { thread: told.recv().expect("it tells"), sent, is_over, sending: Some(sending) }
+    }
+
+    fn datagrams(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.sending.take().map(JoinHandle::join);
+    }
 }

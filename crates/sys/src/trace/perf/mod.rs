@@ -20,6 +20,7 @@ use super::target::{for_each_thread, process_of, waits_in};
 use super::{Backend, Counts, Event, OpenCall, Setting, Tally, Target, TraceError, Tracer};
 use crate::thread::raise_file_limit;
 
+const IOC_ENABLE: libc::Ioctl = 0x2400;
 const IOC_DISABLE: libc::Ioctl = 0x2401;
 const IOC_SET_OUTPUT: libc::Ioctl = 0x2405;
 const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406;
@@ -131,12 +132,15 @@ impl PerfTracer {
         let filter = call_filter(&self.setting.calls);
         for cpu in self.cpus.clone() {
             for told in [Told::Threads, Told::Entries, Told::Ends] {
-                let event = self.attributes(told, flags | INHERIT).open(thread, cpu.cast_signed());
+                let event = self.attributes(told, flags | DISABLED | INHERIT).open(thread, cpu.cast_signed());
                 let event = event.map_err(|error| of_open(thread, error))?;
                 if told != Told::Threads {
                     set_filter(&event, &filter)?;
                 }
                 self.keep(told, event, cpu)?;
+                if flags & ENABLE_ON_EXEC == 0 {
+                    self.enable_last()?;
+                }
             }
         }
         Ok(())
@@ -161,14 +165,22 @@ impl PerfTracer {
         Ok(())
     }
 
+    /// Lets the event that was kept last begin. Before it has its ring and its filter it would count what it cannot tell.
+    fn enable_last(&self) -> Result<(), TraceError> {
+        let last = self.events.last().map(|opened| control(&opened.event, IOC_ENABLE, 0));
+        last.unwrap_or(Ok(())).map_err(|error| refused("enable an event", error))
+    }
+
     fn open_softirqs(&mut self) -> Result<(), TraceError> {
         for cpu in self.cpus.clone() {
             for tracepoint in [self.tracepoints.softirq_entry, self.tracepoints.softirq_exit] {
-                let attributes = Attributes::new(TYPE_TRACEPOINT, tracepoint.into(), 0, self.read_format);
+                let attributes =
+                    Attributes::new(TYPE_TRACEPOINT, tracepoint.into(), DISABLED, self.read_format);
                 let event = attributes.open(-1, cpu.cast_signed());
                 let event = event.map_err(|error| refused("see the softirqs of a CPU", error))?;
                 set_filter(&event, "vec==2||vec==3")?;
                 self.keep(Told::Softirqs, event, cpu)?;
+                self.enable_last()?;
             }
         }
         Ok(())
@@ -213,7 +225,7 @@ impl Tracer for PerfTracer {
     fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         match target {
             Target::Thread(thread) => self.follow_running(thread, process_of(thread)),
-            Target::Held(pid) => self.follow_thread(pid, DISABLED | ENABLE_ON_EXEC),
+            Target::Held(pid) => self.follow_thread(pid, ENABLE_ON_EXEC),
             Target::Process(pid) => for_each_thread(pid, |thread| self.follow_running(thread, pid)),
         }
     }
@@ -309,7 +321,7 @@ fn set_filter(event: &OwnedFd, filter: &str) -> Result<(), TraceError> {
 
 /// An ioctl of an event; `argument` is an integer, or the address of what lives until it returns.
 fn control(event: &OwnedFd, request: libc::Ioctl, argument: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: the descriptor is an event's; the three requests that are made take an integer, or a terminated text that
+    // SAFETY: the descriptor is an event's; the requests that are made take an integer, or a terminated text that
     // the caller holds.
     match unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } {
         0 => Ok(()),
