@@ -20,6 +20,7 @@ fuzz_target!(|data: &[u8]| {
     // What is absent is written as the number that iperf3 takes for it; from then on nothing changes.
     let again = Results::read(&results.to_json()).expect("what is written can be read");
     assert_eq!(Results::read(&again.to_json()).as_ref(), Ok(&again));
-    let ids = |results: &Results| results.streams.iter().map(|stream: &StreamResult| stream.id).collect::<Vec<_>>();
+    let ids =
+        |results: &Results| results.streams.iter().map(|stream: &StreamResult| stream.id).collect::<Vec<_>>();
     assert_eq!(ids(&again), ids(&results));
 });
