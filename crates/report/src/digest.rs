@@ -97,8 +97,10 @@ pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
         let measured =
             |name: &str| run.trials.iter().any(|trial| trial.metrics.get(name).copied().flatten().is_some());
         shown.retain(|column| measured(&column.metric));
-        let merits =
-            specs.iter().filter(|spec| spec.better != Better::Neither && measured(spec.name)).take(MERITS_MAX);
+        let merits = specs
+            .iter()
+            .filter(|spec| spec.better != Better::Neither && measured(spec.name))
+            .take(MERITS_MAX);
         let fresh: Vec<_> = merits.filter(|spec| shown.iter().all(|c| c.metric != spec.name)).collect();
         shown.extend(fresh.into_iter().map(|s| column(&units::metric_words(s.name), s.name, Fold::Median)));
     }

@@ -191,7 +191,9 @@ fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<R
         environment: setting.environment,
         plan: serde_json::to_value(plan).map_err(RunError::new)?,
         trials: Vec::new(),
-        capacity: outcome::unknown_capacity(plan.variants.first().map_or("", |first| workload.load_unit(&first.settings))),
+        capacity: outcome::unknown_capacity(
+            plan.variants.first().map_or("", |first| workload.load_unit(&first.settings)),
+        ),
         limit: outcome::unknown_limit(),
         saturation: BTreeMap::new(),
         variants: Vec::new(),

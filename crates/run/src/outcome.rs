@@ -83,7 +83,8 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
     let explanation = explain::explain(&table);
-    let account = representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
+    let account =
+        representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
     // Counters of the workload's own say more than what was sampled beside it.
     let limit = account.limit.clone().filter(|_| loads.fixed.is_some()).unwrap_or(explanation.limit);
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
@@ -108,7 +109,11 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
 
 /// The trial that stands for all at the load that was carried (or, with none, that was offered): the median by the
 /// workload's first merit, as tables show medians too.
-fn representative<'a>(trials: &[&'a Trial], capacity: &Capacity, workload: &dyn Workload) -> Option<&'a Trial> {
+fn representative<'a>(
+    trials: &[&'a Trial],
+    capacity: &Capacity,
+    workload: &dyn Workload,
+) -> Option<&'a Trial> {
     let merit = workload.metrics().iter().find(|spec| spec.better == Better::Higher)?;
     let of = |trial: &Trial| trial.metrics.get(merit.name).copied().flatten();
     let carried = |trial: &&&Trial| trial.verdict == Verdict::Pass && Some(trial.load) == capacity.value;

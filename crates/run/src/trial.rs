@@ -246,8 +246,16 @@ fn assemble(
     judgement: Judgement,
     sampled: &[OfHost],
 ) -> Trial {
-    let Judgement { mut verdict, mut reasons, mut metrics, mut series, mut doubts, hold_s, is_definite, account } =
-        judgement;
+    let Judgement {
+        mut verdict,
+        mut reasons,
+        mut metrics,
+        mut series,
+        mut doubts,
+        hold_s,
+        is_definite,
+        account,
+    } = judgement;
     // What could have been sampled and was not is unknown, and says so.
     for spec in place.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);

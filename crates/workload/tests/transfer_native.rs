@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use base::verdict::Verdict;
 use kagiri_workload::transfer::client::{ClientError, Ready, Task};
-use kagiri_workload::transfer::flow::{Direction, Ended};
 use kagiri_workload::transfer::control::Bell;
+use kagiri_workload::transfer::flow::{Direction, Ended};
 use kagiri_workload::transfer::judge::judge;
 use kagiri_workload::transfer::native::name::{Role, SessionName};
 use kagiri_workload::transfer::native::{NativeServer, NativeSettings};
@@ -206,7 +206,8 @@ fn a_server_that_dies_is_named_and_the_own_end_is_kept() {
 
 #[test]
 fn orders_that_cannot_be_met_are_refused_with_the_reason() {
-    let (keyed, _) = server(NativeSettings { key: Some("secret".into()), flows_max: 10, ..NativeSettings::default() });
+    let (keyed, _) =
+        server(NativeSettings { key: Some("secret".into()), flows_max: 10, ..NativeSettings::default() });
     let refused = |settings: Value, key: Option<&str>| {
         let settings = TransferSettings::read(settings).unwrap();
         let task = Task { settings, server: keyed.local_addr(), key: key.map(str::to_owned) };
@@ -251,7 +252,8 @@ fn a_server_that_says_nothing_useful_ends_the_preparation_by_name() {
 
 #[test]
 fn nonsense_on_the_servers_port_hurts_nobody() {
-    let (server, natives) = server(NativeSettings { step: Duration::from_millis(300), ..NativeSettings::default() });
+    let (server, natives) =
+        server(NativeSettings { step: Duration::from_millis(300), ..NativeSettings::default() });
     let open = |bytes: &[u8]| {
         let mut peer = TcpStream::connect(server.local_addr()).unwrap();
         let cookie = SessionName::random().cookie(Role::Control);

@@ -168,6 +168,12 @@ mod tests {
         assert!(!text.contains('\u{1b}'), "a program's name cannot recolour the terminal");
         let softirq = text.lines().find(|line| line.starts_with("NET_RX")).expect("its row");
         assert!(softirq.contains(UNKNOWN) && softirq.contains("0.94"), "{softirq}");
+        let own = CallTimes { backend: base::timeline::IN_PROCESS.into(), ..times() };
+        let text = call_times(&own, Style { colour: false, width: 1000, unicode: true });
+        assert!(
+            text.contains("Timed from within, by spans of its own, which added about 190 ns to each span"),
+            "{text}"
+        );
         let ascii = call_times(&times(), Style { colour: false, width: 40, unicode: false });
         assert!(ascii.is_ascii() && ascii.lines().all(|line| line.len() <= 60), "{ascii}");
     }

@@ -108,7 +108,9 @@ fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
         if number > 0 {
             *text += "\n";
         }
-        let cells = |at: usize| table.rows.iter().map(|row| row.get(at).map_or_else(String::new, |cell| plain(cell)));
+        let cells = |at: usize| {
+            table.rows.iter().map(move |row| row.get(at).map_or_else(String::new, |cell| plain(cell)))
+        };
         let column = |(at, head): (usize, &String)| match at {
             0 => Column::words(&[head], cells(at).collect()),
             _ => Column::numbers(&[head], cells(at).collect()),

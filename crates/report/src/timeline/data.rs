@@ -33,12 +33,21 @@ pub(super) fn encode(picture: &Picture) -> (String, String) {
         .iter()
         .map(|loss| json!({"from": loss.from_ns, "to": loss.to_ns, "cpu": loss.cpu, "events": loss.events}))
         .collect();
+    let counters: Vec<Value> = picture
+        .counters
+        .iter()
+        .map(|counter| {
+            let (at, bytes): (Vec<u64>, Vec<u64>) = counter.points.iter().copied().unzip();
+            json!({"label": counter.name, "at": at, "bytes": bytes})
+        })
+        .collect();
     let softirqs = [2, 3].map(softirq_name);
     let head = json!({
         "length": picture.length_ns,
         "names": picture.names,
         "softirqs": softirqs,
         "lanes": lanes,
+        "counters": counters,
         "losses": losses,
     });
     // A name must not end the element that it stands in.

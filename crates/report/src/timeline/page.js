@@ -84,6 +84,7 @@ function covered(lane, sums, from, to, first, last, isBlocked) {
 const rows = [];
 if (cpus.length) rows.push({ label: 'CPUs used', height: COUNTER, draw: drawLoad });
 if (moved.in.some(v => v) || moved.out.some(v => v)) rows.push({ label: 'bytes in, out', height: COUNTER, draw: drawMoved });
+for (const counter of head.counters) rows.push({ label: counter.label, height: COUNTER, draw: (top, tall) => drawCounter(counter, top, tall) });
 let process = null;
 for (const lane of head.lanes) {
   if (lane.kind === 'thread' && lane.process !== process) {
@@ -106,8 +107,8 @@ function show(ns) {
   if (abs >= 1e6) return (ns / 1e6).toFixed(3) + ' ms';
   return abs >= 1e3 ? (ns / 1e3).toFixed(3) + ' µs' : Math.round(ns) + ' ns';
 }
-function showRate(bytes) {
-  const [unit, name] = [[1e9, 'GB/s'], [1e6, 'MB/s'], [1e3, 'kB/s'], [0, 'B/s']].find(([unit]) => bytes >= unit);
+function showBytes(bytes) {
+  const [unit, name] = [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB'], [0, 'B']].find(([unit]) => bytes >= unit);
   return Number((bytes / (unit || 1)).toPrecision(3)) + ' ' + name;
 }
 function size(context, element, w, h) {
@@ -205,7 +206,20 @@ function drawMoved(top, tall) {
   const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0), 1);
   area(top, tall, ins, most, colours.receive);
   area(top, tall, outs, most, colours.send);
-  return 'up to ' + showRate(most);
+  return 'up to ' + showBytes(most) + '/s';
+}
+// What is between two looks was as at the first of them; of several on one pixel the most is shown.
+function drawCounter(counter, top, tall) {
+  const columns = Math.floor(width - GUTTER), per = (to - from) / columns, values = new Float64Array(columns);
+  let next = search(counter.at, from);
+  for (let px = 0; px < columns; px++) {
+    const end = from + (px + 1) * per;
+    values[px] = next > 0 ? counter.bytes[next - 1] : 0;
+    for (; next < counter.at.length && counter.at[next] <= end; next++) values[px] = Math.max(values[px], counter.bytes[next]);
+  }
+  const most = values.reduce((a, b) => Math.max(a, b), 1);
+  area(top, tall, values, most, colours.other);
+  return 'up to ' + showBytes(most);
 }
 function drawAxis() {
   pen.fillStyle = colours.ground; pen.fillRect(0, 0, width, AXIS);

@@ -1,6 +1,6 @@
 //! Sentences on where a program's time went.
 
-use base::timeline::CallTimes;
+use base::timeline::{CallState, CallTimes, IN_PROCESS};
 
 use crate::terminal::percent;
 use crate::units::{duration, plain, tidy};
@@ -29,21 +29,26 @@ pub fn watched(times: &CallTimes) -> String {
 
 /// How it was traced, and what that cost.
 pub fn traced(times: &CallTimes) -> String {
+    let within = times.backend == IN_PROCESS;
+    let (how, one, many, nothing) = match within {
+        true => ("Timed from within, by spans of its own", "span", "spans", "one of nothing took"),
+        false => ("Traced by", "call", "events", "a call that does nothing took"),
+    };
     let cost = match (times.cost_ns_per_call, times.cost) {
         (Some(ns), Some(cost)) => format!(
-            "which added about {ns:.0} ns to each call (a call that does nothing took {:.0} ns, traced {:.0} ns; \
-             medians of {} batches)",
+            "which added about {ns:.0} ns to each {one} ({nothing} {:.0} ns, traced {:.0} ns; medians of {} batches)",
             cost.untraced_ns, cost.traced_ns, cost.batches
         ),
         _ => "at a cost that could not be told from noise".to_owned(),
     };
     let because = times.backend_because.as_deref();
     let because = because.map_or_else(String::new, |because| format!(" ({})", plain(because)));
+    let by = if within { String::new() } else { format!(" {}", plain(&times.backend)) };
     let lost = match times.events_lost {
-        0 => format!("all {} events were seen", times.events_counted),
-        lost => format!("{lost} of {} events were lost", times.events_counted),
+        0 => format!("all {} {many} were seen", times.events_counted),
+        lost => format!("{lost} of {} {many} were lost", times.events_counted),
     };
-    format!("Traced by {}{because}, {cost}; {lost}.", times.backend)
+    format!("{how}{by}{because}, {cost}; {lost}.")
 }
 
 /// What a reader of the table may stumble over.
@@ -63,6 +68,11 @@ pub fn notes(times: &CallTimes) -> Vec<String> {
             "Blocked: the thread was switched out inside the call. CPU taken: of these, calls that did not wait but \
              lost their CPU to others."
                 .to_owned(),
+        );
+    }
+    if times.calls.iter().any(|row| row.state == CallState::Unknown) {
+        notes.push(
+            "Unknown: this system does not tell whether the thread was switched out inside.".to_owned(),
         );
     }
     if times.calls.iter().any(|row| row.name == "pselect6") {

@@ -23,7 +23,7 @@ fn trial(repetition: u32, (load, phase, verdict): Tried) -> Trial {
         hold_from_s: 4.0,
         hold_to_s: 14.0,
         series: Vec::new(),
-            account: Default::default(),
+        account: Default::default(),
     }
 }
 

@@ -156,6 +156,18 @@ impl UdpFlow {
     /// [`NetError`]. That nobody listens where an earlier datagram went to is passed over: it says nothing of what
     /// comes.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
+        self.receive_with(buffer, 0)
+    }
+
+    /// The same, and never waits, whatever the socket may.
+    ///
+    /// # Errors
+    /// As [`UdpFlow::receive`].
+    pub fn receive_now(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
+        self.receive_with(buffer, libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&self, buffer: &mut [u8], flags: libc::c_int) -> Result<Arrived, NetError> {
         let mut control = Control([0; 128]);
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all fields are integers and pointers, for which zero (null) is a value.
@@ -165,7 +177,7 @@ impl UdpFlow {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = control.0.len() as _;
         // SAFETY: the header names the live buffer and the live control room, both exclusively borrowed.
-        let n = unsafe { libc::recvmsg(self.inner.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+        let n = unsafe { libc::recvmsg(self.inner.as_raw_fd(), &raw mut message, libc::MSG_TRUNC | flags) };
         let Ok(bytes) = usize::try_from(n) else {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {

@@ -86,8 +86,7 @@ fn limit(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> 
         Held::Path if is_loopback => (Resource::None, Certainty::Unknown),
         _ => (resource, Certainty::Confirmed),
     };
-    let evidence =
-        statements.map(|statement| Evidence { resource, statement, inferred: false }).collect();
+    let evidence = statements.map(|statement| Evidence { resource, statement, inferred: false }).collect();
     Some(Limit { resource, certainty, evidence })
 }
 
@@ -99,7 +98,7 @@ fn balance(report: &TransferReport) -> Table {
     for way in &report.ways {
         let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
         let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
-        let goodput = bytes(&way.receiver).zip(arrived_s).map(|(bytes, s)| bytes as f64 * 8.0 / s);
+        let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
         let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
         let name = host(&way.receiver).or(host(&way.sender)).map_or(String::new(), |host| format!(" {host}"));
         rows.push(vec![
@@ -126,7 +125,8 @@ fn balance(report: &TransferReport) -> Table {
 fn missing(way: &WayReport) -> Option<String> {
     let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
     let gap = sender.bytes().checked_sub(receiver.bytes()).filter(|gap| *gap > 0)?;
-    let sum = |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
+    let sum =
+        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
     let (sent, came) = (sum(sender), sum(receiver));
     if sent.datagrams == 0 {
         return Some(format!(
@@ -171,10 +171,11 @@ fn flows(report: &TransferReport) -> Option<Table> {
         let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
         all += end.flows.len();
         for (number, flow) in end.flows.iter().enumerate().take(FLOWS_SHOWN) {
-            let s = flow.moved_ns.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9).filter(|s| *s > 0.0);
-            let rate = s.map(|s| flow.count.bytes as f64 * 8.0 / s);
+            let rate = metrics::flow_rate(flow);
             let waits = waits.get(number);
-            let us = |of: fn(&Waits) -> Option<u64>| waits.and_then(of).map_or_else(unknown, |us| micros(us as f64));
+            let us = |of: fn(&Waits) -> Option<u64>| {
+                waits.and_then(of).map_or_else(unknown, |us| micros(us as f64))
+            };
             rows.push(vec![
                 format!("{} {}", way.way.word(), number + 1),
                 size(flow.count.bytes),
@@ -189,11 +190,24 @@ fn flows(report: &TransferReport) -> Option<Table> {
             ]);
         }
     }
-    let notes = if all > rows.len() { vec![format!("{} more flows are not listed", all - rows.len())] } else { Vec::new() };
+    let notes = if all > rows.len() {
+        vec![format!("{} more flows are not listed", all - rows.len())]
+    } else {
+        Vec::new()
+    };
     (!rows.is_empty()).then(|| Table {
         title: "Flows".to_owned(),
         head: words(&[
-            "flow", "arrived", "goodput", "congestion", "resent", "least RTT", "busy", "window full", "buffer full", "end",
+            "flow",
+            "arrived",
+            "goodput",
+            "congestion",
+            "resent",
+            "least RTT",
+            "busy",
+            "window full",
+            "buffer full",
+            "end",
         ]),
         rows,
         notes,

@@ -14,7 +14,13 @@ impl Intervals {
     /// From `start_ns` on, one every `every_ns`.
     pub(super) fn new(start_ns: u64, every_ns: u64) -> Self {
         let every_ns = every_ns.max(1);
-        Self { start_ns, every_ns, next_ns: start_ns.saturating_add(every_ns), last: (start_ns, 0), done: Vec::new() }
+        Self {
+            start_ns,
+            every_ns,
+            next_ns: start_ns.saturating_add(every_ns),
+            last: (start_ns, 0),
+            done: Vec::new(),
+        }
     }
 
     /// When it is to be looked at next, monotonic ns.
@@ -23,13 +29,15 @@ impl Intervals {
     }
 
     /// So many `bytes` have passed at `now_ns`. An interval ends when it is looked at, not when it was due: its length
-    /// is what it was.
-    pub(super) fn look(&mut self, now_ns: u64, bytes: u64) {
-        if now_ns >= self.next_ns {
+    /// is what it was. Whether one has ended.
+    pub(super) fn look(&mut self, now_ns: u64, bytes: u64) -> bool {
+        let is_due = now_ns >= self.next_ns;
+        if is_due {
             self.close(now_ns, bytes);
             let whole = (now_ns - self.start_ns) / self.every_ns + 1;
             self.next_ns = self.start_ns.saturating_add(whole.saturating_mul(self.every_ns));
         }
+        is_due
     }
 
     /// All of them, the last one to `now_ns` if it is worth one.

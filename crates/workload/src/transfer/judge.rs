@@ -32,16 +32,17 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         reasons.push("the receiver did not tell what came, so that loss is not known".to_owned());
     }
     let short = settings.search.as_ref().and(offered_less(settings, report));
-    let verdict = match () {
-        () if report.stopped || unknown => Verdict::Invalid,
-        () if is_wrong || too_much.is_some() => Verdict::Fail,
-        () if short.is_some() => Verdict::Invalid,
-        () => Verdict::Pass,
+    let verdict = match &short {
+        _ if report.stopped || unknown => Verdict::Invalid,
+        _ if is_wrong || too_much.is_some() => Verdict::Fail,
+        Some(Short { by_sender: true, .. }) => Verdict::Invalid,
+        Some(_) => Verdict::Fail,
+        None => Verdict::Pass,
     };
     if report.stopped {
         reasons.push("the trial was ended before its time".to_owned());
     }
-    reasons.extend(short);
+    reasons.extend(short.map(|short| short.why));
     Judgement {
         verdict,
         reasons,
@@ -61,7 +62,11 @@ pub fn held_back(
     report: &TransferReport,
 ) -> Vec<(Way, limit::Held, Vec<String>)> {
     let paced = settings.rate.is_some() || settings.search.is_some();
-    let of = |way: &WayReport| limit::of(way, paced).map(|(held, evidence)| (way.way, held, evidence));
+    let of = |way: &WayReport| {
+        let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
+        let share = goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most);
+        limit::of(way, paced, share).map(|(held, evidence)| (way.way, held, evidence))
+    };
     report.ways.iter().filter_map(of).collect()
 }
 
@@ -103,8 +108,17 @@ fn unbalanced(report: &TransferReport) -> Vec<String> {
     report.ways.iter().filter_map(wrong).collect()
 }
 
-/// A search asks for rates; a sender that does not reach them says nothing of the path.
-fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<String> {
+/// Less was offered than asked for.
+struct Short {
+    /// What happened.
+    why: String,
+    /// Whether the sender itself could not do more, so that nothing is learnt about the path.
+    by_sender: bool,
+}
+
+/// A search asks for rates: what a sender's own device does not take, the path does not carry; a sender without CPU to
+/// spare says nothing of the path.
+fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<Short> {
     let rate = settings.rate?.bit_per_s() as f64;
     let short = |way: &WayReport| {
         let sender = way.sender.as_ref()?;
@@ -112,11 +126,10 @@ fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<
         let wanted = rate * sender.flows.len() as f64;
         // A hundredth is within what pacing by bursts leaves open at either end of the hold.
         (offered < 0.99 * wanted).then(|| {
-            format!(
-                "the sender offered {:.1} Mbit/s of {:.1}: it could not send more",
-                offered / 1e6,
-                wanted / 1e6
-            )
+            let by_sender = limit::is_out_of_cpu(sender);
+            let who = if by_sender { "it had no CPU to send more" } else { "its device took no more" };
+            let (offered, wanted) = (offered / 1e6, wanted / 1e6);
+            Short { why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"), by_sender }
         })
     };
     report.ways.iter().find_map(short)

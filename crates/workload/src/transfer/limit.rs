@@ -5,10 +5,18 @@ use super::report::{EndReport, Waits, WayReport};
 
 /// A thread that worked for this share of its time had none to spare.
 const CPU_SHARE_FULL: f64 = 0.9;
+/// A thread that waited for a CPU for this share of its time was held back by it, however little it used.
+const READY_SHARE_FULL: f64 = 0.5;
 /// A connection that waited for one thing for this share of its busy time was held back by it.
-const WAIT_SHARE: f64 = 0.5;
+const WAIT_SHARE: f64 = 0.2;
 /// A sender that had data under way for less than this share of its time was not asked for more.
 const BUSY_SHARE: f64 = 0.5;
+
+/// Fewer looks at the buffers than this say nothing.
+const LOOKS_MIN: u32 = 3;
+
+/// A link that carries this share of what it can at best is full.
+const LINK_SHARE_FULL: f64 = 0.97;
 
 /// What held a group of flows back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,9 +49,14 @@ impl Held {
     }
 }
 
-/// What held one way back, with the evidence as sentences; `None` where neither end can tell.
-pub fn of(way: &WayReport, paced: bool) -> Option<(Held, Vec<String>)> {
+/// What held one way back, with the evidence as sentences; `None` where neither end can tell. `link_share`: how much of
+/// what the link can carry arrived or was lost on it, where that is known.
+pub fn of(way: &WayReport, paced: bool, link_share: Option<f64>) -> Option<(Held, Vec<String>)> {
     let mut evidence = Vec::new();
+    let link_is_full = link_share.is_some_and(|share| share >= LINK_SHARE_FULL);
+    if let Some(share) = link_share.filter(|_| link_is_full) {
+        evidence.push(format!("{:.1} % of what the link can carry arrived", 100.0 * share));
+    }
     let sender_is_full = is_full(way.sender.as_ref(), "sending", &mut evidence);
     let receiver_is_full = is_full(way.receiver.as_ref(), "receiving", &mut evidence);
     let waits = Waiting::of(way.sender.as_ref());
@@ -53,12 +66,17 @@ pub fn of(way: &WayReport, paced: bool) -> Option<(Held, Vec<String>)> {
     // A full receiver closes its window: its CPU is the cause, the window only the sign. A full sender waits for
     // nothing else.
     let held = match &waits {
+        _ if link_is_full && !paced => Held::Path,
         _ if receiver_is_full && !sender_is_full => Held::ReceiverCpu,
         Some(waits) if receiver_is_full && waits.rwnd >= WAIT_SHARE => Held::ReceiverCpu,
         _ if sender_is_full => Held::SenderCpu,
         Some(waits) if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Held::Window,
-        Some(waits) if waits.sndbuf >= WAIT_SHARE => Held::SendBuffer,
         _ if paced => Held::Offered,
+        Some(waits)
+            if waits.sndbuf >= WAIT_SHARE || waits.drained.is_some_and(|share| share >= WAIT_SHARE) =>
+        {
+            Held::SendBuffer
+        }
         Some(waits) if waits.busy >= BUSY_SHARE => Held::Path,
         Some(_) => Held::Offered,
         None => return None,
@@ -68,18 +86,28 @@ pub fn of(way: &WayReport, paced: bool) -> Option<(Held, Vec<String>)> {
 
 /// Whether the threads of an end had no time to spare: all that carried bytes, since one slow flow of many holds
 /// only itself back.
+pub fn is_out_of_cpu(end: &EndReport) -> bool {
+    is_full(Some(end), "sending", &mut Vec::new())
+}
+
+/// The same, with the evidence as a sentence.
 fn is_full(end: Option<&EndReport>, word: &str, evidence: &mut Vec<String>) -> bool {
     let Some(end) = end.filter(|end| !end.threads.is_empty()) else { return false };
     // A thread that others kept from its CPU had none to spare either.
     let ready = |thread: &ThreadReport| thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64;
     let share = |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready(thread);
     let least = end.threads.iter().map(share).fold(f64::INFINITY, f64::min);
+    let ready_least = end.threads.iter().map(ready).fold(f64::INFINITY, f64::min);
     if let Some(most) = end.busiest_percent() {
         let waited = 100.0 * end.threads.iter().map(ready).fold(0.0, f64::max);
-        let waited = if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+        let waited = if waited >= 1.0 {
+            format!(" and waited {waited:.0} % of the time for one")
+        } else {
+            String::new()
+        };
         evidence.push(format!("the busiest {word} thread used {most:.0} % of a core{waited}"));
     }
-    least >= CPU_SHARE_FULL
+    least >= CPU_SHARE_FULL || ready_least >= READY_SHARE_FULL
 }
 
 /// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
@@ -87,6 +115,8 @@ struct Waiting {
     busy: f64,
     rwnd: f64,
     sndbuf: f64,
+    /// How often all that the buffers held was under way, share of the looks at them.
+    drained: Option<f64>,
     retransmits: u64,
 }
 
@@ -105,14 +135,27 @@ impl Waiting {
             busy: (busy_us / wall_us).min(1.0),
             rwnd: share(sum(|waits| waits.rwnd_limited_us)),
             sndbuf: share(sum(|waits| waits.sndbuf_limited_us)),
+            drained: Self::drained(&sender.waits),
             retransmits: sum(|waits| waits.retransmits).unwrap_or(0),
         })
     }
 
+    fn drained(waits: &[Waits]) -> Option<f64> {
+        let (all, drained) =
+            waits.iter().fold((0, 0), |(all, drained), waits| (all + waits.looks, drained + waits.drained));
+        (all >= LOOKS_MIN).then(|| f64::from(drained) / f64::from(all))
+    }
+
     fn sentence(&self) -> String {
+        let drained = self.drained.filter(|share| *share >= WAIT_SHARE).map_or(String::new(), |share| {
+            format!(
+                "; in {:.0} % of the looks at it all that the send buffer held was under way",
+                100.0 * share
+            )
+        });
         format!(
             "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for the receiver's \
-             window and {:.0} % for room in the send buffer; {} segments were sent again",
+             window and {:.0} % for room in the send buffer; {} segments were sent again{drained}",
             100.0 * self.busy,
             100.0 * self.rwnd,
             100.0 * self.sndbuf,
@@ -142,7 +185,11 @@ mod tests {
         EndReport {
             flows: vec![flow],
             waits: waits.into_iter().collect(),
-            threads: vec![ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, ready_ns: None, wall_ns: 1_000_000_000 }],
+            threads: vec![ThreadReport {
+                cpu_ns: (cpu_share * 1e9) as u64,
+                ready_ns: None,
+                wall_ns: 1_000_000_000,
+            }],
             ..EndReport::default()
         }
     }
@@ -168,7 +215,11 @@ mod tests {
                 sender: Some(end(sender, waits)),
                 receiver: Some(end(receiver, None)),
             };
-            assert_eq!(of(&way, paced).map(|(held, _)| held), held, "{sender} {receiver} {waits:?} {paced}");
+            assert_eq!(
+                of(&way, paced, None).map(|(held, _)| held),
+                held,
+                "{sender} {receiver} {waits:?} {paced}"
+            );
         }
     }
 
@@ -177,6 +228,6 @@ mod tests {
         let mut sender = end(0.98, Some((1_000_000, 0, 0)));
         sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
         let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
-        assert_eq!(of(&way, false).map(|(held, _)| held), Some(Held::Path));
+        assert_eq!(of(&way, false, Some(0.5)).map(|(held, _)| held), Some(Held::Path));
     }
 }

@@ -3,7 +3,7 @@
 use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{Better, MetricSpec, Metrics};
 
-use super::flow::FlowCount;
+use super::flow::{FlowCount, FlowReport};
 use super::report::{EndReport, Responses, TransferReport, Waits, Way, WayReport};
 
 const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
@@ -73,13 +73,15 @@ pub fn of(report: &TransferReport) -> Metrics {
     let mut set = |name: &str, value: Option<f64>| metrics.insert(name.to_owned(), value);
     let ways = &report.ways;
     let goodput = |way: Way| -> Option<f64> {
-        let all: Option<Vec<f64>> = ways.iter().filter(|found| found.way == way).map(goodput_bit_per_s).collect();
+        let all: Option<Vec<f64>> =
+            ways.iter().filter(|found| found.way == way).map(goodput_bit_per_s).collect();
         all.filter(|all| !all.is_empty()).map(|all| all.iter().sum())
     };
     let each: Vec<f64> = ways.iter().filter_map(goodput_bit_per_s).collect();
     let received = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes())));
     // The CPU's time was spent on the omitted beginning too.
-    let worked_on = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes() + end.omitted.bytes)));
+    let worked_on =
+        whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes() + end.omitted.bytes)));
     set("goodput_bit_per_s", (each.len() == ways.len() && !each.is_empty()).then(|| each.iter().sum()));
     set("goodput_up_bit_per_s", goodput(Way::Up));
     set("goodput_down_bit_per_s", goodput(Way::Down));
@@ -116,17 +118,20 @@ fn arrived(way: &WayReport) -> Option<(&EndReport, bool)> {
 
 fn goodput_bit_per_s(way: &WayReport) -> Option<f64> {
     let (end, _) = arrived(way)?;
-    Some(end.bytes() as f64 * 8.0 / end.elapsed_s()?)
+    end.goodput_bit_per_s()
 }
 
 /// The goodput of each flow over its own time, bit/s.
 fn flow_rates(way: &WayReport) -> Vec<f64> {
     let Some((end, _)) = arrived(way) else { return Vec::new() };
-    let rate = |flow: &super::flow::FlowReport| {
-        let (first, last) = flow.moved_ns?;
-        (last > first).then(|| flow.count.bytes as f64 * 8e9 / (last - first) as f64)
-    };
-    end.flows.iter().map(|flow| rate(flow).unwrap_or(0.0)).collect()
+    end.flows.iter().map(|flow| flow_rate(flow).unwrap_or(0.0)).collect()
+}
+
+/// The goodput of a flow, bit/s.
+pub(super) fn flow_rate(flow: &FlowReport) -> Option<f64> {
+    let (first, last) = flow.moved_ns?;
+    let bytes = flow.count.bytes.saturating_sub(flow.first_bytes) as f64;
+    (last > first).then(|| bytes * 8e9 / (last - first) as f64)
 }
 
 /// The sum, when every part of it is known.
@@ -223,7 +228,7 @@ fn responses(responses: &Responses) -> Metrics {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::{Ended, FlowReport};
+    use super::super::flow::Ended;
     use super::*;
 
     fn end(counts: &[FlowCount], last_ns: u64) -> EndReport {

@@ -15,6 +15,7 @@ pub mod judge;
 pub mod limit;
 pub mod metrics;
 pub mod native;
+mod path;
 pub mod report;
 pub mod requests;
 mod series;
@@ -90,7 +91,12 @@ impl Workload for Transfer {
         let host = placement.host(SERVER);
         let clients_elsewhere = placement.hosts(CLIENTS).iter().any(|clients| *clients != host);
         let settings = json!({ "transfer": settings, "clients_elsewhere": clients_elsewhere });
-        Ok(vec![PartSpec { kind: "transfer.server".into(), name: SERVER.into(), host: host.into(), settings }])
+        Ok(vec![PartSpec {
+            kind: "transfer.server".into(),
+            name: SERVER.into(),
+            host: host.into(),
+            settings,
+        }])
     }
 
     fn offering(
@@ -100,7 +106,8 @@ impl Workload for Transfer {
         _: &Endpoints,
         placement: &Placement,
     ) -> Result<Vec<PartSpec>, PartError> {
-        let mut transfer = TransferSettings::read(settings.clone()).map_err(PartError::usage)?.at_load(trial.load);
+        let mut transfer =
+            TransferSettings::read(settings.clone()).map_err(PartError::usage)?.at_load(trial.load);
         if transfer.bytes.is_none() {
             transfer.time = trial.hold;
         }
@@ -120,7 +127,8 @@ impl Workload for Transfer {
         trial: &TrialContext,
         reports: &BTreeMap<String, Value>,
     ) -> Result<Judgement, PartError> {
-        let settings = TransferSettings::read(settings.clone()).map_err(PartError::usage)?.at_load(trial.load);
+        let settings =
+            TransferSettings::read(settings.clone()).map_err(PartError::usage)?.at_load(trial.load);
         let clients = reports.iter().filter(|(name, _)| name.starts_with(CLIENTS));
         let read = |(name, report): (&String, &Value)| -> Result<TransferReport, PartError> {
             serde_json::from_value(report.clone())

@@ -155,6 +155,14 @@ impl EndReport {
         (last > first).then(|| (last - first) as f64 / 1e9)
     }
 
+    /// Payload over the time in which it moved, bit/s. What was there at the first moment took its time before, and does
+    /// not count.
+    pub fn goodput_bit_per_s(&self) -> Option<f64> {
+        let first = self.flows.iter().filter_map(|flow| Some((flow.moved_ns?.0, flow.first_bytes))).min()?;
+        let bytes = self.bytes().saturating_sub(first.1);
+        Some(bytes as f64 * 8.0 / self.elapsed_s()?)
+    }
+
     /// The busiest thread, % of a core.
     pub fn busiest_percent(&self) -> Option<f64> {
         let percent = |thread: &ThreadReport| 100.0 * thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64;
@@ -172,6 +180,10 @@ pub struct Waits {
     pub rwnd_limited_us: Option<u64>,
     /// Of it, waiting for room in the own send buffer, us.
     pub sndbuf_limited_us: Option<u64>,
+    /// How often it was looked at while it sent.
+    pub looks: u32,
+    /// How often of these all that its send buffer held was under way.
+    pub drained: u32,
     /// Segments sent again.
     pub retransmits: Option<u64>,
     /// Least round-trip time, us.
@@ -189,6 +201,8 @@ impl From<&sys::net::TcpInfo> for Waits {
             busy_us: info.busy_us,
             rwnd_limited_us: info.rwnd_limited_us,
             sndbuf_limited_us: info.sndbuf_limited_us,
+            looks: 0,
+            drained: 0,
             retransmits: info.retransmits_total.map(u64::from),
             min_rtt_us: info.min_rtt_us.map(u64::from),
             rtt_us: info.rtt_us.map(u64::from),

@@ -71,6 +71,12 @@ pub struct TransferArgs {
     /// Socket buffers at both ends [default: the kernel's automatic ones]
     #[arg(long, value_name = "SIZE")]
     window: Option<ByteSize>,
+    /// The senders' buffers, where they are to differ from --window
+    #[arg(long, value_name = "SIZE")]
+    send_buffer: Option<ByteSize>,
+    /// The receivers' buffers, and with them TCP's window, where they are to differ from --window
+    #[arg(long, value_name = "SIZE")]
+    receive_buffer: Option<ByteSize>,
     /// Do not wait to fill segments (TCP_NODELAY)
     #[arg(long)]
     no_delay: bool,
@@ -145,6 +151,8 @@ impl TransferArgs {
         set("threads", self.threads.map(|threads| json!(threads)));
         set("congestion_control", self.congestion.as_ref().map(|name| json!(name)));
         set("window", self.window.map(|window| json!(window)));
+        set("send_buffer", self.send_buffer.map(|size| json!(size)));
+        set("receive_buffer", self.receive_buffer.map(|size| json!(size)));
         set("no_delay", self.no_delay.then_some(json!(true)));
         set("link", self.link.map(|link| json!(link)));
         set("requests", self.rr.map(|size| self.requests(size)));

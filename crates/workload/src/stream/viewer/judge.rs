@@ -1,9 +1,9 @@
 //! From the players' report to the verdict, with the reasons as sentences. Pure.
 
 use base::doubt::Doubt;
+use base::outcome::Account;
 use base::part::PartError;
 use base::verdict::Verdict;
-use base::outcome::Account;
 use base::workload::Judgement;
 use serde_json::Value;
 

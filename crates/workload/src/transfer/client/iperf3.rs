@@ -54,7 +54,7 @@ impl Ready {
 
     pub(super) fn run(self, at_ns: u64) -> TransferReport {
         let Self { task, client, passed } = self;
-        let mut report = report(&task, "iperf3");
+        let mut report = report(&task, "iperf3", None);
         let live = client.live();
         sleep_until_ns(at_ns);
         let began_ns = monotonic_ns();
@@ -95,6 +95,9 @@ fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
         Some(bytes) => Length::Bytes(bytes.bytes()),
         None => Length::Seconds(seconds?),
     };
+    if settings.send_buffer.is_some() || settings.receive_buffer.is_some() {
+        return Err("has one size for all socket buffers (use 'window')");
+    }
     let size = u32::try_from(settings.size_bytes()).unwrap_or(u32::MAX);
     if size > 1 << 20 {
         return Err("takes blocks of 1 MiB at most");
@@ -187,7 +190,9 @@ fn own(streams: &[&StreamReport]) -> EndReport {
             lost: counted.lost,
             ..stream.flow.count
         };
-        FlowReport { count, moved_ns: moved_ns(&stream.flow, &stream.own), ..stream.flow.clone() }
+        let moved_ns = moved_ns(&stream.flow, &stream.own);
+        let first_bytes = if moved_ns == stream.flow.moved_ns { stream.flow.first_bytes } else { 0 };
+        FlowReport { count, moved_ns, first_bytes, ..stream.flow.clone() }
     };
     let waits = streams.iter().filter_map(|stream| stream.flow.tcp.as_ref()).map(Waits::from);
     EndReport { flows: streams.iter().map(flow).collect(), waits: waits.collect(), ..EndReport::default() }

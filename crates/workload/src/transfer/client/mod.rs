@@ -3,7 +3,6 @@
 mod iperf3;
 mod native;
 pub mod part;
-mod path;
 mod ttcp;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -18,6 +17,7 @@ use super::control::{Bell, Control, ControlError, connect};
 use super::iperf3::{Iperf3Error, State};
 use super::native::name::{Role, SessionName};
 use super::native::{self as protocol, NativeError};
+use super::path::{Link, theoretical_bit_per_s};
 use super::report::TransferReport;
 use super::settings::{PORT, Peer, TTCP_PORT, TransferSettings};
 use super::ttcp::TtcpError;
@@ -29,7 +29,9 @@ const STEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No address.
-    #[error("cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201")]
+    #[error(
+        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201"
+    )]
     Address {
         /// What was given.
         host: String,
@@ -111,7 +113,8 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     // A bare IPv6 address has colons too.
     let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6 && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_port = !is_bare_v6
+        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
     let mut found = found.map_err(|error| fail(error.to_string()))?;
     found.next().ok_or_else(|| fail("it has none".to_owned()))
@@ -139,7 +142,9 @@ impl Ready {
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
         match (first, wanted) {
             (protocol::GREETING, Peer::Iperf3) => Err(other("kagiri", "iperf3")),
-            (protocol::GREETING, _) => Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?))),
+            (protocol::GREETING, _) => {
+                Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?)))
+            }
             (byte, _) if control.state_of(byte, during)? != State::ParamExchange => {
                 Err(Iperf3Error::Unexpected { peer: server, byte, during }.into())
             }
@@ -187,13 +192,13 @@ fn nobody(source: ControlError) -> ClientError {
 }
 
 /// The report's beginning, the same for every kind of server.
-fn report(task: &Task, peer: &str) -> TransferReport {
+fn report(task: &Task, peer: &str, server_link: Option<Link>) -> TransferReport {
     let settings = &task.settings;
     let ways = if settings.direction == super::flow::Direction::Both { 2 } else { 1 };
     TransferReport {
         peer: peer.to_owned(),
         server: task.server.to_string(),
-        theoretical_bit_per_s: path::theoretical_bit_per_s(settings, task.server),
+        theoretical_bit_per_s: theoretical_bit_per_s(settings, task.server, server_link),
         asked_bytes: settings.bytes.map(|bytes| bytes.bytes().saturating_mul(ways)),
         ..TransferReport::default()
     }

@@ -37,7 +37,7 @@ impl Ready {
     }
 
     pub(super) fn run(self, at_ns: u64) -> TransferReport {
-        let mut report = report(&self.task, "kagiri");
+        let mut report = report(&self.task, "kagiri", self.client.server_link());
         let end = self.client.run(at_ns);
         report.engine = end.engines.join("; ");
         report.ways = end.ways;
@@ -73,7 +73,8 @@ fn order(settings: &TransferSettings, key: Option<String>) -> SessionOrder {
         engine: settings.engine,
         threads: settings.threads,
         congestion_control: settings.congestion_control.clone(),
-        window_bytes: settings.window.map(|window| window.bytes()),
+        send_buffer_bytes: settings.send_buffer.or(settings.window).map(|buffer| buffer.bytes()),
+        receive_buffer_bytes: settings.receive_buffer.or(settings.window).map(|buffer| buffer.bytes()),
         no_delay: settings.no_delay,
         requests: settings.requests.clone(),
         beat_ns: settings.interval_ns(),

@@ -37,7 +37,7 @@ impl Ready {
     }
 
     pub(super) fn run(mut self, at_ns: u64) -> TransferReport {
-        let mut report = report(&self.task, "ttcp");
+        let mut report = report(&self.task, "ttcp", None);
         sleep_until_ns(at_ns);
         let (way, index) = if self.receiver.is_some() { (Way::Down, 1) } else { (Way::Up, 0) };
         let mut intervals = Intervals::new(monotonic_ns(), self.task.settings.interval_ns());

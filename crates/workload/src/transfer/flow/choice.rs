@@ -95,6 +95,11 @@ impl Engines {
         pipes.ok()
     }
 
+    /// How many flows the group has.
+    pub(super) fn flows(&self) -> usize {
+        self.flows
+    }
+
     pub(super) fn are_few(&self) -> bool {
         self.flows <= FEW_FLOWS
     }

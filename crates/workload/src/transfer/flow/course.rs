@@ -29,6 +29,8 @@ pub(super) struct Course {
     pacer: Option<Pacer>,
     bytes: u64,
     moved_ns: Option<(u64, u64)>,
+    /// What moved at the first of these moments.
+    first_bytes: u64,
     /// The last reading of the clock: one a call is enough.
     now_ns: u64,
 }
@@ -45,7 +47,7 @@ impl Course {
     ) -> Self {
         let rate = order.rate_bit_per_s.filter(|&rate| rate > 0 && order.side == Side::Sender);
         let pacer = rate.map(|rate| Pacer::new(rate, start_ns, unit_bytes as u64, call_bytes as u64));
-        Self { cell, end: order.end, pacer, bytes: 0, moved_ns: None, now_ns: monotonic_ns() }
+        Self { cell, end: order.end, pacer, bytes: 0, moved_ns: None, first_bytes: 0, now_ns: monotonic_ns() }
     }
 
     /// How many bytes may move now, at most `most`; or why none may.
@@ -80,8 +82,13 @@ impl Course {
         self.look();
         self.bytes += bytes as u64;
         self.cell.set_bytes(self.bytes);
-        let first_ns = self.moved_ns.map_or(self.now_ns, |(first_ns, _)| first_ns);
-        self.moved_ns = Some((first_ns, self.now_ns));
+        self.moved_ns = match self.moved_ns {
+            Some((first_ns, _)) => Some((first_ns, self.now_ns)),
+            None => {
+                self.first_bytes = bytes as u64;
+                Some((self.now_ns, self.now_ns))
+            }
+        };
     }
 
     /// Reads the clock.
@@ -106,6 +113,11 @@ impl Course {
     /// The moments of its first and last bytes.
     pub(super) fn moved_ns(&self) -> Option<(u64, u64)> {
         self.moved_ns
+    }
+
+    /// What moved at the first moment.
+    pub(super) fn first_bytes(&self) -> u64 {
+        self.first_bytes
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -94,7 +94,7 @@ impl Flow {
                 (Mover::UdpSend(sender), size, size * datagrams_a_call(size))
             }
             (FlowSocket::Udp(udp), Side::Receiver) => {
-                let receiver = UdpReceiver::new(udp, order.stamp, order.mode)?;
+                let receiver = UdpReceiver::new(udp, order.stamp, order.mode, engines.flows())?;
                 (Mover::UdpReceive(Box::new(receiver)), 1, 1)
             }
         };
@@ -159,6 +159,7 @@ impl Flow {
     pub(super) fn report(&self, ended: Ended) -> FlowReport {
         let mut report = report_of(&self.socket, self.course.cell(), ended);
         report.moved_ns = self.course.moved_ns();
+        report.first_bytes = self.course.first_bytes();
         report.behind_ns = self.course.behind_ns();
         if let (Mover::UdpReceive(receiver), FlowSocket::Udp(socket)) = (&self.mover, &*self.socket) {
             report.transit = receiver.transit();

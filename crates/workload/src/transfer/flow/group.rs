@@ -120,13 +120,13 @@ impl Group {
         self.members.iter().map(|member| member.cell.read()).collect()
     }
 
-    /// `TCP_INFO` of each flow now; `None` of UDP.
-    pub fn tcp_infos(&self) -> Vec<Option<TcpInfo>> {
+    /// `TCP_INFO` of the first flows now, `most` of them; `None` of UDP.
+    pub fn tcp_infos(&self, most: usize) -> Vec<Option<TcpInfo>> {
         let info = |member: &Member| match &*member.socket {
             FlowSocket::Tcp(socket) => socket.info().ok(),
             FlowSocket::Udp(_) => None,
         };
-        self.members.iter().map(info).collect()
+        self.members.iter().take(most).map(info).collect()
     }
 
     /// How the flows are moved.

@@ -12,7 +12,7 @@
 //! | | `discard` | lets the kernel free what came unread (`MSG_TRUNC`) |
 //! | UDP sender | segmented | one call for many datagrams, which the kernel or the device cuts (`UDP_SEGMENT`) |
 //! | | single | one call a datagram, where that is not to be had |
-//! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted |
+//! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted; above 8 Gbit/s it sleeps 0.1 ms instead of being woken for each, and times what comes 1 ms in 50 |
 
 mod alone;
 mod asking;
@@ -26,6 +26,7 @@ mod error;
 #[expect(clippy::module_inception, reason = "the house's word for one of them")]
 mod flow;
 mod group;
+mod nap;
 mod order;
 mod pace;
 pub mod probe;

@@ -198,6 +198,9 @@ pub struct FlowReport {
     pub count: FlowCount,
     /// The moments of this host's monotonic clock at which its first and last byte moved; absent when none did.
     pub moved_ns: Option<(u64, u64)>,
+    /// What moved at the first of these moments: of a receiver, it had come before.
+    #[serde(default)]
+    pub first_bytes: u64,
     /// Why it ended.
     pub ended: Ended,
     /// What the kernel says of the connection at its end; TCP only.
@@ -222,6 +225,7 @@ impl FlowReport {
         Self {
             count: FlowCount::default(),
             moved_ns: None,
+            first_bytes: 0,
             ended,
             tcp: None,
             congestion: None,

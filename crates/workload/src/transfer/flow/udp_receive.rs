@@ -3,13 +3,16 @@
 use sys::net::{Arrived, Batch, NetError, UdpFlow};
 
 use super::course::{Course, Turn};
+use super::nap::Naps;
 use super::order::{Ended, FlowCount, Mode, Stamp, Transit};
 use super::tally::Tally;
 use super::tcp_send::failed;
 
-/// What a receiver that nobody gave a size asks for: at 40 Gbit/s the queue of Linux's default is full after 40 us, which
-/// is less than a thread may wait for its turn.
-const QUEUE_BYTES: u64 = 4 << 20;
+/// What receivers that nobody gave a size ask for together: at 80 Gbit/s it is full after 3 ms, for which a thread may
+/// wait for its turn. Linux's default is full after 20 us.
+const QUEUES_BYTES: u64 = 32 << 20;
+/// What each asks for, however many they are.
+const QUEUE_BYTES_LEAST: u64 = 4 << 20;
 
 /// Classic `ttcp` ends a stream with datagrams of at most so many bytes.
 const TTCP_END_BYTES: usize = 4;
@@ -26,15 +29,16 @@ pub(super) struct UdpReceiver {
     counts_overflows: bool,
     /// The most datagrams that came in one packet: what a dropped packet may have held.
     datagrams_most: u64,
+    naps: Naps,
 }
 
 impl UdpReceiver {
-    /// A receiver of datagrams with `stamp`; prepares the socket.
+    /// A receiver of datagrams with `stamp`, one of `flows`; prepares the socket.
     ///
     /// # Errors
     /// [`NetError`]: the socket's options cannot be set.
-    pub(super) fn new(socket: &UdpFlow, stamp: Stamp, mode: Mode) -> Result<Self, NetError> {
-        socket.suggest_receive_buffer(QUEUE_BYTES)?;
+    pub(super) fn new(socket: &UdpFlow, stamp: Stamp, mode: Mode, flows: usize) -> Result<Self, NetError> {
+        socket.suggest_receive_buffer((QUEUES_BYTES / flows.max(1) as u64).max(QUEUE_BYTES_LEAST))?;
         socket.set_coalesce(true)?;
         let counts_overflows = socket.count_overflows()?;
         let overflowed = (counts_overflows && stamp != Stamp::None).then_some(0);
@@ -47,6 +51,7 @@ impl UdpReceiver {
             overflows: 0,
             counts_overflows,
             datagrams_most: 1,
+            naps: Naps::default(),
         })
     }
 
@@ -60,7 +65,8 @@ impl UdpReceiver {
             Mode::Discard => self.stamp.bytes().min(room.len()),
         };
         let room = &mut room[..wanted];
-        match socket.receive(room) {
+        let naps = self.naps.may_nap(course.now_ns());
+        match if naps { socket.receive_now(room) } else { socket.receive(room) } {
             Ok(Arrived::Batch(mut batch)) => {
                 let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
                 let Some(marks) = marks else {
@@ -69,16 +75,22 @@ impl UdpReceiver {
                 };
                 batch.bytes -= marks;
                 course.moved(batch.bytes);
-                self.account(&batch, &room[..batch.bytes.min(wanted)], course.now_ns());
+                self.naps.came(batch.bytes, course.now_ns());
+                // When it came while nobody looked is not known.
+                let came_ns = (!naps).then_some(course.now_ns());
+                self.account(&batch, &room[..batch.bytes.min(wanted)], came_ns);
                 course.cell().set_datagrams(&self.count);
                 if marks == 0 { Turn::Moved } else { Turn::Over(Ended::ByPeer) }
             }
-            Ok(Arrived::WouldBlock) => Turn::Blocked,
+            Ok(Arrived::WouldBlock) => match self.naps.nap(course.look()) {
+                Some(until_ns) => Turn::NotBefore(until_ns),
+                None => Turn::Blocked,
+            },
             Err(error) => Turn::Over(failed(&error, course.bytes())),
         }
     }
 
-    fn account(&mut self, batch: &Batch, seen: &[u8], came_ns: u64) {
+    fn account(&mut self, batch: &Batch, seen: &[u8], came_ns: Option<u64>) {
         let each_bytes = batch.each_bytes.max(1);
         let datagrams = batch.bytes.div_ceil(each_bytes).max(1) as u64;
         self.datagrams_most = self.datagrams_most.max(datagrams);
@@ -99,23 +111,35 @@ impl UdpReceiver {
         self.count.jitter_ns = self.tally.jitter_ns();
     }
 
-    fn account_each(&mut self, seen: &[u8], each_bytes: usize, came_ns: u64) -> u64 {
+    fn account_each(&mut self, seen: &[u8], each_bytes: usize, came_ns: Option<u64>) -> u64 {
         let mut missing = 0;
+        // Those that follow each other are put down together.
+        let (mut first, mut number) = (0_u64, 0_u64);
         for datagram in seen.chunks(each_bytes) {
-            if let Some(header) = self.stamp.read(datagram, self.tally.highest()) {
-                missing += self.tally.came(header.count, 1);
-                self.tally.timed(header.sent_us, came_ns);
+            let Some(header) = self.stamp.read(datagram, self.tally.highest()) else { continue };
+            if first.checked_add(number) == Some(header.count) {
+                number += 1;
+            } else {
+                missing += self.tally.came(first, number);
+                (first, number) = (header.count, 1);
             }
+            self.timed(header.sent_us, came_ns);
         }
-        missing
+        missing + self.tally.came(first, number)
     }
 
     /// Only the first header is known; those behind it came in a row, and so they are taken to follow it. Where one was
     /// lost in between the next header tells, so that the loss is exact.
-    fn account_run(&mut self, seen: &[u8], datagrams: u64, came_ns: u64) -> u64 {
+    fn account_run(&mut self, seen: &[u8], datagrams: u64, came_ns: Option<u64>) -> u64 {
         let Some(header) = self.stamp.read(seen, self.tally.highest()) else { return 0 };
-        self.tally.timed(header.sent_us, came_ns);
+        self.timed(header.sent_us, came_ns);
         self.tally.came(header.count, datagrams)
+    }
+
+    fn timed(&mut self, sent_us: u64, came_ns: Option<u64>) {
+        if let Some(came_ns) = came_ns {
+            self.tally.timed(sent_us, came_ns);
+        }
     }
 
     pub(super) fn transit(&self) -> Option<Transit> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sys::clock::Deadline;
+use sys::net::TcpInfo;
 
 use crate::transfer::flow::{FlowCount, FlowReport, FlowSocket, Group, ThreadReport};
 use crate::transfer::report::Responses;
@@ -34,6 +35,15 @@ impl Carrier {
         match self {
             Self::Flows(group) => group.counts(),
             Self::Requests(group) => group.counts(),
+        }
+    }
+
+    /// What the kernel says of the first connections now, `most` of them.
+    pub(super) fn tcp_infos(&self, most: usize) -> Vec<Option<TcpInfo>> {
+        match self {
+            Self::Flows(group) => group.tcp_infos(most),
+            // They have nothing to send most of the time.
+            Self::Requests(_) => Vec::new(),
         }
     }
 

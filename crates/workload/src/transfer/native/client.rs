@@ -18,6 +18,7 @@ use super::moving::Moved;
 use super::name::{Role, SessionName};
 use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
+use crate::transfer::path::Link as PathLink;
 use crate::transfer::report::{Responses, Way, WayReport};
 
 /// How often each end says that it is there.
@@ -28,6 +29,8 @@ pub(super) const SILENT: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(2);
 /// Datagrams that open flows are sent again after this, until all are there.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long the flows may take to open, and each of them further.
+pub(super) const OPEN: Duration = Duration::from_secs(4);
 /// Further time to open flows, each.
 pub(super) const FLOW: Duration = Duration::from_millis(5);
 
@@ -68,6 +71,7 @@ pub struct Client {
     bell: Arc<Bell>,
     order: ClientOrder,
     program: String,
+    server_link: Option<PathLink>,
     sockets: Vec<FlowSocket>,
     passed: Arc<[AtomicU64; 2]>,
 }
@@ -87,11 +91,12 @@ impl Client {
         let link = Link::new(control);
         let program = welcome(&link)?;
         link.say(&ClientSays::Order(Box::new(order.session.clone())), "being told the order")?;
-        match link.hear(MESSAGE_BYTES_MAX, "looking at the order")? {
-            ServerSays::Ready => {}
+        let server_link = match link.hear(MESSAGE_BYTES_MAX, "looking at the order")? {
+            ServerSays::Ready { link } => link,
             said => return Err(unexpected(&link, said, "looking at the order")),
-        }
-        let mut client = Self { link, bell, order, program, sockets: Vec::new(), passed: Arc::default() };
+        };
+        let (sockets, passed) = (Vec::new(), Arc::default());
+        let mut client = Self { link, bell, order, program, server_link, sockets, passed };
         client.sockets = client.open(name)?;
         Ok(client)
     }
@@ -99,6 +104,11 @@ impl Client {
     /// The server's program.
     pub fn program(&self) -> &str {
         &self.program
+    }
+
+    /// The server's device towards this host, where its rate is known.
+    pub fn server_link(&self) -> Option<PathLink> {
+        self.server_link
     }
 
     /// Payload that has passed: what this end sent, and what it received. Grows while the session runs.
@@ -110,7 +120,7 @@ impl Client {
     fn open(&self, name: SessionName) -> Result<Vec<FlowSocket>, NativeError> {
         let wanted = flows_total(&self.order.session);
         room_for(wanted as usize)?;
-        let within = self.order.step + FLOW * wanted;
+        let within = OPEN + FLOW * wanted;
         let until = Deadline::after(within);
         match self.order.session.protocol {
             Protocol::Tcp => {

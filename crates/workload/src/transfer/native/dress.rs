@@ -35,8 +35,8 @@ pub(super) fn flows_total(order: &SessionOrder) -> u32 {
 /// Options of the flows' TCP sockets.
 pub(super) fn options(order: &SessionOrder) -> SocketOptions {
     SocketOptions {
-        receive_buffer_bytes: order.window_bytes,
-        send_buffer_bytes: order.window_bytes,
+        receive_buffer_bytes: order.receive_buffer_bytes,
+        send_buffer_bytes: order.send_buffer_bytes,
         nodelay: (order.no_delay || order.requests.is_some()).then_some(true),
         congestion: order.congestion_control.clone(),
         ..SocketOptions::default()
@@ -51,8 +51,10 @@ pub(super) fn dress_tcp(socket: &TcpSocket, order: &SessionOrder) -> Result<(), 
 
 /// Prepares a UDP socket of either end.
 pub(super) fn dress_udp(flow: &mut UdpFlow, order: &SessionOrder) -> Result<(), NetError> {
-    if let Some(bytes) = order.window_bytes {
+    if let Some(bytes) = order.receive_buffer_bytes {
         flow.set_receive_buffer(bytes)?;
+    }
+    if let Some(bytes) = order.send_buffer_bytes {
         flow.set_send_buffer(bytes)?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::flow::{Direction, Engine, Mode, Protocol};
+use crate::transfer::path::Link;
 use crate::transfer::report::{Way, WayReport};
 use crate::transfer::settings::RequestSettings;
 
@@ -47,8 +48,10 @@ pub struct SessionOrder {
     pub threads: u32,
     /// Congestion control of the server's sockets.
     pub congestion_control: Option<String>,
-    /// Buffers of the server's sockets, bytes.
-    pub window_bytes: Option<u64>,
+    /// Send buffers of both ends' sockets, bytes.
+    pub send_buffer_bytes: Option<u64>,
+    /// Receive buffers of both ends' sockets, bytes.
+    pub receive_buffer_bytes: Option<u64>,
     /// `TCP_NODELAY`.
     pub no_delay: bool,
     /// Requests and answers instead of streams of bytes.
@@ -85,7 +88,10 @@ pub enum ServerSays {
         program: String,
     },
     /// It will; the flows may be opened.
-    Ready,
+    Ready {
+        /// Its device towards the client, where its rate is known.
+        link: Option<Link>,
+    },
     /// It will not, and why.
     Refused {
         /// What happened and what to do.

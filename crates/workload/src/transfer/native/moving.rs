@@ -24,6 +24,16 @@ pub(super) struct Measure {
     pub(super) interval_ns: u64,
 }
 
+/// So many connections are looked at while they send: enough to see what holds them back.
+const LOOKED_AT: usize = 16;
+
+/// How often a connection was looked at, and how often its buffer had nothing unsent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks {
+    all: u32,
+    drained: u32,
+}
+
 /// What counts from a moment on.
 #[derive(Debug)]
 enum Omitted {
@@ -42,6 +52,9 @@ pub(super) struct Moving {
     protocol: Protocol,
     omitted: Omitted,
     intervals: Intervals,
+    /// Of the first connections, how often they were looked at while they sent, and how often all that their buffers held
+    /// was under way.
+    looks: Vec<Looks>,
     /// How much had come when it was last looked at, and until when more must come; of receivers after the senders' end.
     quiet: Option<(u64, Deadline)>,
 }
@@ -63,7 +76,7 @@ impl Moving {
             omit_ns => Omitted::Until(measure.start_ns.saturating_add(omit_ns)),
         };
         let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
-        Self { way, carrier, protocol, omitted, intervals, quiet: None }
+        Self { way, carrier, protocol, omitted, intervals, looks: Vec::new(), quiet: None }
     }
 
     /// Payload that passed so far, the omitted beginning included.
@@ -78,9 +91,25 @@ impl Moving {
         {
             self.omitted = Omitted::Was(now_ns, self.carrier.counts());
         }
-        self.intervals.look(now_ns, self.bytes());
+        if self.intervals.look(now_ns, self.bytes()) {
+            self.look_at_buffers();
+        }
         let omit_ns = if let Omitted::Until(until_ns) = self.omitted { until_ns } else { u64::MAX };
         self.intervals.next_ns().min(omit_ns)
+    }
+
+    /// A sender that has always more to give leaves something unsent in its buffer, unless that holds less than the path.
+    fn look_at_buffers(&mut self) {
+        let infos = self.carrier.tcp_infos(LOOKED_AT);
+        self.looks.resize(infos.len(), Looks::default());
+        for (looks, info) in self.looks.iter_mut().zip(infos) {
+            let Some((unsent, unacked)) = info.and_then(|info| info.notsent_bytes.zip(info.unacked_segments))
+            else {
+                continue;
+            };
+            looks.all += 1;
+            looks.drained += u32::from(unsent == 0 && unacked > 0);
+        }
     }
 
     /// Whether all flows have ended.
@@ -127,7 +156,12 @@ impl Moving {
             }
         }
         let bytes = flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add);
-        let waits = flows.iter().filter_map(|flow| flow.tcp.as_ref()).map(Waits::from).collect();
+        let waits = flows.iter().filter_map(|flow| flow.tcp.as_ref()).map(Waits::from);
+        let looks = self.looks.iter().copied().chain(std::iter::repeat(Looks::default()));
+        let waits = waits
+            .zip(looks)
+            .map(|(waits, Looks { all, drained })| Waits { looks: all, drained, ..waits })
+            .collect();
         let cpu_ns: u64 = threads.iter().map(|thread| thread.cpu_ns).sum();
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
@@ -165,5 +199,6 @@ fn counted(flows: Vec<FlowReport>, omitted: &Omitted) -> (Vec<FlowReport>, FlowC
 /// What of a flow came after `at_ns`, at which it had come to `before`.
 fn since(flow: FlowReport, before: &FlowCount, at_ns: u64) -> FlowReport {
     let moved_ns = flow.moved_ns.map(|(first_ns, last_ns)| (first_ns.max(at_ns), last_ns.max(at_ns)));
-    FlowReport { count: flow.count.without(before), moved_ns, ..flow }
+    let first_bytes = if moved_ns == flow.moved_ns { flow.first_bytes } else { 0 };
+    FlowReport { count: flow.count.without(before), moved_ns, first_bytes, ..flow }
 }

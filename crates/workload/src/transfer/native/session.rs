@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 
 use super::PROGRAM;
-use super::client::{BEAT, FLOW, SILENT};
+use super::client::{BEAT, FLOW, OPEN, SILENT};
 use super::course::{Course, Patience};
 use super::dress::{begin, dress_tcp, dress_udp, flows_total};
 use super::error::NativeError;
@@ -19,6 +19,7 @@ use super::name::SessionName;
 use super::server::{Arrival, NativeSettings, SessionEnd, Sessions};
 use crate::transfer::control::{Bell, COOKIE_BYTES, Control, Cookie};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
+use crate::transfer::path::Link as PathLink;
 use crate::transfer::report::{Way, WayReport};
 
 /// The most that a call or a datagram may hold, bytes.
@@ -110,8 +111,9 @@ impl Session {
     fn gather(&self, order: &SessionOrder) -> Result<Vec<FlowSocket>, NativeError> {
         let wanted = flows_total(order) as usize;
         self.sessions.expect(self.name, wanted as u32);
-        self.link.say(&ServerSays::Ready, "the order is answered")?;
-        let within = self.settings.step + FLOW * wanted as u32;
+        let link = PathLink::towards(self.link.peer());
+        self.link.say(&ServerSays::Ready { link }, "the order is answered")?;
+        let within = OPEN + FLOW * wanted as u32;
         let until = Deadline::after(within);
         let mut there: BTreeMap<u32, FlowSocket> = BTreeMap::new();
         loop {

@@ -83,7 +83,8 @@ impl Part for ServerPart {
         }
         // Only the clients of this run know it.
         let key = random_key().map_err(|error| PartError::new(format!("/dev/urandom: {error}")))?;
-        let natives = NativeServer::new(NativeSettings { key: Some(key.clone()), ..NativeSettings::default() });
+        let natives =
+            NativeServer::new(NativeSettings { key: Some(key.clone()), ..NativeSettings::default() });
         let settings = ServerSettings {
             natives: Some(Arc::new(natives)),
             // Nobody else is served meanwhile.

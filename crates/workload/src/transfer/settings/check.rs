@@ -40,8 +40,14 @@ impl TransferSettings {
         if let Some(rate) = self.rate {
             within("rate", rate.bit_per_s(), 1000, 10_000_000_000_000, "1kbit/s to 10Tbit/s")?;
         }
-        if let Some(window) = self.window {
-            within("window", window.bytes(), 1024, 1 << 30, "1KiB to 1GiB")?;
+        for (key, buffer) in [
+            ("window", self.window),
+            ("send_buffer", self.send_buffer),
+            ("receive_buffer", self.receive_buffer),
+        ] {
+            if let Some(buffer) = buffer {
+                within(key, buffer.bytes(), 1024, 1 << 30, "1KiB to 1GiB")?;
+            }
         }
         self.check_requests()?;
         self.check_search()?;

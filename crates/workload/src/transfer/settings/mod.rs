@@ -122,6 +122,10 @@ pub struct TransferSettings {
     pub link: Option<BitRate>,
     /// Socket buffers at both ends; the kernel's automatic ones unless given.
     pub window: Option<ByteSize>,
+    /// The senders' buffers (`SO_SNDBUF`), where they are to differ from `window`.
+    pub send_buffer: Option<ByteSize>,
+    /// The receivers' buffers (`SO_RCVBUF`), and with them TCP's window, where they are to differ from `window`.
+    pub receive_buffer: Option<ByteSize>,
     /// Do not wait to fill segments (`TCP_NODELAY`).
     pub no_delay: bool,
     /// Requests and answers instead of streams of bytes.
@@ -149,6 +153,8 @@ impl Default for TransferSettings {
             congestion_control: None,
             link: None,
             window: None,
+            send_buffer: None,
+            receive_buffer: None,
             no_delay: false,
             requests: None,
             search: None,

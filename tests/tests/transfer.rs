@@ -1,0 +1,263 @@
+//! `kagiri transfer` as people use it: over labs, to and from the real iperf3, with what goes wrong.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use kagiri_tests::{Ended, Live, World, is_root, missing, undisturbed};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What held the transfers of the lab back is one thing each: a CPU quota, a buffer, a link.
+const LAB: &str = "[host.quick]\n[host.slow]\ncpu_quota_percent = 8\n[host.far]\n[host.narrow]\n[switch.s]\n\
+    [[link]]\nbetween = ['quick', 's']\n[[link]]\nbetween = ['slow', 's']\n\
+    [[link]]\nbetween = ['far', 's']\ndelay = '10ms'\n\
+    [[link]]\nbetween = ['narrow', 's']\nrate = '50Mbit/s'\n";
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port").local_addr().expect("its address").port()
+}
+
+/// A server of kagiri's on loopback, and its port.
+fn serve(world: &World) -> (Live, u16) {
+    let port = free_port();
+    let mut server = world.start(&["transfer", "--serve", "--listen", &format!("127.0.0.1:{port}")]);
+    server.wait_for("serves at", PATIENCE);
+    (server, port)
+}
+
+fn metric(document: &Value, name: &str) -> f64 {
+    document["trials"][0]["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {document}"))
+}
+
+/// A lab of this process's own, gone whatever comes of its test.
+struct Lab<'a>(&'a World, String);
+
+impl<'a> Lab<'a> {
+    fn up(world: &'a World, what: &str, file: &str) -> Self {
+        let name = format!("{what}-{}", std::process::id());
+        world.write("lab.toml", format!("name = '{name}'\n{file}"));
+        world.run(&["lab", "up", "lab.toml"]).code(0);
+        Self(world, name)
+    }
+
+    /// A second's transfer over it.
+    fn transfer(&self, arguments: &[&str]) -> Ended {
+        let common = ["transfer", "--lab", &self.1, "--json", "--quiet", "--time", "1s"];
+        self.0.run(&[&common[..], arguments].concat())
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.command(&["lab", "down", &self.1]).output();
+    }
+}
+
+#[test]
+fn what_holds_a_transfer_back_is_named() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let world = World::new();
+    let lab = Lab::up(&world, "causes", LAB);
+    let exec = ["lab", "exec", "slow", "--lab", &lab.1, "--"];
+    let program = kagiri_tests::program();
+    let program = program.to_str().expect("a path");
+    let serving = [program, "transfer", "--serve", "--listen", "10.77.0.2:5201", "--allow", "10.77.0.0/24"];
+    let mut server = world.start(&[&exec[..], &serving].concat());
+    server.wait_for("serves at", PATIENCE);
+    let reno = ["--congestion", "reno"];
+    let slow = ["10.77.0.2", "--place", "clients=quick"];
+    let far = ["--place", "clients=quick", "--place", "server=far"];
+    let narrow = ["--place", "clients=quick", "--place", "server=narrow"];
+    let down = ["--direction", "down"];
+    let window = ["--receive-buffer", "64KiB", "--send-buffer", "8MiB"];
+    let buffer = ["--send-buffer", "64KiB", "--receive-buffer", "8MiB"];
+    for (arguments, resource, words) in [
+        // A large buffer would take all that is sent in a second.
+        ([&slow[..], &reno, &["--receive-buffer", "1MiB"]].concat(), "cpu", "the receiver's CPU"),
+        ([&slow[..], &down].concat(), "cpu", "the sender's CPU"),
+        ([&far[..], &reno, &window].concat(), "window", "the receiver's window"),
+        ([&far[..], &reno, &buffer].concat(), "send_buffer", "the sender's buffer"),
+        ([&narrow[..], &reno].concat(), "network", "the path"),
+    ] {
+        let named = |document: &Value| document["limit"]["resource"] == resource;
+        let (_, document) = undisturbed(named, || lab.transfer(&arguments).code(0));
+        let limit = &document["limit"];
+        assert_eq!(limit["resource"], resource, "{arguments:?}: {limit}");
+        assert_eq!(limit["certainty"], "confirmed");
+        assert!(limit["evidence"].to_string().contains(words), "{arguments:?}: {limit}");
+    }
+}
+
+#[test]
+fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let world = World::new();
+    let lab = Lab::up(&world, "narrow", LAB);
+    let narrow = ["--place", "clients=quick", "--place", "server=narrow"];
+    let tcp = lab.transfer(&narrow).code(0).json();
+    // 1448 of 1514 bytes are payload; no link carries more, but for the first burst of its bucket.
+    let most = metric(&tcp, "theoretical_bit_per_s");
+    assert!(
+        tcp["variants"][0]["account"]["headline"].as_str().is_some_and(|text| text.contains("Mbit/s up"))
+    );
+    let goodput = metric(&tcp, "goodput_bit_per_s");
+    assert!(goodput <= 1.05 * most && goodput > 0.5 * most, "{goodput} of {most}");
+
+    let above = [&narrow[..], &["--proto", "udp", "--rate", "200Mbit/s"]].concat();
+    let udp = lab.transfer(&above).code(0).json();
+    let (sent, came) = (metric(&udp, "datagrams_sent"), metric(&udp, "datagrams_received"));
+    assert_eq!(metric(&udp, "datagrams_lost"), sent - came);
+    assert!(came * 1472.0 * 8.0 <= 1.3 * 50e6 * metric(&udp, "elapsed_s").max(1.0), "{came}");
+
+    let search = [&narrow[..], &["--proto", "udp", "--search", "100Mbit/s"]].concat();
+    let most_lost = |document: &Value| document["capacity"]["interval"][1].is_number();
+    let (_, found) = undisturbed(most_lost, || lab.transfer(&search).code(0));
+    let capacity = found["capacity"]["value"].as_f64().expect("a capacity");
+    assert!((30.0..=51.0).contains(&capacity), "{}", found["capacity"]);
+    assert_eq!(found["capacity"]["unit"], "Mbit/s");
+}
+
+#[test]
+fn the_reference_plan_balances() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let world = World::new();
+    let plan = kagiri_tests::workspace().join("plans/two-pcs.toml");
+    let plan = plan.to_str().expect("a path");
+    let document = world.measure(&["run", plan, "--json", "--repeat", "1"], PATIENCE).code(0).json();
+    let trials = document["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
+        let of = |name: &str| trial["metrics"][name].as_f64();
+        let sent = of("sent_bytes").expect("the sender told");
+        let received = of("received_bytes").expect("the receiver told");
+        let lost = of("datagrams_lost").unwrap_or(0.0);
+        assert!(sent >= 16_777_216.0, "{trial}");
+        assert_eq!(sent - received, lost * 1472.0, "{}", trial["variant"]);
+        if trial["variant"].as_str().is_some_and(|name| name.starts_with("TCP")) {
+            assert_eq!((sent, received), (16_777_216.0, 16_777_216.0));
+        }
+        assert!(trial["account"]["tables"].as_array().is_some_and(|tables| !tables.is_empty()));
+    }
+}
+
+#[test]
+fn iperf3_is_served_and_is_a_server() {
+    if let Some(program) = missing(&["iperf3"]) {
+        eprintln!("skipped: needs {program}");
+        return;
+    }
+    let world = World::new();
+    let (mut server, port) = serve(&world);
+    let port_text = port.to_string();
+    let client =
+        Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &port_text, "-n", "5M", "-J"]).output();
+    let told: Value = serde_json::from_slice(&client.expect("iperf3 runs").stdout).expect("its JSON");
+    assert_eq!(told["end"]["sum_received"]["bytes"].as_u64(), Some(5 << 20), "{told}");
+    assert!(
+        server.reaches("iperf3 3", PATIENCE) && server.reaches("received 5.2 MB", PATIENCE),
+        "{}",
+        server.stdout()
+    );
+    server.signal(Signal::SIGINT);
+    server.end(PATIENCE);
+
+    let port = free_port();
+    let mut peer =
+        Command::new("iperf3").args(["-s", "-1", "-p", &port.to_string()]).spawn().expect("iperf3 starts");
+    let host = format!("127.0.0.1:{port}");
+    let arguments = ["transfer", &host, "--bytes", "3MB", "--flows", "2", "--json", "-q"];
+    let document = kagiri_tests::until_undisturbed(|| {
+        let ended = world.measure(&arguments, PATIENCE);
+        // It needs a moment to listen.
+        if ended.stderr.contains("refused") { Err("1 flow invalid".to_owned()) } else { Ok(ended) }
+    });
+    let document = document.code(0).json();
+    assert_eq!(metric(&document, "sent_bytes"), metric(&document, "received_bytes"));
+    assert_eq!((metric(&document, "received_bytes"), metric(&document, "asked_bytes")), (3e6, 3e6));
+    peer.wait().expect("it ends after one test");
+}
+
+#[test]
+fn mistakes_and_absent_peers_are_named() {
+    let world = World::new();
+    let nobody = format!("127.0.0.1:{}", free_port());
+    world.run(&["transfer", &nobody]).fails(1, &["refused", "kagiri transfer --serve"]);
+    world.run(&["transfer", "no-such-host.invalid"]).fails(2, &["no-such-host.invalid", "HOST:PORT"]);
+    world.run(&["transfer", "--serve", "--listen", "0.0.0.0:0"]).fails(2, &["--allow", "--open"]);
+    world.run(&["transfer", "--serve", "--listen", "tls/nas"]).fails(2, &["--listen", "5201"]);
+    world.run(&["transfer", "--proto", "udp", "--size", "8B"]).fails(2, &["size", "16B"]);
+    world.run(&["transfer", "--search"]).fails(2, &["search", "udp"]);
+    world.run(&["transfer", "--spin"]).fails(2, &["--rr"]);
+    world.run(&["transfer", "--peer", "ttcp"]).fails(2, &["peer", "host"]);
+    let mut few = Command::new("prlimit");
+    few.arg("--nofile=600:600")
+        .arg(kagiri_tests::program())
+        .args(["transfer", "--flows", "20000", "--quiet"]);
+    few.env("KAGIRI_DATA", world.data());
+    let ended = few.output().expect("prlimit runs");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    if !is_root() {
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("ulimit -n") && said.contains("20000 flows"), "{said}");
+    }
+}
+
+#[test]
+fn datagrams_that_a_firewall_drops_are_named() {
+    let world = World::new();
+    let (server, port) = serve(&world);
+    // Its connections are forwarded, its datagrams vanish.
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = door.local_addr().expect("its address");
+    let _hole = UdpSocket::bind(address).expect("the same port");
+    std::thread::spawn(move || {
+        while let Ok((client, _)) = door.accept() {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+            forward(&client, &server);
+            forward(&server, &client);
+        }
+    });
+    let host = address.to_string();
+    let ended = world.run(&["transfer", &host, "--proto", "udp", "--time", "1s", "-q"]);
+    ended.fails(1, &["0 of 1 flows", "firewall"]);
+    drop(server);
+}
+
+fn forward(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().expect("a copy"), to.try_clone().expect("a copy"));
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    });
+}
+
+#[test]
+fn an_interrupted_transfer_is_a_whole_document() {
+    let world = World::new();
+    let (_server, port) = serve(&world);
+    let host = format!("127.0.0.1:{port}");
+    let mut live = world.start(&["transfer", &host, "--time", "60s", "--json"]);
+    live.wait_for("trying", PATIENCE);
+    std::thread::sleep(Duration::from_millis(600));
+    live.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE).code(130);
+    assert_eq!(ended.json()["state"], "interrupted");
+}
