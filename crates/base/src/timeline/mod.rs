@@ -210,6 +210,15 @@ pub struct Loss {
     pub events: u64,
 }
 
+/// A number of bytes over time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counter {
+    /// What it counts.
+    pub name: String,
+    /// When it was so much: ns from the picture's beginning, bytes.
+    pub points: Vec<(u64, u64)>,
+}
+
 /// Everything in order of time: what is drawn and exported.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Picture {
@@ -221,6 +230,8 @@ pub struct Picture {
     pub threads: Vec<ThreadLane>,
     /// Every CPU on which something was seen.
     pub cpus: Vec<CpuLane>,
+    /// What waited in sockets.
+    pub counters: Vec<Counter>,
     /// Stretches with losses.
     pub losses: Vec<Loss>,
     /// Spans that were not kept because there were too many, and from when on.

@@ -83,6 +83,11 @@ impl Assembler {
         self.processes.len() as u64
     }
 
+    /// The processes of threads that have not ended.
+    pub fn processes_alive(&self) -> BTreeSet<u32> {
+        self.threads.values().map(|state| state.process).collect()
+    }
+
     /// The threads that have not ended, with their processes.
     pub fn alive(&self) -> Vec<(u32, u32)> {
         self.threads.iter().map(|(thread, state)| (*thread, state.process)).collect()

@@ -111,6 +111,7 @@ impl Lanes {
             names,
             threads: self.threads,
             cpus: self.cpus.into_values().collect(),
+            counters: Vec::new(),
             losses: self.losses,
             left_out: self.left_out.map(|(count, at_ns)| (count, at_ns.saturating_sub(from_ns))),
         }

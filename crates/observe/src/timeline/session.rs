@@ -9,6 +9,7 @@ use sys::trace::{Backend, Counts, Event, Setting, Target, TraceError, Tracer};
 use super::assemble::Assembler;
 use super::calls::{self, Call};
 use super::cost;
+use super::sockets::SocketWatch;
 
 /// What to watch, and how.
 #[derive(Debug, Clone)]
@@ -62,6 +63,8 @@ pub struct Session {
     events: Vec<Event>,
     cost: Option<TraceCost>,
     because: Option<String>,
+    /// Where there is a picture.
+    sockets: Option<SocketWatch>,
     from_ns: u64,
     /// How many threads of a running target waited in which call when it began to be followed.
     waiting: BTreeMap<u16, u64>,
@@ -100,6 +103,7 @@ impl Session {
             events: Vec::new(),
             cost: Some(cost),
             because,
+            sockets: None,
             from_ns,
             waiting: BTreeMap::new(),
             held: false,
@@ -129,6 +133,9 @@ impl Session {
             }
         }
         self.held = matches!(target, Target::Held(_));
+        if self.wish.spans_max.is_some() {
+            self.sockets = SocketWatch::open(elsewhere(pid));
+        }
         self.from_ns = sys::clock::monotonic_ns();
         self.tracer.follow(target)
     }
@@ -139,6 +146,9 @@ impl Session {
         self.tracer.drain(&mut self.events);
         for event in self.events.drain(..) {
             self.assembler.take(event);
+        }
+        if let Some(sockets) = &mut self.sockets {
+            sockets.look(|| self.assembler.processes_alive());
         }
     }
 
@@ -175,7 +185,10 @@ impl Session {
         let wall_ns = to_ns.saturating_sub(from_ns);
         let lanes = self.assembler.lanes.take();
         let names = self.wish.calls.iter().map(|call| call.name.to_owned()).collect();
-        let picture = lanes.map(|lanes| lanes.finish(names, from_ns, to_ns));
+        let mut picture = lanes.map(|lanes| lanes.finish(names, from_ns, to_ns));
+        if let (Some(picture), Some(sockets)) = (&mut picture, &self.sockets) {
+            picture.counters = sockets.counters(from_ns, to_ns);
+        }
         let table = &self.assembler.table;
         let calls = table.call_rows(&self.wish.calls, wall_ns);
         let calls_told = table.calls() + self.assembler.begun_before;
@@ -204,6 +217,12 @@ impl Session {
         }
         Watched { times, picture }
     }
+}
+
+/// The process whose network namespace is asked about, if it is not our own.
+fn elsewhere(pid: i32) -> Option<i32> {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    (namespace(&pid.to_string()) != namespace("self")).then_some(pid)
 }
 
 /// The better backend if it works, else the other and why.

@@ -193,3 +193,44 @@ fn calls_that_began_before_the_watching_are_told() {
         }
     }
 }
+
+#[test]
+fn what_waits_in_sockets_is_drawn() {
+    let _alone = crate::common::alone();
+    let [bpf, perf] = BACKENDS;
+    let backend = if can_trace(bpf) { bpf } else { perf };
+    if !has("python3") || !can_trace(backend) {
+        return;
+    }
+    let (folder, path) = crate::common::folder();
+    let sign = path.join("written");
+    let lines = format!(
+        "import os, socket, time\nserver = socket.create_server(('127.0.0.1', 0))\n\
+         client = socket.create_connection(server.getsockname())\nother = server.accept()[0]\n\
+         client.sendall(bytes(5000))\nopen({:?}, 'w').close()\ntime.sleep(60)",
+        sign.display().to_string()
+    );
+    let mut session = Session::open(wish(backend, "", true)).unwrap();
+    let mut family = crate::common::start(&mut session, &python(&lines));
+    let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
+    while !sign.exists() {
+        assert!(!family.has_ended() && deadline.pause(Duration::from_millis(2)));
+        session.pump();
+    }
+    // Whose sockets are whose is looked up five times a second.
+    for _ in 0..50 {
+        std::thread::sleep(Duration::from_millis(10));
+        session.pump();
+    }
+    let picture = session.finish("python", None).unwrap().picture.unwrap();
+    family.end().unwrap();
+    let most = |name: &str| {
+        let found = picture.counters.iter().find(|counter| counter.name == name);
+        found.map(|counter| counter.points.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0))
+    };
+    assert_eq!(most("receive queues"), Some(5000), "{:?}", picture.counters);
+    assert!(most("congestion windows") > Some(1000), "{:?}", picture.counters);
+    let in_order = |points: &[(u64, u64)]| points.windows(2).all(|two| two[0].0 < two[1].0);
+    assert!(picture.counters.iter().all(|counter| in_order(&counter.points)));
+    drop(folder);
+}

@@ -1,5 +1,5 @@
 //! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which it is
-//! held ([`rate_of`]), and the connections of a server ([`Connections`]).
+//! held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets ([`Sockets`]).
 //!
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often as they
 //! like; nothing is started, and nothing needs root but entering another namespace.
@@ -7,6 +7,7 @@
 mod connections;
 mod queue;
 mod rate;
+mod sockets;
 
 use std::fs::File;
 use std::io;
@@ -22,6 +23,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 pub use connections::{Connection, Connections};
 pub use queue::{Queue, QueueReading};
 pub use rate::rate_of;
+pub use sockets::{SocketState, Sockets, inodes_of};
 
 /// The kernel answers while it is asked; this only bounds what nobody has foreseen.
 const ANSWER_WITHIN_S: i64 = 2;

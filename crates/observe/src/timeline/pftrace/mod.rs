@@ -6,7 +6,7 @@
 
 mod proto;
 
-use base::timeline::{CallSpan, CallState, Loss, Picture, softirq_name};
+use base::timeline::{CallSpan, CallState, Counter, Loss, Picture, softirq_name};
 use proto::Message;
 
 /// Field numbers of perfetto/trace/trace_packet.proto and track_event.proto.
@@ -22,6 +22,7 @@ mod field {
     pub(super) const EVENT_TYPE: u32 = 9;
     pub(super) const EVENT_NAME: u32 = 10;
     pub(super) const EVENT_TRACK: u32 = 11;
+    pub(super) const EVENT_VALUE: u32 = 30;
 
     pub(super) const INTERNED_NAMES: u32 = 2;
 
@@ -30,10 +31,16 @@ mod field {
     pub(super) const TRACK_PROCESS: u32 = 3;
     pub(super) const TRACK_THREAD: u32 = 4;
     pub(super) const TRACK_PARENT: u32 = 5;
+    pub(super) const TRACK_COUNTER: u32 = 8;
+
+    pub(super) const COUNTER_UNIT: u32 = 3;
 }
 
 const BEGIN: u64 = 1;
 const END: u64 = 2;
+const COUNTER: u64 = 4;
+/// `UNIT_SIZE_BYTES` of counter_descriptor.proto.
+const BYTES: u64 = 3;
 /// `SEQ_INCREMENTAL_STATE_CLEARED`: names begin anew; `SEQ_NEEDS_INCREMENTAL_STATE`: they are referred to.
 const CLEARED: u64 = 1;
 const NEEDS: u64 = 2;
@@ -58,6 +65,9 @@ pub fn encode(picture: &Picture) -> Vec<u8> {
     }
     for losses in picture.losses.chunk_by(|before, after| before.cpu == after.cpu) {
         writer.losses(losses, names.lost());
+    }
+    for counter in &picture.counters {
+        writer.counter(counter);
     }
     let threads = writer.thread_tracks(picture);
     for (lane, track) in picture.threads.iter().zip(threads) {
@@ -189,6 +199,20 @@ impl Writer {
             let from_ns = loss.from_ns.max(free_ns);
             free_ns = loss.to_ns.max(from_ns);
             self.span(track, name, from_ns, free_ns);
+        }
+    }
+
+    fn counter(&mut self, counter: &Counter) {
+        self.last_track += 1;
+        let mut of_bytes = Message::default();
+        of_bytes.integer(field::COUNTER_UNIT, BYTES);
+        let mut descriptor = Message::default();
+        descriptor.integer(field::TRACK_UUID, self.last_track).text(field::TRACK_NAME, &counter.name);
+        descriptor.message(field::TRACK_COUNTER, &of_bytes);
+        self.describe(&descriptor);
+        for &(at_ns, bytes) in &counter.points {
+            self.event.integer(field::EVENT_TYPE, COUNTER).integer(field::EVENT_VALUE, bytes);
+            self.put_event(self.last_track, at_ns, None);
         }
     }
 

@@ -1,0 +1,84 @@
+//! What waits in the sockets of the followed processes, looked at from time to time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::timeline::Counter;
+use sys::clock::monotonic_ns;
+use sys::netlink::{Sockets, inodes_of};
+
+/// How often at most.
+const EVERY: Duration = Duration::from_millis(20);
+/// Looking may take this share of the time, as a divisor: on machines with very many sockets it is done less often.
+const SHARE: u64 = 50;
+/// How long it is trusted whose sockets are whose.
+const OWNERS_FOR: Duration = Duration::from_millis(200);
+
+/// One look.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    at_ns: u64,
+    unread_bytes: u64,
+    unsent_bytes: u64,
+    window_bytes: u64,
+}
+
+/// Sums over all sockets of the followed processes.
+#[derive(Debug)]
+pub struct SocketWatch {
+    sockets: Sockets,
+    own: BTreeSet<u64>,
+    owners_until_ns: u64,
+    next_ns: u64,
+    looks: Vec<Look>,
+}
+
+impl SocketWatch {
+    /// In the network namespace of process `namespace_of`, or in this one's; `None` where the kernel does not tell.
+    pub fn open(namespace_of: Option<i32>) -> Option<Self> {
+        let sockets = Sockets::open(namespace_of).ok()?;
+        Some(Self { sockets, own: BTreeSet::new(), owners_until_ns: 0, next_ns: 0, looks: Vec::new() })
+    }
+
+    /// Looks, if it is time to.
+    pub fn look(&mut self, processes: impl FnOnce() -> BTreeSet<u32>) {
+        let at_ns = monotonic_ns();
+        if at_ns < self.next_ns {
+            return;
+        }
+        if at_ns >= self.owners_until_ns {
+            self.own = processes().into_iter().flat_map(inodes_of).collect();
+            self.owners_until_ns = at_ns + OWNERS_FOR.as_nanos() as u64;
+        }
+        let mut look = Look { at_ns, unread_bytes: 0, unsent_bytes: 0, window_bytes: 0 };
+        let read = match self.own.is_empty() {
+            true => Ok(()),
+            false => self.sockets.read(&mut |socket| {
+                if self.own.contains(&socket.inode) {
+                    look.unread_bytes += u64::from(socket.unread_bytes);
+                    look.unsent_bytes += u64::from(socket.unsent_bytes);
+                    look.window_bytes += socket.congestion_window_bytes.unwrap_or(0);
+                }
+            }),
+        };
+        // A look that failed is none: missing is not zero.
+        self.looks.extend(read.is_ok().then_some(look));
+        let ended_ns = monotonic_ns();
+        self.next_ns = at_ns + (EVERY.as_nanos() as u64).max((ended_ns - at_ns) * SHARE);
+    }
+
+    /// What was seen between two moments; nothing of what was always 0.
+    pub fn counters(&self, from_ns: u64, to_ns: u64) -> Vec<Counter> {
+        let within = || self.looks.iter().filter(|look| (from_ns..=to_ns).contains(&look.at_ns));
+        let counter = |name: &str, of: fn(&Look) -> u64| Counter {
+            name: name.to_owned(),
+            points: within().map(|look| (look.at_ns - from_ns, of(look))).collect(),
+        };
+        let all = [
+            counter("receive queues", |look| look.unread_bytes),
+            counter("send queues", |look| look.unsent_bytes),
+            counter("congestion windows", |look| look.window_bytes),
+        ];
+        all.into_iter().filter(|counter| counter.points.iter().any(|(_, bytes)| *bytes > 0)).collect()
+    }
+}
