@@ -107,6 +107,7 @@ fn datagrams_travel_together_and_come_singly_to_who_did_not_ask() {
             came.extend_from_slice(&buffer[..batch.bytes]);
         }
         assert!(came == bytes);
+        assert_eq!(other.receive_now(&mut buffer).unwrap(), Arrived::WouldBlock);
         other.set_wait(None).unwrap();
         assert_eq!(other.receive(&mut buffer).unwrap(), Arrived::WouldBlock);
     }
