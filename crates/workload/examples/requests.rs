@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         omit_until_ns: None,
         threads: number(6, 0) as u32,
         silence_max: Duration::from_secs(5),
+        recorder: None,
     };
     let answerer = RequestOrder { side: RequestSide::Answerer, end: RequestEnd::Peer, ..order.clone() };
     let answering = RequestGroup::start(far, &answerer, start_ns)?;

@@ -107,6 +107,7 @@ fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
     for (number, table) in account.tables.iter().enumerate() {
         if number > 0 {
             *text += "\n";
+            *text += &toned(style, Tone::Bold, "", &plain(&table.title));
         }
         let cells = |at: usize| {
             table.rows.iter().map(move |row| row.get(at).map_or_else(String::new, |cell| plain(cell)))

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use base::outcome::{Account, Certainty, Evidence, Limit, Resource, Table};
+use base::timeline::CallRow;
 
 use super::flow::{Ended, FlowCount};
 use super::judge::held_back;
 use super::limit::Held;
 use super::metrics;
-use super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
+use super::report::{EndReport, Responses, TransferReport, Waits, Way, WayReport};
 use super::settings::TransferSettings;
 
 /// Flows that a table lists one by one; of more, the slowest.
@@ -19,6 +20,10 @@ pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Accoun
     let mut tables = vec![balance(report)];
     tables.extend(flows(report));
     tables.extend(report.responses.as_ref().map(responses));
+    for way in &report.ways {
+        tables.extend(calls("sender", way.way, way.sender.as_ref()));
+        tables.extend(calls("receiver", way.way, way.receiver.as_ref()));
+    }
     Account { headline: headline(settings, report), limit: limit(settings, report), tables }
 }
 
@@ -233,6 +238,25 @@ fn responses(responses: &Responses) -> Table {
         rows: vec![row],
         notes: vec!["from the intended moment of a request to the end of its answer".to_owned()],
     }
+}
+
+/// Where the time of an end's threads went.
+fn calls(side: &str, way: Way, end: Option<&EndReport>) -> Option<Table> {
+    let times = end?.calls.as_ref()?;
+    let us = |us: f64| format!("{us:.2}");
+    let row = |row: &CallRow| {
+        let wall = format!("{:.1} %", 100.0 * row.wall_share);
+        let cells = [us(row.p50_us), us(row.mean_us), us(row.p99_us), us(row.max_us), wall];
+        [vec![row.name.clone(), row.state.name().to_owned(), row.count.to_string()], cells.to_vec()].concat()
+    };
+    let lost = (times.events_lost > 0)
+        .then(|| format!("{} of {} spans were lost", times.events_lost, times.events_counted));
+    Some(Table {
+        title: format!("Calls of the {side} {}", way.word()),
+        head: words(&["call", "state", "calls", "p50 us", "mean us", "p99 us", "max us", "of wall"]),
+        rows: times.calls.iter().map(row).collect(),
+        notes: lost.into_iter().chain(times.doubts.iter().cloned()).collect(),
+    })
 }
 
 fn ended(ended: &Ended) -> String {

@@ -1,6 +1,7 @@
 //! What a transfer came to, as its client tells it: plain data for the judge.
 
 use base::histogram::Histogram;
+use base::timeline::CallTimes;
 use serde::{Deserialize, Serialize};
 
 use super::flow::{FlowCount, FlowReport, ThreadReport};
@@ -137,6 +138,8 @@ pub struct EndReport {
     pub threads: Vec<ThreadReport>,
     /// CPU time of the whole end, s, where it is known.
     pub cpu_s: Option<f64>,
+    /// Where the time of its threads went, call by call; where that was asked for.
+    pub calls: Option<CallTimes>,
     /// Bytes of all flows in each interval: (its beginning, its end, in s after the start; bytes).
     pub intervals: Vec<(f64, f64, u64)>,
 }

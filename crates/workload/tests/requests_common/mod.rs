@@ -27,6 +27,7 @@ pub fn asks(end: RequestEnd) -> RequestOrder {
         omit_until_ns: None,
         threads: 0,
         silence_max: GUARD,
+        recorder: None,
     }
 }
 

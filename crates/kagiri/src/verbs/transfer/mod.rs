@@ -95,6 +95,9 @@ pub struct TransferArgs {
     /// Requests a second that each flow makes, whether or not answers came
     #[arg(long, value_name = "N", requires = "rr")]
     requests_per_s: Option<f64>,
+    /// Time each call to the kernel at both ends, and show where the time went
+    #[arg(long)]
+    calls: bool,
     /// Search the highest rate of datagrams without loss, up to RATE
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "100Gbit/s")]
     search: Option<BitRate>,
@@ -156,6 +159,7 @@ impl TransferArgs {
         set("no_delay", self.no_delay.then_some(json!(true)));
         set("link", self.link.map(|link| json!(link)));
         set("requests", self.rr.map(|size| self.requests(size)));
+        set("calls", self.calls.then_some(json!(true)));
         set("search", self.search.map(|max| self.search(max)));
         Value::Object(settings)
     }

@@ -77,6 +77,7 @@ fn order(settings: &TransferSettings, key: Option<String>) -> SessionOrder {
         receive_buffer_bytes: settings.receive_buffer.or(settings.window).map(|buffer| buffer.bytes()),
         no_delay: settings.no_delay,
         requests: settings.requests.clone(),
+        calls: settings.calls,
         beat_ns: settings.interval_ns(),
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sys::clock::sleep_until_ns;
+use sys::span::time;
 
+use super::calls::SLEEP;
 use super::course::Turn;
 use super::crew::{Orders, WAIT_NS};
 use super::flow::{Flow, Room};
@@ -39,7 +41,7 @@ pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
             Turn::Moved => moved_ns = flow.course.now_ns(),
             Turn::Over(ended) => return ended,
             Turn::NotBefore(at_ns) => {
-                sleep_until_ns(at_ns.min(flow.course.now_ns() + WAIT_NS));
+                time(&SLEEP, || sleep_until_ns(at_ns.min(flow.course.now_ns() + WAIT_NS)));
                 moved_ns = flow.course.look();
             }
             Turn::Blocked => {
@@ -47,7 +49,7 @@ pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
                 if let Some(ended) = orders.silence(moved_ns, now_ns) {
                     return ended;
                 }
-                sleep_until_ns(now_ns + PAUSE_NS);
+                time(&SLEEP, || sleep_until_ns(now_ns + PAUSE_NS));
             }
         }
     }

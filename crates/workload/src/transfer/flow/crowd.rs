@@ -5,8 +5,10 @@ use std::collections::BinaryHeap;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Events, Interest, NetError, Waker};
+use sys::span::time;
 
 use super::alone::DRAIN_NS;
+use super::calls::EPOLL_WAIT;
 use super::course::Turn;
 use super::crew::{Orders, WAIT_NS};
 use super::flow::{Flow, FlowSocket, Room};
@@ -75,7 +77,7 @@ impl<'a> Crowd<'a> {
         while self.left > 0 && !self.orders.is_stopped() {
             let now_ns = monotonic_ns();
             let next_ns = self.moments.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
-            self.epoll.wait_until(&mut events, next_ns.min(now_ns + WAIT_NS))?;
+            time(&EPOLL_WAIT, || self.epoll.wait_until(&mut events, next_ns.min(now_ns + WAIT_NS)))?;
             for event in events.iter().filter(|event| event.token != STOP) {
                 self.serve(event.token as usize, room);
             }

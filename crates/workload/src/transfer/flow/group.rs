@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{NetError, TcpInfo, Waker};
+use sys::span::Handle;
 use sys::thread::raise_file_limit;
 
+use super::calls::record;
 use super::cell::Cell;
 use super::choice::{EngineChoice, Engines};
 use super::crew::{Crew, Orders, threads_for};
@@ -22,7 +24,7 @@ const OTHER_FILES: u64 = 128;
 const FILES_A_FLOW: u64 = 5;
 
 /// How a group works.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct GroupSetting {
     /// Threads at most; 0 lets the group choose: one a flow if there are few, else one a CPU.
     pub threads: u32,
@@ -30,11 +32,13 @@ pub struct GroupSetting {
     pub engine: Option<Engine>,
     /// A flow that waits for its peer for so long has failed.
     pub silence_max: Duration,
+    /// Times the calls of its threads.
+    pub recorder: Option<Handle>,
 }
 
 impl Default for GroupSetting {
     fn default() -> Self {
-        Self { threads: 0, engine: None, silence_max: Duration::from_secs(30) }
+        Self { threads: 0, engine: None, silence_max: Duration::from_secs(30), recorder: None }
     }
 }
 
@@ -110,7 +114,11 @@ impl Group {
         }
         let mut crew = Crew::new(Orders::new(start_ns, setting.silence_max));
         for share in shares {
-            crew.spawn(shared, move |orders, waker| drive(share, orders, waker))?;
+            let recorder = setting.recorder.clone();
+            crew.spawn(shared, move |orders, waker| {
+                let _recorded = record(recorder.as_ref());
+                drive(share, orders, waker)
+            })?;
         }
         Ok(Self { members, crew, choice: engines.choice(sends_tcp, mode, threads, shared) })
     }

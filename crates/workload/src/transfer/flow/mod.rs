@@ -16,6 +16,7 @@
 
 mod alone;
 mod asking;
+pub(in crate::transfer) mod calls;
 mod cell;
 mod choice;
 mod content;

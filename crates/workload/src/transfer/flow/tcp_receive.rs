@@ -1,9 +1,11 @@
 //! TCP receivers: `copy` reads into this program's memory, `discard` lets the kernel free what came unread.
 
 use sys::net::{Moved, NetError, TcpSocket};
+use sys::span::time;
 use sys::thread::thread_cpu_ns;
 
 use super::asking::Asking;
+use super::calls::{RECV, RECV_TRUNCATED};
 use super::course::{Course, Turn};
 use super::order::{Ended, Mode};
 use super::tcp_send::failed;
@@ -38,9 +40,9 @@ impl TcpReceiver {
         let moved = match self.mode {
             Mode::Copy => {
                 let fits = allowed.min(room.len());
-                socket.recv_waiting(&mut room[..fits])
+                time(&RECV, || socket.recv_waiting(&mut room[..fits]))
             }
-            Mode::Discard => socket.discard_waiting(allowed),
+            Mode::Discard => time(&RECV_TRUNCATED, || socket.discard_waiting(allowed)),
         };
         let (bytes, turn) = match moved {
             Ok(Moved::Bytes(bytes)) => (bytes, Turn::Moved),

@@ -3,6 +3,9 @@
 
 use sys::net::{Moved, NetError, Payload, Pipe, TcpSocket};
 
+use sys::span::time;
+
+use super::calls::{SENDMSG, SPLICE, TEE};
 use super::content;
 use super::course::{Course, Turn};
 use super::order::Ended;
@@ -35,7 +38,7 @@ impl TcpSender {
             Err(turn) => return turn,
         };
         let moved = match &mut self.pipes {
-            None => write(socket, self.at, allowed),
+            None => time(&SENDMSG, || write(socket, self.at, allowed)),
             Some(pipes) => pipes.send(socket, self.message_bytes, allowed),
         };
         match moved {
@@ -97,13 +100,13 @@ impl Pipes {
     fn send(&mut self, socket: &TcpSocket, message_bytes: usize, bytes: usize) -> Result<Moved, NetError> {
         if self.left == 0 {
             // Always a whole message, however little of it may leave now: a duplicate begins where the message does.
-            self.left = self.full.tee(&self.work, message_bytes)?;
+            self.left = time(&TEE, || self.full.tee(&self.work, message_bytes))?;
             if self.left == 0 {
                 let source = std::io::Error::other("the pipe with the content is empty");
                 return Err(NetError { action: "duplicate", target: "the content".into(), source });
             }
         }
-        let moved = self.work.splice_to(socket, self.left.min(bytes))?;
+        let moved = time(&SPLICE, || self.work.splice_to(socket, self.left.min(bytes)))?;
         if let Moved::Bytes(bytes) = moved {
             self.left = self.left.saturating_sub(bytes);
         }

@@ -1,7 +1,9 @@
 //! A UDP receiver: datagrams that came in a row in one call where the kernel gives them so (`UDP_GRO`), each counted.
 
 use sys::net::{Arrived, Batch, NetError, UdpFlow};
+use sys::span::time;
 
+use super::calls::RECVMSG;
 use super::course::{Course, Turn};
 use super::nap::Naps;
 use super::order::{Ended, FlowCount, Mode, Stamp, Transit};
@@ -66,7 +68,7 @@ impl UdpReceiver {
         };
         let room = &mut room[..wanted];
         let naps = self.naps.may_nap(course.now_ns());
-        match if naps { socket.receive_now(room) } else { socket.receive(room) } {
+        match time(&RECVMSG, || if naps { socket.receive_now(room) } else { socket.receive(room) }) {
             Ok(Arrived::Batch(mut batch)) => {
                 let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
                 let Some(marks) = marks else {

@@ -1,7 +1,9 @@
 //! A UDP sender: many datagrams in one call where the kernel cuts them up (`UDP_SEGMENT`), else one.
 
 use sys::net::{Moved, NetError, UdpFlow};
+use sys::span::time;
 
+use super::calls::SEND;
 use super::content::Header;
 use super::course::{Course, Turn};
 use super::order::{FlowCount, Stamp};
@@ -54,7 +56,7 @@ impl UdpSender {
         for (n, datagram) in room[..bytes].chunks_mut(self.datagram_bytes).enumerate() {
             self.stamp.write(datagram, Header { sent_us, count: self.count.datagrams + 1 + n as u64 });
         }
-        match socket.send(&room[..bytes]) {
+        match time(&SEND, || socket.send(&room[..bytes])) {
             Ok(Moved::Bytes(bytes)) => {
                 self.count.datagrams += datagrams as u64;
                 course.cell().set_datagrams(&self.count);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sys::net::{NetError, SocketOptions, TcpSocket, UdpFlow};
+use sys::span::Recorder;
 
 use super::carrier::Carrier;
 use super::course::Course;
@@ -61,12 +62,17 @@ pub(super) fn dress_udp(flow: &mut UdpFlow, order: &SessionOrder) -> Result<(), 
 }
 
 /// How the groups of this end work.
-fn group_setting(order: &SessionOrder) -> GroupSetting {
+fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSetting {
     // A slow rate makes long pauses between calls.
     let bits = f64::from(order.size_bytes) * 8.0;
     let pause_s = order.rate_bit_per_s.map_or(0.0, |rate| bits / rate.max(1) as f64);
     let silence_max = SILENCE.saturating_add(Duration::try_from_secs_f64(2.0 * pause_s).unwrap_or_default());
-    GroupSetting { threads: order.threads, engine: order.engine, silence_max }
+    GroupSetting {
+        threads: order.threads,
+        engine: order.engine,
+        silence_max,
+        recorder: recorder.map(Recorder::handle),
+    }
 }
 
 /// What each flow of `way` is told at the end that is its `side`, when senders begin at `start_ns`.
@@ -130,9 +136,11 @@ pub(super) fn begin(
         let sends = (way == Way::Up) == is_client;
         let side = if sends { Side::Sender } else { Side::Receiver };
         let flows = flow_orders(order, side, start_ns, std::mem::replace(&mut sockets, rest));
-        let carrier = Carrier::Flows(Group::start(flows, &group_setting(order), start_ns)?);
+        let recorder = order.calls.then(|| Recorder::start(0));
+        let setting = group_setting(order, recorder.as_ref());
+        let carrier = Carrier::Flows(Group::start(flows, &setting, start_ns)?);
         let place = if sends { &mut senders } else { &mut receivers };
-        *place = Some(Moving::new(way, order.protocol, carrier, measure));
+        *place = Some(Moving::new(way, order.protocol, carrier, measure, recorder));
     }
     Ok(Course::new(senders, receivers))
 }
@@ -151,6 +159,7 @@ fn begin_requests(
         true => (RequestSide::Requester, RequestEnd::AtNs(omit_until_ns.saturating_add(order.time_ns))),
         false => (RequestSide::Answerer, RequestEnd::Peer),
     };
+    let recorder = order.calls.then(|| Recorder::start(0));
     let told = RequestOrder {
         side,
         size_bytes: bytes(requests.size),
@@ -161,10 +170,11 @@ fn begin_requests(
         omit_until_ns: (order.omit_ns > 0).then_some(omit_until_ns),
         threads: order.threads,
         silence_max: SILENCE,
+        recorder: recorder.as_ref().map(Recorder::handle),
     };
     let carrier = Carrier::Requests(RequestGroup::start(sockets, &told, measure.start_ns)?);
     let way = if is_client { Way::Down } else { Way::Up };
-    let moving = Some(Moving::new(way, order.protocol, carrier, measure));
+    let moving = Some(Moving::new(way, order.protocol, carrier, measure, recorder));
     // The requesters' end is what the answerers wait for.
     Ok(if is_client { Course::new(moving, None) } else { Course::new(None, moving) })
 }

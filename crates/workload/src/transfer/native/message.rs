@@ -56,6 +56,8 @@ pub struct SessionOrder {
     pub no_delay: bool,
     /// Requests and answers instead of streams of bytes.
     pub requests: Option<RequestSettings>,
+    /// Whether each end times the calls of its threads.
+    pub calls: bool,
     /// How often each end is to say how far it is, ns.
     pub beat_ns: u64,
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use base::timeline::CallTimes;
 use sys::clock::{Deadline, monotonic_ns};
+use sys::span::Recorder;
 
 use super::carrier::{Carried, Carrier};
 use super::message::Sent;
@@ -48,6 +50,7 @@ enum Omitted {
 /// The flows of one way at one end.
 pub(super) struct Moving {
     way: Way,
+    start_ns: u64,
     carrier: Carrier,
     protocol: Protocol,
     omitted: Omitted,
@@ -55,6 +58,8 @@ pub(super) struct Moving {
     /// Of the first connections, how often they were looked at while they sent, and how often all that their buffers held
     /// was under way.
     looks: Vec<Looks>,
+    /// Times the calls of its threads.
+    recorder: Option<Recorder>,
     /// How much had come when it was last looked at, and until when more must come; of receivers after the senders' end.
     quiet: Option<(u64, Deadline)>,
 }
@@ -70,13 +75,30 @@ pub(super) struct Moved {
 
 impl Moving {
     /// What has been started by `measure`.
-    pub(super) fn new(way: Way, protocol: Protocol, carrier: Carrier, measure: Measure) -> Self {
+    pub(super) fn new(
+        way: Way,
+        protocol: Protocol,
+        carrier: Carrier,
+        measure: Measure,
+        recorder: Option<Recorder>,
+    ) -> Self {
         let omitted = match measure.omit_ns {
             0 => Omitted::Nothing,
             omit_ns => Omitted::Until(measure.start_ns.saturating_add(omit_ns)),
         };
         let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
-        Self { way, carrier, protocol, omitted, intervals, looks: Vec::new(), quiet: None }
+        let start_ns = measure.start_ns;
+        Self {
+            way,
+            start_ns,
+            carrier,
+            protocol,
+            omitted,
+            intervals,
+            looks: Vec::new(),
+            recorder,
+            quiet: None,
+        }
     }
 
     /// Payload that passed so far, the omitted beginning included.
@@ -170,6 +192,9 @@ impl Moving {
             omitted,
             cpu_s: Some(cpu_ns as f64 / 1e9),
             threads,
+            calls: self
+                .recorder
+                .map(|recorder| calls(recorder, self.way, now_ns.saturating_sub(self.start_ns))),
             intervals: self.intervals.finish(now_ns, bytes),
             ..EndReport::default()
         };
@@ -181,6 +206,17 @@ impl Moving {
 pub(super) fn sent(end: &EndReport) -> Sent {
     let datagrams: u64 = end.flows.iter().map(|flow| flow.count.datagrams).sum();
     Sent { bytes: end.bytes() + end.omitted.bytes, datagrams: datagrams + end.omitted.datagrams }
+}
+
+/// What a recorder saw, as shares of the time from the start on: it has been there since the flows were made ready.
+fn calls(recorder: Recorder, way: Way, wall_ns: u64) -> CallTimes {
+    let mut times = recorder.finish(way.word()).times;
+    let wall_s = wall_ns.max(1) as f64 / 1e9;
+    for row in &mut times.calls {
+        row.wall_share *= times.wall_s / wall_s;
+    }
+    times.wall_s = wall_s;
+    times
 }
 
 /// The flows without what came before the omitted beginning was over, and what that was.

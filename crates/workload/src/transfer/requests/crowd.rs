@@ -6,7 +6,9 @@ use std::collections::BinaryHeap;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Events, Interest, NetError, Waker};
+use sys::span::time;
 
+use super::super::flow::calls::EPOLL_WAIT;
 use super::super::flow::{Ended, FlowSocket, Orders, Turn, WAIT_NS};
 use super::super::settings::Waiting;
 use super::alone::POLLS_AT_ONCE;
@@ -80,7 +82,9 @@ impl<'a> Crowd<'a> {
         while self.left > 0 && !self.orders.is_stopped() {
             let next_ns = self.moments.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
             match waiting {
-                Waiting::Block => self.epoll.wait_until(&mut events, next_ns.min(look_ns))?,
+                Waiting::Block => {
+                    time(&EPOLL_WAIT, || self.epoll.wait_until(&mut events, next_ns.min(look_ns)))?
+                }
                 Waiting::Spin => self.epoll.wait_until(&mut events, 0)?,
             };
             for event in events.iter().filter(|event| event.token != STOP) {

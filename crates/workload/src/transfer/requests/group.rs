@@ -3,6 +3,7 @@
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::Waker;
 
+use super::super::flow::calls::record;
 use super::super::flow::{
     Crew, FlowCount, FlowError, FlowReport, FlowSocket, Member, Orders, ThreadReport, Usage, close, cpus,
     threads_for,
@@ -51,7 +52,10 @@ impl RequestGroup {
         let mut crew = Crew::new(Orders::new(start_ns, order.silence_max));
         for share in shares {
             let order = order.clone();
-            crew.spawn(waits_for_several, move |orders, waker| drive(share, &order, orders, waker))?;
+            crew.spawn(waits_for_several, move |orders, waker| {
+                let _recorded = record(order.recorder.as_ref());
+                drive(share, &order, orders, waker)
+            })?;
         }
         Ok(Self { members, crew, side: order.side })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sys::net::UdpFlow;
+use sys::span::Handle;
 
 use super::super::flow::{FlowReport, FlowSocket, ThreadReport};
 use super::super::report::Responses;
@@ -30,7 +31,7 @@ pub enum RequestEnd {
 }
 
 /// The order that all flows of a group are given.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct RequestOrder {
     /// Which end this is.
     pub side: RequestSide,
@@ -50,6 +51,8 @@ pub struct RequestOrder {
     pub threads: u32,
     /// A flow that waits for its peer for so long has failed.
     pub silence_max: Duration,
+    /// Times the calls of its threads.
+    pub recorder: Option<Handle>,
 }
 
 impl RequestOrder {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Interest, Moved, NetError};
+use sys::span::time;
 
+use super::super::flow::calls::{RECV, SEND};
 use super::super::flow::{
     Cell, Ended, FlowCount, FlowReport, FlowSocket, Member, Orders, Turn, fill, report_of,
 };
@@ -136,16 +138,16 @@ impl Progress {
 /// Sends once; waits for room if the socket may.
 pub(super) fn send(socket: &FlowSocket, bytes: &[u8]) -> Result<Moved, NetError> {
     match socket {
-        FlowSocket::Tcp(socket) => socket.send_waiting(bytes),
-        FlowSocket::Udp(socket) => socket.send(bytes),
+        FlowSocket::Tcp(socket) => time(&SEND, || socket.send_waiting(bytes)),
+        FlowSocket::Udp(socket) => time(&SEND, || socket.send(bytes)),
     }
 }
 
 /// Receives once; waits for something if the socket may.
 pub(super) fn receive(socket: &FlowSocket, room: &mut [u8]) -> Result<Moved, NetError> {
     match socket {
-        FlowSocket::Tcp(socket) => socket.recv_waiting(room),
-        FlowSocket::Udp(socket) => socket.receive_one(room),
+        FlowSocket::Tcp(socket) => time(&RECV, || socket.recv_waiting(room)),
+        FlowSocket::Udp(socket) => time(&RECV, || socket.receive_one(room)),
     }
 }
 

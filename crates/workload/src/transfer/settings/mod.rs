@@ -130,6 +130,8 @@ pub struct TransferSettings {
     pub no_delay: bool,
     /// Requests and answers instead of streams of bytes.
     pub requests: Option<RequestSettings>,
+    /// Time each call to the kernel at both ends, and show where the time went.
+    pub calls: bool,
     /// Search the highest rate of datagrams without loss.
     pub search: Option<RateSearch>,
 }
@@ -157,6 +159,7 @@ impl Default for TransferSettings {
             receive_buffer: None,
             no_delay: false,
             requests: None,
+            calls: false,
             search: None,
         }
     }
