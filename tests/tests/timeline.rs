@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, missing, program, wait_until};
+use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -387,11 +387,7 @@ fn a_thousand_children_are_watched() {
 #[test]
 fn java_is_watched_with_all_its_threads() {
     need_tracing!();
-    // A runtime of 50 MB and more; where it is missing that is no error.
-    if let Some(name) = missing(&["java"]) {
-        eprintln!("skipped: needs {name}");
-        return;
-    }
+    kagiri_tests::need_programs!("java");
     let world = World::new();
     let document = told(world.measure(&["timeline", "--json", "--", "java", "-version"], PATIENCE));
     assert!(document["threads"].as_u64().is_some_and(|threads| threads > 5), "{document:#}");

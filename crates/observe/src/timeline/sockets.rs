@@ -6,10 +6,11 @@ use std::time::Duration;
 use base::timeline::Counter;
 use sys::clock::monotonic_ns;
 use sys::netlink::{Sockets, inodes_of};
+use sys::thread::thread_cpu_ns;
 
 /// How often at most.
 const EVERY: Duration = Duration::from_millis(20);
-/// Looking may take this share of the time, as a divisor: on machines with very many sockets it is done less often.
+/// Looking may take this share of a CPU, as a divisor: on machines with very many sockets it is done less often.
 const SHARE: u64 = 50;
 /// How long it is trusted whose sockets are whose.
 const OWNERS_FOR: Duration = Duration::from_millis(200);
@@ -46,6 +47,7 @@ impl SocketWatch {
         if at_ns < self.next_ns {
             return;
         }
+        let cpu_ns = thread_cpu_ns();
         if at_ns >= self.owners_until_ns {
             self.own = processes().into_iter().flat_map(inodes_of).collect();
             self.owners_until_ns = at_ns + OWNERS_FOR.as_nanos() as u64;
@@ -63,8 +65,8 @@ impl SocketWatch {
         };
         // A look that failed is none: missing is not zero.
         self.looks.extend(read.is_ok().then_some(look));
-        let ended_ns = monotonic_ns();
-        self.next_ns = at_ns + (EVERY.as_nanos() as u64).max((ended_ns - at_ns) * SHARE);
+        let took_ns = thread_cpu_ns() - cpu_ns;
+        self.next_ns = at_ns + (EVERY.as_nanos() as u64).max(took_ns * SHARE);
     }
 
     /// What was seen between two moments; nothing of what was always 0.
