@@ -106,6 +106,7 @@ pub struct Session {
     stop: Arc<AtomicBool>,
     store: Store,
     data_dir: PathBuf,
+    facts: BTreeMap<String, Value>,
 }
 
 impl Session {
@@ -126,7 +127,7 @@ impl Session {
             tempfile::tempfile_in(out)
                 .with_context(|| format!("--out: cannot write into {}", out.display()))?;
         }
-        Ok(Self { stop, store, data_dir })
+        Ok(Self { stop, store, data_dir, facts: BTreeMap::new() })
     }
 
     /// Where results and made content live.
@@ -140,7 +141,7 @@ impl Session {
     }
 
     /// Measure a plan, on this host or where it says, store it, print what came of it.
-    pub fn run_plan(self, plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
+    pub fn run_plan(mut self, plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
         let (run, failure) = self.make_run(plan, common, hosts)?;
         // With nothing measured one line says it all; a script still gets its document.
         let presented = match run.trials.is_empty() && !common.json {
@@ -155,8 +156,22 @@ impl Session {
         }
     }
 
+    /// Measure a plan and store it, without a word of what came of it.
+    ///
+    /// # Errors
+    /// It could not be measured.
+    pub fn measure(&mut self, plan: &Plan, common: &Common) -> Result<Run, Failure> {
+        let (run, failure) = self.make_run(plan, common, &HostArgs::default())?;
+        failure.map_or(Ok(run), |failure| Err(run_failure(failure)))
+    }
+
+    /// What is found out before a run and belongs to its environment.
+    pub fn add_fact(&mut self, name: &str, fact: Value) {
+        self.facts.insert(name.to_owned(), fact);
+    }
+
     fn make_run(
-        mut self,
+        &mut self,
         plan: &Plan,
         common: &Common,
         hosts: &HostArgs,
@@ -173,14 +188,15 @@ impl Session {
         let (said, told) = (progress.clone(), progress.clone());
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
-            stop: self.stop,
+            stop: Arc::clone(&self.stop),
             say: Arc::new(move |line| said.note(line)),
-            ..HostContext::here(self.data_dir, journal_dir(), program)
+            ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };
         let local = LocalBus::new(run::registry::kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
         let mut bus = carrier(plan, local, hosts, &id, told)?;
-        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment: surroundings(plan) };
+        let environment = surroundings(plan).into_iter().chain(self.facts.clone()).collect();
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment };
         let made = engine::make(plan, &mut *bus, &mut self.store, &mut progress, setting);
         // The hosts put everything back before anything is said of the result.
         drop(bus);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::outcome::{Ceiling, Resource};
+use base::outcome::{Ceiling, Resource, VariantOutcome};
 use base::plan::Plan;
 use base::units::BitRate;
 use clap::Args;
@@ -25,8 +25,8 @@ const FIRST_SHARE: u64 = 32;
 /// Measure this machine in a few minutes and write one report.
 #[derive(Args)]
 #[command(
-    after_help = "First the ceilings of CPU, disk, loopback and memory, then how many video streams of 25 Mbit/s a \
-    server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
+    after_help = "First the ceilings of CPU, disk, loopback and memory, then how fast bytes and requests move over \
+    loopback, then how many video streams of 25 Mbit/s a server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
     report at the end.\n\n\
     Examples:\n  \
     kagiri survey\n  \
@@ -48,12 +48,12 @@ impl Survey {
         };
         // What would make the survey's result useless is found now, not after minutes of measuring.
         measure::check_plan(&self.plan(&BTreeMap::new())?)?;
-        let session = Session::open(&self.common, &say)?;
+        let mut session = Session::open(&self.common, &say)?;
         say(
             "Surveying this machine; it takes two to three minutes if nobody else uses it. Ctrl-C ends it and keeps \
              finished trials.",
         );
-        say("1 of 2: ceilings of CPU, disk and loopback, some seconds");
+        say("1 of 3: ceilings of CPU, disk and loopback, some seconds");
         let stopped = || session.is_stopped();
         let data = session.data_dir();
         let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
@@ -63,14 +63,55 @@ impl Survey {
         for (resource, ceiling) in &ceilings {
             say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
         }
-        say("2 of 2: video streams of 25 Mbit/s from the embedded content server");
+        say("2 of 3: bytes and requests over loopback, some seconds");
+        let transfers = self.transfers(&mut session)?;
+        for line in &transfers {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("transfers", json!(transfers));
+        say("3 of 3: video streams of 25 Mbit/s from the embedded content server");
         session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
+    }
+
+    /// How fast bytes and requests move, a sentence each; stored as a run of its own.
+    fn transfers(&self, session: &mut Session) -> Result<Vec<String>, Failure> {
+        let quiet = Common { quiet: true, seed: self.common.seed, ..Common::default() };
+        let run = session.measure(&transfer_plan()?, &quiet)?;
+        if session.is_stopped() {
+            return Err(Failure::Interrupted("interrupted before any stream was measured".into()));
+        }
+        let line = |variant: &VariantOutcome| {
+            let said = variant.account.headline.as_deref().unwrap_or("could not be measured");
+            format!("{}: {}", variant.name, report::words::lower(said))
+        };
+        Ok(run.variants.iter().map(line).collect())
     }
 
     fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
         let settings = run::registry::resolve("stream", settings(ceilings)).map_err(Failure::usage)?;
         Ok(self.common.over(Plan::of_one("stream", "survey", "embedded server", settings)))
     }
+}
+
+/// The classic questions to a network stack, two seconds each.
+fn transfer_plan() -> Result<Plan, Failure> {
+    let variants = [
+        ("TCP, 1 flow", json!({})),
+        ("TCP, 8 flows", json!({ "flows": 8 })),
+        ("UDP, 1472 B", json!({ "protocol": "udp" })),
+        ("requests, 1 B", json!({ "requests": {} })),
+    ];
+    let mut plan: Option<Plan> = None;
+    for (name, mut settings) in variants {
+        settings["time"] = json!("2s");
+        let settings = run::registry::resolve("transfer", settings).map_err(Failure::usage)?;
+        let one = Plan::of_one("transfer", "survey: transfers over loopback", name, settings);
+        match &mut plan {
+            Some(plan) => plan.variants.extend(one.variants),
+            None => plan = Some(one),
+        }
+    }
+    plan.ok_or_else(|| Failure::usage("there is nothing to transfer"))
 }
 
 /// Short trials and a coarse search: a survey gives the order of magnitude, `kagiri stream` the number.
