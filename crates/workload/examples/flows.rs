@@ -69,6 +69,7 @@ fn say(sent: &GroupReport, received: &GroupReport, seconds: f64) {
         sent.engine,
         received.engine,
     );
+    println!("  least of a flow {:?}", received.flows.iter().map(|flow| flow.count.bytes).min());
     for flow in sent.flows.iter().chain(&received.flows).take(1) {
         println!("  {:?}, behind {} ns, {:?}", flow.ended, flow.behind_ns, flow.congestion);
     }

@@ -6,14 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::order::{Engine, Mode};
 use super::probe::{self, ProbeReport};
-use super::tcp_send::Pipes;
+use super::tcp_send::{CALL_BYTES, Pipes};
 
 /// With more flows than this on a host, each brings too little at a time to be worth waking up rarely
 /// (`SO_RCVLOWAT`).
 const FEW_FLOWS: usize = 2;
 
-/// More pipes than for so many flows are not worth their memory.
+/// More pipes than for so many flows are not worth their memory. And more flows than this take their turns in smaller
+/// pieces, so that each of ten thousand has had one soon.
 const SPLICED_FLOWS_MAX: usize = 64;
+/// What one call of such a flow is given.
+const CROWDED_CALL_BYTES: usize = 64 << 10;
 
 /// How the flows of a group were moved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +96,11 @@ impl Engines {
             self.sender = Engine::Write;
         }
         pipes.ok()
+    }
+
+    /// What one call of a TCP sender is given.
+    pub(super) fn call_bytes(&self) -> usize {
+        if self.flows > SPLICED_FLOWS_MAX { CROWDED_CALL_BYTES } else { CALL_BYTES }
     }
 
     /// How many flows the group has.

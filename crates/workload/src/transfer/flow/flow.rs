@@ -11,7 +11,7 @@ use super::content;
 use super::course::{Course, Turn};
 use super::order::{End, Ended, FlowOrder, FlowReport, Side};
 use super::tcp_receive::TcpReceiver;
-use super::tcp_send::{CALL_BYTES, TcpSender};
+use super::tcp_send::TcpSender;
 use super::udp_receive::UdpReceiver;
 use super::udp_send::{UdpSender, datagrams_a_call};
 
@@ -82,7 +82,7 @@ impl Flow {
         let size = order.size_bytes as usize;
         let (mover, unit, call) = match (&*socket, order.side) {
             (FlowSocket::Tcp(_), Side::Sender) => {
-                let message = if size == 0 { CALL_BYTES } else { size };
+                let message = if size == 0 { engines.call_bytes() } else { size };
                 (Mover::TcpSend(TcpSender::new(message, engines.pipes())), 1, message)
             }
             (FlowSocket::Tcp(_), Side::Receiver) => {
