@@ -78,6 +78,7 @@ fn ours(waiting: Waiting, seconds: u32) -> anyhow::Result<Answered> {
         omit_until_ns: Some(start_ns + OMIT_NS),
         threads: 0,
         silence_max: MARGIN,
+        recorder: None,
     };
     let answerer = RequestOrder { side: RequestSide::Answerer, end: RequestEnd::Peer, ..order.clone() };
     let answering = RequestGroup::start(vec![far], &answerer, start_ns)?;
