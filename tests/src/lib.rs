@@ -1,5 +1,6 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
+mod bpf;
 mod disturbed;
 mod fleet;
 mod hostile;
@@ -10,6 +11,7 @@ mod program;
 mod slurm;
 mod traces;
 
+pub use bpf::{is_any_loaded, loaded_programs};
 pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, with_verdict};
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};

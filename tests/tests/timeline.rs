@@ -2,9 +2,12 @@
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, free_port, is_root, program, wait_until};
+use kagiri_tests::{
+    Ended, Live, World, alone, free_port, is_any_loaded, is_root, loaded_programs, program, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -149,6 +152,21 @@ fn the_rights_that_are_told_of_are_enough_and_no_others() {
 }
 
 #[test]
+fn too_few_open_files_are_named_as_the_reason() {
+    need_tracing!();
+    let over = Arc::new(Barrier::new(21));
+    let threads: Vec<_> =
+        (0..20).map(|_| Arc::clone(&over)).map(|over| std::thread::spawn(move || over.wait())).collect();
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -n 40; exec \"$0\" timeline --backend perf -p \"$1\""]).arg(program());
+    let refused = command.arg(std::process::id().to_string()).output().expect("bash starts");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && errors.contains("ulimit -n"), "{errors}");
+    over.wait();
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+}
+
+#[test]
 fn its_time_being_over_ends_what_it_started() {
     need_tracing!();
     let world = World::new();
@@ -218,33 +236,6 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
     world.assert_nothing_left(ended.pid);
     // Programs are unloaded some time after the last descriptor of them is closed.
     wait_until("the kernel has let go of its programs", PATIENCE, || !is_any_loaded(&programs));
-}
-
-/// The numbers of the BPF programs that a process has loaded (proc(5), "fdinfo").
-fn loaded_programs(pid: u32) -> Vec<u32> {
-    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it runs");
-    let texts = files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok());
-    let of_line = |line: &str| line.strip_prefix("prog_id:")?.trim().parse().ok();
-    texts.filter_map(|text| text.lines().find_map(of_line)).collect()
-}
-
-/// Whether the kernel has a BPF program of any of these numbers (bpf(2), BPF_PROG_GET_FD_BY_ID).
-fn is_any_loaded(ids: &[u32]) -> bool {
-    let lines = format!(
-        "import ctypes, errno, sys\n\
-         def there(id):\n  \
-           found = ctypes.CDLL(None, use_errno=True).syscall({}, 13, (ctypes.c_uint32 * 32)(id), 12)\n  \
-           assert found >= 0 or ctypes.get_errno() == errno.ENOENT, ctypes.get_errno()\n  \
-           return found >= 0\n\
-         print(any(there(id) for id in {ids:?}))",
-        if cfg!(target_arch = "x86_64") { 321 } else { 280 }
-    );
-    let asked = Command::new("python3").args(["-c", &lines]).output().expect("python3 starts");
-    match asked.stdout.trim_ascii() {
-        b"True" => true,
-        b"False" => false,
-        _ => panic!("the kernel does not tell: {}", String::from_utf8_lossy(&asked.stderr)),
-    }
 }
 
 /// A server that listens on a port.

@@ -45,6 +45,14 @@ pub enum TraceError {
         /// Its number.
         pid: i32,
     },
+    /// The process is there, but its threads cannot be listed.
+    #[error("cannot list the threads of process {pid}: {source}")]
+    NotSeen {
+        /// Its number.
+        pid: i32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The kernel does not let this user trace.
     #[error(
         "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the rights: \

@@ -1,9 +1,10 @@
 //! What is followed, and the threads that it has.
 
-use std::path::Path;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 use super::TraceError;
-use crate::proc::start_ticks;
 
 /// Whom a tracer follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +22,10 @@ pub enum Target {
 /// # Errors
 /// There is no such process.
 pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
-    let entries =
-        std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| TraceError::NoProcess { pid })?;
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|source| match is_there(pid) {
+        true => TraceError::NotSeen { pid, source },
+        false => TraceError::NoProcess { pid },
+    })?;
     let names = entries.flatten().map(|entry| entry.file_name());
     let threads: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
     // An entry of a process that has ended and waits for its parent has its task still, but nothing will come of it.
@@ -53,6 +56,11 @@ pub fn waits_in(thread: i32) -> Option<u16> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// Whether there is a thread of this number (kill(2) with signal 0); asked without a file, of which there may be no more.
+fn is_there(thread: i32) -> bool {
+    kill(Pid::from_raw(thread), None) != Err(Errno::ESRCH)
+}
+
 fn is_zombie(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -80,7 +88,7 @@ pub(super) fn for_each_thread(
         }
         for thread in fresh {
             match follow(thread) {
-                Err(_) if start_ticks(Path::new("/"), thread).is_err() => {}
+                Err(_) if !is_there(thread) => {}
                 other => other?,
             }
         }
