@@ -28,6 +28,7 @@ const SEQUENCE_AT: isize = 8;
 
 /// What marks lie on.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are none on other architectures"))]
 struct Marks {
     /// From the thread's pointer to its area's `rseq_cs`.
     offset: isize,
