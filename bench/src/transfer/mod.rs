@@ -1,9 +1,11 @@
 //! `kagiri-bench transfer`: what the engines of `transfer` must reach.
 
+mod flows;
 mod own;
 mod peer;
 mod requests;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -77,6 +79,17 @@ struct Load {
     seconds: u32,
 }
 
+/// What all cases share.
+struct Stage {
+    /// The program under test, if one was named.
+    kagiri: Option<PathBuf>,
+    /// Where what it stores goes.
+    dir: PathBuf,
+    pairs: u32,
+    seconds: u32,
+    pace: Pace,
+}
+
 /// The goals of a case: rate and CPU time, as ratios to the peer's.
 struct Goals {
     rate: f64,
@@ -90,14 +103,19 @@ impl TransferArgs {
         let seconds = pace.full_or(self.seconds, 1);
         let counts = |_: &Case| format!("--pairs {} --seconds {}", self.pairs, self.seconds);
         let dir = self.options.dir(SUITE);
-        let open = || Ok(std::fs::create_dir_all(&dir)?);
-        self.options
-            .perform(SUITE, &self.case, open, counts, |case, ()| case.measure(self.pairs, seconds, &pace))
+        let open = || {
+            std::fs::create_dir_all(&dir)?;
+            let kagiri = self.options.kagiri.clone();
+            Ok(Stage { kagiri, dir: dir.clone(), pairs: self.pairs, seconds, pace })
+        };
+        self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage))
     }
 }
 
 impl Case {
-    fn measure(self, pairs: u32, seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
+    fn measure(self, stage: &Stage) -> anyhow::Result<Found> {
+        let Stage { pairs, seconds, pace, .. } = stage;
+        let (pairs, seconds) = (*pairs, *seconds);
         let load = Load { flows: 1, is_udp: false, mode: Mode::Copy, seconds };
         let (load, goals) = match self {
             Self::Copy => (load, Goals { rate: 1.25, cpu: Some(0.7) }),
@@ -105,7 +123,7 @@ impl Case {
             Self::Nuttcp => (load, Goals { rate: 2.0, cpu: None }),
             Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
-            Self::Flows => return flows(seconds, pace),
+            Self::Flows => return flows::measure(stage),
             Self::Blocking => return requests::measure(Waiting::Block, 0.95, pairs, seconds, pace),
             Self::Spinning => return requests::measure(Waiting::Spin, 2.0, pairs, seconds, pace),
         };
@@ -156,29 +174,6 @@ impl Case {
         );
         Ok(Found { compared, rows, versions: tools::versions(&[peer]), ..Found::default() })
     }
-}
-
-/// All flows at once, each with its own bytes.
-fn flows(seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
-    const FLOWS: usize = 10_000;
-    pace.await_quiet()?;
-    let meter = Meter::start(0)?;
-    let load = Load { flows: FLOWS, is_udp: false, mode: Mode::Copy, seconds };
-    let (moved, least_bytes) = own::transfer_all(&load)?;
-    let noise = meter.finish(0)?;
-    let mut alive = Row::new("least of a flow", "kB");
-    alive.ours.push(least_bytes as f64 / 1e3);
-    alive.noise.push(noise);
-    let mut rate = Row::new("received", "Gbit/s");
-    rate.ours.push(moved.gbit_per_s);
-    rate.noise.push(noise);
-    Ok(Found {
-        compared: format!(
-            "{FLOWS} TCP connections over loopback, both ends in this process, all sending flat out for {seconds} s."
-        ),
-        rows: vec![alive.goal_each("> 0: every flow moved", |kb| kb > 0.0), rate],
-        ..Found::default()
-    })
 }
 
 /// How long a peer may take beyond the time in which it sends.

@@ -19,11 +19,6 @@ const DATAGRAM_BYTES: u32 = 1470;
 
 /// Moves what the load says.
 pub fn transfer(load: &Load) -> anyhow::Result<Moved> {
-    Ok(transfer_all(load)?.0)
-}
-
-/// The same, with the bytes of the flow that received the least.
-pub fn transfer_all(load: &Load) -> anyhow::Result<(Moved, u64)> {
     room_for(2 * load.flows)?;
     let pairs = (0..load.flows).map(|_| if load.is_udp { datagrams() } else { streams() });
     let pairs = pairs.collect::<anyhow::Result<Vec<_>>>()?;
@@ -51,17 +46,15 @@ pub fn transfer_all(load: &Load) -> anyhow::Result<(Moved, u64)> {
         ensure!(flow.ended == Ended::Done, "a flow ended otherwise: {:?}", flow.ended);
     }
     let bytes: u64 = received.flows.iter().map(|flow| flow.count.bytes).sum();
-    let least = received.flows.iter().map(|flow| flow.count.bytes).min().unwrap_or(0);
     let datagrams = |report: &GroupReport| report.flows.iter().map(|f| f.count.datagrams).sum::<u64>();
     let (out, came) = (datagrams(&sent), datagrams(&received));
     let threads = sent.threads.iter().chain(&received.threads);
     let cpu_s = threads.map(|thread| thread.cpu_ns).sum::<u64>() as f64 / 1e9;
-    let moved = Moved {
+    Ok(Moved {
         gbit_per_s: bytes as f64 * 8e-9 / f64::from(load.seconds),
         cpu_s_per_gb: cpu_s / (bytes as f64 / 1e9),
         lost_percent: 100.0 * out.saturating_sub(came) as f64 / out.max(1) as f64,
-    };
-    Ok((moved, least))
+    })
 }
 
 pub(super) fn streams() -> anyhow::Result<(FlowSocket, FlowSocket)> {
