@@ -202,17 +202,46 @@ fn mistakes_and_absent_peers_are_named() {
     world.run(&["transfer", "--search"]).fails(2, &["search", "udp"]);
     world.run(&["transfer", "--spin"]).fails(2, &["--rr"]);
     world.run(&["transfer", "--peer", "ttcp"]).fails(2, &["peer", "host"]);
-    let mut few = Command::new("prlimit");
-    few.arg("--nofile=600:600")
-        .arg(kagiri_tests::program())
-        .args(["transfer", "--flows", "20000", "--quiet"]);
-    few.env("KAGIRI_DATA", world.data());
-    let ended = few.output().expect("prlimit runs");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    if !is_root() {
-        assert_eq!(ended.status.code(), Some(1), "{said}");
-        assert!(said.contains("ulimit -n") && said.contains("20000 flows"), "{said}");
+}
+
+#[test]
+fn more_flows_than_files_may_be_open_are_refused_by_name() {
+    // Root would raise its limit.
+    let world = if is_root() { World::of_nobody() } else { World::new() };
+    let plain = world.command(&["transfer", "--flows", "20000", "--quiet"]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=600:600").arg(plain.get_program()).args(plain.get_args());
+    limited.current_dir(world.path("")).stdin(std::process::Stdio::null());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
     }
+    let ended = Live::start(limited).end(PATIENCE);
+    ended.fails(1, &["20000 flows need", "ulimit -n"]);
+}
+
+#[test]
+fn datagrams_larger_than_the_path_takes_arrive_in_fragments() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let world = World::new();
+    let lab = Lab::up(&world, "small", LAB);
+    for host in ["quick", "far"] {
+        let small = ["ip", "link", "set", "eth0", "mtu", "1000"];
+        world.run(&[&["lab", "exec", host, "--lab", &lab.1, "--"][..], &small].concat()).code(0);
+    }
+    let asked = ["--place", "clients=quick", "--place", "server=far", "--proto", "udp", "--rate", "2Mbit/s"];
+    let document = lab.transfer(&asked).code(0).json();
+    assert_eq!(document["trials"][0]["verdict"], "pass", "{document}");
+    assert!(metric(&document, "datagrams_received") > 10.0);
+    assert_eq!(metric(&document, "datagrams_lost"), 0.0);
+    // Both hosts read one clock, so that what the delay line does is seen to the microsecond; it lets nothing by sooner.
+    assert_eq!(metric(&document, "delay_bound_us"), 0.0);
+    assert!(metric(&document, "delay_min_us") >= 9_900.0, "{document}");
 }
 
 #[test]

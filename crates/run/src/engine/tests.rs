@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use base::metric::MetricSpec;
+use base::outcome::Account;
 use base::part::{HERE, HostContext, Part, PartKind, Progress};
 use base::placement::Role;
 use base::units::Span;

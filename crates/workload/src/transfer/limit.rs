@@ -125,7 +125,7 @@ impl Waiting {
         let sender = sender?;
         let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
             let known: Vec<u64> = sender.waits.iter().filter_map(of).collect();
-            (!known.is_empty()).then(|| known.iter().sum())
+            (!known.is_empty()).then(|| known.iter().copied().fold(0, u64::saturating_add))
         };
         let busy_us = sum(|waits| waits.busy_us)? as f64;
         let flows = sender.waits.len() as f64;
@@ -141,8 +141,9 @@ impl Waiting {
     }
 
     fn drained(waits: &[Waits]) -> Option<f64> {
-        let (all, drained) =
-            waits.iter().fold((0, 0), |(all, drained), waits| (all + waits.looks, drained + waits.drained));
+        let (all, drained) = waits.iter().fold((0u32, 0u32), |(all, drained), waits| {
+            (all.saturating_add(waits.looks), drained.saturating_add(waits.drained))
+        });
         (all >= LOOKS_MIN).then(|| f64::from(drained) / f64::from(all))
     }
 
@@ -229,5 +230,40 @@ mod tests {
         sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
         let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
         assert_eq!(of(&way, false, Some(0.5)).map(|(held, _)| held), Some(Held::Path));
+    }
+    #[test]
+    fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
+        let way = WayReport {
+            way: Way::Up,
+            sender: Some(end(0.98, Some((1_000_000, 0, 0)))),
+            receiver: Some(end(0.98, None)),
+        };
+        assert_eq!(of(&way, false, Some(0.985)).map(|(held, _)| held), Some(Held::Path));
+        assert_eq!(of(&way, true, Some(0.985)).map(|(held, _)| held), Some(Held::SenderCpu));
+    }
+
+    #[test]
+    fn a_buffer_with_nothing_unsent_holds_less_than_the_path() {
+        let mut sender = end(0.1, Some((1_000_000, 0, 0)));
+        (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
+        let mut way = WayReport { way: Way::Up, sender: Some(sender), receiver: None };
+        let (held, evidence) = of(&way, false, None).unwrap();
+        assert_eq!(held, Held::SendBuffer);
+        assert!(evidence.iter().any(|line| line.contains("90 %")), "{evidence:?}");
+        // Two looks say nothing.
+        way.sender.as_mut().unwrap().waits[0].looks = 2;
+        assert_eq!(of(&way, false, None).map(|(held, _)| held), Some(Held::Path));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_cpu_has_none_to_spare() {
+        let mut receiver = end(0.08, None);
+        receiver.threads[0].ready_ns = Some(600_000_000);
+        let way = WayReport {
+            way: Way::Up,
+            sender: Some(end(0.2, Some((1_000_000, 0, 0)))),
+            receiver: Some(receiver),
+        };
+        assert_eq!(of(&way, false, None).map(|(held, _)| held), Some(Held::ReceiverCpu));
     }
 }

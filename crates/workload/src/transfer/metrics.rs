@@ -39,6 +39,15 @@ pub const METRICS: &[MetricSpec] = &[
     metric("sends_refused", "", Lower, "times that the sender's kernel had no room"),
     metric("datagrams_reordered", "", Lower, "datagrams that came after a later one"),
     metric("datagrams_duplicated", "", Lower, "datagrams that came twice"),
+    metric("delay_min_us", "us", Lower, "least time that a datagram was on its way, one way"),
+    metric("delay_mean_us", "us", Lower, "mean of these times"),
+    metric("delay_max_us", "us", Lower, "the longest of these times"),
+    metric(
+        "delay_bound_us",
+        "us",
+        Lower,
+        "by how much these times may be wrong: the ends' clocks, compared before and after",
+    ),
     metric(
         "jitter_us",
         "us",
@@ -80,8 +89,9 @@ pub fn of(report: &TransferReport) -> Metrics {
     let each: Vec<f64> = ways.iter().filter_map(goodput_bit_per_s).collect();
     let received = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes())));
     // The CPU's time was spent on the omitted beginning too.
-    let worked_on =
-        whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes() + end.omitted.bytes)));
+    let worked_on = whole(
+        ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes().saturating_add(end.omitted.bytes))),
+    );
     set("goodput_bit_per_s", (each.len() == ways.len() && !each.is_empty()).then(|| each.iter().sum()));
     set("goodput_up_bit_per_s", goodput(Way::Up));
     set("goodput_down_bit_per_s", goodput(Way::Down));
@@ -105,6 +115,7 @@ pub fn of(report: &TransferReport) -> Metrics {
     set("sender_cpu_percent", busiest(|way| way.sender.as_ref()));
     set("receiver_cpu_percent", busiest(|way| way.receiver.as_ref()));
     metrics.extend(datagrams(ways));
+    metrics.extend(delays(report));
     metrics.extend(connections(ways));
     metrics.extend(report.responses.as_ref().map(responses).unwrap_or_default());
     metrics
@@ -136,8 +147,7 @@ pub(super) fn flow_rate(flow: &FlowReport) -> Option<f64> {
 
 /// The sum, when every part of it is known.
 fn whole(parts: impl Iterator<Item = Option<u64>>) -> Option<f64> {
-    let sum: Option<u64> = parts.sum();
-    sum.map(|sum| sum as f64)
+    parts.map(|part| part.map(|part| part as f64)).sum()
 }
 
 /// What datagrams came to; unknown for TCP.
@@ -149,9 +159,10 @@ fn datagrams(ways: &[WayReport]) -> Metrics {
     };
     let (sent, came) = (counts(|way| way.sender.as_ref()), counts(|way| way.receiver.as_ref()));
     let sum = |counts: &Option<Vec<FlowCount>>, of: fn(&FlowCount) -> u64| {
-        counts.as_ref().map(|counts| counts.iter().map(of).sum::<u64>() as f64)
+        counts.as_ref().map(|counts| counts.iter().map(|count| of(count) as f64).sum::<f64>())
     };
-    let dropped: Option<u64> = came.as_ref().and_then(|came| came.iter().map(|count| count.overflowed).sum());
+    let dropped: Option<f64> =
+        came.as_ref().and_then(|came| came.iter().map(|count| Some(count.overflowed? as f64)).sum());
     let (sent_count, came_count) = (sum(&sent, |count| count.datagrams), sum(&came, |count| count.datagrams));
     // Datagrams that were lost at the very end leave no gap: what was sent and did not come tells them.
     let duplicated = sum(&came, |count| count.duplicated).unwrap_or(0.0);
@@ -172,7 +183,6 @@ fn datagrams(ways: &[WayReport]) -> Metrics {
     };
     let of_all = sent_count.or(came_count.zip(lost).map(|(came, lost)| came + lost));
     let ratio = lost.zip(of_all).filter(|(_, all)| *all > 0.0).map(|(lost, all)| lost / all);
-    let dropped = dropped.map(|dropped| dropped as f64);
     let on_path = lost.zip(dropped).map(|(lost, dropped)| (lost - dropped).max(0.0));
     let jitter = came.as_ref().map(|came| {
         came.iter().map(|count| count.jitter_ns as f64).sum::<f64>() / came.len().max(1) as f64 / 1e3
@@ -188,6 +198,29 @@ fn datagrams(ways: &[WayReport]) -> Metrics {
         ("datagrams_reordered", sum(&came, |count| count.reordered)),
         ("datagrams_duplicated", sum(&came, |count| count.duplicated)),
         ("jitter_us", jitter),
+    ];
+    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// How long datagrams were on their way, the clocks' offset taken out; unknown where that is.
+fn delays(report: &TransferReport) -> Metrics {
+    let mut all: Vec<(f64, f64, f64)> = Vec::new();
+    if let Some(clock) = &report.clock {
+        for way in &report.ways {
+            // The receiver's clock less the sender's: the server's is ahead by the offset.
+            let ahead = if way.way == Way::Up { clock.offset_ns } else { clock.offset_ns.saturating_neg() };
+            let flows = way.receiver.iter().flat_map(|end| &end.flows).filter_map(|flow| flow.transit);
+            let us = |ns: i64| ns.saturating_sub(ahead) as f64 / 1e3;
+            all.extend(flows.map(|transit| (us(transit.min_ns), us(transit.mean_ns), us(transit.max_ns))));
+        }
+    }
+    let known = !all.is_empty();
+    let mean = all.iter().map(|(_, mean, _)| mean).sum::<f64>() / all.len().max(1) as f64;
+    let named = [
+        ("delay_min_us", all.iter().map(|(min, _, _)| *min).min_by(f64::total_cmp)),
+        ("delay_mean_us", known.then_some(mean)),
+        ("delay_max_us", all.iter().map(|(_, _, max)| *max).max_by(f64::total_cmp)),
+        ("delay_bound_us", report.clock.filter(|_| known).map(|clock| clock.bound_ns as f64 / 1e3)),
     ];
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -48,8 +48,31 @@ pub struct TransferReport {
     pub stopped: bool,
     /// Why the transfer broke off, where it did: what arrived until then stands in the ways.
     pub broken: Option<String>,
+    /// How far the server's clock is ahead of the client's; absent where it cannot be told.
+    pub clock: Option<ClockOffset>,
     /// Times from the intended moment of a request to the end of its answer, where requests were made.
     pub responses: Option<Responses>,
+}
+
+/// How far a server's clock is ahead of a client's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// By so much, ns.
+    pub offset_ns: i64,
+    /// It is wrong by this at most, ns; 0 where both ends read one clock.
+    pub bound_ns: u64,
+}
+
+impl ClockOffset {
+    /// Over a time at whose beginning and end these were found: the middle, with a bound that holds for both.
+    #[must_use]
+    pub fn with(&self, after: &Self) -> Self {
+        let apart = after.offset_ns.saturating_sub(self.offset_ns);
+        Self {
+            offset_ns: self.offset_ns.saturating_add(apart / 2),
+            bound_ns: self.bound_ns.max(after.bound_ns).saturating_add(apart.unsigned_abs().div_ceil(2)),
+        }
+    }
 }
 
 impl TransferReport {
@@ -60,6 +83,8 @@ impl TransferReport {
             all.ways.extend(report.ways);
             all.asked_bytes = all.asked_bytes.zip(report.asked_bytes).map(|(a, b)| a.saturating_add(b));
             all.hold_s = (all.hold_s.0.max(report.hold_s.0), all.hold_s.1.max(report.hold_s.1));
+            // Delays against several clocks cannot be told together.
+            all.clock = all.clock.filter(|clock| report.clock == Some(*clock));
             all.stopped |= report.stopped;
             all.broken = all.broken.or(report.broken);
             all.responses = match (all.responses, report.responses) {
@@ -147,7 +172,8 @@ pub struct EndReport {
 impl EndReport {
     /// Payload of all flows.
     pub fn bytes(&self) -> u64 {
-        self.flows.iter().map(|flow| flow.count.bytes).sum()
+        // What another host tells may be any number.
+        self.flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add)
     }
 
     /// From the first byte of any flow to the last of any, s; `None` when fewer than two moments are known.

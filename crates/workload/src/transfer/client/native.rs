@@ -44,6 +44,7 @@ impl Ready {
         report.broken = end.broken;
         report.stopped = end.stopped;
         report.responses = end.responses;
+        report.clock = end.clock;
         report.hold_s = hold_s(&self.task.settings, monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
         report
     }

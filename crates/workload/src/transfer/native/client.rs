@@ -8,6 +8,7 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved as Bytes, TcpSocket, UdpFlow};
 
+use super::clocks;
 use super::course::{Course, Patience};
 use super::dial::dial;
 use super::dress::{begin, dress_udp, flows_total, options};
@@ -19,7 +20,7 @@ use super::name::{Role, SessionName};
 use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
 use crate::transfer::path::Link as PathLink;
-use crate::transfer::report::{Responses, Way, WayReport};
+use crate::transfer::report::{ClockOffset, Responses, Way, WayReport};
 
 /// How often each end says that it is there.
 pub(super) const BEAT: Duration = Duration::from_millis(500);
@@ -60,6 +61,8 @@ pub struct ClientEnd {
     pub program: String,
     /// Of requests, what their answers took.
     pub responses: Option<Responses>,
+    /// How far the server's clock is ahead of this host's.
+    pub clock: Option<ClockOffset>,
 }
 
 /// What the server reports: its ends, and how their flows were moved.
@@ -72,6 +75,7 @@ pub struct Client {
     order: ClientOrder,
     program: String,
     server_link: Option<PathLink>,
+    clock: Option<ClockOffset>,
     sockets: Vec<FlowSocket>,
     passed: Arc<[AtomicU64; 2]>,
 }
@@ -96,8 +100,9 @@ impl Client {
             said => return Err(unexpected(&link, said, "looking at the order")),
         };
         let (sockets, passed) = (Vec::new(), Arc::default());
-        let mut client = Self { link, bell, order, program, server_link, sockets, passed };
+        let mut client = Self { link, bell, order, program, server_link, clock: None, sockets, passed };
         client.sockets = client.open(name)?;
+        client.clock = Some(clocks::compare(&client.link)?);
         Ok(client)
     }
 
@@ -210,6 +215,11 @@ impl Client {
         let (remote_ways, remote_engines) = remote.unwrap_or_default();
         let mut engines: Vec<String> = moved.iter().map(|moved| format!("here {}", moved.engine)).collect();
         engines.extend(remote_engines.into_iter().map(|(_, engine)| format!("there {engine}")));
+        // Once more: clocks drift while data flows.
+        let clock = self
+            .clock
+            .filter(|_| !broke)
+            .and_then(|before| Some(before.with(&clocks::compare(&self.link).ok()?)));
         let stopped = self.bell.is_stopped();
         let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
         ClientEnd {
@@ -219,6 +229,7 @@ impl Client {
             stopped,
             program: self.program,
             responses,
+            clock,
         }
     }
 

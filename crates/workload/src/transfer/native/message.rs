@@ -68,6 +68,8 @@ pub struct SessionOrder {
 pub enum ClientSays {
     /// What it wants.
     Order(Box<SessionOrder>),
+    /// What does its clock show?
+    Clock,
     /// All begins now.
     Go,
     /// It is there.
@@ -101,6 +103,13 @@ pub enum ServerSays {
     },
     /// All flows are there.
     Connected,
+    /// What its clock shows.
+    Clock {
+        /// Its monotonic clock, ns.
+        monotonic_ns: u64,
+        /// What tells its kernel from others, see `/proc/sys/kernel/random/boot_id`.
+        boot: Option<String>,
+    },
     /// It is there.
     Beat,
     /// Its senders have ended.

@@ -7,6 +7,7 @@
 
 mod carrier;
 mod client;
+mod clocks;
 mod course;
 mod dial;
 mod dress;

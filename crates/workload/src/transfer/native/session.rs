@@ -9,6 +9,7 @@ use sys::clock::{Deadline, monotonic_ns};
 
 use super::PROGRAM;
 use super::client::{BEAT, FLOW, OPEN, SILENT};
+use super::clocks::boot_id;
 use super::course::{Course, Patience};
 use super::dress::{begin, dress_tcp, dress_udp, flows_total};
 use super::error::NativeError;
@@ -152,6 +153,7 @@ impl Session {
     fn await_go(&self) -> Result<(), NativeError> {
         let during = "being told to begin";
         let until = Deadline::after(self.settings.start_within);
+        let boot = boot_id();
         while !until.passed() {
             let woken = self.link.wait(until)?;
             self.check_stop()?;
@@ -160,12 +162,18 @@ impl Session {
             }
             match self.link.hear(MESSAGE_BYTES_MAX, during)? {
                 ClientSays::Go => return Ok(()),
+                ClientSays::Clock => self.tell_clock(&boot)?,
                 ClientSays::Beat => {}
                 ClientSays::Stop => return Err(NativeError::Stopped),
                 _ => return Err(NativeError::Unexpected { peer: self.link.peer(), during }),
             }
         }
         Err(NativeError::Silent { peer: self.link.peer(), within: self.settings.start_within })
+    }
+
+    fn tell_clock(&self, boot: &Option<String>) -> Result<(), NativeError> {
+        let says = ServerSays::Clock { monotonic_ns: monotonic_ns(), boot: boot.clone() };
+        self.link.say(&says, "comparing clocks")
     }
 
     /// Watches until both ends' senders have ended and all has come that will.
@@ -209,10 +217,12 @@ impl Session {
     /// leaves first.
     fn await_leave(&self) {
         let until = Deadline::after(self.settings.step);
+        let boot = boot_id();
         while !until.passed() {
-            let heard: Result<ClientSays, _> = self.link.hear(MESSAGE_BYTES_MAX, "leaving");
-            if heard.is_err() {
-                return;
+            match self.link.hear(MESSAGE_BYTES_MAX, "leaving") {
+                Ok(ClientSays::Clock) if self.tell_clock(&boot).is_ok() => {}
+                Ok(ClientSays::Beat | ClientSays::Sent(_) | ClientSays::Stop) => {}
+                _ => return,
             }
         }
     }

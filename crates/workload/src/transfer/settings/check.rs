@@ -147,7 +147,7 @@ mod tests {
             (json!({"requests": {"rate_per_s": -1.0}}), "requests.rate_per_s"),
             (json!({"peer": "iperf3"}), "peer: there is no server"),
             (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
-            (json!({"time": "0s"}), "time: 0s is not within"),
+            (json!({"time": "0s"}), "time: 0s is shorter than 100ms"),
         ] {
             let message = TransferSettings::read(settings.clone()).unwrap_err().to_string();
             assert!(message.contains(part), "{settings}: {message}");
