@@ -76,6 +76,38 @@ fn nobody_listens_or_joins_without_credentials_beyond_this_machine() {
     fleet.end(Vec::new(), &[]);
 }
 
+/// What names hosts and places nothing there would measure this machine, unsaid.
+#[test]
+fn hosts_that_are_named_and_not_used_are_refused() {
+    let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
+    let credentials = text(&fleet.bundle("coordinator"));
+    let place = "--place server=nas --place viewers=pc-*";
+    let stream = ["stream", "--streams", "1"];
+    for (words, said) in [
+        (
+            &["--listen", &fleet.endpoint, "--credentials", &credentials][..],
+            &[&fleet.endpoint, "nas, pc-1", place],
+        ),
+        (&["--credentials", &credentials], &["--credentials", "nas, pc-1", place]),
+        (
+            &["--via", "tcp/127.0.0.1:9"],
+            &["--via", "kagiri fleet list --via tcp/127.0.0.1:9", "--place server=HOST"],
+        ),
+        (&["--wait", "3s", "--place", "server=here"], &["--wait 3s", "kagiri fleet list", "--place"]),
+    ] {
+        fleet.world.run(&[&stream, words].concat()).fails(2, &[&said[..], &["this machine alone"]].concat());
+    }
+    fleet.world.write("lab.toml", "name = 'some'\n[host.player]\ncount = 2\n[host.server]\n");
+    let plan = "workload = 'stream'\nlab = 'lab.toml'\n[stream]\nstreams = 1\n";
+    fleet.world.write("plan.toml", plan);
+    let said =
+        ["lab.toml", "player-1, player-2, server", "place.server = \"server\", place.viewers = \"player-*\""];
+    fleet.world.run(&["run", "plan.toml"]).fails(2, &said);
+    fleet.world.run(&["run", "plan.toml", "--dry-run"]).fails(2, &said);
+    assert!(!fleet.world.path("data/runs.sqlite").exists(), "nothing was begun");
+    fleet.end(Vec::new(), &[]);
+}
+
 /// A run whose agent `nas` has this policy, on which everything is to run, and ends refused, on both sides.
 fn forbidden(policy: &str, settings: &str, said: &[&str]) {
     let fleet = Fleet::new();

@@ -72,6 +72,9 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     let shown = world.run(&["lab", "status", &lab]).code(0);
     shows(&shown, &["delay 1ms", "lost on purpose", "writes (0.", "busy for"]);
     world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
+    // Without a part on its hosts this machine would be measured.
+    let not_used = world.run(&["stream", "--lab", &lab, "--streams", "1"]);
+    not_used.fails(2, &[&lab, "its hosts are a, b", "--place server=a --place viewers=b"]);
     let down = world.run(&["lab", "down", &lab]).code(0);
     shows(&down, &["is down"]);
     world.run(&["lab", "status", &lab]).fails(1, &["no lab called"]);

@@ -1,5 +1,7 @@
 //! The hosts of a run: what the command line says of them, and the coordinator that drives them.
 
+mod unplaced;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +19,7 @@ use fleet::session;
 
 use crate::exit::Failure;
 use crate::measure;
+pub use unplaced::Places;
 
 /// Where a coordinator listens unless told.
 const LISTEN: &str = "tcp/127.0.0.1:7447";

@@ -142,6 +142,12 @@ impl Credentials {
         &self.holder.name
     }
 
+    /// The hosts of the fleet by name, as far as the bundle has the list: the bundles of those who listen do.
+    pub fn hosts(&self) -> Vec<String> {
+        let agents = self.members.iter().filter(|member| member.kind == Kind::Agent);
+        agents.map(|member| member.name.clone()).collect()
+    }
+
     /// Whether its fleet's agents log in with passwords rather than certificates.
     pub fn uses_passwords(&self) -> bool {
         self.login.is_some()
