@@ -159,6 +159,13 @@ pub struct Capacity {
     pub failures_above: u32,
 }
 
+impl Capacity {
+    /// Whether it is only known that this much is carried, and not how much more.
+    pub fn is_lower_bound(&self) -> bool {
+        matches!(self.interval, [Some(_), None])
+    }
+}
+
 /// One observation that speaks for (or against) a resource being the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {

@@ -234,8 +234,10 @@ fn requirements(run: &Run, plan: &Plan, workload: &dyn Workload) -> Vec<Requirem
     for text in &plan.require {
         let Ok(objective) = text.parse::<Objective>() else { continue };
         for variant in &run.variants {
-            let checked = objective.check(&decisive_metrics(run, variant, workload));
-            let unknown = || Requirement { requirement: text.clone(), measured: None, held: false };
+            let open = variant.capacity.is_lower_bound().then_some("capacity");
+            let checked = objective.check(&decisive_metrics(run, variant, workload), open);
+            let unknown =
+                || Requirement { requirement: text.clone(), measured: None, held: false, unknown: None };
             let mut requirement = checked.unwrap_or_else(|_| unknown());
             if run.variants.len() > 1 {
                 requirement.requirement = format!("{} ({})", requirement.requirement, variant.name);
