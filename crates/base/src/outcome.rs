@@ -144,6 +144,14 @@ pub struct Trial {
     pub series: Vec<Series>,
 }
 
+impl Trial {
+    /// Whether it broke off before anything was measured in it, as when a host is lost: then it tells nothing of the
+    /// target, nor of the measuring side.
+    pub fn is_unmeasured(&self) -> bool {
+        self.verdict == Verdict::Invalid && self.metrics.values().all(Option::is_none)
+    }
+}
+
 /// The largest load that passed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {

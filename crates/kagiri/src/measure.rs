@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use base::outcome::Run;
+use base::outcome::{Run, Trial};
 use base::part::HostContext;
 use base::plan::{Plan, Variant};
 use fleet::coordinator::FleetBus;
@@ -143,7 +143,8 @@ impl Session {
     pub fn run_plan(self, plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
         let (run, failure) = self.make_run(plan, common, hosts)?;
         // With nothing measured one line says it all; a script still gets its document.
-        let presented = match run.trials.is_empty() && !common.json {
+        let is_empty = run.trials.iter().all(Trial::is_unmeasured);
+        let presented = match is_empty && !common.json {
             true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
             false => output::present(&run, common),
         };

@@ -150,6 +150,10 @@ fn make_of(
     let mut engine =
         Engine { plan, workload, bus, store, observer, run: &mut run, unavailable: &mut unavailable };
     let ended = engine.all();
+    let ended = ended.and_then(|whole| match outcome::nothing_measured(&run.trials) {
+        Some(error) if whole => Err(error),
+        _ => Ok(whole),
+    });
     run.doubts.extend(bus.doubts().into_iter().map(Into::into));
     if !unavailable.is_empty() {
         run.doubts.push(Doubt::NotSampled { what: unavailable }.into());

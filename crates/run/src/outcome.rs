@@ -60,6 +60,19 @@ fn example(workload: &dyn Workload) -> Option<String> {
     workload.metrics().iter().filter(|spec| is_extreme(spec.name)).find_map(of)
 }
 
+/// Why a run that went to its end says nothing: all of its trials broke off.
+pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
+    if trials.is_empty() || !trials.iter().all(Trial::is_unmeasured) {
+        return None;
+    }
+    let mut reasons: Vec<&str> = trials.iter().flat_map(|trial| &trial.reasons).map(String::as_str).collect();
+    reasons.dedup();
+    Some(RunError::new(format!(
+        "no trial could be finished, so nothing was measured: {}; mend that, and measure again",
+        reasons.join("; ")
+    )))
+}
+
 /// Fill in everything that follows from the run's trials.
 pub fn conclude(run: &mut Run, plan: &Plan, workload: &dyn Workload) {
     run.variants =

@@ -175,6 +175,24 @@ fn a_lower_bound_meets_no_requirement_that_more_could_break() {
     assert_eq!(held(&spoiled, 8), [(false, true), (false, true), (true, false)], "3 could not be judged");
 }
 
+#[test]
+fn a_trial_that_lost_a_host_is_nobodys_limit() {
+    let mut trials =
+        searched(&[(1.0, Search, Pass), (2.0, Search, Verdict::Invalid), (2.0, Search, Verdict::Invalid)]);
+    for trial in &mut trials[1..] {
+        trial.metrics.values_mut().for_each(|value| *value = None);
+        trial.reasons = vec!["host pc-1 was lost".into()];
+    }
+    assert!(nothing_measured(&trials).is_none(), "one was whole");
+    let error = nothing_measured(&trials[1..]).unwrap().to_string();
+    assert!(error.contains(": host pc-1 was lost; mend that"), "said once: {error}");
+    for (made, value) in [(&trials[..], Some(1.0)), (&trials[1..], None)] {
+        let run = concluded(&plan(1, json!({ "max": 10 }), &[]), made.to_vec(), json!({}));
+        let variant = &run.variants[0];
+        assert_eq!((variant.limit.resource, variant.capacity.value), (Resource::None, value));
+    }
+}
+
 fn kinds(run: &Run) -> Vec<String> {
     let kind = |note: &DoubtNote| serde_json::to_value(note).unwrap()["kind"].as_str().unwrap().to_owned();
     run.variants[0].doubts.iter().map(kind).collect()
