@@ -76,6 +76,21 @@ fn nobody_listens_or_joins_without_credentials_beyond_this_machine() {
     fleet.end(Vec::new(), &[]);
 }
 
+/// The coordinator's machine can run an agent, too: with a bundle of its own.
+#[test]
+fn an_agent_does_not_take_the_coordinators_bundle() {
+    for more in [&[][..], &["--password"]] {
+        let fleet = Fleet::with_credentials(&[&["--host", "nas", "--router", "hub"], more].concat());
+        let bundles =
+            [fleet.bundle("coordinator"), fleet.world.path("fleet/routers/hub")].map(|path| text(&path));
+        for (bundle, holder) in bundles.iter().zip(["coordinator@desk", "router@hub"]) {
+            let words = ["agent", "--join", &fleet.endpoint, "--credentials", bundle, "--join-within", "2s"];
+            fleet.world.run(&words).fails(2, &[bundle, holder, "this host's own"]);
+        }
+        fleet.end(Vec::new(), &[]);
+    }
+}
+
 /// What names hosts and places nothing there would measure this machine, unsaid.
 #[test]
 fn hosts_that_are_named_and_not_used_are_refused() {

@@ -242,6 +242,23 @@ impl Identity {
         dir.map(load).transpose().map(Self)
     }
 
+    /// The same for a host, which has a bundle of its own kind: who shows the coordinator's may command everybody.
+    ///
+    /// # Errors
+    /// What is wrong with it, or whose it is.
+    pub fn load_of_host(dir: Option<&Path>) -> Result<Self, Failure> {
+        let identity = Self::load(dir)?;
+        match &identity.0 {
+            Some(credentials) if credentials.role() != Role::Agent => Err(Failure::usage(format!(
+                "{}: this is the bundle of {}, which commands hosts or passes on what they say, and is none itself; \
+                 take this host's own, which 'kagiri fleet init DIR --host NAME' makes",
+                credentials.dir.display(),
+                credentials.holder
+            ))),
+            _ => Ok(identity),
+        }
+    }
+
     /// The name that the credentials give it.
     pub fn name(&self) -> Option<String> {
         self.0.as_ref().map(|credentials| credentials.name().to_owned())
