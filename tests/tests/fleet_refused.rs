@@ -225,7 +225,7 @@ fn a_second_coordinator_is_told_whom_the_agent_works_for() {
         let own = ["run", "plan.toml", "--wait", "5s", "--credentials", &credentials, place, &fleet.endpoint];
         fleet.world.run(&own).fails(1, words);
     };
-    second("--listen", &["in use"]);
+    second("--listen", &["in use, by another kagiri run", "--listen another port"]);
     second("--via", &[&format!("works for run {run}")]);
     first.wait_for("trying 2 streams", FLEET_PATIENCE);
     first.signal(Signal::SIGINT);
