@@ -12,6 +12,8 @@ use crate::identity::reason::without_places;
 /// A link on which nothing was heard for this long is dead. zenoh looks four times within it, and says something
 /// itself that often: this is all that an idle agent costs.
 const LEASE: Duration = Duration::from_secs(2);
+/// How long saying goodbye to everybody may take.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.
 const SESSIONS_MAX: u32 = 20_000;
 /// Sessions that may be in the middle of joining.
@@ -52,6 +54,22 @@ pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, 
         };
         FleetError::Open { what, endpoint, why: plain(&error.to_string()) }
     })
+}
+
+/// End a session, in a moment: zenoh itself waits as long as somebody who is in the middle of joining may take. What it
+/// then has left to do it does beside this program, or not at all if that ends: its links break off.
+pub fn close(session: &Session) {
+    let (ended, end) = std::sync::mpsc::channel();
+    let session = session.clone();
+    let close = move || {
+        // One that is gone cannot be told goodbye, and need not be.
+        let _ = session.close().wait();
+        drop(session);
+        let _ = ended.send(());
+    };
+    if std::thread::Builder::new().name("goodbye".to_owned()).spawn(close).is_ok() {
+        let _ = end.recv_timeout(CLOSE_WITHIN);
+    }
 }
 
 /// What zenoh says of a failure, without where in its own source that was.
