@@ -123,6 +123,39 @@ fn hosts_that_are_named_and_not_used_are_refused() {
     fleet.end(Vec::new(), &[]);
 }
 
+#[test]
+fn credentials_are_not_put_aside() {
+    let fleet = Fleet::with_credentials(&["--host", "nas"]);
+    let credentials = text(&fleet.bundle("coordinator"));
+    for words in [&["fleet", "list"][..], &["stream", "--streams", "1", "--place", "server=nas"]] {
+        let words = [words, &["--credentials", &credentials]].concat();
+        fleet.world.run(&words).fails(2, &["--credentials", "--listen tls/0.0.0.0:7447"]);
+    }
+    // Where it listened, and how a host comes there by the name that the certificate is for.
+    let list = fleet.coordinator_command(&["fleet", "list", "--wait", "1s"]);
+    let said = [&format!("no agent joined at {} within 1s", fleet.endpoint), "--credentials BUNDLE"];
+    Live::start(list).end(FLEET_PATIENCE).fails(1, &said);
+    let port = fleet.endpoint.rsplit(':').next().expect("a port");
+    let everywhere = format!("tls/0.0.0.0:{port}");
+    let words = ["fleet", "list", "--wait", "1s", "--credentials", &credentials, "--listen", &everywhere];
+    fleet.world.run(&words).fails(1, &[&everywhere, &format!("--join tls/desk:{port} --credentials")]);
+    fleet.end(Vec::new(), &[]);
+}
+
+#[test]
+fn who_is_missing_is_named_before_anything_else_is_done() {
+    let fleet = Fleet::new();
+    let nas = fleet.agent("nas");
+    let plan = search_plan(SHORT_FILM).replace("at_least = 1", "at_least = 2");
+    let ended = Live::start(fleet.run_command(&plan, "3s")).end(FLEET_PATIENCE);
+    let pid = ended.pid;
+    assert!(ended.stderr.contains("1 host has joined"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("comparing clocks"), "{}", ended.stderr);
+    let join = format!("'kagiri agent --join {} --name NAME'", fleet.endpoint);
+    ended.fails(1, &["0 hosts that fit 'pc-*' joined, and 2 are needed (joined: nas)", &join]);
+    fleet.end(vec![nas], &[pid]);
+}
+
 /// A run whose agent `nas` has this policy, on which everything is to run, and ends refused, on both sides.
 fn forbidden(policy: &str, settings: &str, said: &[&str]) {
     let fleet = Fleet::new();

@@ -199,14 +199,14 @@ fn carrier(
         return Ok(Box::new(local));
     }
     let mut coordinator = hosts.coordinator(run.to_owned())?;
-    let gathered = coordinator.gather(&wishes, hosts.wait(), &|line| told.note(line));
+    let gathered = coordinator.gather(&wishes, hosts.wait().duration(), &|line| told.note(line));
     gathered.map_err(|error| match error {
         FleetError::Interrupted => Failure::Interrupted(error.to_string()),
-        // Who is missing may have tried.
-        FleetError::Missing(_) => match hosts::reason() {
-            Some(reason) => Failure::World(anyhow::anyhow!("{error}; {reason}")),
-            None => Failure::from(error),
-        },
+        FleetError::Missing(missing) => {
+            // Who is missing may have tried.
+            let reason = hosts::reason().map(|reason| format!("; {reason}")).unwrap_or_default();
+            Failure::World(anyhow::anyhow!("{missing}; {}{reason}", hosts.invitation()))
+        }
         other => Failure::from(other),
     })?;
     Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| told.note(line)))))

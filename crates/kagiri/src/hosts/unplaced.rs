@@ -27,10 +27,11 @@ impl HostArgs {
     /// Refuse hosts that are named, by these arguments or by the plan's lab, and on which nothing is placed.
     ///
     /// # Errors
-    /// What names them, the hosts that there are as far as that is known, and how parts are placed there.
+    /// What names them, the hosts that there are as far as that is known, and how parts are placed there; or credentials
+    /// that nobody would be asked for.
     pub fn check_used(&self, plan: &Plan, places: Places) -> Result<(), Failure> {
         if !wishes(plan).is_empty() {
-            return Ok(());
+            return self.check_credentials();
         }
         let Some((named, hosts)) = self.named(plan)? else { return Ok(()) };
         let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
