@@ -109,7 +109,7 @@ impl Doubt {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
-            Self::HostsLost { .. } => "look at those hosts' agents, and repeat with all of them",
+            Self::HostsLost { .. } => "look at what the agent says, and repeat with all hosts",
             Self::HostsDiffer { .. } => "make the hosts alike, or place a role on those that are",
             Self::ClockUncertain { .. } => {
                 "look for a busy host or a slow path between it and the coordinator"

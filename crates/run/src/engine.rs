@@ -19,7 +19,7 @@ use store::Store;
 use crate::outcome::check_requirements;
 pub use crate::sampled::own_facts;
 use crate::search::{self, Seen, Step};
-use crate::{alike, outcome, registry, trial};
+use crate::{alike, outcome, placed, registry, trial};
 
 /// Why a run could not be made or went no further.
 #[derive(Debug, thiserror::Error)]
@@ -262,22 +262,7 @@ impl Engine<'_> {
 
     /// Where the parts of a variant run now.
     fn placement(&self, variant: &Variant) -> Result<Placement, RunError> {
-        let hosts = self.bus.hosts();
-        let placement = Placement::of(&variant.place, &hosts);
-        for (role, wish) in &variant.place {
-            let found = placement.hosts(role).len() as u32;
-            if found < wish.enough() {
-                let hosts = hosts.join(", ");
-                let others = self.bus.unusable().into_iter().filter(|(host, _)| wish.matches(host));
-                let others: String = others.map(|(_, why)| format!("; {why}")).collect();
-                return Err(RunError::new(format!(
-                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}{others}",
-                    wish.hosts,
-                    wish.enough()
-                )));
-            }
-        }
-        Ok(placement)
+        placed::placement(&variant.place, self.workload.roles(), &*self.bus)
     }
 
     /// Hosts of one role that are not alike are a doubt, once.
