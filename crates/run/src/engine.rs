@@ -300,8 +300,8 @@ impl Engine<'_> {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
-            self.observer.event(Event::TrialBegan { step, variant: &variant.name });
             let placement = self.placement(variant)?;
+            self.observer.event(Event::TrialBegan { step, variant: &variant.name });
             let place = trial::Place {
                 workload: self.workload,
                 settings: &variant.settings,

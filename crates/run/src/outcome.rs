@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use base::doubt::{Doubt, DoubtNote};
+use base::doubt::{Doubt, DoubtNote, lower_bound};
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{
@@ -219,7 +219,7 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
 fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan) -> bool {
     match doubt {
         Doubt::FewLoads { .. } => loads.fixed.is_none(),
-        Doubt::CapacityIsLowerBound { reason } if reason == explain::NO_LOAD_FAILED => {
+        Doubt::CapacityIsLowerBound { reason } if reason == lower_bound::NO_LOAD_FAILED => {
             loads.fixed.is_none() && state == State::Complete
         }
         _ => true,
