@@ -111,6 +111,11 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
         (link("loss = 'little'"), "line 6: 'little' is not a share; write 0.01 or \"1%\""),
         (link("loss = nan"), "line 6: loss: NaN"),
         (format!("{SMALL}[host.c.disk]\nsize = '1KiB'\n"), "disk.size: 1KiB is not within"),
+        (
+            format!("{SMALL}[host.c.disk]\nsize = '100MiB'\nfile_system = 'xfs'\n"),
+            "line 4: disk.size: 100MiB is too small for xfs, which needs 300MiB",
+        ),
+        (format!("{SMALL}[host.c.disk]\nsize = '100MiB'\nfile_system = 'btrfs'\n"), "which needs 109MiB"),
         (format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nfile_system = 'fat'\n"), "unknown variant `fat`"),
         (
             format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nmodel = 'floppy'\n"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use base::units::{BitRate, ByteSize, Span};
+use sys::disk::FileSystem;
 use sys::netns::Subnet;
 use toml::Spanned;
 
@@ -161,6 +162,19 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
     let (at, disk) = (disk.span().start, disk.get_ref());
     if !(16 << 20..=16 << 40).contains(&disk.size.bytes()) {
         return wrong(at, format!("disk.size: {} is not within 16MiB..16TiB", disk.size));
+    }
+    // mkfs itself says so only by a page about its options.
+    let least_mib = match disk.file_system {
+        FileSystem::Xfs => 300,
+        FileSystem::Btrfs => 109,
+        FileSystem::Ext3 | FileSystem::Ext4 => 16,
+    };
+    if disk.size.bytes() < least_mib << 20 {
+        let name = disk.file_system.name();
+        return wrong(
+            at,
+            format!("disk.size: {} is too small for {name}, which needs {least_mib}MiB", disk.size),
+        );
     }
     for (key, limit) in [("read_limit", disk.read_limit), ("write_limit", disk.write_limit)] {
         if limit.is_some_and(|limit| limit.byte_per_s() < 1000) {
