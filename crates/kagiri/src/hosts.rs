@@ -18,7 +18,7 @@ use fleet::session;
 
 use crate::exit::Failure;
 use crate::measure;
-pub use unplaced::Places;
+pub use unplaced::{Places, example};
 
 /// Where a coordinator listens unless told.
 const LISTEN: &str = "tcp/127.0.0.1:7447";

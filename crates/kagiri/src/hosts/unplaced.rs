@@ -35,7 +35,10 @@ impl HostArgs {
         }
         let Some((named, hosts)) = self.named(plan)? else { return Ok(()) };
         let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
-        let example = example(workload.roles(), &hosts, places);
+        let example = match places {
+            Places::Options => format!("'{}'", example(workload.roles(), &hosts, places)),
+            Places::Plan => example(workload.roles(), &hosts, places),
+        };
         let known = match (hosts.is_empty(), plan.lab.is_some() || self.lab.is_some()) {
             (false, true) => format!("its hosts are {}; ", some(&hosts)),
             (false, false) => format!("its hosts are called {}; ", some(&hosts)),
@@ -76,7 +79,7 @@ impl HostArgs {
 }
 
 /// How parts could be placed on these hosts.
-fn example(roles: &[Role], hosts: &[String], places: Places) -> String {
+pub fn example(roles: &[Role], hosts: &[String], places: Places) -> String {
     let one = |(role, pattern): (&Role, String)| match places {
         Places::Options => format!("--place {}={pattern}", role.name),
         Places::Plan => format!("place.{} = \"{pattern}\"", role.name),
@@ -85,7 +88,7 @@ fn example(roles: &[Role], hosts: &[String], places: Places) -> String {
     let placed: Vec<String> =
         roles.iter().map(|role| one((role, fitting(role, roles, hosts, &mut taken)))).collect();
     match places {
-        Places::Options => format!("'{}'", placed.join(" ")),
+        Places::Options => placed.join(" "),
         Places::Plan => format!("in the plan: {}", placed.join(", ")),
     }
 }
@@ -138,7 +141,7 @@ mod tests {
             (&[], "--place server=HOST --place viewers=HOST"),
         ] {
             let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-            assert_eq!(example(ROLES, &hosts, Places::Options), format!("'{options}'"));
+            assert_eq!(example(ROLES, &hosts, Places::Options), options);
         }
         let plan = example(ROLES, &["a".to_owned(), "b".to_owned()], Places::Plan);
         assert_eq!(plan, "in the plan: place.server = \"a\", place.viewers = \"b\"");

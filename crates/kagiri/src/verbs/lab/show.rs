@@ -6,6 +6,8 @@ use base::units::{BitRate, ByteSize, Span};
 use lab::line::{Counted, LineCount};
 use lab::state::{DiskCount, LinkState, State, Status};
 
+use crate::hosts::Places;
+
 /// What `up` says.
 pub fn up(state: &State) -> String {
     let mut text = format!(
@@ -22,10 +24,18 @@ pub fn up(state: &State) -> String {
         let _ = writeln!(text, "  and {} more", state.hosts.len() - HOSTS_SHOWN);
     }
     let first = state.hosts.first().map_or("HOST", |host| host.name.as_str());
+    let lab = &state.lab;
+    let names: Vec<String> = state.hosts.iter().map(|host| host.name.clone()).collect();
+    // Without agents nothing can be placed there.
+    if let (Some(stream), true) =
+        (run::registry::WORKLOADS.first(), state.hosts.iter().any(|host| host.agent_pid.is_some()))
+    {
+        let (verb, places) = (stream.name(), crate::hosts::example(stream.roles(), &names, Places::Options));
+        let _ = writeln!(text, "Measure on it with 'kagiri {verb} --lab {lab} {places}'.");
+    }
     let _ = writeln!(
         text,
-        "Run something on it with 'kagiri lab exec {first} -- CMD'; end it with 'kagiri lab down {}'.",
-        state.lab
+        "Run something on it with 'kagiri lab exec {first} -- CMD'; end it with 'kagiri lab down {lab}'."
     );
     text
 }
