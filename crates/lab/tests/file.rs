@@ -50,10 +50,17 @@ fn a_loss_is_a_share_or_in_percent() {
     }
 }
 
+/// Each text is refused, with these words.
+fn refused(cases: &[(String, &str)]) {
+    for (text, part) in cases {
+        let message = Lab::read(text).expect_err(text).to_string();
+        assert!(message.contains(part), "{text}\n-> {message}");
+    }
+}
+
 #[test]
 fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
-    let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
-    let cases = [
+    refused(&[
         ("name = ".to_owned(), "line 1:"),
         ("[host.a]\n".to_owned(), "missing field `name`"),
         ("name = 'x'\n".to_owned(), "at least one host"),
@@ -77,6 +84,13 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
         (format!("{SMALL}[switch.port1]\n"), "a name of the lab's own"),
         (format!("{SMALL}[switch.a-name-that-is-long]\n"), "at most 15 letters"),
         (format!("{SMALL}[switch.s]\nports = 8\n"), "unknown field `ports`"),
+    ]);
+}
+
+#[test]
+fn a_wrong_link_or_disk_is_told_with_its_line_and_what_was_expected() {
+    let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
+    refused(&[
         (format!("{SMALL}[[link]]\nfrom = 'a'\n"), "line 4: link: give either between"),
         (
             format!("{SMALL}[[link]]\nbetween = ['a', 'z']\n"),
@@ -121,11 +135,7 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
             format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nmodel = 'floppy'\n"),
             "no disk model is called `floppy`",
         ),
-    ];
-    for (text, part) in cases {
-        let message = Lab::read(&text).unwrap_err().to_string();
-        assert!(message.contains(part), "{text}\n-> {message}");
-    }
+    ]);
 }
 
 #[test]
