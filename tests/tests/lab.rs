@@ -71,7 +71,10 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     assert_eq!(status["disks"][0]["host"], "b");
     assert!(status["disks"][0]["written_bytes"].as_u64().is_some_and(|bytes| bytes >= 100_000), "{status}");
     let shown = world.run(&["lab", "ls", &lab]).code(0);
-    shows(&shown, &["delay 1ms", "lost on purpose", "writes (0.", "busy for"]);
+    shows(
+        &shown,
+        &["delay 1ms", "a to b: ", " packets (", "; back: ", "lost on purpose", "writes (0.", "busy for"],
+    );
     world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
     // Without a part on its hosts this machine would be measured.
     let not_used = world.run(&["stream", "--lab", &lab, "--streams", "1"]);

@@ -78,6 +78,10 @@ fn no_link_is_faster_than_its_rate_and_each_direction_has_its_own() {
         // The queue in front of the link has seen it all.
         let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap().unwrap();
         assert!(counters.read().unwrap().bytes > Some(500_000));
+        // And so says the keeper, of both ways.
+        let [carried] = lab.status().traffic[..] else { panic!("one link") };
+        assert!(carried.link == 1 && carried.up.packets > 0, "{carried:?}");
+        assert!(carried.up.bytes > 500_000 && carried.down.bytes > 500_000, "{carried:?}");
         assert_eq!(lab.state.links[0].queue, if queue == "htb" { Queue::Htb } else { Queue::Tbf });
         lab.down();
     }
