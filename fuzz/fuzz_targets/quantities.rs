@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        let _ = objective.check(&metrics);
+        let _ = objective.check(&metrics, None);
         let _ = objective.check_names(metrics.keys().map(String::as_str));
     }
 });

@@ -104,12 +104,12 @@ mod tests {
         let mut tries = 0;
         let mut third = || {
             tries += 1;
-            if tries == 3 { Ok(tries) } else { Err("  1 streams  invalid  search".to_owned()) }
+            if tries == 3 { Ok(tries) } else { Err("  1 stream   invalid  search".to_owned()) }
         };
         assert_eq!(until_undisturbed(&mut third), 3);
-        let sound = || until_undisturbed(|| Err::<(), _>("  1 streams  pass     search".to_owned()));
+        let sound = || until_undisturbed(|| Err::<(), _>("  1 stream   pass     search".to_owned()));
         assert!(std::panic::catch_unwind(sound).is_err());
-        let for_ever = || until_undisturbed(|| Err::<(), _>("  1 streams  FAIL     search".to_owned()));
+        let for_ever = || until_undisturbed(|| Err::<(), _>("  1 stream   FAIL     search".to_owned()));
         assert!(std::panic::catch_unwind(for_ever).is_err());
     }
 }

@@ -308,6 +308,15 @@ impl Drop for Live {
 }
 
 impl Ended {
+    /// How many trials the progress lines tell to have ended: "    1 stream   pass", "    2 streams  FAIL".
+    pub fn trials_told(&self) -> usize {
+        let is_trial = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            matches!(words[..], [load, "stream" | "streams", "pass" | "FAIL" | "invalid", ..] if load.parse::<f64>().is_ok())
+        };
+        self.stderr.lines().filter(is_trial).count()
+    }
+
     /// It ended with this exit code.
     #[track_caller]
     pub fn code(self, expected: i32) -> Self {

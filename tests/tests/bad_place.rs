@@ -70,11 +70,11 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
     let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s", "--no-ramp-down"];
     let mut live = Live::start(command(&words));
     // The first trial is stored when its line is written; then the disk fills up.
-    live.wait_for("1 streams  ", PATIENCE);
+    live.wait_for("1 stream   ", PATIENCE);
     let ballast = disk.fill();
     let ended = live.end(PATIENCE);
     world.assert_nothing_left(ended.pid);
-    let told = ended.stderr.lines().filter(|line| line.contains(" streams  ")).count();
+    let told = ended.trials_told();
     ended.fails(1, &["disk is full", "KAGIRI_DATA"]);
     fs::remove_file(ballast).unwrap();
     let shown = Live::start(command(&["runs", "show", "--json"])).end(PATIENCE).code(0).json();

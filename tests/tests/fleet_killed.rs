@@ -123,6 +123,31 @@ fn viewers_killed_while_running_spoil_one_trial() {
 }
 
 #[test]
+fn viewers_killed_in_the_only_trial_end_the_run_without_a_limit() {
+    let fleet = Fleet::new();
+    let (nas, pc_1) = (fleet.agent("nas"), fleet.agent("pc-1"));
+    let plan = format!(
+        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = 'pc-1'\n[stream]\nstreams = 2\nhold = '20s'\n\
+         bitrate = '2Mbit/s'\n{SHORT_FILM}\n"
+    );
+    let mut run = fleet.run(&plan);
+    let pids = [run.pid(), pc_1.pid()];
+    wait_until("players are at work", FLEET_PATIENCE, || fleet.players_connected() >= 2);
+    killed(pc_1, &mut run, "host pc-1 was lost");
+    let ended = run.end(FLEET_PATIENCE);
+    assert!(ended.stdout.is_empty(), "nothing was measured: {}", ended.stdout);
+    ended.fails(1, &["no trial could be finished", "host pc-1 was lost: its agent ended"]);
+    let document = fleet.stored();
+    assert_eq!(
+        (&document["state"], &document["limit"]["resource"]),
+        (&"failed".into(), &"none".into()),
+        "{document}"
+    );
+    assert!(document["capacity"]["value"].is_null(), "{document}");
+    fleet.end(vec![nas], &pids);
+}
+
+#[test]
 fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
     let fleet = Fleet::new();
     let (nas, pc_1, pc_2) = whole(&fleet);

@@ -76,6 +76,86 @@ fn nobody_listens_or_joins_without_credentials_beyond_this_machine() {
     fleet.end(Vec::new(), &[]);
 }
 
+/// The coordinator's machine can run an agent, too: with a bundle of its own.
+#[test]
+fn an_agent_does_not_take_the_coordinators_bundle() {
+    for more in [&[][..], &["--password"]] {
+        let fleet = Fleet::with_credentials(&[&["--host", "nas", "--router", "hub"], more].concat());
+        let bundles =
+            [fleet.bundle("coordinator"), fleet.world.path("fleet/routers/hub")].map(|path| text(&path));
+        for (bundle, holder) in bundles.iter().zip(["coordinator@desk", "router@hub"]) {
+            let words = ["agent", "--join", &fleet.endpoint, "--credentials", bundle, "--join-within", "2s"];
+            fleet.world.run(&words).fails(2, &[bundle, holder, "this host's own"]);
+        }
+        fleet.end(Vec::new(), &[]);
+    }
+}
+
+/// What names hosts and places nothing there would measure this machine, unsaid.
+#[test]
+fn hosts_that_are_named_and_not_used_are_refused() {
+    let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
+    let credentials = text(&fleet.bundle("coordinator"));
+    let place = "--place server=nas --place viewers=pc-*";
+    let stream = ["stream", "--streams", "1"];
+    for (words, said) in [
+        (
+            &["--listen", &fleet.endpoint, "--credentials", &credentials][..],
+            &[&fleet.endpoint, "nas, pc-1", place],
+        ),
+        (&["--credentials", &credentials], &["--credentials", "nas, pc-1", place]),
+        (
+            &["--via", "tcp/127.0.0.1:9"],
+            &["--via", "kagiri fleet list --via tcp/127.0.0.1:9", "--place server=HOST"],
+        ),
+        (&["--wait", "3s", "--place", "server=here"], &["--wait 3s", "kagiri fleet list", "--place"]),
+    ] {
+        fleet.world.run(&[&stream, words].concat()).fails(2, &[&said[..], &["this machine alone"]].concat());
+    }
+    fleet.world.write("lab.toml", "name = 'some'\n[host.player]\ncount = 2\n[host.server]\n");
+    let plan = "workload = 'stream'\nlab = 'lab.toml'\n[stream]\nstreams = 1\n";
+    fleet.world.write("plan.toml", plan);
+    let said =
+        ["lab.toml", "player-1, player-2, server", "place.server = \"server\", place.viewers = \"player-*\""];
+    fleet.world.run(&["run", "plan.toml"]).fails(2, &said);
+    fleet.world.run(&["run", "plan.toml", "--dry-run"]).fails(2, &said);
+    assert!(!fleet.world.path("data/runs.sqlite").exists(), "nothing was begun");
+    fleet.end(Vec::new(), &[]);
+}
+
+#[test]
+fn credentials_are_not_put_aside() {
+    let fleet = Fleet::with_credentials(&["--host", "nas"]);
+    let credentials = text(&fleet.bundle("coordinator"));
+    for words in [&["fleet", "list"][..], &["stream", "--streams", "1", "--place", "server=nas"]] {
+        let words = [words, &["--credentials", &credentials]].concat();
+        fleet.world.run(&words).fails(2, &["--credentials", "--listen tls/0.0.0.0:7447"]);
+    }
+    // Where it listened, and how a host comes there by the name that the certificate is for.
+    let list = fleet.coordinator_command(&["fleet", "list", "--wait", "1s"]);
+    let said = [&format!("no agent joined at {} within 1s", fleet.endpoint), "--credentials BUNDLE"];
+    Live::start(list).end(FLEET_PATIENCE).fails(1, &said);
+    let port = fleet.endpoint.rsplit(':').next().expect("a port");
+    let everywhere = format!("tls/0.0.0.0:{port}");
+    let words = ["fleet", "list", "--wait", "1s", "--credentials", &credentials, "--listen", &everywhere];
+    fleet.world.run(&words).fails(1, &[&everywhere, &format!("--join tls/desk:{port} --credentials")]);
+    fleet.end(Vec::new(), &[]);
+}
+
+#[test]
+fn who_is_missing_is_named_before_anything_else_is_done() {
+    let fleet = Fleet::new();
+    let nas = fleet.agent("nas");
+    let plan = search_plan(SHORT_FILM).replace("at_least = 1", "at_least = 2");
+    let ended = Live::start(fleet.run_command(&plan, "3s")).end(FLEET_PATIENCE);
+    let pid = ended.pid;
+    assert!(ended.stderr.contains("1 host has joined"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("comparing clocks"), "{}", ended.stderr);
+    let join = format!("'kagiri agent --join {} --name NAME'", fleet.endpoint);
+    ended.fails(1, &["0 hosts that fit 'pc-*' joined, and 2 are needed (joined: nas)", &join]);
+    fleet.end(vec![nas], &[pid]);
+}
+
 /// A run whose agent `nas` has this policy, on which everything is to run, and ends refused, on both sides.
 fn forbidden(policy: &str, settings: &str, said: &[&str]) {
     let fleet = Fleet::new();
@@ -178,7 +258,7 @@ fn a_second_coordinator_is_told_whom_the_agent_works_for() {
         let own = ["run", "plan.toml", "--wait", "5s", "--credentials", &credentials, place, &fleet.endpoint];
         fleet.world.run(&own).fails(1, words);
     };
-    second("--listen", &["in use"]);
+    second("--listen", &["in use, by another kagiri run", "--listen another port"]);
     second("--via", &[&format!("works for run {run}")]);
     first.wait_for("trying 2 streams", FLEET_PATIENCE);
     first.signal(Signal::SIGINT);

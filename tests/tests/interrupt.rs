@@ -61,11 +61,6 @@ fn phases(document: &serde_json::Value) -> Vec<&str> {
     trials.iter().map(|trial| trial["phase"].as_str().expect("a phase")).collect()
 }
 
-/// How many trials the progress lines tell to have ended: "1 streams  pass".
-fn told(ended: &Ended) -> usize {
-    ended.stderr.lines().filter(|line| line.contains(" streams  ")).count()
-}
-
 #[test]
 fn while_making_content() {
     let _alone = alone();
@@ -159,7 +154,7 @@ fn during_the_search() {
     let ended = interrupted_at(&world, 16, "2 streams  ", &["--json"]);
     let document = stored(&world);
     assert!(
-        phases(&document).len() >= 2 && phases(&document).len() >= told(&ended),
+        phases(&document).len() >= 2 && phases(&document).len() >= ended.trials_told(),
         "no finished trial is lost"
     );
     assert_eq!(ended.json()["run"], document["run"], "what was measured is printed too");
@@ -211,7 +206,7 @@ fn a_second_signal_leaves_at_once() {
     let world = World::new();
     film(&world);
     let mut live = search(&world, 16, &[]);
-    live.wait_for("1 streams  ", PATIENCE);
+    live.wait_for("1 stream   ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGINT);
     live.signal(Signal::SIGTERM);
@@ -256,7 +251,7 @@ fn keeper(world: &World, kagiri: u32) -> u32 {
 fn crash(world: &World) -> (u32, u32) {
     write_plan(world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams  ", PATIENCE);
+    live.wait_for("1 stream   ", PATIENCE);
     let (pid, keeper) = (live.pid(), keeper(world, live.pid()));
     kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).expect("the keeper can be killed");
     live.signal(Signal::SIGKILL);
@@ -288,7 +283,7 @@ fn a_plan_that_is_interrupted_takes_its_lab_down() {
     let world = World::new();
     let lab = write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams  ", PATIENCE);
+    live.wait_for("1 stream   ", PATIENCE);
     let keeper = keeper(&world, live.pid());
     let traces = world.traces(keeper);
     assert!(!traces.mounts.is_empty() && !traces.loop_devices.is_empty(), "{traces:#?}");
@@ -307,7 +302,7 @@ fn a_run_that_is_killed_takes_its_lab_along() {
     let world = World::new();
     let lab = write_plan(&world);
     let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 streams  ", PATIENCE);
+    live.wait_for("1 stream   ", PATIENCE);
     let (pid, keeper) = (live.pid(), keeper(&world, live.pid()));
     live.signal(Signal::SIGKILL);
     let _ = live.end(PATIENCE);

@@ -45,6 +45,7 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     let _down = Down(&world, &lab);
     let up = world.run(&["lab", "up", "lab.toml"]).code(0);
     shows(&up, &[&lab, "2 hosts and 1 link", "10.77.0.1/24"]);
+    shows(&up, &[&format!("'kagiri stream --lab {lab} --place server=a --place viewers=b'")]);
     let on =
         |host: &str, script: &str| world.run(&["lab", "exec", host, "--lab", &lab, "--", "sh", "-c", script]);
     on("a", "exit 7").code(7);
@@ -69,9 +70,15 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     assert!(status["lines"][0]["up"]["forwarded"].is_u64());
     assert_eq!(status["disks"][0]["host"], "b");
     assert!(status["disks"][0]["written_bytes"].as_u64().is_some_and(|bytes| bytes >= 100_000), "{status}");
-    let shown = world.run(&["lab", "status", &lab]).code(0);
-    shows(&shown, &["delay 1ms", "lost on purpose", "writes (0.", "busy for"]);
+    let shown = world.run(&["lab", "ls", &lab]).code(0);
+    shows(
+        &shown,
+        &["delay 1ms", "a to b: ", " packets (", "; back: ", "lost on purpose", "writes (0.", "busy for"],
+    );
     world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
+    // Without a part on its hosts this machine would be measured.
+    let not_used = world.run(&["stream", "--lab", &lab, "--streams", "1"]);
+    not_used.fails(2, &[&lab, "its hosts are a, b", "--place server=a --place viewers=b"]);
     let down = world.run(&["lab", "down", &lab]).code(0);
     shows(&down, &["is down"]);
     world.run(&["lab", "status", &lab]).fails(1, &["no lab called"]);

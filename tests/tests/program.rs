@@ -276,14 +276,14 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
     let plan = "workload = 'stream'\n[stream]\nmax = 1\nhold = '1s'\nconfirmations = 1\nramp_down = false\n\
                 player.warm_up = '1s'\ncontent.path = 'film.ts'\n";
     world.write("plan.toml", plan.replace("film.ts", world.path("film.ts").to_str().unwrap()));
-    let said = world.run(&["run", "plan.toml"]).code(0).stderr;
+    let run = world.run(&["run", "plan.toml"]).code(0);
+    let (said, ended) = (&run.stderr, run.trials_told());
     let (first, rest) = said.split_once('\n').expect("lines");
     assert!(
         first.starts_with("at most ") && first.contains(" trials, ") && first.contains("longer if"),
         "{said}"
     );
     let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("trying 1 stream (")).collect();
-    let ended = rest.lines().filter(|line| line.contains("1 streams  ")).count();
     assert!(tried.len() == ended && ended >= 1, "every trial says that it begins and how it ends: {said}");
     for line in &tried {
         let (before, left) = line.split_once(" so far, at most ").expect("what is left");

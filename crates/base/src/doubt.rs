@@ -72,6 +72,18 @@ pub enum Doubt {
     Interrupted,
 }
 
+/// Why a capacity is a lower bound, in the words of [`Doubt::CapacityIsLowerBound`].
+pub mod lower_bound {
+    /// The loads ended before the target did.
+    pub const NO_LOAD_FAILED: &str = "no load failed";
+    /// Players that were at their own limit left nothing to judge above it.
+    pub const PLAYERS: &str = "the trials above it were spoiled";
+    /// Other programs left nothing to judge above it.
+    pub const OTHERS: &str = "other programs spoiled the trials above it";
+    /// As predicted: the measuring side ends before the target.
+    pub const PLAYERS_FIRST: &str = "the players are used up first";
+}
+
 impl Doubt {
     /// The same, said of a host.
     pub fn on(self, host: &str) -> Self {
@@ -94,7 +106,11 @@ impl Doubt {
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
             Self::HoldTooShort { .. } => "hold longer with --hold",
-            Self::CapacityIsLowerBound { .. } => "raise --max, or add viewers on other hosts",
+            Self::CapacityIsLowerBound { reason } => match reason.as_str() {
+                lower_bound::NO_LOAD_FAILED => "raise --max",
+                lower_bound::OTHERS => "measure again when the host is quiet",
+                _ => "add viewers on other hosts",
+            },
             Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
             Self::RepetitionsDisagree { .. } => "quote the interval, and look for a noisy neighbour",
@@ -109,7 +125,7 @@ impl Doubt {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
-            Self::HostsLost { .. } => "look at those hosts' agents, and repeat with all of them",
+            Self::HostsLost { .. } => "look at what the agent says, and repeat with all hosts",
             Self::HostsDiffer { .. } => "make the hosts alike, or place a role on those that are",
             Self::ClockUncertain { .. } => {
                 "look for a busy host or a slow path between it and the coordinator"

@@ -19,6 +19,18 @@ enum Relation {
     Equal,
 }
 
+impl Relation {
+    fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Self::AtMost => value <= bound,
+            Self::AtLeast => value >= bound,
+            Self::Below => value < bound,
+            Self::Above => value > bound,
+            Self::Equal => value == bound,
+        }
+    }
+}
+
 /// Longer signs first, so that `<=` is not read as `<`.
 const RELATIONS: [(&str, Relation); 6] = [
     ("<=", Relation::AtMost),
@@ -72,6 +84,9 @@ pub struct Requirement {
     pub measured: Option<f64>,
     /// Whether it held. An unknown value never satisfies a requirement.
     pub held: bool,
+    /// Why it cannot be said whether it holds, where something was measured and does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 impl FromStr for Objective {
@@ -163,22 +178,26 @@ impl Objective {
         self.bound_for(self.find(names)?).map(|_| ())
     }
 
-    /// Hold it against measured numbers.
+    /// Hold it against measured numbers. Of the metric `open`, if any, what was measured is a lower bound: a requirement
+    /// on it holds only if it holds for anything larger, too.
     ///
     /// # Errors
     /// As [`Self::check_names`].
-    pub fn check(&self, metrics: &Metrics) -> Result<Requirement, ObjectiveError> {
+    pub fn check(&self, metrics: &Metrics, open: Option<&str>) -> Result<Requirement, ObjectiveError> {
         let name = self.find(metrics.keys().map(String::as_str))?;
         let bound = self.bound_for(name)?;
         let measured = metrics[name];
-        let held = measured.is_some_and(|value| match self.relation {
-            Relation::AtMost => value <= bound,
-            Relation::AtLeast => value >= bound,
-            Relation::Below => value < bound,
-            Relation::Above => value > bound,
-            Relation::Equal => value == bound,
-        });
-        Ok(Requirement { requirement: self.to_string(), measured, held })
+        let holds = |value| self.relation.holds(value, bound);
+        let is_open = open == Some(name);
+        // A relation to one bound changes beyond it for the last time.
+        let beyond = |value: f64| value.max(bound) + 1.0;
+        let all = |value: f64| holds(value) && (!is_open || holds(beyond(value)));
+        let some = |value: f64| holds(value) || holds(beyond(value)) || (value < bound && holds(bound));
+        let held = measured.is_some_and(all);
+        let unknown = measured
+            .filter(|value| is_open && !held && some(*value))
+            .map(|value| format!("{value} is a lower bound, and how much more there is was not measured"));
+        Ok(Requirement { requirement: self.to_string(), measured, held, unknown })
     }
 }
 
@@ -210,8 +229,36 @@ mod tests {
             ("network>=0.12Gbit/s", true),
             ("server_cpu<=80%", false),
         ] {
-            let requirement = text.parse::<Objective>().unwrap().check(&metrics()).unwrap();
+            let requirement = text.parse::<Objective>().unwrap().check(&metrics(), None).unwrap();
             assert_eq!(requirement.held, held, "{text}: {requirement:?}");
+        }
+    }
+
+    #[test]
+    fn a_lower_bound_holds_what_anything_larger_holds() {
+        let metrics = Metrics::from([("capacity".to_owned(), Some(2.0))]);
+        for (text, held, is_unknown) in [
+            ("capacity>=2", true, false),
+            ("capacity>1", true, false),
+            ("capacity==2", false, true),
+            ("capacity<=2", false, true),
+            ("capacity<3", false, true),
+            ("capacity==3", false, true),
+            ("capacity>=3", false, true),
+            ("capacity>2", false, true),
+            // What is known to be more is no less.
+            ("capacity==1", false, false),
+            ("capacity<=1", false, false),
+            ("capacity<2", false, false),
+        ] {
+            let objective = text.parse::<Objective>().unwrap();
+            let open = objective.check(&metrics, Some("capacity")).unwrap();
+            assert_eq!((open.held, open.unknown.is_some()), (held, is_unknown), "{text}: {open:?}");
+            let closed = objective.check(&metrics, None).unwrap();
+            assert_eq!(
+                (closed.held, closed.unknown),
+                (objective.relation.holds(2.0, objective.bound.parse().unwrap()), None)
+            );
         }
     }
 
@@ -225,7 +272,7 @@ mod tests {
             ("p99<=500", "not a bound in the unit of response_p99_ms"),
             ("stalls<=2ms", "not a bound in the unit of stalls"),
         ] {
-            let refused = text.parse::<Objective>().and_then(|objective| objective.check(&metrics()));
+            let refused = text.parse::<Objective>().and_then(|objective| objective.check(&metrics(), None));
             let message = refused.unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }

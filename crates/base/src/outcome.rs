@@ -180,6 +180,14 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
+impl Trial {
+    /// Whether it broke off before anything was measured in it, as when a host is lost: then it tells nothing of the
+    /// target, nor of the measuring side.
+    pub fn is_unmeasured(&self) -> bool {
+        self.verdict == Verdict::Invalid && self.metrics.values().all(Option::is_none)
+    }
+}
+
 /// The largest load that passed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
@@ -193,6 +201,13 @@ pub struct Capacity {
     pub passes: u32,
     /// How often the next load failed.
     pub failures_above: u32,
+}
+
+impl Capacity {
+    /// Whether it is only known that this much is carried, and not how much more.
+    pub fn is_lower_bound(&self) -> bool {
+        matches!(self.interval, [Some(_), None])
+    }
 }
 
 /// One observation that speaks for (or against) a resource being the limit.

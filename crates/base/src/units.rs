@@ -3,13 +3,15 @@
 //! Decimal prefixes are powers of 1000, binary ones (`KiB`) powers of 1024 (IEC 80000-13). A bare number is
 //! refused wherever a unit could be mistaken: nobody should have to guess whether `25` meant bits or bytes.
 
+mod form;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a text is not a quantity; the message names the text and shows what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,12 +27,15 @@ pub struct UnitError {
 struct Dimension {
     what: &'static str,
     example: &'static str,
+    /// Units that a bare number may have meant.
+    usual: &'static [&'static str],
     units: &'static [(&'static str, f64)],
 }
 
 const RATE: Dimension = Dimension {
     what: "a bit rate",
     example: "25Mbit/s",
+    usual: &["Mbit/s"],
     units: &[
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
@@ -54,6 +59,7 @@ const RATE: Dimension = Dimension {
 const SIZE: Dimension = Dimension {
     what: "a size in bytes",
     example: "250kB or 128KiB",
+    usual: &["KiB", "MiB"],
     units: &[
         ("B", 1.0),
         ("kB", 1e3),
@@ -70,6 +76,7 @@ const SIZE: Dimension = Dimension {
 const TIME: Dimension = Dimension {
     what: "a time",
     example: "500ms or 10s",
+    usual: &["ms", "s"],
     units: &[
         ("ns", 1e-9),
         ("us", 1e-6),
@@ -148,8 +155,7 @@ macro_rules! text_form {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
+                deserializer.deserialize_any(form::Form::<Self>::of(&$dimension))
             }
         }
         impl JsonSchema for $type {
@@ -325,6 +331,16 @@ mod tests {
             assert!(message.contains(part) && message.contains("25Mbit/s"), "{text}: {message}");
         }
         assert!("5 mb".parse::<ByteSize>().is_err(), "mb is ambiguous");
+    }
+
+    #[test]
+    fn a_bare_number_in_a_file_is_answered_with_what_it_may_have_meant() {
+        let said = |value: serde_json::Value| serde_json::from_value::<Span>(value).unwrap_err().to_string();
+        let expected = "5 is not a time: the unit is missing; write for example \"5ms\" or \"5s\", in quotes";
+        assert_eq!(said(5.into()), expected);
+        assert!(said(2.5.into()).contains("\"2.5ms\"") && said((-1).into()).contains("-1 is not a time"));
+        assert!(said(true.into()).contains("expected a time as text, such as 500ms"));
+        assert_eq!(serde_json::from_value::<BitRate>("1kbit/s".into()).unwrap().bit_per_s(), 1000);
     }
 
     #[test]

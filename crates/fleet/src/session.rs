@@ -7,10 +7,13 @@ use serde_json::Value;
 use zenoh::{Config, Session, Wait};
 
 use crate::FleetError;
+use crate::identity::reason::without_places;
 
 /// A link on which nothing was heard for this long is dead. zenoh looks four times within it, and says something
 /// itself that often: this is all that an idle agent costs.
 const LEASE: Duration = Duration::from_secs(2);
+/// How long saying goodbye to everybody may take.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.
 const SESSIONS_MAX: u32 = 20_000;
 /// Sessions that may be in the middle of joining.
@@ -49,8 +52,33 @@ pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, 
             Role::Router { listen } => ("listen on", listen.join(", ")),
             Role::Client { connect } => ("join", connect.clone()),
         };
-        FleetError::Open { what, endpoint, why: error.to_string() }
+        FleetError::Open { what, endpoint, why: plain(&error.to_string()) }
     })
+}
+
+/// End a session, in a moment: zenoh itself waits as long as somebody who is in the middle of joining may take. What it
+/// then has left to do it does beside this program, or not at all if that ends: its links break off.
+pub fn close(session: &Session) {
+    let (ended, end) = std::sync::mpsc::channel();
+    let session = session.clone();
+    let close = move || {
+        // One that is gone cannot be told goodbye, and need not be.
+        let _ = session.close().wait();
+        drop(session);
+        let _ = ended.send(());
+    };
+    if std::thread::Builder::new().name("goodbye".to_owned()).spawn(close).is_ok() {
+        let _ = end.recv_timeout(CLOSE_WITHIN);
+    }
+}
+
+/// What zenoh says of a failure, without where in its own source that was.
+fn plain(error: &str) -> String {
+    match error.contains("Address already in use") {
+        true => "it is in use, by another kagiri run or another program; wait for its end, or give --listen another port"
+            .to_owned(),
+        false => without_places(error),
+    }
 }
 
 /// zenoh's configuration, read in one piece and as plain JSON: as JSON5, setting by setting, the rules for a thousand
@@ -113,4 +141,24 @@ fn of_role(role: &Role) -> Vec<Setting> {
         ],
     };
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nobody_can_listen_is_said_without_zenohs_own_places() {
+        let said = |listen: String| {
+            let role = Role::Router { listen: vec![listen] };
+            open(&role, &[], Duration::from_secs(5)).unwrap_err().to_string()
+        };
+        let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let place = format!("tcp/{}", taken.local_addr().unwrap());
+        let error = said(place.clone());
+        assert!(error.contains(&place) && error.contains("give --listen another port"), "{error}");
+        // TEST-NET-1 (RFC 5737) is no address of this machine.
+        let error = said("tcp/192.0.2.1:7447".to_owned());
+        assert!(error.contains("192.0.2.1:7447") && !error.contains(".rs:"), "{error}");
+    }
 }

@@ -139,7 +139,8 @@ fn a_dropped_responder_is_gone_at_once() {
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let address = responder.address().clone();
     let taken = Responder::start(&address, key.clone()).unwrap_err();
-    assert!(taken.to_string().contains(&address.to_string()), "{taken}");
+    let port = address.to_string().trim_start_matches("udp/").to_owned();
+    assert!(taken.to_string().contains(&format!("cannot listen at {port}")), "{taken}");
     drop(responder);
     let again = Responder::start(&address, key.clone()).unwrap();
     assert!(Prober::open(&address, key).unwrap().batch(Ask::default()).unwrap().batch.is_some());

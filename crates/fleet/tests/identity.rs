@@ -57,6 +57,12 @@ fn a_fleet_has_a_bundle_for_every_member() {
 
     let join = std::fs::read_to_string(bundle(&root, "a").join("join.txt")).unwrap();
     assert!(join.contains("--join tls/c1:7447 --name a"), "{join}");
+    // Where else it is found, also for hosts that come later.
+    init(&more(&root, &["late"])).unwrap();
+    let late = std::fs::read_to_string(bundle(&root, "late").join("join.txt")).unwrap();
+    for join in [join, late] {
+        assert!(join.contains("good for, too: 192.0.2.1.\n"), "{join}");
+    }
     let policy = std::fs::read_to_string(bundle(&root, "a").join("policy.toml")).unwrap();
     let owner = kagiri_fleet::policy::Owner { host: "a".into(), data_dir: "/d".into() };
     kagiri_fleet::policy::Policy::parse(&policy, &owner).unwrap();

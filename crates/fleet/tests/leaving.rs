@@ -28,6 +28,31 @@ fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
     spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
 }
 
+/// Whether what was sent over a connection of this machine has been read on its other side (proc(5), net/tcp).
+fn is_read(sent: &std::net::TcpStream) -> bool {
+    let port = |address: std::net::SocketAddr| format!("0100007F:{:04X}", address.port());
+    let ends = [port(sent.peer_addr().unwrap()), port(sent.local_addr().unwrap())];
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let is_other_side = |words: &[&str]| words.get(1..3) == Some(&[ends[0].as_str(), ends[1].as_str()][..]);
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.filter(|words| is_other_side(words)).any(|words| words[4].ends_with(":00000000"))
+}
+
+#[test]
+fn who_joins_without_end_does_not_keep_a_coordinator() {
+    use std::io::Write;
+    let endpoint = endpoint();
+    let coordinator = coordinator(&endpoint, "run");
+    // It begins a message and does not end it, as one who speaks TLS where nobody does; it has 10 s.
+    let mut joining = std::net::TcpStream::connect(endpoint.trim_start_matches("tcp/")).unwrap();
+    joining.write_all(&[0x16, 0x03, 0x01]).unwrap();
+    until("it is listened to", || is_read(&joining));
+    let began = Instant::now();
+    drop(coordinator);
+    let within = began.elapsed();
+    assert!(within.as_secs() < 7, "{within:?}");
+}
+
 #[test]
 fn a_second_agent_of_a_name_does_not_disturb_a_run() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());

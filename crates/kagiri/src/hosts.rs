@@ -1,8 +1,9 @@
 //! The hosts of a run: what the command line says of them, and the coordinator that drives them.
 
+mod unplaced;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use base::placement::{Wish, Wishes};
 use base::plan::Plan;
@@ -10,18 +11,19 @@ use base::units::Span;
 use clap::Args;
 use fleet::clock::DatagramAddress;
 use fleet::coordinator::{Coordinator, Setting, lab_sockets};
-use fleet::endpoint::{Endpoint, check_join, check_listen};
+use fleet::endpoint::{Endpoint, PORT, check_join, check_listen};
 use fleet::identity::reason::{self, Reasons};
 use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
 use fleet::session;
 
 use crate::exit::Failure;
 use crate::measure;
+pub use unplaced::{Places, example};
 
 /// Where a coordinator listens unless told.
 const LISTEN: &str = "tcp/127.0.0.1:7447";
 /// How long hosts are waited for unless told.
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Span = Span::from_s(30);
 
 /// What every verb takes that may use several hosts.
 #[derive(Args, Clone, Default)]
@@ -37,8 +39,8 @@ pub struct HostArgs {
     /// Use the hosts of this lab, which is up ('kagiri lab up FILE')
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
-    /// The coordinator's directory of those that 'kagiri fleet init' made
-    #[arg(long, value_name = "DIR")]
+    /// The coordinator's directory of those that 'kagiri fleet init' made; with --listen or --via
+    #[arg(long, value_name = "DIR", conflicts_with = "lab")]
     credentials: Option<PathBuf>,
     /// How long to wait for the hosts [default: 30s]
     #[arg(long, value_name = "TIME")]
@@ -85,13 +87,57 @@ impl HostArgs {
     }
 
     /// How long to wait for hosts.
-    pub fn wait(&self) -> Duration {
-        self.wait.map_or(WAIT, Span::duration)
+    pub fn wait(&self) -> Span {
+        self.wait.unwrap_or(WAIT)
+    }
+
+    /// Where hosts are met, as it is told to people.
+    pub fn place(&self) -> String {
+        match &self.lab {
+            Some(lab) => format!("in lab {lab}"),
+            None => format!("at {}", self.meeting()),
+        }
     }
 
     /// Whether the command line says where the hosts are.
     pub fn names_hosts(&self) -> bool {
         self.lab.is_some() || self.listen.is_some() || self.via.is_some()
+    }
+
+    /// Credentials are good for where hosts are met with them, which is never assumed: nothing listens beyond this
+    /// machine without being told to.
+    ///
+    /// # Errors
+    /// It was not said where that is.
+    pub fn check_credentials(&self) -> Result<(), Failure> {
+        match &self.credentials {
+            Some(dir) if self.listen.is_none() && self.via.is_none() => Err(Failure::Usage(format!(
+                "--credentials {}: they are for hosts that join by TLS, and nothing says where; add --listen \
+                 tls/0.0.0.0:{PORT}, or --via and a router",
+                dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What to do where a host is missing.
+    pub fn invitation(&self) -> String {
+        if let Some(lab) = &self.lab {
+            return format!("look at what 'kagiri lab status {lab}' says of its agents");
+        }
+        let credentials = Identity::load(self.credentials.as_deref()).ok().and_then(|known| known.name());
+        let meeting = match (self.meeting().parse::<Endpoint>(), &credentials) {
+            // What is listened on there has no name; the certificate has.
+            (Ok(Endpoint::Tls { host, port }), Some(name)) if matches!(host.as_str(), "0.0.0.0" | "::") => {
+                Endpoint::Tls { host: name.clone(), port }.to_string()
+            }
+            (Ok(endpoint), _) => endpoint.to_string(),
+            (Err(_), _) => self.meeting().to_owned(),
+        };
+        let who = if credentials.is_some() { "--credentials BUNDLE" } else { "--name NAME" };
+        format!(
+            "start 'kagiri agent --join {meeting} {who}' on each missing host, or look at what its agent says"
+        )
     }
 
     /// The same in a lab that is up.
@@ -242,6 +288,23 @@ impl Identity {
         let _ = Reasons::of_process();
         let load = |dir| Credentials::load(dir).map_err(Failure::usage);
         dir.map(load).transpose().map(Self)
+    }
+
+    /// The same for a host, which has a bundle of its own kind: who shows the coordinator's may command everybody.
+    ///
+    /// # Errors
+    /// What is wrong with it, or whose it is.
+    pub fn load_of_host(dir: Option<&Path>) -> Result<Self, Failure> {
+        let identity = Self::load(dir)?;
+        match &identity.0 {
+            Some(credentials) if credentials.role() != Role::Agent => Err(Failure::usage(format!(
+                "{}: this is the bundle of {}, which commands hosts or passes on what they say, and is none itself; \
+                 take this host's own, which 'kagiri fleet init DIR --host NAME' makes",
+                credentials.dir.display(),
+                credentials.holder
+            ))),
+            _ => Ok(identity),
+        }
     }
 
     /// The name that the credentials give it.

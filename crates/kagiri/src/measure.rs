@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use base::outcome::Run;
+use base::outcome::{Run, Trial};
 use base::part::HostContext;
 use base::plan::{Plan, Variant};
 use fleet::coordinator::FleetBus;
@@ -144,7 +144,8 @@ impl Session {
     pub fn run_plan(mut self, plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
         let (run, failure) = self.make_run(plan, common, hosts)?;
         // With nothing measured one line says it all; a script still gets its document.
-        let presented = match run.trials.is_empty() && !common.json {
+        let is_empty = run.trials.iter().all(Trial::is_unmeasured);
+        let presented = match is_empty && !common.json {
             true => Err(Failure::Interrupted("interrupted before the first trial had ended".into())),
             false => output::present(&run, common),
         };
@@ -218,14 +219,14 @@ fn carrier(
         return Ok(Box::new(local));
     }
     let mut coordinator = hosts.coordinator(run.to_owned())?;
-    let gathered = coordinator.gather(&wishes, hosts.wait(), &|line| told.note(line));
+    let gathered = coordinator.gather(&wishes, hosts.wait().duration(), &|line| told.note(line));
     gathered.map_err(|error| match error {
         FleetError::Interrupted => Failure::Interrupted(error.to_string()),
-        // Who is missing may have tried.
-        FleetError::Missing(_) => match hosts::reason() {
-            Some(reason) => Failure::World(anyhow::anyhow!("{error}; {reason}")),
-            None => Failure::from(error),
-        },
+        FleetError::Missing(missing) => {
+            // Who is missing may have tried.
+            let reason = hosts::reason().map(|reason| format!("; {reason}")).unwrap_or_default();
+            Failure::World(anyhow::anyhow!("{missing}; {}{reason}", hosts.invitation()))
+        }
         other => Failure::from(other),
     })?;
     Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| told.note(line)))))

@@ -65,8 +65,9 @@ pub fn present(run: &Run, common: &Common) -> Outcome {
         print(&String::from_utf8_lossy(&bytes));
     } else {
         let written = report.as_ref().ok().and_then(|path| path.to_str());
-        let text = report::terminal::summary(run, metric_specs(run), style(), written);
-        print(&text);
+        // Why it failed is said by the error that follows.
+        let told = Run { failure: None, ..run.clone() };
+        print(&report::terminal::summary(&told, metric_specs(run), style(), written));
     }
     report?;
     Ok(code(run))

@@ -168,7 +168,9 @@ impl Progress {
         };
         let reason = trial.reasons.first().map(|reason| format!("  {reason}")).unwrap_or_default();
         let phase = phase_word(trial.phase);
-        self.line(&format!("  {:>5} {}  {mark}  {phase:<8} {hold_s:>5.1} s{reason}", trial.load, self.unit));
+        let unit = if trial.load == 1.0 { report::words::singular(&self.unit) } else { &self.unit };
+        let width = self.unit.len();
+        self.line(&format!("  {:>5} {unit:<width$}  {mark}  {phase:<8} {hold_s:>5.1} s{reason}", trial.load));
     }
 }
 

@@ -197,6 +197,28 @@ pub struct DiskCount {
     pub model: Option<Counters>,
 }
 
+/// What one end of a link has sent to the other since the lab is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Packets, as the kernel handed them on: several of one connection may count as one.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that found no room in front of the link.
+    pub dropped: u64,
+}
+
+/// What a link has carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkCount {
+    /// The link's number.
+    pub link: usize,
+    /// From its first end to its second.
+    pub up: Sent,
+    /// Back.
+    pub down: Sent,
+}
+
 /// What the keeper answers when asked how the lab is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -207,6 +229,9 @@ pub struct Status {
     pub processes: Vec<ProcessState>,
     /// What the delay lines have counted; `None` without lines, or when they do not answer.
     pub lines: Option<Vec<LineCount>>,
+    /// What the links have carried, in their order; one whose ends cannot be read is not among them.
+    #[serde(default)]
+    pub traffic: Vec<LinkCount>,
     /// What the disks have done, in the order of their hosts; one whose device cannot be read is not among them.
     #[serde(default)]
     pub disks: Vec<DiskCount>,

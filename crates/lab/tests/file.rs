@@ -43,9 +43,24 @@ fn buffers_that_are_not_given_hold_ten_milliseconds() {
 }
 
 #[test]
+fn a_loss_is_a_share_or_in_percent() {
+    for (text, share) in [("0.01", 0.01), ("0", 0.0), ("'1%'", 0.01), ("' 2.5 %'", 0.025), ("'0.2'", 0.2)] {
+        let lab = Lab::read(&format!("{SMALL}[[link]]\nbetween = ['a', 'b']\nloss = {text}\n")).unwrap();
+        assert!((lab.links[0].loss - share).abs() < 1e-12, "{text}");
+    }
+}
+
+/// Each text is refused, with these words.
+fn refused(cases: &[(String, &str)]) {
+    for (text, part) in cases {
+        let message = Lab::read(text).expect_err(text).to_string();
+        assert!(message.contains(part), "{text}\n-> {message}");
+    }
+}
+
+#[test]
 fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
-    let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
-    let cases = [
+    refused(&[
         ("name = ".to_owned(), "line 1:"),
         ("[host.a]\n".to_owned(), "missing field `name`"),
         ("name = 'x'\n".to_owned(), "at least one host"),
@@ -69,8 +84,27 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
         (format!("{SMALL}[switch.port1]\n"), "a name of the lab's own"),
         (format!("{SMALL}[switch.a-name-that-is-long]\n"), "at most 15 letters"),
         (format!("{SMALL}[switch.s]\nports = 8\n"), "unknown field `ports`"),
+    ]);
+}
+
+#[test]
+fn a_wrong_link_or_disk_is_told_with_its_line_and_what_was_expected() {
+    let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
+    refused(&[
         (format!("{SMALL}[[link]]\nfrom = 'a'\n"), "line 4: link: give either between"),
-        (format!("{SMALL}[[link]]\nbetween = ['a', 'z']\n"), "line 4: link: no host and no switch"),
+        (
+            format!("{SMALL}[[link]]\nbetween = ['a', 'z']\n"),
+            "line 4: link: no host and no switch is called 'z'; there are a, b",
+        ),
+        (
+            format!("{SMALL}[switch.s]\n[[link]]\nbetween = ['c-*', 's']\n"),
+            "line 5: link: no host is called 'c-*'; there are a, b",
+        ),
+        (
+            format!("{SMALL}[[link]]\nbetween = ['a']\n"),
+            "line 4: link: between has 1 name, and a link has two ends",
+        ),
+        ("link = ['a']\nname = 'x'\n[host.a]\n".to_owned(), "a link is a table: [[link]]"),
         (format!("{SMALL}[[link]]\nbetween = ['a', 'a']\n"), "linked to itself"),
         (format!("{SMALL}[[link]]\nbetween = ['*', '*']\n"), "one end may be a pattern"),
         (link("rate = '25'"), "line 6: '25' is not a bit rate: the unit is missing"),
@@ -80,19 +114,28 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
         (link("rate = '1Mbit/s'\nbuffer = '100B'"), "line 7: buffer: 100B is not within 2kB..1GB"),
         (link("rate = '1Mbit/s'\nqueue = 'fq'"), "unknown variant `fq`, expected `tbf` or `htb`"),
         (link("delay = '1min'"), "line 6: delay: 60s is more"),
+        (
+            link("rate = 100"),
+            "line 6: 100 is not a bit rate: the unit is missing; write for example \"100Mbit/s\"",
+        ),
+        (link("delay = 5"), "line 6: 5 is not a time: the unit is missing; write for example \"5ms\""),
         (link("loss = 1.5"), "line 6: loss: 1.5 is not a share"),
+        (link("loss = 1"), "line 6: loss: 1 is not a share from 0 to below 1: 0.01 or \"1%\" is 1 %"),
+        (link("loss = '100%'"), "line 6: loss: 1 is not a share"),
+        (link("loss = 'little'"), "line 6: 'little' is not a share; write 0.01 or \"1%\""),
         (link("loss = nan"), "line 6: loss: NaN"),
         (format!("{SMALL}[host.c.disk]\nsize = '1KiB'\n"), "disk.size: 1KiB is not within"),
+        (
+            format!("{SMALL}[host.c.disk]\nsize = '100MiB'\nfile_system = 'xfs'\n"),
+            "line 4: disk.size: 100MiB is too small for xfs, which needs 300MiB",
+        ),
+        (format!("{SMALL}[host.c.disk]\nsize = '100MiB'\nfile_system = 'btrfs'\n"), "which needs 109MiB"),
         (format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nfile_system = 'fat'\n"), "unknown variant `fat`"),
         (
             format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nmodel = 'floppy'\n"),
             "no disk model is called `floppy`",
         ),
-    ];
-    for (text, part) in cases {
-        let message = Lab::read(&text).unwrap_err().to_string();
-        assert!(message.contains(part), "{text}\n-> {message}");
-    }
+    ]);
 }
 
 #[test]

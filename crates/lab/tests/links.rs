@@ -76,8 +76,12 @@ fn no_link_is_faster_than_its_rate_and_each_direction_has_its_own() {
         assert!(slow > Duration::from_millis(480), "{queue}: {slow:?}");
         assert!(fast > Duration::from_millis(45), "{queue}: {fast:?}");
         // The queue in front of the link has seen it all.
-        let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap();
+        let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap().unwrap();
         assert!(counters.read().unwrap().bytes > Some(500_000));
+        // And so says the keeper, of both ways.
+        let [carried] = lab.status().traffic[..] else { panic!("one link") };
+        assert!(carried.link == 1 && carried.up.packets > 0, "{carried:?}");
+        assert!(carried.up.bytes > 500_000 && carried.down.bytes > 500_000, "{carried:?}");
         assert_eq!(lab.state.links[0].queue, if queue == "htb" { Queue::Htb } else { Queue::Tbf });
         lab.down();
     }
@@ -95,7 +99,7 @@ fn what_a_buffer_does_not_hold_is_dropped_and_nothing_else() {
     a.send_to(b"hello", b.local_addr().unwrap()).unwrap();
     let mut packet = [0; 2000];
     b.recv_from(&mut packet).unwrap();
-    let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap();
+    let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap().unwrap();
     let before = counters.read().unwrap();
     const PACKETS: u64 = 100;
     // With its headers (8 UDP, 20 IP, 14 Ethernet) each is 1042 bytes.

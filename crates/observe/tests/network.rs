@@ -132,7 +132,7 @@ fn a_client_that_does_not_read_is_not_the_networks_fault() {
     let Some(world) = World::make("idle") else { return };
     let (client, port) = world.connect();
     // Once its window is full and all is acknowledged nothing is on its way any more.
-    let mut queue = sys::netlink::Queue::open(LINK, Some(world.inside.pid())).unwrap();
+    let mut queue = sys::netlink::Queue::open(LINK, Some(world.inside.pid())).unwrap().unwrap();
     let deadline = Deadline::after(LONG);
     let mut sent = queue.read().unwrap().bytes;
     while deadline.pause(Duration::from_millis(300)) {

@@ -41,8 +41,9 @@ pub fn state(run: &Run) -> Option<String> {
         State::Running => Some(format!("Still running, or its process died; {measured}.")),
         State::Interrupted => Some(format!("Interrupted; {measured}.")),
         State::Failed => {
-            let why = run.failure.as_deref().unwrap_or("no reason was recorded");
-            Some(format!("Failed: {}; {measured}.", units::plain(why).trim_end_matches('.')))
+            let why =
+                run.failure.as_deref().map(|why| format!(": {}", units::plain(why).trim_end_matches('.')));
+            Some(format!("Failed{}; {measured}.", why.unwrap_or_default()))
         }
     }
 }

@@ -19,7 +19,7 @@ use store::Store;
 use crate::outcome::check_requirements;
 pub use crate::sampled::own_facts;
 use crate::search::{self, Seen, Step};
-use crate::{alike, outcome, registry, trial};
+use crate::{alike, outcome, placed, registry, trial};
 
 /// Why a run could not be made or went no further.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +150,10 @@ fn make_of(
     let mut engine =
         Engine { plan, workload, bus, store, observer, run: &mut run, unavailable: &mut unavailable };
     let ended = engine.all();
+    let ended = ended.and_then(|whole| match outcome::nothing_measured(&run.trials) {
+        Some(error) if whole => Err(error),
+        _ => Ok(whole),
+    });
     run.doubts.extend(bus.doubts().into_iter().map(Into::into));
     if !unavailable.is_empty() {
         run.doubts.push(Doubt::NotSampled { what: unavailable }.into());
@@ -260,22 +264,7 @@ impl Engine<'_> {
 
     /// Where the parts of a variant run now.
     fn placement(&self, variant: &Variant) -> Result<Placement, RunError> {
-        let hosts = self.bus.hosts();
-        let placement = Placement::of(&variant.place, &hosts);
-        for (role, wish) in &variant.place {
-            let found = placement.hosts(role).len() as u32;
-            if found < wish.enough() {
-                let hosts = hosts.join(", ");
-                let others = self.bus.unusable().into_iter().filter(|(host, _)| wish.matches(host));
-                let others: String = others.map(|(_, why)| format!("; {why}")).collect();
-                return Err(RunError::new(format!(
-                    "place.{role} = '{}' needs {} hosts and {found} of these fit it: {hosts}{others}",
-                    wish.hosts,
-                    wish.enough()
-                )));
-            }
-        }
-        Ok(placement)
+        placed::placement(&variant.place, self.workload.roles(), &*self.bus)
     }
 
     /// Hosts of one role that are not alike are a doubt, once.
@@ -313,8 +302,8 @@ impl Engine<'_> {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
-            self.observer.event(Event::TrialBegan { step, variant: &variant.name });
             let placement = self.placement(variant)?;
+            self.observer.event(Event::TrialBegan { step, variant: &variant.name });
             let place = trial::Place {
                 workload: self.workload,
                 settings: &variant.settings,

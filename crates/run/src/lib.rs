@@ -4,6 +4,7 @@ mod alike;
 pub mod engine;
 pub mod explain;
 mod outcome;
+mod placed;
 pub mod registry;
 mod sampled;
 pub mod search;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use base::doubt::{Doubt, DoubtNote};
+use base::doubt::{Doubt, DoubtNote, lower_bound};
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{
@@ -58,6 +58,19 @@ fn example(workload: &dyn Workload) -> Option<String> {
     };
     let is_extreme = |name: &str| ["_min_", "_max_", "_p99_"].iter().any(|part| name.contains(part));
     workload.metrics().iter().filter(|spec| is_extreme(spec.name)).find_map(of)
+}
+
+/// Why a run that went to its end says nothing: all of its trials broke off.
+pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
+    if trials.is_empty() || !trials.iter().all(Trial::is_unmeasured) {
+        return None;
+    }
+    let mut reasons: Vec<&str> = trials.iter().flat_map(|trial| &trial.reasons).map(String::as_str).collect();
+    reasons.dedup();
+    Some(RunError::new(format!(
+        "no trial could be finished, so nothing was measured: {}; mend that, and measure again",
+        reasons.join("; ")
+    )))
 }
 
 /// Fill in everything that follows from the run's trials.
@@ -230,7 +243,7 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
 fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan) -> bool {
     match doubt {
         Doubt::FewLoads { .. } => loads.fixed.is_none(),
-        Doubt::CapacityIsLowerBound { reason } if reason == explain::NO_LOAD_FAILED => {
+        Doubt::CapacityIsLowerBound { reason } if reason == lower_bound::NO_LOAD_FAILED => {
             loads.fixed.is_none() && state == State::Complete
         }
         _ => true,
@@ -258,8 +271,10 @@ fn requirements(run: &Run, plan: &Plan, workload: &dyn Workload) -> Vec<Requirem
     for text in &plan.require {
         let Ok(objective) = text.parse::<Objective>() else { continue };
         for variant in &run.variants {
-            let checked = objective.check(&decisive_metrics(run, variant, workload));
-            let unknown = || Requirement { requirement: text.clone(), measured: None, held: false };
+            let open = variant.capacity.is_lower_bound().then_some("capacity");
+            let checked = objective.check(&decisive_metrics(run, variant, workload), open);
+            let unknown =
+                || Requirement { requirement: text.clone(), measured: None, held: false, unknown: None };
             let mut requirement = checked.unwrap_or_else(|_| unknown());
             if run.variants.len() > 1 {
                 requirement.requirement = format!("{} ({})", requirement.requirement, variant.name);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use base::outcome::{Certainty, Resource};
+use base::doubt::Doubt;
+use base::outcome::{Ceiling, Certainty, Resource};
 use kagiri_run::explain::{Explanation, csv, explain};
 
 /// Four streams pass, five are invalid; what the players and the others used then.
@@ -50,6 +51,26 @@ fn a_neighbour_is_named_with_what_it_took() {
     let evidence: Vec<&str> = explanation.limit.evidence.iter().map(|one| one.statement.as_str()).collect();
     assert!(evidence.contains(&"at 5 streams the hypervisor took 60 % of a core"), "{evidence:?}");
     assert!(evidence.contains(&"at 5 streams the busiest player thread used 20 % of a core"), "{evidence:?}");
+}
+
+#[test]
+fn what_is_advised_fits_who_spoiled_the_trials_and_a_full_link_is_named() {
+    let advice = |other_cpu: &str, player_cpu: &str| {
+        let doubts = at_five(player_cpu, "1", other_cpu, "0").doubts;
+        let bound = doubts.iter().find(|note| matches!(note.doubt, Doubt::CapacityIsLowerBound { .. }));
+        bound.map(|note| note.advice.clone()).expect("it is a lower bound")
+    };
+    assert_eq!(advice("150", "20"), "measure again when the host is quiet");
+    assert_eq!(advice("5", "97"), "add viewers on other hosts");
+    let text = "streams,network Mbit/s,other cpu %,verdict\n1,26,5,pass\n2,52,5,pass\n3,78,5,pass\n4,104,5,pass\n\
+                5,122,190,invalid\n5,121.9,190,invalid\n";
+    let ceiling = Ceiling { value: 122e6, source: "rate of eth0".into() };
+    let link = BTreeMap::from([(Resource::Network, ceiling)]);
+    let explanation = explain(&csv::read(text.as_bytes(), link).expect("a table of this test"));
+    let evidence: Vec<&str> = explanation.limit.evidence.iter().map(|one| one.statement.as_str()).collect();
+    let full = "at 5 streams network used 122 Mbit/s, 100 % of its ceiling of 122 Mbit/s (rate of eth0)";
+    assert_eq!(explanation.limit.certainty, Certainty::Unknown);
+    assert!(evidence[1].eq(full), "{evidence:?}");
 }
 
 /// As a survey measured it: from 800 streams on the players had no core left, and a neighbour came by.

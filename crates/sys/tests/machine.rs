@@ -181,7 +181,7 @@ fn a_shaped_link_into_a_namespace() {
     let mut inner = device(child.pid(), "eth0").unwrap();
     let own = i32::try_from(std::process::id()).unwrap();
     assert!(device(child.pid(), "lonely").is_ok() && device(own, "lonely").is_err());
-    let mut queue = Queue::open("eth0", Some(child.pid())).unwrap();
+    let mut queue = Queue::open("eth0", Some(child.pid())).unwrap().unwrap();
     assert!(Queue::open("lonely", None).is_err(), "it is not in this namespace");
     let before = inner.read().unwrap();
     let started = Instant::now();
@@ -194,7 +194,7 @@ fn a_shaped_link_into_a_namespace() {
     // A queue that holds less than a window in flight drops.
     pair.limit(4_000, 4_000);
     transfer(&pair, 500_000);
-    let full = Queue::open("eth0", Some(child.pid())).unwrap().read().unwrap();
+    let full = Queue::open("eth0", Some(child.pid())).unwrap().unwrap().read().unwrap();
     assert!(full.drops > Some(0), "{full:?}");
     // The device's own counter does not hold its queue's drops.
     assert!(inner.read().unwrap().tx_dropped < before.tx_dropped + full.drops.unwrap());

@@ -19,9 +19,19 @@ pub use wire::Key;
 /// Why clocks cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ClockError {
+    /// Somebody is there already: clocks are compared where the bus listens.
+    #[error(
+        "cannot listen at {place}: it is in use, by another kagiri run or another program; wait for its end, or {or}"
+    )]
+    Taken {
+        /// Where.
+        place: String,
+        /// What can be done besides.
+        or: &'static str,
+    },
     /// The socket could not be had.
     #[error(
-        "cannot open the clock socket {address}: {source}; is it in use, or in a folder that is not yours?"
+        "cannot open the clock socket {address}: {source}; is it on this machine, and in a folder that is yours?"
     )]
     Open {
         /// Where.
@@ -40,4 +50,19 @@ pub enum ClockError {
     /// What the socket is waited for with could not be had.
     #[error(transparent)]
     Wait(#[from] sys::net::NetError),
+}
+
+impl ClockError {
+    /// Why a socket for answers could not be had.
+    fn of_opening(address: &DatagramAddress, source: std::io::Error) -> Self {
+        match (address, source.kind()) {
+            (DatagramAddress::Udp(place), std::io::ErrorKind::AddrInUse) => {
+                Self::Taken { place: place.to_string(), or: "give --listen another port" }
+            }
+            (DatagramAddress::Unix(path), std::io::ErrorKind::AddrInUse) => {
+                Self::Taken { place: path.display().to_string(), or: "meet at another socket" }
+            }
+            _ => Self::Open { address: address.to_string(), source },
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl Responder {
     /// # Errors
     /// The address cannot be bound, or there are no threads or descriptors left.
     pub fn start(address: &DatagramAddress, key: Key) -> Result<Self, ClockError> {
-        let open = |source| ClockError::Open { address: address.to_string(), source };
+        let open = |source| ClockError::of_opening(address, source);
         let mut socket = DatagramSocket::bind(address).map_err(open)?;
         socket.enable_stamps().map_err(open)?;
         let bound = socket.local_address().map_err(open)?;

@@ -364,8 +364,7 @@ impl Bus for FleetBus {
             let wall = Doubt::WallClockOff { host: host.clone(), off_s };
             doubts.extend((off_s.abs() > WALL_CLOCK_OFF_S).then_some(wall));
             if self.agent(host).is_err() {
-                let why = "their agents ended, were killed, or were cut off".to_owned();
-                doubts.push(Doubt::HostsLost { hosts: vec![host.clone()], why });
+                doubts.push(Doubt::HostsLost { hosts: vec![host.clone()], why: ask::GONE.to_owned() });
             }
         }
         let left_out =

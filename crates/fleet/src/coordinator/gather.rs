@@ -75,8 +75,10 @@ pub fn gather(
             (Err(error), _) => refuse(error.to_string()),
         }
     }
+    // Nobody waits for clocks that are compared in vain.
+    enough(of, wishes, &refused)?;
     let names: Vec<String> = of.agents.keys().cloned().collect();
-    say(&format!("comparing clocks with {} hosts", names.len()));
+    say(&format!("comparing clocks with {}", hosts(names.len())));
     of.probe(&names);
     let mut unused = Vec::new();
     for name in names {
@@ -124,7 +126,10 @@ fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str))
         let now = of.roster.wait_change(changes, LOOK);
         if now != changes {
             (changes, settled) = (now, Deadline::after(SETTLED));
-            say(&format!("{} hosts have joined", of.roster.names().len()));
+            match of.roster.names().len() {
+                1 => say("1 host has joined"),
+                several => say(&format!("{several} hosts have joined")),
+            }
         }
     }
 }
@@ -198,9 +203,14 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: &Refused) -> Result<(), Fl
                 missing.extend((!absent.is_empty()).then(|| format!("{} did not join", some(&absent))));
             }
             None => missing.push(format!(
-                "{found} hosts that fit '{}' joined, and {} are needed",
+                "{} that fit{} '{}' joined, and {} needed",
+                hosts(found as usize),
+                if found == 1 { "s" } else { "" },
                 wish.hosts,
-                wish.enough()
+                match wish.enough() {
+                    1 => "1 is".to_owned(),
+                    enough => format!("{enough} are"),
+                }
             )),
         }
     }
@@ -214,11 +224,11 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: &Refused) -> Result<(), Fl
     let there = of.roster.names();
     let joined =
         if there.is_empty() { "nobody joined".to_owned() } else { format!("joined: {}", some(&there)) };
-    Err(FleetError::Missing(format!(
-        "the fleet is not whole: {} ({joined}); start 'kagiri agent --join ... --name NAME' on each missing host, \
-         or look at what its agent says",
-        missing.join("; ")
-    )))
+    Err(FleetError::Missing(format!("the fleet is not whole: {} ({joined})", missing.join("; "))))
+}
+
+fn hosts(number: usize) -> String {
+    format!("{number} host{}", if number == 1 { "" } else { "s" })
 }
 
 fn some(names: &[String]) -> String {

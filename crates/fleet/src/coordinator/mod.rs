@@ -68,7 +68,6 @@ pub struct Coordinator {
     /// Hosts that fit the plan and were not taken, and why.
     left_out: Vec<(String, String)>,
     stop: Arc<AtomicBool>,
-    /// Ends before the session does.
     renewing: Option<Renewing>,
     _heard: Vec<Subscriber<()>>,
     _token: LivelinessToken,
@@ -203,6 +202,13 @@ impl Coordinator {
 
     fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.renewing = None;
+        session::close(&self.session);
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::authority::{Authority, random};
+use super::credentials::Certificate;
 use super::name::{Kind, Member};
 use super::{IdentityError, access, file};
 
@@ -252,11 +253,35 @@ impl Place<'_> {
         let coordinator = roll.entries.iter().find(|(member, _)| member.kind == Kind::Coordinator);
         let coordinator = coordinator.map_or("COORDINATOR", |(member, _)| &member.name);
         let name = &member.name;
+        let others = self.other_places(coordinator).join(", ");
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(
+                "\n{coordinator} is what the coordinator is called. If this host does not know that name, join by what its\n\
+                 certificate is good for, too: {others}.\n"
+            ),
+        };
         format!(
             "The credentials of host {name}. Copy this folder to it over an encrypted way, readable by the agent's user\n\
              alone, look through policy.toml, and start there:\n\n    \
-             kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy policy.toml\n"
+             kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy policy.toml\n{others}"
         )
+    }
+
+    /// Where else the coordinator's certificate says it is to be found; nothing if it is not at hand. An agent on its own
+    /// machine needs no telling, and zenoh checks no certificate for an IPv6 address.
+    fn other_places(&self, coordinator: &str) -> Vec<String> {
+        let path = self.coordinator().join("cert.pem");
+        let places = std::fs::read_to_string(&path).ok().and_then(|text| {
+            let certificate = Certificate::read(&path, &text).ok()?;
+            certificate.places().ok()
+        });
+        let is_other = |place: &String| {
+            place != coordinator
+                && !["localhost", "127.0.0.1"].contains(&place.as_str())
+                && !place.contains(':')
+        };
+        places.unwrap_or_default().into_iter().filter(is_other).collect()
     }
 }
 

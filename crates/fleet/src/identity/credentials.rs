@@ -1,11 +1,12 @@
 //! A bundle of credentials, checked before anything trusts it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{KeyPair, PublicKeyData};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::name::{Kind, Member};
 use super::{IdentityError, file};
@@ -142,6 +143,12 @@ impl Credentials {
         &self.holder.name
     }
 
+    /// The hosts of the fleet by name, as far as the bundle has the list: the bundles of those who listen do.
+    pub fn hosts(&self) -> Vec<String> {
+        let agents = self.members.iter().filter(|member| member.kind == Kind::Agent);
+        agents.map(|member| member.name.clone()).collect()
+    }
+
     /// Whether its fleet's agents log in with passwords rather than certificates.
     pub fn uses_passwords(&self) -> bool {
         self.login.is_some()
@@ -234,6 +241,21 @@ impl Certificate {
         let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let name = name.ok_or_else(|| IdentityError::unfit(&self.path, "it says no common name"))?;
         name.parse().map_err(|error: IdentityError| IdentityError::unfit(&self.path, error.to_string()))
+    }
+
+    /// The names and addresses that it holds for, as they are written.
+    pub fn places(&self) -> Result<Vec<String>, IdentityError> {
+        let parsed = self.parsed()?;
+        let Ok(Some(names)) = parsed.subject_alternative_name() else { return Ok(Vec::new()) };
+        let text = |name: &GeneralName<'_>| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => match <[u8; 4]>::try_from(*bytes) {
+                Ok(v4) => Some(IpAddr::from(v4).to_string()),
+                Err(_) => <[u8; 16]>::try_from(*bytes).ok().map(|v6| IpAddr::from(v6).to_string()),
+            },
+            _ => None,
+        };
+        Ok(names.value.general_names.iter().filter_map(text).collect())
     }
 
     pub fn check_time(&self, now: SystemTime) -> Result<(), IdentityError> {

@@ -56,7 +56,7 @@ impl Reasons {
 }
 
 /// zenoh says where in its own source an error came up, with the paths of whoever built the program.
-fn without_places(line: &str) -> String {
+pub(crate) fn without_places(line: &str) -> String {
     let is_place = |word: &str| {
         word.trim_end_matches(['.', ']'])
             .rsplit_once(".rs:")

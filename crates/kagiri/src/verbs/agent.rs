@@ -80,7 +80,7 @@ impl AgentArgs {
     }
 
     fn setting(&self, stop: Arc<std::sync::atomic::AtomicBool>) -> Result<agent::Setting, Failure> {
-        let identity = hosts::Identity::load(self.credentials.as_deref())?;
+        let identity = hosts::Identity::load_of_host(self.credentials.as_deref())?;
         let join = identity.joinable(&self.join)?;
         let name = self.own_name(&identity)?;
         let data_dir = self.data.clone().map_or_else(measure::data_dir, Ok)?;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::Common;
 use crate::exit::{Code, Failure, Outcome};
-use crate::hosts::HostArgs;
+use crate::hosts::{HostArgs, Places};
 use crate::{hosts, measure, output};
 
 /// Run a plan: a workload over variants and repetitions.
@@ -48,6 +48,7 @@ impl RunPlan {
     pub fn perform(self) -> Outcome {
         let plan = self.read()?;
         measure::check_plan(&plan)?;
+        self.hosts.check_used(&plan, Places::Plan)?;
         if self.dry_run {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
-use crate::hosts::{HostArgs, PlaceArgs};
+use crate::hosts::{HostArgs, PlaceArgs, Places};
 use crate::measure;
 use crate::verbs::content::existing;
 
@@ -89,6 +89,7 @@ impl StreamArgs {
     /// Measure.
     pub fn perform(self: Box<Self>) -> Outcome {
         let plan = self.plan()?;
+        self.hosts.check_used(&plan, Places::Options)?;
         if let Some(note) = self.note().filter(|_| !self.common.quiet) {
             eprintln!("{note}");
         }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use base::units::{BitRate, ByteSize, Span};
+use sys::disk::FileSystem;
 use sys::netns::Subnet;
 use toml::Spanned;
 
-use super::raw::{HostFile, LabFile, LinkFile, Setting};
+use super::raw::{HostFile, LabFile, LinkFile, Setting, Share};
 use super::{Disk, Host, Lab, Link, matches};
 
 /// More hosts than a machine can make in a time that anybody waits.
@@ -162,6 +163,19 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
     if !(16 << 20..=16 << 40).contains(&disk.size.bytes()) {
         return wrong(at, format!("disk.size: {} is not within 16MiB..16TiB", disk.size));
     }
+    // mkfs itself says so only by a page about its options.
+    let least_mib = match disk.file_system {
+        FileSystem::Xfs => 300,
+        FileSystem::Btrfs => 109,
+        FileSystem::Ext3 | FileSystem::Ext4 => 16,
+    };
+    if disk.size.bytes() < least_mib << 20 {
+        let name = disk.file_system.name();
+        return wrong(
+            at,
+            format!("disk.size: {} is too small for {name}, which needs {least_mib}MiB", disk.size),
+        );
+    }
     for (key, limit) in [("read_limit", disk.read_limit), ("write_limit", disk.write_limit)] {
         if limit.is_some_and(|limit| limit.byte_per_s() < 1000) {
             return wrong(at, format!("disk.{key}: less than 1kB/s; leave it out for no limit"));
@@ -190,7 +204,17 @@ fn setting_path(name: &Spanned<String>) -> Checked<String> {
 fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Checked<Vec<Link>> {
     let (at, file) = (link.span().start, link.get_ref());
     let [first, second] = match (&file.between, &file.from, &file.to) {
-        (Some(ends), None, None) => ends.clone(),
+        (Some(ends), None, None) => match ends.get_ref().as_slice() {
+            [first, second] => [first.clone(), second.clone()],
+            ends => {
+                let ends = ends.len();
+                let problem = format!(
+                    "link: between has {ends} name{}, and a link has two ends, as in between = [\"A\", \"B\"]",
+                    if ends == 1 { "" } else { "s" }
+                );
+                return wrong(at, problem);
+            }
+        },
         (None, Some(from), Some(to)) => [from.clone(), to.clone()],
         _ => return wrong(at, "link: give either between = [\"A\", \"B\"], or from and to"),
     };
@@ -198,10 +222,16 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
     let pick = |pattern: &str| -> Checked<Vec<String>> {
         let switches = switches.iter().filter(|_| !pattern.contains('*'));
         let names = hosts.iter().map(|host| &host.name).chain(switches);
-        let found: Vec<String> = names.filter(|name| matches(pattern, name)).cloned().collect();
-        match found.is_empty() {
-            true => wrong(at, format!("link: no host and no switch is called '{pattern}'")),
-            false => Ok(found),
+        let found: Vec<String> = names.clone().filter(|name| matches(pattern, name)).cloned().collect();
+        match (found.is_empty(), pattern.contains('*')) {
+            (false, _) => Ok(found),
+            (true, true) => {
+                wrong(at, format!("link: no host is called '{pattern}'; there are {}", some(names)))
+            }
+            (true, false) => wrong(
+                at,
+                format!("link: no host and no switch is called '{pattern}'; there are {}", some(names)),
+            ),
         }
     };
     if first.contains('*') && second.contains('*') {
@@ -268,10 +298,24 @@ fn delay(delay: &Option<Spanned<Span>>) -> Checked<Span> {
     }
 }
 
-fn loss(loss: &Option<Spanned<f64>>) -> Checked<f64> {
+fn loss(loss: &Option<Spanned<Share>>) -> Checked<f64> {
     let Some(loss) = loss else { return Ok(0.0) };
-    match *loss.get_ref() {
-        share if (0.0..=1.0).contains(&share) => Ok(share),
-        share => wrong(loss.span().start, format!("loss: {share} is not a share within 0..1 (0.01 is 1 %)")),
+    match loss.get_ref().0 {
+        // On a link that loses everything nothing could be measured: who writes 1 means 1 %.
+        share if (0.0..1.0).contains(&share) => Ok(share),
+        share => {
+            let problem = format!("loss: {share} is not a share from 0 to below 1: 0.01 or \"1%\" is 1 %");
+            wrong(loss.span().start, problem)
+        }
+    }
+}
+
+/// Names that there are; of many, the first.
+fn some<'a>(names: impl Iterator<Item = &'a String> + Clone) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<&str> = names.clone().take(SHOWN).map(String::as_str).collect();
+    match names.count().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -1,10 +1,11 @@
 //! A lab file as it is written.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use base::units::{BitRate, ByteSize, Span};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::{Disk, Queue};
@@ -61,9 +62,12 @@ pub(super) enum Setting {
 pub(super) struct SwitchFile {}
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a link is a table: [[link]], and below it between = [\"A\", \"B\"]"
+)]
 pub(super) struct LinkFile {
-    pub(super) between: Option<[String; 2]>,
+    pub(super) between: Option<Spanned<Vec<String>>>,
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
     pub(super) rate: Option<Spanned<BitRate>>,
@@ -72,5 +76,41 @@ pub(super) struct LinkFile {
     pub(super) buffer: Option<Spanned<ByteSize>>,
     pub(super) queue: Option<Spanned<Queue>>,
     pub(super) delay: Option<Spanned<Span>>,
-    pub(super) loss: Option<Spanned<f64>>,
+    pub(super) loss: Option<Spanned<Share>>,
+}
+
+/// A share as people write it: 0.01, or "1%".
+pub(super) struct Share(pub(super) f64);
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShareForm)
+    }
+}
+
+struct ShareForm;
+
+impl de::Visitor<'_> for ShareForm {
+    type Value = Share;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a share: 0.01 or \"1%\"")
+    }
+
+    fn visit_f64<E: de::Error>(self, share: f64) -> Result<Share, E> {
+        Ok(Share(share))
+    }
+
+    fn visit_i64<E: de::Error>(self, share: i64) -> Result<Share, E> {
+        Ok(Share(share as f64))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Share, E> {
+        let number = |text: &str| text.trim().parse::<f64>().ok();
+        let share = match text.trim().strip_suffix('%') {
+            Some(percent) => number(percent).map(|percent| percent / 100.0),
+            None => number(text),
+        };
+        share.map(Share).ok_or_else(|| E::custom(format!("'{text}' is not a share; write 0.01 or \"1%\"")))
+    }
 }

@@ -10,7 +10,7 @@ use sys::journal::Journal;
 
 use super::children::Children;
 use super::network::Network;
-use super::{KeepOptions, disk};
+use super::{KeepOptions, disk, traffic};
 use crate::error::{Error, Result};
 use crate::file::{Host, Lab};
 use crate::layout::{End, Layout, Place, Wire};
@@ -203,6 +203,7 @@ impl Made {
             processes: self.children.states(),
             // That they do not answer shows as nothing counted, and their process as ended.
             lines: self.lines.as_ref().and_then(|socket| line::ask(socket).ok()),
+            traffic: traffic::count(&self.state.links),
             disks,
         }
     }

@@ -5,6 +5,7 @@ mod children;
 mod control;
 mod disk;
 mod network;
+mod traffic;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -296,7 +296,8 @@ fn namespace_of(watch: &Watch) -> Option<i32> {
 fn queue(watch: &Watch, missing: &mut Missing) -> Option<Queue> {
     let name = watch.network_device.as_deref()?;
     let opened = Queue::open(name, namespace_of(watch));
-    missing.or_note(format_args!("the queue in front of the network device {name}"), opened)
+    // A link in front of which nothing can wait has nothing that could be missed.
+    missing.or_note(format_args!("the queue in front of the network device {name}"), opened).flatten()
 }
 
 fn senders(watch: &Watch, missing: &mut Missing) -> Option<Senders> {

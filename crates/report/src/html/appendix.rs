@@ -28,7 +28,9 @@ pub(super) fn requirements(run: &Run) -> Markup {
                     th.name scope="row" { code { (required.requirement) } }
                     (number_cell(&metric(name, required.measured)))
                     td {
-                        @if required.held { span.v.v-pass { "held" } } @else { span.v.v-fail { "did not hold" } }
+                        @if required.held { span.v.v-pass { "held" } }
+                        @else if let Some(why) = &required.unknown { span.v.v-fail { "not known to hold" } small { (sentence(why)) } }
+                        @else { span.v.v-fail { "did not hold" } }
                     }
                 }
             } }

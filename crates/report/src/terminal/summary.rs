@@ -220,9 +220,14 @@ fn requirements(run: &Run, style: &Style) -> String {
     let mut text = String::new();
     for required in &run.requirements {
         let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
-        let (tone, word) = if required.held { (Tone::Good, "held") } else { (Tone::Bad, "did not hold") };
+        let (tone, word) = match (required.held, &required.unknown) {
+            (true, _) => (Tone::Good, "held"),
+            (false, Some(_)) => (Tone::Bad, "not known to hold"),
+            (false, None) => (Tone::Bad, "did not hold"),
+        };
+        let why = required.unknown.as_ref().map(|why| format!("; {}", plain(why))).unwrap_or_default();
         let line = format!(
-            "{}: {word} (measured {})",
+            "{}: {word} (measured {}{why})",
             plain(&required.requirement),
             metric(name, required.measured)
         );

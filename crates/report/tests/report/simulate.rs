@@ -280,6 +280,7 @@ pub fn run(name: &str, servers: &[Server]) -> Run {
             requirement: "capacity>=4".into(),
             measured: variants[0].capacity.value,
             held: variants[0].capacity.value.is_some_and(|value| value >= 4.0),
+            unknown: None,
         }],
         variants,
         trials,
@@ -343,8 +344,12 @@ pub fn interrupted() -> Run {
     run.capacity = variant.capacity.clone();
     run.limit = variant.limit.clone();
     run.saturation.clear();
-    run.requirements =
-        vec![Requirement { requirement: "slack_min>=500ms".into(), measured: None, held: false }];
+    run.requirements = vec![Requirement {
+        requirement: "slack_min>=500ms".into(),
+        measured: None,
+        held: false,
+        unknown: None,
+    }];
     run.doubts =
         vec![Doubt::ServerNotVisible { server: "192.0.2.7:80".into() }.into(), Doubt::Interrupted.into()];
     run

@@ -1,15 +1,13 @@
 //! What weakens an explanation.
 
-use base::doubt::Doubt;
-use base::outcome::Resource;
+use base::doubt::{Doubt, lower_bound as bound};
+use base::outcome::{Certainty, Resource};
 
 use super::Explanation;
 use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::fit::Fit;
 use super::table::RESOURCES;
 
-/// Why a capacity is a lower bound when the loads ended before the target did.
-pub const NO_LOAD_FAILED: &str = "no load failed";
 /// A prediction beyond this many times the greatest measured load is a guess.
 const FAR: f64 = 4.0;
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
@@ -65,10 +63,11 @@ fn far(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
 
 fn lower_bound(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
     let reason = match (explanation.limit.resource, analysis.verdicts()) {
-        (Resource::Player, Some(_)) => "the trials above it were spoiled",
-        (Resource::Player, None) => "the players are used up first",
+        (Resource::Player, Some(_)) if explanation.limit.certainty == Certainty::Unknown => bound::OTHERS,
+        (Resource::Player, Some(_)) => bound::PLAYERS,
+        (Resource::Player, None) => bound::PLAYERS_FIRST,
         (Resource::None, Some(measured)) if measured.failed.is_none() && measured.carried.is_some() => {
-            NO_LOAD_FAILED
+            bound::NO_LOAD_FAILED
         }
         _ => return None,
     };

@@ -212,6 +212,15 @@ fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     (share < AT_CEILING).then_some(Evidence { resource, statement, inferred: false })
 }
 
+/// That a resource of the target was used up where no trial could be judged.
+fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
+    let ceiling = analysis.ceilings.get(&resource).filter(|ceiling| !ceiling.source.starts_with(ASSUMED))?;
+    let share = analysis.usage_at_critical(resource)? / ceiling.value;
+    let is_full = resource != Resource::Player && (AT_CEILING..=ABOVE_CEILING).contains(&share);
+    let statement = share_of_ceiling(analysis, resource, share, ceiling);
+    is_full.then_some(Evidence { resource, statement, inferred: false })
+}
+
 /// How much of a ceiling was used at the critical load.
 fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling: &Ceiling) -> String {
     format!(
@@ -254,6 +263,8 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
         .collect();
     let mut evidence: Vec<Evidence> = spoiled_above(analysis).map(counted).into_iter().collect();
     evidence.push(counted(fault));
+    // The target itself may have been at its end: that was only not to be judged.
+    evidence.extend(RESOURCES.into_iter().filter_map(|other| used_up(analysis, other)));
     match certainty {
         Certainty::Unknown => evidence.extend(spoiled.into_iter().chain(own)),
         _ => {

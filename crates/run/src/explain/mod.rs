@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 
 pub use self::csv::TableError;
 pub use ceiling::CeilingError;
-pub(crate) use doubts::NO_LOAD_FAILED;
 pub(crate) use measured::upper_end;
 pub use table::{LoadTable, RESOURCES, Row};
 

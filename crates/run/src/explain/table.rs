@@ -41,13 +41,15 @@ pub struct LoadTable {
 }
 
 impl LoadTable {
-    /// The table of one variant's trials. Metrics that are unknown stay absent.
+    /// The table of one variant's trials. Metrics that are unknown stay absent, and so do trials in which nothing was
+    /// measured: they show no fault of anybody's but whoever broke them.
     pub fn from_trials<'a>(
         trials: impl IntoIterator<Item = &'a Trial>,
         ceilings: BTreeMap<Resource, Ceiling>,
         load_unit: &str,
     ) -> Self {
-        let rows = trials.into_iter().map(Row::from_trial).collect();
+        let measured = trials.into_iter().filter(|trial| !trial.is_unmeasured());
+        let rows = measured.map(Row::from_trial).collect();
         Self { rows, ceilings, load_unit: load_unit.to_owned(), ..Self::default() }
     }
 

@@ -160,6 +160,40 @@ fn a_requirement_is_held_against_the_worst_trial() {
     assert_eq!(found, expected.map(|(measured, held)| (Some(measured), held)));
 }
 
+#[test]
+fn a_lower_bound_meets_no_requirement_that_more_could_break() {
+    let tried = [(1.0, Search, Pass), (2.0, Search, Pass), (2.0, Confirm, Pass)];
+    let require = ["capacity==2", "capacity<=2", "capacity>=2"];
+    let held = |tried: &[Tried], max: u32| {
+        let plan = plan(1, json!({ "max": max, "confirmations": 1 }), &require);
+        let run = concluded(&plan, searched(tried), json!({}));
+        run.requirements.iter().map(|one| (one.held, one.unknown.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&tried, 2), [(false, true), (false, true), (true, false)], "no larger load was offered");
+    let failed = [&tried[..], &[(3.0, Search, Fail)]].concat();
+    assert_eq!(held(&failed, 8), [(true, false); 3]);
+    let spoiled = [&tried[..], &[(3.0, Search, Verdict::Invalid); 2]].concat();
+    assert_eq!(held(&spoiled, 8), [(false, true), (false, true), (true, false)], "3 could not be judged");
+}
+
+#[test]
+fn a_trial_that_lost_a_host_is_nobodys_limit() {
+    let mut trials =
+        searched(&[(1.0, Search, Pass), (2.0, Search, Verdict::Invalid), (2.0, Search, Verdict::Invalid)]);
+    for trial in &mut trials[1..] {
+        trial.metrics.values_mut().for_each(|value| *value = None);
+        trial.reasons = vec!["host pc-1 was lost".into()];
+    }
+    assert!(nothing_measured(&trials).is_none(), "one was whole");
+    let error = nothing_measured(&trials[1..]).unwrap().to_string();
+    assert!(error.contains(": host pc-1 was lost; mend that"), "said once: {error}");
+    for (made, value) in [(&trials[..], Some(1.0)), (&trials[1..], None)] {
+        let run = concluded(&plan(1, json!({ "max": 10 }), &[]), made.to_vec(), json!({}));
+        let variant = &run.variants[0];
+        assert_eq!((variant.limit.resource, variant.capacity.value), (Resource::None, value));
+    }
+}
+
 fn kinds(run: &Run) -> Vec<String> {
     let kind = |note: &DoubtNote| serde_json::to_value(note).unwrap()["kind"].as_str().unwrap().to_owned();
     run.variants[0].doubts.iter().map(kind).collect()

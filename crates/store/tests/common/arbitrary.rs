@@ -138,11 +138,9 @@ prop_compose! {
 }
 
 fn requirement() -> impl Strategy<Value = Requirement> {
-    (text(), option::of(number()), any::<bool>()).prop_map(|(requirement, measured, held)| Requirement {
-        requirement,
-        measured,
-        held,
-    })
+    (text(), option::of(number()), any::<bool>(), option::of(text())).prop_map(
+        |(requirement, measured, held, unknown)| Requirement { requirement, measured, held, unknown },
+    )
 }
 
 prop_compose! {

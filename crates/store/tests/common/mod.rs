@@ -117,6 +117,7 @@ pub fn run(id: &str) -> Run {
             requirement: "capacity>=4".into(),
             measured: Some(5.0),
             held: true,
+            unknown: None,
         }],
         doubts: vec![Doubt::NoisyNeighbour { other_cpu_percent: 12.0 }.into()],
     }

@@ -37,16 +37,16 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue of `link` in the network namespace of process `namespace_of`, or in this process's own.
+    /// Opens the queue of `link` in the network namespace of process `namespace_of`, or in this process's own. `None`: by
+    /// its nature nothing waits in front of this link (`noqueue`), as with loopback.
     ///
     /// # Errors
-    /// There is no such link, it has no queue (loopback), or the namespace cannot be entered.
-    pub fn open(link: &str, namespace_of: Option<i32>) -> io::Result<Self> {
+    /// There is no such link, its queue is not to be seen, or the namespace cannot be entered.
+    pub fn open(link: &str, namespace_of: Option<i32>) -> io::Result<Option<Self>> {
         in_namespace_of(namespace_of, || {
             let device = nix::net::if_::if_nametoindex(link)?;
             let mut this = Self { netlink: Netlink::open(SockProtocol::NetlinkRoute)?, device };
-            this.read()?;
-            Ok(this)
+            Ok(this.look()?.ok_or_else(|| this.not_seen())?.map(|_| this))
         })
     }
 
@@ -55,6 +55,15 @@ impl Queue {
     /// # Errors
     /// The link or its queue has gone.
     pub fn read(&mut self) -> io::Result<QueueReading> {
+        self.look()?.flatten().ok_or_else(|| self.not_seen())
+    }
+
+    fn not_seen(&self) -> io::Error {
+        io::Error::new(io::ErrorKind::NotFound, "the link's queue is not to be seen")
+    }
+
+    /// What is in front of the link: nothing that is to be seen, no queue, or one.
+    fn look(&mut self) -> io::Result<Option<Option<QueueReading>>> {
         let mut reading = None;
         let kinds = (libc::RTM_GETQDISC, libc::RTM_NEWQDISC);
         // The kernel lists the queues of all links, whichever is asked for.
@@ -62,16 +71,18 @@ impl Queue {
         self.netlink.dump(kinds, &[0; MESSAGE_BYTES], &mut |payload| {
             reading = reading.or_else(|| parse(payload, device));
         })?;
-        reading.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the link has no queue"))
+        Ok(reading)
     }
 }
 
-/// `None` when it is another queue than the root of `device`, or none at all (`noqueue`).
-pub(super) fn parse(payload: &[u8], device: u32) -> Option<QueueReading> {
+/// `None` when it is another queue than the root of `device`, `Some(None)` when that says that there is none (`noqueue`).
+pub(super) fn parse(payload: &[u8], device: u32) -> Option<Option<QueueReading>> {
     let inside = payload.get(MESSAGE_BYTES..)?;
-    let is_none = attributes(inside).any(|(kind, name)| kind == libc::TCA_KIND && name == b"noqueue\0");
-    if is_none || u32_at(payload, 4)? != device || u32_at(payload, 12)? != ROOT {
+    if u32_at(payload, 4)? != device || u32_at(payload, 12)? != ROOT {
         return None;
+    }
+    if attributes(inside).any(|(kind, name)| kind == libc::TCA_KIND && name == b"noqueue\0") {
+        return Some(None);
     }
     let (_, counters) = attributes(inside).find(|(kind, _)| *kind == libc::TCA_STATS2)?;
     let mut reading = QueueReading::default();
@@ -88,7 +99,7 @@ pub(super) fn parse(payload: &[u8], device: u32) -> Option<QueueReading> {
             _ => {}
         }
     }
-    Some(reading)
+    Some(Some(reading))
 }
 
 #[cfg(test)]
@@ -121,7 +132,7 @@ pub(super) mod tests {
             overlimits: Some(9),
             backlog_bytes: Some(1514),
         };
-        assert_eq!(parse(&payload, 5), Some(expected));
+        assert_eq!(parse(&payload, 5), Some(Some(expected)));
         assert_eq!(parse(&payload, 6), None, "another link's");
         assert_eq!(parse(&payload[..MESSAGE_BYTES + 8], 5), None, "a queue without counters");
         payload[12..16].copy_from_slice(&1u32.to_ne_bytes());
@@ -129,8 +140,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_no_queue_is_an_error_and_not_zero() {
+    fn what_has_no_queue_is_not_zero() {
         assert!(Queue::open("no-such-link", None).is_err());
-        assert!(Queue::open("lo", None).is_err());
+        assert!(Queue::open("lo", None).unwrap().is_none(), "nothing waits in front of loopback");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
-use crate::output;
+use crate::{hosts, output};
 
 /// List the agents that join within a moment.
 #[derive(Args)]
@@ -25,13 +25,18 @@ pub struct List {
 impl List {
     /// Wait for agents, and print what they say of themselves.
     pub fn perform(self) -> Outcome {
+        self.hosts.check_credentials()?;
         let mut coordinator = self.hosts.coordinator("list".to_owned())?;
-        coordinator.look(self.hosts.wait())?;
+        coordinator.look(self.hosts.wait().duration())?;
         let all = described(&coordinator)?;
         if all.is_empty() && !self.json {
-            let said =
-                "no agent joined; start one with 'kagiri agent --join ENDPOINT', or wait longer with --wait";
-            return Err(Failure::World(anyhow::anyhow!(said)));
+            let reason = hosts::reason().map(|reason| format!("; {reason}")).unwrap_or_default();
+            return Err(Failure::World(anyhow::anyhow!(
+                "no agent joined {} within {}; {}, or wait longer with --wait{reason}",
+                self.hosts.place(),
+                self.hosts.wait(),
+                self.hosts.invitation()
+            )));
         }
         match self.json {
             true => output::print(&(serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n")),

@@ -24,17 +24,21 @@ use crate::{measure, output};
     Examples:\n  \
     kagiri lab up plans/labs/two-pcs.toml     make it\n  \
     kagiri lab status                         what is there, and how it does\n  \
-    kagiri lab exec a -- ping -c 3 10.77.0.2  run something on a host\n  \
+    kagiri lab exec a -- ip address           run something on a host\n  \
+    kagiri stream --lab two-pcs --place server=a --place viewers=b    measure on it\n  \
     kagiri lab down                           take it down again"
 )]
 pub enum Lab {
     /// Make the lab that a file describes, and keep it until 'down'
+    #[command(alias = "start")]
     Up(Up),
     /// Show the lab: hosts, addresses, links, disks, processes
+    #[command(aliases = ["ls", "list", "show"])]
     Status(Status),
     /// Run a program on a host of the lab
     Exec(Exec),
     /// Take the lab down
+    #[command(alias = "stop")]
     Down(Down),
     /// Keep a lab (what 'up' starts)
     #[command(hide = true)]

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use base::units::{BitRate, ByteSize, Span};
 use lab::line::{Counted, LineCount};
-use lab::state::{DiskCount, LinkState, State, Status};
+use lab::state::{DiskCount, LinkCount, LinkState, Sent, State, Status};
+
+use crate::hosts::Places;
 
 /// What `up` says.
 pub fn up(state: &State) -> String {
@@ -22,10 +24,18 @@ pub fn up(state: &State) -> String {
         let _ = writeln!(text, "  and {} more", state.hosts.len() - HOSTS_SHOWN);
     }
     let first = state.hosts.first().map_or("HOST", |host| host.name.as_str());
+    let lab = &state.lab;
+    let names: Vec<String> = state.hosts.iter().map(|host| host.name.clone()).collect();
+    // Without agents nothing can be placed there.
+    if let (Some(stream), true) =
+        (run::registry::WORKLOADS.first(), state.hosts.iter().any(|host| host.agent_pid.is_some()))
+    {
+        let (verb, places) = (stream.name(), crate::hosts::example(stream.roles(), &names, Places::Options));
+        let _ = writeln!(text, "Measure on it with 'kagiri {verb} --lab {lab} {places}'.");
+    }
     let _ = writeln!(
         text,
-        "Run something on it with 'kagiri lab exec {first} -- CMD'; end it with 'kagiri lab down {}'.",
-        state.lab
+        "Run something on it with 'kagiri lab exec {first} -- CMD'; end it with 'kagiri lab down {lab}'."
     );
     text
 }
@@ -75,6 +85,8 @@ pub fn status(status: &Status) -> String {
         let more = more.map(|last| format!(" to {} ({alike})", last.ends[0].place)).unwrap_or_default();
         let _ = writeln!(text, "  {}{more} - {}", first.ends[0].place, link_line(first));
         for link in group {
+            let sent = status.traffic.iter().find(|count| count.link == link.number);
+            text.push_str(&sent.map(|count| sent_line(link, count)).unwrap_or_default());
             let count = status.lines.iter().flatten().find(|count| count.link == link.number);
             text.push_str(&count.map(|count| line_lines(link, count)).unwrap_or_default());
         }
@@ -132,11 +144,20 @@ fn link_line(link: &LinkState) -> String {
     line
 }
 
+/// What a link has carried, both ways.
+fn sent_line(link: &LinkState, count: &LinkCount) -> String {
+    let [a, b] = &link.ends;
+    let one = |sent: &Sent| {
+        format!("{} packets ({:.1} MB), {} dropped", sent.packets, sent.bytes as f64 / 1e6, sent.dropped)
+    };
+    format!("    {} to {}: {}; back: {}\n", a.place, b.place, one(&count.up), one(&count.down))
+}
+
 fn line_lines(link: &LinkState, count: &LineCount) -> String {
     let [a, b] = &link.ends;
     let one = |from: &str, to: &str, counted: &Counted| {
         format!(
-            "    {from} to {to}: {} packets carried, {} lost on purpose, {} dropped\n",
+            "      delayed from {from} to {to}: {} packets carried, {} lost on purpose, {} dropped\n",
             counted.forwarded, counted.lost, counted.dropped
         )
     };

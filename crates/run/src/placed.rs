@@ -1,0 +1,70 @@
+//! Which hosts a variant's parts run on now, and what is said where there are too few.
+
+use base::part::HERE;
+use base::placement::{Placement, Role, Wish, Wishes};
+use fleet::Bus;
+
+use crate::engine::RunError;
+
+/// Give the hosts that are there to those that are wished for.
+///
+/// # Errors
+/// A role has fewer than it needs: which are there, what became of the others, and how to do with fewer.
+pub fn placement(wishes: &Wishes, roles: &[Role], bus: &dyn Bus) -> Result<Placement, RunError> {
+    let placement = Placement::of(wishes, &bus.hosts());
+    for (role, wish) in wishes {
+        let found = placement.hosts(role);
+        if (found.len() as u32) < wish.enough() {
+            let is_shared = roles.iter().any(|known| known.name == role && known.many);
+            return Err(RunError::new(too_few(role, wish, &found, &bus.unusable(), is_shared)));
+        }
+    }
+    Ok(placement)
+}
+
+fn too_few(
+    role: &str,
+    wish: &Wish,
+    found: &[&str],
+    unusable: &[(String, String)],
+    is_shared: bool,
+) -> String {
+    let needed = match wish.enough() {
+        1 => "a host".to_owned(),
+        several => format!("{several} hosts"),
+    };
+    let left = match found {
+        [] => "none is there".to_owned(),
+        [HERE] => "this one alone is there".to_owned(),
+        [only] => format!("{only} alone is there"),
+        several => format!("only {} are there", several.join(", ")),
+    };
+    let others = unusable.iter().filter(|(host, _)| wish.matches(host));
+    let others: String = others.map(|(_, why)| format!("; {why}")).collect();
+    let fewer = match (is_shared, found.len()) {
+        (true, 1..) => format!(
+            ". To go on with fewer, say so in a plan: place.{role} = {{ hosts = \"{}\", at_least = {} }}",
+            wish.hosts,
+            found.len()
+        ),
+        _ => String::new(),
+    };
+    format!("place.{role} = \"{}\" needs {needed}, and {left}{others}{fewer}", wish.hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_left_who_is_not_and_how_to_do_with_fewer_is_said() {
+        let wish = |hosts: &str| Wish { hosts: hosts.into(), count: None, at_least: None };
+        let lost = [("pc-2", "pc-2: its agent ended"), ("nas", "nas: its agent ended")];
+        let lost = lost.map(|(host, why)| (host.to_owned(), why.to_owned()));
+        let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, and pc-1 alone is there; pc-2: its agent ended. To go \
+                        on with fewer, say so in a plan: place.viewers = { hosts = \"pc-[1-2]\", at_least = 1 }";
+        assert_eq!(too_few("viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
+        let expected = "place.server = \"nas\" needs a host, and none is there; nas: its agent ended";
+        assert_eq!(too_few("server", &wish("nas"), &[], &lost, false), expected);
+    }
+}
