@@ -132,7 +132,7 @@ fn representative<'a>(
     let carried = |trial: &&&Trial| trial.verdict == Verdict::Pass && Some(trial.load) == capacity.value;
     let mut alike: Vec<&'a Trial> = trials.iter().filter(carried).copied().collect();
     if alike.is_empty() {
-        alike = trials.iter().copied().collect();
+        alike = trials.to_vec();
     }
     alike.sort_by(|a, b| of(a).unwrap_or(0.0).total_cmp(&of(b).unwrap_or(0.0)));
     alike.get(alike.len().saturating_sub(1) / 2).copied()

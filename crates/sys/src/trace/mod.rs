@@ -297,6 +297,14 @@ pub fn open(backend: Backend, setting: &Setting) -> Result<Box<dyn Tracer>, Trac
     }
 }
 
+/// Waits until whatever ran on any CPU has ended (`MEMBARRIER_CMD_GLOBAL`, membarrier(2): an RCU grace period): what was told to
+/// stop may be at work still.
+fn wait_for_all_cpus() {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: membarrier takes integers only. Where it is not there, a record of the last moment may be missing.
+    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+}
+
 /// The number of the call that [`call_nothing`] makes.
 pub const NOTHING_CALL: u16 = libc::SYS_write as u16;
 

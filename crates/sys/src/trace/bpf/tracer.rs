@@ -12,6 +12,7 @@ use super::unsupported;
 use crate::trace::target::{for_each_thread, process_of, waits_in};
 use crate::trace::{
     Backend, CALLS_MAX, Counts, Event, OpenCall, Setting, Tallied, Tally, Target, TraceError, Tracer,
+    wait_for_all_cpus,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
@@ -256,14 +257,6 @@ fn tally(of: Tallied, of_cpus: &[Row]) -> Tally {
         returned: sum(|row| row.returned),
         durations: durations.into_iter().collect(),
     }
-}
-
-/// Waits until whatever ran on any CPU has ended (`MEMBARRIER_CMD_GLOBAL`, membarrier(2): an RCU grace period), so that
-/// no program that was detached is still at work.
-fn wait_for_all_cpus() {
-    const GLOBAL: libc::c_int = 1;
-    // SAFETY: membarrier takes integers only. Where it is not there, a record of the last microsecond may be missing.
-    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
 }
 
 fn taken<M>(

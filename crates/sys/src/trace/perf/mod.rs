@@ -17,7 +17,9 @@ use attributes::{
 use ring::Ring;
 
 use super::target::{for_each_thread, process_of, waits_in};
-use super::{Backend, Counts, Event, OpenCall, Setting, Tally, Target, TraceError, Tracer};
+use super::{
+    Backend, Counts, Event, OpenCall, Setting, Tally, Target, TraceError, Tracer, wait_for_all_cpus,
+};
 use crate::thread::raise_file_limit;
 
 const IOC_ENABLE: libc::Ioctl = 0x2400;
@@ -260,6 +262,8 @@ impl Tracer for PerfTracer {
         for opened in &self.events {
             control(&opened.event, IOC_DISABLE, 0).map_err(|error| refused("disable an event", error))?;
         }
+        // A CPU that was interrupted while it wrote a record shows neither that nor those written in the interruption.
+        wait_for_all_cpus();
         self.stopped = true;
         Ok(())
     }
