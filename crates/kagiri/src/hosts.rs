@@ -32,7 +32,7 @@ pub struct HostArgs {
     /// Wait for agents here: tls/ADDRESS:PORT with --credentials; for agents of this machine unixsock-stream/PATH in a
     /// folder of one's own, or tcp/127.0.0.1:PORT [default: tcp/127.0.0.1:7447]
     #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"])]
-    listen: Option<String>,
+    pub listen: Option<String>,
     /// Use this router (zenohd), which the agents join too
     #[arg(long, value_name = "ENDPOINT", conflicts_with = "lab")]
     via: Option<String>,
@@ -81,11 +81,6 @@ pub fn wishes(plan: &Plan) -> Vec<Wish> {
 }
 
 impl HostArgs {
-    /// What was given as --listen.
-    pub fn listen(&self) -> Option<&str> {
-        self.listen.as_deref()
-    }
-
     /// How long to wait for hosts.
     pub fn wait(&self) -> Span {
         self.wait.unwrap_or(WAIT)

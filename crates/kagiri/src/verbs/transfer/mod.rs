@@ -118,7 +118,7 @@ impl TransferArgs {
     /// Serve, or measure.
     pub fn perform(self: Box<Self>) -> Outcome {
         if self.serve.is_wanted() {
-            return self.serve.perform(self.hosts.listen(), self.common.json, self.common.quiet);
+            return self.serve.perform(self.hosts.listen.as_deref(), self.common.json, self.common.quiet);
         }
         measure::run_plan(&self.plan()?, &self.common, &self.hosts)
     }

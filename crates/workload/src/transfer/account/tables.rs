@@ -1,0 +1,207 @@
+//! The tables of a transfer: where the bytes are, flow by flow, requests, calls.
+
+use base::outcome::Table;
+use base::timeline::CallRow;
+
+use super::super::flow::{Ended, FlowCount};
+use super::super::metrics;
+use super::super::report::{EndReport, Responses, TransferReport, Waits, Way, WayReport};
+use super::words::{micros, size, unknown, words};
+
+/// Flows that a table lists one by one; of more, the slowest.
+const FLOWS_SHOWN: usize = 16;
+
+/// Numbers that the course of a transfer is told in.
+const INTERVALS_SHOWN: usize = 10;
+
+/// Where the bytes are: asked for, sent, arrived, and how long it took.
+pub(super) fn balance(report: &TransferReport) -> Table {
+    let mut rows = Vec::new();
+    let mut notes = vec![format!("by {}, with {} at {}", report.engine, report.peer, report.server)];
+    let each = report.asked_bytes.map(|bytes| bytes / report.ways.len().max(1) as u64);
+    for way in &report.ways {
+        let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
+        let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
+        let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
+        let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
+        let name = host(&way.receiver).or(host(&way.sender)).map_or(String::new(), |host| format!(" {host}"));
+        rows.push(vec![
+            format!("{}{name}", way.way.word()),
+            each.map_or_else(unknown, size),
+            bytes(&way.sender).map_or_else(unknown, size),
+            bytes(&way.receiver).map_or_else(unknown, size),
+            arrived_s.map_or_else(unknown, |s| format!("{:.1} ms", s * 1e3)),
+            goodput.map_or_else(unknown, |rate| format!("{:.2} MB/s", rate / 8e6)),
+            goodput.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+            loss(way),
+        ]);
+        notes.extend(over_time(way));
+        notes.extend(missing(way));
+    }
+    Table {
+        title: "Bytes".to_owned(),
+        head: words(&["way", "asked", "sent", "arrived", "in", "goodput", "", "datagrams lost"]),
+        rows,
+        notes,
+    }
+}
+
+/// The goodput from one interval to the next, in a few numbers.
+pub(super) fn over_time(way: &WayReport) -> Option<String> {
+    let intervals = &way.receiver.as_ref().or(way.sender.as_ref())?.intervals;
+    let together = intervals.len().div_ceil(INTERVALS_SHOWN).max(1);
+    let rate = |group: &[(f64, f64, u64)]| {
+        let (from_s, to_s) = (group.first()?.0, group.last()?.1);
+        let bytes = group.iter().map(|(_, _, bytes)| *bytes as f64).sum::<f64>();
+        (to_s > from_s).then(|| bytes * 8e-6 / (to_s - from_s))
+    };
+    let rates: Vec<f64> = intervals.chunks(together).filter_map(rate).collect();
+    let each_s = intervals.get(together - 1)?.1 - intervals.first()?.0;
+    if rates.len() < 2 {
+        return None;
+    }
+    let digits = if rates.iter().all(|rate| *rate >= 99.5) { 0 } else { 1 };
+    let rates: Vec<String> = rates.iter().map(|rate| format!("{rate:.digits$}")).collect();
+    Some(format!("every {each_s:.1} s {}, Mbit/s: {}", way.way.word(), rates.join(" ")))
+}
+
+/// Why what arrived is not what was sent, where it is not.
+fn missing(way: &WayReport) -> Option<String> {
+    let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
+    let gap = sender.bytes().checked_sub(receiver.bytes()).filter(|gap| *gap > 0)?;
+    let sum =
+        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
+    let (sent, came) = (sum(sender), sum(receiver));
+    if sent.datagrams == 0 {
+        return Some(format!(
+            "{} {} of what was sent had not arrived when the transfer ended",
+            size(gap),
+            way.way.word()
+        ));
+    }
+    let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
+    let at_socket = came.overflowed.unwrap_or(0).min(lost);
+    Some(format!(
+        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full socket, {} on the way; \
+         the sender's kernel had refused {} and got them again",
+        size(gap),
+        way.way.word(),
+        lost - at_socket,
+        sent.refused
+    ))
+}
+
+fn loss(way: &WayReport) -> String {
+    let counts = |end: &Option<EndReport>| -> Option<FlowCount> {
+        let end = end.as_ref()?;
+        Some(end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count)))
+    };
+    match (counts(&way.sender), counts(&way.receiver)) {
+        (Some(sent), Some(came)) if sent.datagrams > 0 => {
+            let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
+            format!("{lost} of {}", sent.datagrams)
+        }
+        (Some(sent), None) if sent.datagrams > 0 => unknown(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Flow by flow, where there are several.
+pub(super) fn flows(report: &TransferReport) -> Option<Table> {
+    let mut rows = Vec::new();
+    let mut all = 0;
+    for way in &report.ways {
+        let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
+        let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
+        all += end.flows.len();
+        for (number, flow) in end.flows.iter().enumerate().take(FLOWS_SHOWN) {
+            let rate = metrics::flow_rate(flow);
+            let waits = waits.get(number);
+            let us = |of: fn(&Waits) -> Option<u64>| {
+                waits.and_then(of).map_or_else(unknown, |us| micros(us as f64))
+            };
+            rows.push(vec![
+                format!("{} {}", way.way.word(), number + 1),
+                size(flow.count.bytes),
+                rate.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+                flow.congestion.clone().unwrap_or_else(|| "-".to_owned()),
+                waits.and_then(|waits| waits.retransmits).map_or_else(unknown, |n| n.to_string()),
+                us(|waits| waits.min_rtt_us),
+                us(|waits| waits.busy_us),
+                us(|waits| waits.rwnd_limited_us),
+                us(|waits| waits.sndbuf_limited_us),
+                ended(&flow.ended),
+            ]);
+        }
+    }
+    let notes = if all > rows.len() {
+        vec![format!("{} more flows are not listed", all - rows.len())]
+    } else {
+        Vec::new()
+    };
+    (!rows.is_empty()).then(|| Table {
+        title: "Flows".to_owned(),
+        head: words(&[
+            "flow",
+            "arrived",
+            "goodput",
+            "congestion",
+            "resent",
+            "least RTT",
+            "busy",
+            "window full",
+            "buffer full",
+            "end",
+        ]),
+        rows,
+        notes,
+    })
+}
+
+pub(super) fn responses(responses: &Responses) -> Table {
+    let times = responses.times();
+    let at = |percent: f64| times.percentile_ns(percent).map_or_else(unknown, |ns| micros(ns as f64 / 1e3));
+    let row = vec![
+        responses.answered.to_string(),
+        responses.unanswered.to_string(),
+        responses.late.to_string(),
+        at(50.0),
+        at(90.0),
+        at(99.0),
+        at(99.9),
+        times.max_ns().map_or_else(unknown, |ns| micros(ns as f64 / 1e3)),
+    ];
+    Table {
+        title: "Requests".to_owned(),
+        head: words(&["answered", "unanswered", "sent late", "p50", "p90", "p99", "p99.9", "max"]),
+        rows: vec![row],
+        notes: vec!["from the intended moment of a request to the end of its answer".to_owned()],
+    }
+}
+
+/// Where the time of an end's threads went.
+pub(super) fn calls(side: &str, way: Way, end: Option<&EndReport>) -> Option<Table> {
+    let times = end?.calls.as_ref()?;
+    let us = |us: f64| format!("{us:.2}");
+    let row = |row: &CallRow| {
+        let wall = format!("{:.1} %", 100.0 * row.wall_share);
+        let cells = [us(row.p50_us), us(row.mean_us), us(row.p99_us), us(row.max_us), wall];
+        [vec![row.name.clone(), row.state.name().to_owned(), row.count.to_string()], cells.to_vec()].concat()
+    };
+    let lost = (times.events_lost > 0)
+        .then(|| format!("{} of {} spans were lost", times.events_lost, times.events_counted));
+    Some(Table {
+        title: format!("Calls of the {side} {}", way.word()),
+        head: words(&["call", "state", "calls", "p50 us", "mean us", "p99 us", "max us", "of wall"]),
+        rows: times.calls.iter().map(row).collect(),
+        notes: lost.into_iter().chain(times.doubts.iter().cloned()).collect(),
+    })
+}
+
+fn ended(ended: &Ended) -> String {
+    match ended {
+        Ended::Done | Ended::ByPeer => "in order".to_owned(),
+        Ended::Stopped => "stopped".to_owned(),
+        Ended::Failed(why) => why.clone(),
+    }
+}
