@@ -1,7 +1,7 @@
 //! The `transfer` workload: how fast do bytes move, and what holds them back?
 //!
 //! Two parts: a server ([`server`]: kagiri's, or one that is already there) and clients ([`client`]) on one host or many.
-//! Bytes are moved by [`flow`] and [`requests`]; the ends agree over a [`control`] connection by [`native`] messages or
+//! Bytes are moved by [`flow`], [`quic`] and [`requests`]; the ends agree over a [`control`] connection by [`native`] messages or
 //! in [`iperf3`]'s way, or not at all, like a classic [`ttcp`]. [`judge`] makes numbers and a verdict of what both ends
 //! report, [`limit`] says what held it back.
 
@@ -16,6 +16,7 @@ pub mod limit;
 pub mod metrics;
 pub mod native;
 mod path;
+pub mod quic;
 pub mod report;
 pub mod requests;
 mod series;

@@ -31,8 +31,8 @@ pub struct TransferArgs {
     /// Whose server that is; its first answer tells, unless it is a ttcp [default: auto]
     #[arg(long, value_name = "KIND", value_parser = ["auto", "kagiri", "iperf3", "ttcp"])]
     peer: Option<String>,
-    /// What carries the bytes [default: tcp]
-    #[arg(long, value_name = "PROTOCOL", value_parser = ["tcp", "udp"])]
+    /// What carries the bytes; quic between ends of kagiri only [default: tcp]
+    #[arg(long, value_name = "PROTOCOL", value_parser = ["tcp", "udp", "quic"])]
     proto: Option<String>,
     /// Which way they go, seen from here [default: up]
     #[arg(long, value_name = "WAY", value_parser = ["up", "down", "both"])]
@@ -53,7 +53,7 @@ pub struct TransferArgs {
     /// [default: copy]
     #[arg(long, value_name = "MODE", value_parser = ["copy", "discard"])]
     mode: Option<String>,
-    /// Bytes of one call, of UDP the payload of one datagram [default: as is cheapest, or 1472B]
+    /// Bytes of one call, of UDP the payload of one datagram [default: as is cheapest, 1472B of UDP, 64KiB of QUIC]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
     /// The rate of each flow [default: as fast as it goes]

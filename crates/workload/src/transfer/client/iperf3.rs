@@ -90,6 +90,9 @@ fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
     if settings.requests.is_some() {
         return Err("knows no requests and answers");
     }
+    if settings.protocol == Protocol::Quic {
+        return Err("knows no QUIC");
+    }
     let seconds = whole_s(settings.time).filter(|s| *s > 0).ok_or("counts time in whole seconds");
     let length = match settings.bytes {
         Some(bytes) => Length::Bytes(bytes.bytes()),

@@ -14,6 +14,8 @@ pub enum Protocol {
     Tcp,
     /// Datagrams from a connected UDP socket each flow.
     Udp,
+    /// A stream each flow of one connection of QUIC (RFC 9000), encrypted as it always is.
+    Quic,
 }
 
 /// Which way the bytes go, as the client sees it.

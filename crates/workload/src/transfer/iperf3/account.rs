@@ -37,7 +37,7 @@ pub(super) fn patience(parameters: &Parameters, stall: Duration) -> Duration {
 /// What each datagram begins with.
 pub(super) fn stamp(parameters: &Parameters) -> Stamp {
     match (parameters.protocol, parameters.wide_counts) {
-        (Protocol::Tcp, _) => Stamp::None,
+        (Protocol::Tcp | Protocol::Quic, _) => Stamp::None,
         (Protocol::Udp, true) => Stamp::Counted64,
         (Protocol::Udp, false) => Stamp::Counted32,
     }
@@ -63,7 +63,7 @@ pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u
             let share = bytes / streams + u64::from(index < bytes % streams);
             let block = u64::from(parameters.block_bytes);
             End::Bytes(match parameters.protocol {
-                Protocol::Tcp => share,
+                Protocol::Tcp | Protocol::Quic => share,
                 Protocol::Udp => share.div_ceil(block).saturating_mul(block),
             })
         }

@@ -127,6 +127,7 @@ impl Client {
         let open = |_| match parameters.protocol {
             Protocol::Tcp => open_tcp(peer, &self.cookie, parameters, &self.bell, until, silence),
             Protocol::Udp => open_udp(peer, parameters, &self.bell, until),
+            Protocol::Quic => Err(Iperf3Error::Quic),
         };
         (0..wanted)
             .map(open)

@@ -93,6 +93,9 @@ pub enum Iperf3Error {
     /// The flows could not be started.
     #[error(transparent)]
     Flow(#[from] FlowError),
+    /// Another protocol than it speaks.
+    #[error("iperf3 speaks TCP and UDP, not QUIC")]
+    Quic,
 }
 
 impl Iperf3Error {
@@ -112,7 +115,8 @@ impl Iperf3Error {
             Self::Control(ControlError::Closed { .. } | ControlError::Stopped)
             | Self::Busy(_)
             | Self::GaveUp { .. }
-            | Self::Terminated(_) => return None,
+            | Self::Terminated(_)
+            | Self::Quic => return None,
         };
         Some(Failure { code, errno })
     }

@@ -195,7 +195,7 @@ impl Asked<'_> {
 
     fn block_bytes(&self, protocol: Protocol) -> Result<u32, Refusal> {
         let (bounds, code, usual) = match protocol {
-            Protocol::Tcp => ((1, BLOCK_BYTES_MAX), Failure::BLOCK, TCP_BLOCK_BYTES),
+            Protocol::Tcp | Protocol::Quic => ((1, BLOCK_BYTES_MAX), Failure::BLOCK, TCP_BLOCK_BYTES),
             Protocol::Udp => {
                 let bounds = (UDP_BLOCK_BYTES_MIN.into(), UDP_BLOCK_BYTES_MAX.into());
                 (bounds, Failure::DATAGRAM, UDP_BLOCK_BYTES)

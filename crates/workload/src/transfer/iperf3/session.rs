@@ -168,7 +168,7 @@ impl Session {
         let within = self.settings.deadlines.step + STREAM * total;
         // UDP streams do not say whose they are, so that clients of one host open them one after the other.
         let _turn = match parameters.protocol {
-            Protocol::Tcp => None,
+            Protocol::Tcp | Protocol::Quic => None,
             Protocol::Udp => Some(self.await_turn(Deadline::after(within), within)?),
         };
         self.live.open_places(total);

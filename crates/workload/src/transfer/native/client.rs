@@ -11,7 +11,7 @@ use sys::net::{Moved as Bytes, TcpSocket, UdpFlow};
 use super::clocks;
 use super::course::{Course, Patience};
 use super::dial::dial;
-use super::dress::{begin, dress_udp, flows_total, options};
+use super::dress::{begin, dress_udp, flows_total, options, quic_plan};
 use super::error::NativeError;
 use super::link::Link;
 use super::message::{ClientSays, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerSays, SessionOrder, VERSION};
@@ -20,6 +20,7 @@ use super::name::{Role, SessionName};
 use crate::transfer::control::{Bell, Control};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
 use crate::transfer::path::Link as PathLink;
+use crate::transfer::quic::{QuicEnd, QuicFacts};
 use crate::transfer::report::{ClockOffset, Responses, Way, WayReport};
 
 /// How often each end says that it is there.
@@ -77,6 +78,7 @@ pub struct Client {
     server_link: Option<PathLink>,
     clock: Option<ClockOffset>,
     sockets: Vec<FlowSocket>,
+    quic: Option<QuicEnd>,
     passed: Arc<[AtomicU64; 2]>,
 }
 
@@ -95,12 +97,14 @@ impl Client {
         let link = Link::new(control);
         let program = welcome(&link)?;
         link.say(&ClientSays::Order(Box::new(order.session.clone())), "being told the order")?;
-        let server_link = match link.hear(MESSAGE_BYTES_MAX, "looking at the order")? {
-            ServerSays::Ready { link } => link,
+        let (server_link, facts) = match link.hear(MESSAGE_BYTES_MAX, "looking at the order")? {
+            ServerSays::Ready { link, quic } => (link, quic),
             said => return Err(unexpected(&link, said, "looking at the order")),
         };
         let (sockets, passed) = (Vec::new(), Arc::default());
-        let mut client = Self { link, bell, order, program, server_link, clock: None, sockets, passed };
+        let mut client =
+            Self { link, bell, order, program, server_link, clock: None, sockets, quic: None, passed };
+        client.quic = facts.map(|facts| client.connect_quic(name, &facts)).transpose()?;
         client.sockets = client.open(name)?;
         client.clock = Some(clocks::compare(&client.link)?);
         Ok(client)
@@ -144,6 +148,13 @@ impl Client {
                 })?;
                 Ok(flows.into_iter().map(FlowSocket::Udp).collect())
             }
+            Protocol::Quic => {
+                let during = "looking at the order";
+                let peer = self.order.server;
+                let quic = self.quic.as_ref().ok_or(NativeError::Unexpected { peer, during })?;
+                self.await_quic(quic, within, until)?;
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -163,6 +174,23 @@ impl Client {
                 _ => Err(NativeError::Unexpected { peer: self.order.server, during: "the flows are opened" }),
             }
         })
+    }
+
+    fn connect_quic(&self, name: SessionName, facts: &QuicFacts) -> Result<QuicEnd, NativeError> {
+        let plan = quic_plan(&self.order.session, name, OPEN);
+        Ok(QuicEnd::connect(self.order.server, facts, &plan, self.bell.clone())?)
+    }
+
+    /// Waits until both ends know of their QUIC connection.
+    fn await_quic(&self, quic: &QuicEnd, within: Duration, until: Deadline) -> Result<(), NativeError> {
+        self.await_connected(within, until, || Ok(quic.is_connected().map(drop)?))?;
+        // The server's word may be here a moment before this end's thread has told of the connection.
+        while !quic.is_connected()? {
+            if !until.pause(Duration::from_millis(1)) {
+                return Err(NativeError::Silent { peer: self.order.server, within });
+            }
+        }
+        Ok(())
     }
 
     fn open_udp(&self, wanted: u32) -> Result<Vec<UdpFlow>, NativeError> {
@@ -240,7 +268,8 @@ impl Client {
         remote: &mut Option<Remote>,
     ) -> Result<(), NativeError> {
         let during = "data flows";
-        *course = begin(&self.order.session, true, at_ns, std::mem::take(&mut self.sockets))?;
+        let sockets = std::mem::take(&mut self.sockets);
+        *course = begin(&self.order.session, true, at_ns, sockets, self.quic.as_ref())?;
         while monotonic_ns() < at_ns {
             let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
             let woken = self.link.wait(Deadline::after(left))?;

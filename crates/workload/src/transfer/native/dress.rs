@@ -7,11 +7,14 @@ use sys::span::Recorder;
 
 use super::carrier::Carrier;
 use super::course::Course;
+use super::error::NativeError;
 use super::message::{SessionOrder, share};
 use super::moving::{Measure, Moving};
+use super::name::{Role, SessionName};
 use crate::transfer::flow::{
     Direction, End, FlowError, FlowOrder, FlowSocket, Group, GroupSetting, Protocol, Side, Stamp,
 };
+use crate::transfer::quic::{QuicEnd, QuicPlan};
 use crate::transfer::report::Way;
 use crate::transfer::requests::{RequestEnd, RequestGroup, RequestOrder, RequestSide};
 use crate::transfer::settings::RequestSettings;
@@ -61,6 +64,17 @@ pub(super) fn dress_udp(flow: &mut UdpFlow, order: &SessionOrder) -> Result<(), 
     Ok(())
 }
 
+/// How the ends of a session come together over QUIC.
+pub(super) fn quic_plan(order: &SessionOrder, name: SessionName, within: Duration) -> QuicPlan {
+    QuicPlan {
+        name: name.cookie(Role::Control).text().to_owned(),
+        flows: order.flows,
+        send_window_bytes: order.send_buffer_bytes,
+        receive_window_bytes: order.receive_buffer_bytes,
+        within,
+    }
+}
+
 /// How the groups of this end work.
 fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSetting {
     // A slow rate makes long pauses between calls.
@@ -76,39 +90,29 @@ fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSett
 }
 
 /// What each flow of `way` is told at the end that is its `side`, when senders begin at `start_ns`.
-fn flow_orders(
-    order: &SessionOrder,
-    side: Side,
-    start_ns: u64,
-    sockets: Vec<FlowSocket>,
-) -> Vec<(FlowSocket, FlowOrder)> {
-    let end = |index: usize| match (side, order.bytes) {
+fn flow_orders(order: &SessionOrder, side: Side, start_ns: u64) -> Vec<FlowOrder> {
+    let end = |index: u32| match (side, order.bytes) {
         (Side::Receiver, _) => End::Peer,
-        (Side::Sender, Some(bytes)) => {
-            End::Bytes(in_datagrams(order, share(bytes, order.flows, index as u32)))
-        }
+        (Side::Sender, Some(bytes)) => End::Bytes(in_datagrams(order, share(bytes, order.flows, index))),
         (Side::Sender, None) => {
             End::AtNs(start_ns.saturating_add(order.omit_ns).saturating_add(order.time_ns))
         }
     };
-    let flow = |(index, socket)| {
-        let flow = FlowOrder {
-            side,
-            mode: order.mode,
-            size_bytes: order.size_bytes,
-            end: end(index),
-            rate_bit_per_s: order.rate_bit_per_s,
-            stamp: if order.protocol == Protocol::Udp { Stamp::Counted64 } else { Stamp::None },
-        };
-        (socket, flow)
+    let flow = |index| FlowOrder {
+        side,
+        mode: order.mode,
+        size_bytes: order.size_bytes,
+        end: end(index),
+        rate_bit_per_s: order.rate_bit_per_s,
+        stamp: if order.protocol == Protocol::Udp { Stamp::Counted64 } else { Stamp::None },
     };
-    sockets.into_iter().enumerate().map(flow).collect()
+    (0..order.flows).map(flow).collect()
 }
 
 /// Datagrams are whole.
 fn in_datagrams(order: &SessionOrder, bytes: u64) -> u64 {
     match order.protocol {
-        Protocol::Tcp => bytes,
+        Protocol::Tcp | Protocol::Quic => bytes,
         Protocol::Udp => {
             let size = u64::from(order.size_bytes.max(1));
             bytes.div_ceil(size).saturating_mul(size)
@@ -116,29 +120,37 @@ fn in_datagrams(order: &SessionOrder, bytes: u64) -> u64 {
     }
 }
 
-/// Starts the flows over `sockets` at the end that is the client or the server: receivers at once, senders at `start_ns`.
+/// Starts the flows over `sockets` or `quic` at the end that is the client or the server: receivers at once, senders at
+/// `start_ns`.
 ///
 /// # Errors
-/// [`FlowError`].
+/// [`NativeError`]: what the flows need is not there.
 pub(super) fn begin(
     order: &SessionOrder,
     is_client: bool,
     start_ns: u64,
     mut sockets: Vec<FlowSocket>,
-) -> Result<Course, FlowError> {
+    quic: Option<&QuicEnd>,
+) -> Result<Course, NativeError> {
     let measure = Measure { start_ns, omit_ns: order.omit_ns, interval_ns: order.beat_ns };
     if let Some(requests) = &order.requests {
-        return begin_requests(order, requests, is_client, measure, sockets);
+        return Ok(begin_requests(order, requests, is_client, measure, sockets)?);
     }
     let (mut senders, mut receivers) = (None, None);
     for way in ways(order) {
-        let rest = sockets.split_off(sockets.len().min(order.flows as usize));
         let sends = (way == Way::Up) == is_client;
         let side = if sends { Side::Sender } else { Side::Receiver };
-        let flows = flow_orders(order, side, start_ns, std::mem::replace(&mut sockets, rest));
+        let flows = flow_orders(order, side, start_ns);
         let recorder = order.calls.then(|| Recorder::start(0));
-        let setting = group_setting(order, recorder.as_ref());
-        let carrier = Carrier::Flows(Group::start(flows, &setting, start_ns)?);
+        let carrier = match quic {
+            Some(quic) => Carrier::Quic(quic.begin(flows, start_ns)?),
+            None => {
+                let rest = sockets.split_off(sockets.len().min(flows.len()));
+                let flows = std::mem::replace(&mut sockets, rest).into_iter().zip(flows).collect();
+                let setting = group_setting(order, recorder.as_ref());
+                Carrier::Flows(Group::start(flows, &setting, start_ns)?)
+            }
+        };
         let place = if sends { &mut senders } else { &mut receivers };
         *place = Some(Moving::new(way, order.protocol, carrier, measure, recorder));
     }

@@ -7,6 +7,7 @@ use sys::net::NetError;
 
 use crate::transfer::control::ControlError;
 use crate::transfer::flow::FlowError;
+use crate::transfer::quic::QuicError;
 
 /// Why a session of kagiri's own protocol did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum NativeError {
     /// The flows could not be started.
     #[error(transparent)]
     Flow(#[from] FlowError),
+    /// The connection of QUIC.
+    #[error(transparent)]
+    Quic(#[from] QuicError),
     /// A message that cannot be read.
     #[error(
         "{peer} sent a message while {during} that is none of kagiri's ({source}); do both ends run the same version?"

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::transfer::flow::{Direction, Engine, Mode, Protocol};
 use crate::transfer::path::Link;
+use crate::transfer::quic::QuicFacts;
 use crate::transfer::report::{Way, WayReport};
 use crate::transfer::settings::RequestSettings;
 
@@ -95,6 +96,9 @@ pub enum ServerSays {
     Ready {
         /// Its device towards the client, where its rate is known.
         link: Option<Link>,
+        /// Where it waits for the QUIC connection, where that carries the flows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quic: Option<QuicFacts>,
     },
     /// It will not, and why.
     Refused {

@@ -144,7 +144,7 @@ impl Moving {
         if self.carrier.is_finished() {
             return true;
         }
-        if self.protocol == Protocol::Tcp {
+        if self.protocol != Protocol::Udp {
             // The end of the stream comes after its last byte.
             return false;
         }
@@ -170,7 +170,7 @@ impl Moving {
     /// with `reset`, what is still queued is dropped instead.
     pub(super) fn finish(self, reset: bool) -> Moved {
         let now_ns = monotonic_ns();
-        let Carried { flows, threads, engine, responses, sockets } = self.carrier.finish();
+        let Carried { flows, threads, cpu_ns, waits, engine, responses, sockets } = self.carrier.finish();
         for socket in sockets.iter().flatten().filter(|_| reset) {
             if let FlowSocket::Tcp(socket) = socket {
                 // It is closed anyhow, if perhaps later.
@@ -178,13 +178,12 @@ impl Moving {
             }
         }
         let bytes = flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add);
-        let waits = flows.iter().filter_map(|flow| flow.tcp.as_ref()).map(Waits::from);
         let looks = self.looks.iter().copied().chain(std::iter::repeat(Looks::default()));
         let waits = waits
+            .into_iter()
             .zip(looks)
             .map(|(waits, Looks { all, drained })| Waits { looks: all, drained, ..waits })
             .collect();
-        let cpu_ns: u64 = threads.iter().map(|thread| thread.cpu_ns).sum();
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
             flows,

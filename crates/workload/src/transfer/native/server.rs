@@ -128,7 +128,7 @@ impl NativeServer {
     fn open_session(&self, name: SessionName, socket: TcpSocket, peer: SocketAddr) -> std::io::Result<()> {
         let failed = |error: sys::net::NetError| error.source;
         let bell = Arc::new(Bell::new().map_err(failed)?);
-        let local = socket.local_addr().map_err(failed)?.ip();
+        let local = socket.local_addr().map_err(failed)?;
         socket.set_silence_limit(super::dress::SILENCE).map_err(failed)?;
         let control = Control::new(socket, peer, bell.clone(), self.settings.step).map_err(failed)?;
         let (arrivals, inbox): (Sender<Arrival>, Receiver<Arrival>) = channel();
@@ -137,14 +137,17 @@ impl NativeServer {
             if entries.contains_key(&name) {
                 return Ok(());
             }
-            entries.insert(name, Entry { local, bell: bell.clone(), arrivals, expected: Vec::new() });
+            entries.insert(
+                name,
+                Entry { local: local.ip(), bell: bell.clone(), arrivals, expected: Vec::new() },
+            );
         }
         let before = self.sessions.open.fetch_add(1, Ordering::AcqRel);
         let is_full = before >= self.settings.sessions_max;
         let (settings, sessions) = (self.settings.clone(), self.sessions.clone());
         let conduct = move || {
             let mut presence = Presence { sessions: sessions.clone(), name, end: None };
-            let session = Session::new(name, control, bell, inbox, sessions, settings);
+            let session = Session::new(name, local, control, bell, inbox, sessions, settings);
             presence.end = Some(session.run(is_full));
         };
         let started = std::thread::Builder::new().name("transfer-session".to_owned()).spawn(conduct);

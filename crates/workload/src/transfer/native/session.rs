@@ -1,6 +1,7 @@
 //! One client's session, as its server conducts it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::PROGRAM;
 use super::client::{BEAT, FLOW, OPEN, SILENT};
 use super::clocks::boot_id;
 use super::course::{Course, Patience};
-use super::dress::{begin, dress_tcp, dress_udp, flows_total};
+use super::dress::{begin, dress_tcp, dress_udp, flows_total, quic_plan};
 use super::error::NativeError;
 use super::link::Link;
 use super::message::{ClientSays, MESSAGE_BYTES_MAX, ServerSays, SessionOrder, VERSION};
@@ -21,6 +22,7 @@ use super::server::{Arrival, NativeSettings, SessionEnd, Sessions};
 use crate::transfer::control::{Bell, COOKIE_BYTES, Control, Cookie};
 use crate::transfer::flow::{FlowSocket, Protocol, room_for};
 use crate::transfer::path::Link as PathLink;
+use crate::transfer::quic::{self, QuicEnd, QuicFacts};
 use crate::transfer::report::{Way, WayReport};
 
 /// The most that a call or a datagram may hold, bytes.
@@ -33,23 +35,28 @@ const BEAT_NS_MIN: u64 = 10_000_000;
 /// One client's session.
 pub(super) struct Session {
     name: SessionName,
+    /// This end's address that the client connected to.
+    local: SocketAddr,
     link: Link,
     bell: Arc<Bell>,
     arrivals: Receiver<Arrival>,
     sessions: Arc<Sessions>,
     settings: NativeSettings,
+    /// Stands until the client has left: what it has not taken yet is still delivered.
+    quic: Option<QuicEnd>,
 }
 
 impl Session {
     pub(super) fn new(
         name: SessionName,
+        local: SocketAddr,
         control: Control,
         bell: Arc<Bell>,
         arrivals: Receiver<Arrival>,
         sessions: Arc<Sessions>,
         settings: NativeSettings,
     ) -> Self {
-        Self { name, link: Link::new(control), bell, arrivals, sessions, settings }
+        Self { name, local, link: Link::new(control), bell, arrivals, sessions, settings, quic: None }
     }
 
     /// Conducts it to its end. Every wait in it has one.
@@ -104,17 +111,20 @@ impl Session {
         self.link.say(&ServerSays::Connected, "the flows are opened")?;
         self.await_go()?;
         drop_greetings(&sockets);
-        *course = begin(&order, false, monotonic_ns(), sockets)?;
+        *course = begin(&order, false, monotonic_ns(), sockets, self.quic.as_ref())?;
         self.attend(&order, course)
     }
 
     /// Waits for the flows, in the order of their numbers.
-    fn gather(&self, order: &SessionOrder) -> Result<Vec<FlowSocket>, NativeError> {
-        let wanted = flows_total(order) as usize;
+    fn gather(&mut self, order: &SessionOrder) -> Result<Vec<FlowSocket>, NativeError> {
+        let within = OPEN + FLOW * flows_total(order);
+        let (quic, wanted) = match order.protocol {
+            Protocol::Quic => (Some(self.listen_for_quic(order)?), 0),
+            Protocol::Tcp | Protocol::Udp => (None, flows_total(order) as usize),
+        };
         self.sessions.expect(self.name, wanted as u32);
         let link = PathLink::towards(self.link.peer());
-        self.link.say(&ServerSays::Ready { link }, "the order is answered")?;
-        let within = OPEN + FLOW * wanted as u32;
+        self.link.say(&ServerSays::Ready { link, quic }, "the order is answered")?;
         let until = Deadline::after(within);
         let mut there: BTreeMap<u32, FlowSocket> = BTreeMap::new();
         loop {
@@ -122,7 +132,7 @@ impl Session {
                 let (number, socket) = dress(arrival, order)?;
                 there.insert(number, socket);
             }
-            if there.len() >= wanted {
+            if there.len() >= wanted && self.quic.as_ref().map_or(Ok(true), QuicEnd::is_connected)? {
                 return Ok(there.into_values().collect());
             }
             if until.passed() {
@@ -135,6 +145,13 @@ impl Session {
                 self.hear_beat("the flows are opened")?;
             }
         }
+    }
+
+    fn listen_for_quic(&mut self, order: &SessionOrder) -> Result<QuicFacts, NativeError> {
+        let plan = quic_plan(order, self.name, OPEN);
+        let (end, facts) = QuicEnd::listen(self.local, self.link.peer(), &plan, self.bell.clone())?;
+        self.quic = Some(end);
+        Ok(facts)
     }
 
     fn check_stop(&self) -> Result<(), NativeError> {
@@ -283,6 +300,9 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
     }
     if order.protocol == Protocol::Udp && order.requests.is_none() && order.size_bytes < 16 {
         return refuse("datagrams of less than 16 bytes cannot be counted".to_owned());
+    }
+    if order.protocol == Protocol::Quic && (order.flows > quic::FLOWS_MAX || order.requests.is_some()) {
+        return refuse(format!("QUIC carries up to {} streams of bytes, and no requests", quic::FLOWS_MAX));
     }
     Ok(())
 }

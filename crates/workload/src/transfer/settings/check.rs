@@ -6,6 +6,7 @@ use base::units::Span;
 use super::{Peer, TransferSettings};
 use crate::reading::{ranged, span, within};
 use crate::transfer::flow::{Direction, Mode, Protocol};
+use crate::transfer::quic;
 
 /// Of shorter transfers the intervals and accounts of CPU time are too coarse.
 const TIME_MIN: Span = Span::from_ms(100);
@@ -35,6 +36,7 @@ impl TransferSettings {
             Protocol::Udp => {
                 (DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX, "16B to 65507B, the most that a datagram carries")
             }
+            Protocol::Quic => (1, 128 << 10, "1B to 128KiB, the most that a stream is given at once"),
         };
         within("size", self.size_bytes(), least, most, words)?;
         if let Some(rate) = self.rate {
@@ -49,9 +51,41 @@ impl TransferSettings {
                 within(key, buffer.bytes(), 1024, 1 << 30, "1KiB to 1GiB")?;
             }
         }
+        self.check_quic()?;
         self.check_requests()?;
         self.check_search()?;
         self.check_peer()
+    }
+
+    /// QUIC works in this program, on one thread, as its library does it.
+    fn check_quic(&self) -> Result<(), PlanError> {
+        if self.protocol != Protocol::Quic {
+            return Ok(());
+        }
+        within("flows", self.flows, 1, quic::FLOWS_MAX.into(), "1 to 1000 flows of QUIC")?;
+        for (key, is_set, problem) in [
+            ("requests", self.requests.is_some(), "QUIC carries streams of bytes, no requests and answers"),
+            ("rate", self.rate.is_some(), "QUIC sends as fast as its congestion control lets it"),
+            (
+                "mode",
+                self.mode == Mode::Discard,
+                "QUIC has to decrypt what comes: nothing can be discarded unread",
+            ),
+            ("engine", self.engine.is_some(), "these engines are TCP's"),
+            ("threads", self.threads > 1, "one thread carries all flows of QUIC"),
+            ("congestion_control", self.congestion_control.is_some(), "QUIC does not use the kernel's"),
+            ("no_delay", self.no_delay, "it is an option of TCP's sockets"),
+            (
+                "calls",
+                self.calls,
+                "QUIC's calls to the kernel are made by its library, which does not time them",
+            ),
+        ] {
+            if is_set {
+                return Err(PlanError::of_key(key, problem));
+            }
+        }
+        Ok(())
     }
 
     fn check_requests(&self) -> Result<(), PlanError> {
@@ -109,6 +143,9 @@ impl TransferSettings {
             _ if self.host.is_none() => {
                 refuse("peer", "there is no server of that kind unless 'host' names it")
             }
+            Peer::Iperf3 | Peer::Ttcp if self.protocol == Protocol::Quic => {
+                refuse("protocol", "only servers of kagiri speak QUIC here")
+            }
             Peer::Iperf3 if self.requests.is_some() => {
                 refuse("requests", "iperf3 knows no requests and answers")
             }
@@ -148,6 +185,17 @@ mod tests {
             (json!({"peer": "iperf3"}), "peer: there is no server"),
             (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
             (json!({"time": "0s"}), "time: 0s is shorter than 100ms"),
+            (json!({"protocol": "quic", "flows": 1001}), "flows: 1001 is not within 1 to 1000"),
+            (json!({"protocol": "quic", "size": "1MiB"}), "size: 1048576 is not within"),
+            (json!({"protocol": "quic", "requests": {}}), "requests: QUIC carries streams"),
+            (json!({"protocol": "quic", "rate": "1Gbit/s"}), "rate: QUIC sends"),
+            (json!({"protocol": "quic", "mode": "discard"}), "mode: QUIC has to decrypt"),
+            (json!({"protocol": "quic", "search": {}}), "search: "),
+            (json!({"protocol": "quic", "calls": true}), "calls: QUIC's calls"),
+            (
+                json!({"protocol": "quic", "host": "nas", "peer": "iperf3"}),
+                "protocol: only servers of kagiri",
+            ),
         ] {
             let message = TransferSettings::read(settings.clone()).unwrap_err().to_string();
             assert!(message.contains(part), "{settings}: {message}");

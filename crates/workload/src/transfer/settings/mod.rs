@@ -19,6 +19,8 @@ pub const TTCP_PORT: u16 = 5001;
 pub const DATAGRAM_BYTES: u64 = 1472;
 /// Bytes of one call to the kernel unless given.
 pub const CALL_BYTES: u64 = 128 << 10;
+/// Bytes that a stream of QUIC is given at once unless said otherwise.
+pub const QUIC_BYTES: u64 = 64 << 10;
 
 /// Whose server the client talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -107,7 +109,8 @@ pub struct TransferSettings {
     pub omit: Span,
     /// Where received bytes end.
     pub mode: Mode,
-    /// Bytes of one call to the kernel, of UDP the payload of one datagram; 128 KiB or 1472 B unless given.
+    /// Bytes of one call to the kernel, of UDP the payload of one datagram, of QUIC what a stream is given at once; 128 KiB,
+    /// 1472 B or 64 KiB unless given.
     pub size: Option<ByteSize>,
     /// The rate of each flow; flat out unless given.
     pub rate: Option<BitRate>,
@@ -120,7 +123,7 @@ pub struct TransferSettings {
     /// The rate of the path's slowest link on the wire, for the arithmetic of what it can carry at best; the rate of
     /// this host's device towards the server unless given.
     pub link: Option<BitRate>,
-    /// Socket buffers at both ends; the kernel's automatic ones unless given.
+    /// Socket buffers at both ends, of QUIC its own windows; the kernel's automatic ones unless given.
     pub window: Option<ByteSize>,
     /// The senders' buffers (`SO_SNDBUF`), where they are to differ from `window`.
     pub send_buffer: Option<ByteSize>,
@@ -181,6 +184,7 @@ impl TransferSettings {
         let usual = match self.protocol {
             Protocol::Tcp => CALL_BYTES,
             Protocol::Udp => DATAGRAM_BYTES,
+            Protocol::Quic => QUIC_BYTES,
         };
         self.size.map_or(usual, ByteSize::bytes)
     }

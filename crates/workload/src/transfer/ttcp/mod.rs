@@ -93,6 +93,9 @@ pub enum TtcpError {
         /// From where it was expected.
         expected: std::net::IpAddr,
     },
+    /// Another protocol than it speaks.
+    #[error("ttcp speaks TCP and UDP, not QUIC")]
+    Quic,
     /// This end was told to stop before there was a stream.
     #[error("stopped before its end")]
     Stopped,

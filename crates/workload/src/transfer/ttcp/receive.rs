@@ -38,6 +38,7 @@ impl Receiver {
         let place = match manner.protocol {
             Protocol::Tcp => Place::Tcp(Listener::bind(local, &ListenOptions::default())?),
             Protocol::Udp => Place::Udp(UdpPort::bind(local)?),
+            Protocol::Quic => return Err(TtcpError::Quic),
         };
         Ok(Self { place, manner })
     }

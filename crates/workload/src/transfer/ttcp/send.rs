@@ -56,6 +56,7 @@ pub fn send(
             mark(&flow)?;
             FlowSocket::Udp(flow)
         }
+        Protocol::Quic => return Err(TtcpError::Quic),
     };
     // What is not longer than a mark would be taken for one.
     let least = if manner.protocol == Protocol::Udp { MARK_BYTES as u32 + 1 } else { 1 };
