@@ -259,7 +259,8 @@ impl Tracer for PerfTracer {
     }
 
     fn stop(&mut self) -> Result<(), TraceError> {
-        for opened in &self.events {
+        // Ends before entries: a call that is only seen to begin is unfinished, one that is only seen to end would be missing.
+        for opened in self.events.iter().rev() {
             control(&opened.event, IOC_DISABLE, 0).map_err(|error| refused("disable an event", error))?;
         }
         // A CPU that was interrupted while it wrote a record shows neither that nor those written in the interruption.
@@ -278,6 +279,8 @@ impl Tracer for PerfTracer {
                 counts.calls += count;
             }
         }
+        // An event that is disabled in the middle of being told is counted, and neither told nor counted as lost.
+        counts.events_lost = counts.events_lost.max(counts.events.saturating_sub(counts.events_told));
         if self.read_format == 0 {
             // Before Linux 6.0 the rings alone tell, and they count the records of threads in.
             counts.events_lost = self.lanes.iter().map(|lane| lane.told_lost).sum();
