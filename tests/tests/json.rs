@@ -127,10 +127,7 @@ fn every_ready_plan_is_a_plan() {
             let resolved =
                 world.measure(&["run", path.to_str().unwrap(), "--dry-run"], PATIENCE).code(0).json();
             let variants = resolved["variants"].as_array().unwrap();
-            assert!(
-                !variants.is_empty()
-                    && variants.iter().all(|variant| variant["settings"]["hold"].is_string())
-            );
+            assert!(!variants.is_empty() && variants.iter().all(|variant| variant["settings"].is_object()));
             seen += 1;
         }
     }

@@ -150,7 +150,7 @@ pub struct Trial {
     #[serde(default)]
     pub series: Vec<Series>,
     /// What the workload says of it in its own words.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,
 }
 
@@ -164,6 +164,13 @@ pub struct Account {
     pub limit: Option<Limit>,
     /// What a reader may want to look up.
     pub tables: Vec<Table>,
+}
+
+impl Account {
+    /// Whether the workload says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A table of words and numbers, each with its unit.
@@ -286,7 +293,7 @@ pub struct VariantOutcome {
     pub doubts: Vec<DoubtNote>,
     /// What the workload says of the trial that stands for this variant: of one load its median, of a search the
     /// largest load that was carried.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,
 }
 
