@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names::first_of;
 use crate::outcome::{Ceiling, Resource};
 
 /// A reason to trust a result less.
@@ -229,9 +230,9 @@ impl Doubt {
     /// Those that only several hosts can have.
     fn fmt_of_hosts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", some_of(hosts)),
+            Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", first_of(hosts, HOSTS_NAMED_MAX)),
             Self::HostsDiffer { hosts, what, theirs, others } => {
-                write!(f, "{what} is {theirs} on {}, and {others} on most", some_of(hosts))
+                write!(f, "{what} is {theirs} on {}, and {others} on most", first_of(hosts, HOSTS_NAMED_MAX))
             }
             Self::ClockUncertain { host, bound_us } => {
                 write!(f, "the clock of {host} is known to {bound_us:.0} us only")
@@ -245,15 +246,8 @@ impl Doubt {
     }
 }
 
-/// Hosts by name; of many, the first.
-fn some_of(hosts: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown = hosts[..hosts.len().min(SHOWN)].join(", ");
-    match hosts.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
+/// Hosts that a doubt names.
+const HOSTS_NAMED_MAX: usize = 5;
 
 /// A ceiling below what was used.
 fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {

@@ -6,6 +6,7 @@
 pub mod doubt;
 pub mod histogram;
 pub mod metric;
+pub mod names;
 pub mod objective;
 pub mod outcome;
 pub mod pace;

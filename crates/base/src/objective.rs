@@ -189,10 +189,9 @@ impl Objective {
         let measured = metrics[name];
         let holds = |value| self.relation.holds(value, bound);
         let is_open = open == Some(name);
-        // A relation to one bound changes beyond it for the last time.
-        let beyond = |value: f64| value.max(bound) + 1.0;
-        let all = |value: f64| holds(value) && (!is_open || holds(beyond(value)));
-        let some = |value: f64| holds(value) || holds(beyond(value)) || (value < bound && holds(bound));
+        // From what was measured upwards, what a relation says can change at its bound alone.
+        let all = |value: f64| holds(value) && (!is_open || holds(f64::INFINITY));
+        let some = |value: f64| holds(value) || holds(f64::INFINITY) || (value < bound && holds(bound));
         let held = measured.is_some_and(all);
         let unknown = measured
             .filter(|value| is_open && !held && some(*value))

@@ -21,7 +21,7 @@ use sys::stop::StopSignal;
 use crate::cli::Common;
 use crate::estimate::Estimate;
 use crate::exit::{Code, Failure, Outcome};
-use crate::hosts::HostArgs;
+use crate::hosts::{HostArgs, Places};
 use crate::progress::Progress;
 use crate::{hosts, output};
 
@@ -239,18 +239,20 @@ fn run_failure(error: engine::RunError) -> Failure {
     }
 }
 
-/// Make sure that a plan's requirements and places are those of its workload, before anything is done for it.
+/// Make sure that a plan's requirements and places are those of its workload, and that the hosts that are named are
+/// used, before anything is done for it. `places`: how the user says where parts run.
 ///
 /// # Errors
 /// One that is not.
-pub fn check_plan(plan: &Plan) -> Result<(), Failure> {
+pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), Failure> {
     let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
-    engine::check(plan, workload).map_err(run_failure)
+    engine::check(plan, workload).map_err(run_failure)?;
+    hosts.check_used(plan, places)
 }
 
 /// Measure a plan, store it, print what came of it.
-pub fn run_plan(plan: &Plan, common: &Common, hosts: &HostArgs) -> Outcome {
-    check_plan(plan)?;
+pub fn run_plan(plan: &Plan, common: &Common, hosts: &HostArgs, places: Places) -> Outcome {
+    check_plan(plan, hosts, places)?;
     let say = |line: &str| {
         if !common.quiet {
             eprintln!("{line}");

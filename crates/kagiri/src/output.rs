@@ -1,5 +1,6 @@
 //! What the program prints and writes when a run is over.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,10 @@ pub fn present(run: &Run, common: &Common) -> Outcome {
     } else {
         let written = report.as_ref().ok().and_then(|path| path.to_str());
         // Why it failed is said by the error that follows.
-        let told = Run { failure: None, ..run.clone() };
+        let told = match run.failure {
+            Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
+            None => Cow::Borrowed(run),
+        };
         print(&report::terminal::summary(&told, metric_specs(run), style(), written));
     }
     report?;

@@ -131,13 +131,14 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
     let of_machine = backlog();
     let setting = |name: &str| format!("{TWO}[host.c]\nsettings = {{ '{name}' = 77 }}\n");
-    // Half-made labs with a setting of the whole machine and one of no machine; an address of this machine's, a disk that
-    // does not fit, and one that is too small.
+    // Half-made labs with a setting of the whole machine and one of no machine, with a disk that does not fit, also after
+    // one that was made; an address of this machine's, and a disk that is too small.
     for (text, part) in [
         (setting("core.netdev_max_backlog"), "does not exist in a network"),
         (setting("core.no_such_thing"), "does not exist in a network"),
         (format!("subnet = '127.0.0.0/16'\n{TWO}"), "overlaps"),
         (format!("{TWO}[host.c.disk]\nsize = '15TiB'\n"), "does not fit"),
+        (format!("{TWO}[host.c.disk]\nsize = '16MiB'\n[host.d.disk]\nsize = '15TiB'\n"), "does not fit"),
         (format!("{TWO}[host.c.disk]\nsize = '17MiB'\nfile_system = 'xfs'\n"), "too small for xfs"),
     ] {
         let error = client::up(&bench.options("wrong", &text)).unwrap_err().to_string();

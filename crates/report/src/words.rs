@@ -161,7 +161,7 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
         },
         Some(0.0) => format!("Does not carry even one {}{each}{}.", singular(unit), next(&rows, 0.0, unit)),
         Some(value) => {
-            let is_open = variant.capacity.interval[1].is_none();
+            let is_open = variant.capacity.is_lower_bound();
             let is_early = run.state == State::Interrupted;
             // What failed among trials that could not be judged is no failure of the target's.
             let spoiled = rows.iter().find(|row| row.load > value && row.verdict == Verdict::Invalid);

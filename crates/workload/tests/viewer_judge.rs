@@ -87,7 +87,7 @@ fn each_disturbance_fails_with_its_sentence() {
 
 #[test]
 fn what_lies_within_the_rules_passes() {
-    let cases: [Change; 4] = [
+    let cases: [Change; 5] = [
         |r| r.streams[0].frames_played = 249,
         |r| r.streams[0].throughput_ratio_worst = Some(0.96),
         // A player that still filled its buffer.
@@ -96,6 +96,7 @@ fn what_lies_within_the_rules_passes() {
             r.streams[0].throughput_was_full = false;
         },
         |r| r.threads[0].late_before_ms_max = 900.0,
+        |r| r.threads[0].cpu_before_percent_max = Some(99.0),
     ];
     for change in cases {
         let mut report = clean();
@@ -106,7 +107,7 @@ fn what_lies_within_the_rules_passes() {
 
 #[test]
 fn a_generator_at_fault_makes_the_trial_invalid_whatever_happened() {
-    let cases: [(Change, &str); 3] = [
+    let cases: [(Change, &str); 4] = [
         (|r| r.threads[0].late_ms_max = 501.0, "501 ms later than intended: they are the limit"),
         (|r| r.threads[0].cpu_percent = Some(91.0), "a player thread used 91 % of its core"),
         (
@@ -115,6 +116,13 @@ fn a_generator_at_fault_makes_the_trial_invalid_whatever_happened() {
                 r.streams[0].startup_s = Some(3.0);
             },
             "900 ms later than intended before the hold",
+        ),
+        (
+            |r| {
+                r.threads[0].cpu_before_percent_max = Some(97.0);
+                r.streams[0].startup_s = Some(2.1);
+            },
+            "97 % of its core in a second before the hold",
         ),
     ];
     for (change, sentence) in cases {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use base::names::first_of;
 use base::placement::Wish;
 use sys::clock::Deadline;
 
@@ -126,10 +127,8 @@ fn wait(of: &Coordinator, wishes: &[Wish], within: Duration, say: &dyn Fn(&str))
         let now = of.roster.wait_change(changes, LOOK);
         if now != changes {
             (changes, settled) = (now, Deadline::after(SETTLED));
-            match of.roster.names().len() {
-                1 => say("1 host has joined"),
-                several => say(&format!("{several} hosts have joined")),
-            }
+            let joined = of.roster.names().len();
+            say(&format!("{} {} joined", hosts(joined), if joined == 1 { "has" } else { "have" }));
         }
     }
 }
@@ -200,7 +199,9 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: &Refused) -> Result<(), Fl
         match wish.spelled_out() {
             Some(names) => {
                 let absent: Vec<String> = names.into_iter().filter(|name| !known(name)).collect();
-                missing.extend((!absent.is_empty()).then(|| format!("{} did not join", some(&absent))));
+                missing.extend(
+                    (!absent.is_empty()).then(|| format!("{} did not join", first_of(&absent, NAMED_MAX))),
+                );
             }
             None => missing.push(format!(
                 "{} that fit{} '{}' joined, and {} needed",
@@ -222,19 +223,14 @@ fn enough(of: &Coordinator, wishes: &[Wish], refused: &Refused) -> Result<(), Fl
         return Err(FleetError::Interrupted);
     }
     let there = of.roster.names();
-    let joined =
-        if there.is_empty() { "nobody joined".to_owned() } else { format!("joined: {}", some(&there)) };
+    let joined = if there.is_empty() {
+        "nobody joined".to_owned()
+    } else {
+        format!("joined: {}", first_of(&there, NAMED_MAX))
+    };
     Err(FleetError::Missing(format!("the fleet is not whole: {} ({joined})", missing.join("; "))))
 }
 
 fn hosts(number: usize) -> String {
     format!("{number} host{}", if number == 1 { "" } else { "s" })
-}
-
-fn some(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED_MAX)].join(", ");
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

@@ -243,7 +243,10 @@ impl Certificate {
         name.parse().map_err(|error: IdentityError| IdentityError::unfit(&self.path, error.to_string()))
     }
 
-    /// The names and addresses that it holds for, as they are written.
+    /// The names and addresses that it holds for, as they are written; none where it says none.
+    ///
+    /// # Errors
+    /// It is no certificate.
     pub fn places(&self) -> Result<Vec<String>, IdentityError> {
         let parsed = self.parsed()?;
         let Ok(Some(names)) = parsed.subject_alternative_name() else { return Ok(Vec::new()) };

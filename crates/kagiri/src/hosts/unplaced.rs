@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use base::names::first_of;
 use base::placement::Role;
 use base::plan::Plan;
 use fleet::identity::Credentials;
@@ -40,8 +41,8 @@ impl HostArgs {
             Places::Plan => example(workload.roles(), &hosts, places),
         };
         let known = match (hosts.is_empty(), plan.lab.is_some() || self.lab.is_some()) {
-            (false, true) => format!("its hosts are {}; ", some(&hosts)),
-            (false, false) => format!("its hosts are called {}; ", some(&hosts)),
+            (false, true) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
+            (false, false) => format!("its hosts are called {}; ", first_of(&hosts, NAMED_MAX)),
             (true, _) => format!("'kagiri fleet list{}' shows who joins; ", self.words()),
         };
         Err(Failure::Usage(format!(
@@ -111,14 +112,6 @@ fn fitting(role: &Role, roles: &[Role], hosts: &[String], taken: &mut Vec<String
     }
     taken.push(host.clone());
     host.clone()
-}
-
-fn some(hosts: &[String]) -> String {
-    let shown = hosts[..hosts.len().min(NAMED_MAX)].join(", ");
-    match hosts.len().saturating_sub(NAMED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 #[cfg(test)]

@@ -47,17 +47,17 @@ impl RunPlan {
     /// Measure, or show what would be measured.
     pub fn perform(self) -> Outcome {
         let plan = self.read()?;
-        measure::check_plan(&plan)?;
-        self.hosts.check_used(&plan, Places::Plan)?;
+        measure::check_plan(&plan, &self.hosts, Places::Plan)?;
         if self.dry_run {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
             return Ok(Code::Measured);
         }
         let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
-            return measure::run_plan(&plan, &self.common, &self.hosts);
+            return measure::run_plan(&plan, &self.common, &self.hosts, Places::Plan);
         };
         let lab = hosts::Lab::up(file.into(), self.common.quiet)?;
-        let measured = measure::run_plan(&plan, &self.common, &self.hosts.in_lab(lab.name()));
+        let in_lab = self.hosts.in_lab(lab.name());
+        let measured = measure::run_plan(&plan, &self.common, &in_lab, Places::Plan);
         let down = lab.down();
         measured.and_then(|code| down.map(|()| code))
     }

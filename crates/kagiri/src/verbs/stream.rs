@@ -89,11 +89,10 @@ impl StreamArgs {
     /// Measure.
     pub fn perform(self: Box<Self>) -> Outcome {
         let plan = self.plan()?;
-        self.hosts.check_used(&plan, Places::Options)?;
         if let Some(note) = self.note().filter(|_| !self.common.quiet) {
             eprintln!("{note}");
         }
-        measure::run_plan(&plan, &self.common, &self.hosts)
+        measure::run_plan(&plan, &self.common, &self.hosts, Places::Options)
     }
 
     /// Scripts give --bitrate with a URL too (it is part of the contract), so it is no error there; but it must not

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
-use crate::hosts::HostArgs;
+use crate::hosts::{HostArgs, Places};
 use crate::measure::{self, Session};
 
 /// The rate of the streams, in bit/s: what the workload makes unless it is told otherwise.
@@ -47,7 +47,7 @@ impl Survey {
             }
         };
         // What would make the survey's result useless is found now, not after minutes of measuring.
-        measure::check_plan(&self.plan(&BTreeMap::new())?)?;
+        measure::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
         let mut session = Session::open(&self.common, &say)?;
         say(
             "Surveying this machine; it takes two to three minutes if nobody else uses it. Ctrl-C ends it and keeps \

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use base::names::first_of;
 use base::units::{BitRate, ByteSize, Span};
 use sys::disk::FileSystem;
 use sys::netns::Subnet;
@@ -11,6 +12,8 @@ use toml::Spanned;
 use super::raw::{HostFile, LabFile, LinkFile, Setting, Share};
 use super::{Disk, Host, Lab, Link, matches};
 
+/// Names that an error lists.
+const NAMED_MAX: usize = 12;
 /// More hosts than a machine can make in a time that anybody waits.
 const HOSTS_MAX: usize = 1000;
 /// Names of interfaces have 15 bytes at most (linux/if.h).
@@ -223,16 +226,12 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
         let switches = switches.iter().filter(|_| !pattern.contains('*'));
         let names = hosts.iter().map(|host| &host.name).chain(switches);
         let found: Vec<String> = names.clone().filter(|name| matches(pattern, name)).cloned().collect();
-        match (found.is_empty(), pattern.contains('*')) {
-            (false, _) => Ok(found),
-            (true, true) => {
-                wrong(at, format!("link: no host is called '{pattern}'; there are {}", some(names)))
-            }
-            (true, false) => wrong(
-                at,
-                format!("link: no host and no switch is called '{pattern}'; there are {}", some(names)),
-            ),
+        if !found.is_empty() {
+            return Ok(found);
         }
+        let nobody = if pattern.contains('*') { "no host" } else { "no host and no switch" };
+        let there = first_of(names, NAMED_MAX);
+        wrong(at, format!("link: {nobody} is called '{pattern}'; there are {there}"))
     };
     if first.contains('*') && second.contains('*') {
         return wrong(at, "link: one end may be a pattern, the other is a name");
@@ -307,15 +306,5 @@ fn loss(loss: &Option<Spanned<Share>>) -> Checked<f64> {
             let problem = format!("loss: {share} is not a share from 0 to below 1: 0.01 or \"1%\" is 1 %");
             wrong(loss.span().start, problem)
         }
-    }
-}
-
-/// Names that there are; of many, the first.
-fn some<'a>(names: impl Iterator<Item = &'a String> + Clone) -> String {
-    const SHOWN: usize = 12;
-    let shown: Vec<&str> = names.clone().take(SHOWN).map(String::as_str).collect();
-    match names.count().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -203,7 +203,7 @@ impl Made {
             processes: self.children.states(),
             // That they do not answer shows as nothing counted, and their process as ended.
             lines: self.lines.as_ref().and_then(|socket| line::ask(socket).ok()),
-            traffic: traffic::count(&self.state.links),
+            traffic: traffic::count(&self.network, &self.state.links),
             disks,
         }
     }

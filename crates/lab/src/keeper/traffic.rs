@@ -6,13 +6,14 @@ use std::path::Path;
 use sys::netlink::Queue;
 use sys::proc::NetDevice;
 
+use super::network::Network;
 use crate::state::{LinkCount, LinkState, Sent};
 
 /// Where a number belongs: which link, and which of its ends.
 type Place = (usize, usize);
 
 /// Each link's count, in their order; one whose ends cannot be read is not among them.
-pub(super) fn count(links: &[LinkState]) -> Vec<LinkCount> {
+pub(super) fn count(network: &Network, links: &[LinkState]) -> Vec<LinkCount> {
     let mut ends = BTreeMap::<&str, Vec<(Place, &str)>>::new();
     for (index, link) in links.iter().enumerate() {
         for (side, end) in link.ends.iter().enumerate() {
@@ -21,8 +22,7 @@ pub(super) fn count(links: &[LinkState]) -> Vec<LinkCount> {
     }
     let mut sent = BTreeMap::<Place, Sent>::new();
     for (namespace, devices) in ends {
-        // A thread of its own enters the namespace, and ends there.
-        let counted = std::thread::scope(|scope| scope.spawn(|| count_in(namespace, &devices)).join());
+        let counted = network.of(namespace).and_then(|there| Ok(there.within(|| count_here(&devices))?));
         sent.extend(counted.unwrap_or_default());
     }
     let of = |(index, link): (usize, &LinkState)| {
@@ -32,10 +32,8 @@ pub(super) fn count(links: &[LinkState]) -> Vec<LinkCount> {
     links.iter().enumerate().filter_map(of).collect()
 }
 
-fn count_in(namespace: &str, devices: &[(Place, &str)]) -> Vec<(Place, Sent)> {
-    if sys::netns::enter(namespace).is_err() {
-        return Vec::new();
-    }
+/// In the namespace that this thread is in.
+fn count_here(devices: &[(Place, &str)]) -> Vec<(Place, Sent)> {
     let thread = sys::thread::thread_id();
     let count = |device: &str| {
         let counted = NetDevice::open_of_pid(Path::new("/"), thread, device).ok()?.read().ok()?;

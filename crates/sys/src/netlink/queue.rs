@@ -46,7 +46,11 @@ impl Queue {
         in_namespace_of(namespace_of, || {
             let device = nix::net::if_::if_nametoindex(link)?;
             let mut this = Self { netlink: Netlink::open(SockProtocol::NetlinkRoute)?, device };
-            Ok(this.look()?.ok_or_else(|| this.not_seen())?.map(|_| this))
+            match this.look()? {
+                Some(Front::Queue(_)) => Ok(Some(this)),
+                Some(Front::NoQueue) => Ok(None),
+                None => Err(not_seen()),
+            }
         })
     }
 
@@ -55,34 +59,46 @@ impl Queue {
     /// # Errors
     /// The link or its queue has gone.
     pub fn read(&mut self) -> io::Result<QueueReading> {
-        self.look()?.flatten().ok_or_else(|| self.not_seen())
+        match self.look()? {
+            Some(Front::Queue(reading)) => Ok(reading),
+            Some(Front::NoQueue) | None => Err(not_seen()),
+        }
     }
 
-    fn not_seen(&self) -> io::Error {
-        io::Error::new(io::ErrorKind::NotFound, "the link's queue is not to be seen")
-    }
-
-    /// What is in front of the link: nothing that is to be seen, no queue, or one.
-    fn look(&mut self) -> io::Result<Option<Option<QueueReading>>> {
-        let mut reading = None;
+    /// `None`: nothing is to be seen.
+    fn look(&mut self) -> io::Result<Option<Front>> {
+        let mut front = None;
         let kinds = (libc::RTM_GETQDISC, libc::RTM_NEWQDISC);
         // The kernel lists the queues of all links, whichever is asked for.
         let device = self.device;
         self.netlink.dump(kinds, &[0; MESSAGE_BYTES], &mut |payload| {
-            reading = reading.or_else(|| parse(payload, device));
+            front = front.or_else(|| parse(payload, device));
         })?;
-        Ok(reading)
+        Ok(front)
     }
 }
 
-/// `None` when it is another queue than the root of `device`, `Some(None)` when that says that there is none (`noqueue`).
-pub(super) fn parse(payload: &[u8], device: u32) -> Option<Option<QueueReading>> {
+/// What stands in front of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Front {
+    /// By its nature nothing waits there (`noqueue`).
+    NoQueue,
+    /// A queue.
+    Queue(QueueReading),
+}
+
+fn not_seen() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the link's queue is not to be seen")
+}
+
+/// `None` when it is another queue than the root of `device`.
+pub(super) fn parse(payload: &[u8], device: u32) -> Option<Front> {
     let inside = payload.get(MESSAGE_BYTES..)?;
     if u32_at(payload, 4)? != device || u32_at(payload, 12)? != ROOT {
         return None;
     }
     if attributes(inside).any(|(kind, name)| kind == libc::TCA_KIND && name == b"noqueue\0") {
-        return Some(None);
+        return Some(Front::NoQueue);
     }
     let (_, counters) = attributes(inside).find(|(kind, _)| *kind == libc::TCA_STATS2)?;
     let mut reading = QueueReading::default();
@@ -99,7 +115,7 @@ pub(super) fn parse(payload: &[u8], device: u32) -> Option<Option<QueueReading>>
             _ => {}
         }
     }
-    Some(Some(reading))
+    Some(Front::Queue(reading))
 }
 
 #[cfg(test)]
@@ -132,7 +148,7 @@ pub(super) mod tests {
             overlimits: Some(9),
             backlog_bytes: Some(1514),
         };
-        assert_eq!(parse(&payload, 5), Some(Some(expected)));
+        assert_eq!(parse(&payload, 5), Some(Front::Queue(expected)));
         assert_eq!(parse(&payload, 6), None, "another link's");
         assert_eq!(parse(&payload[..MESSAGE_BYTES + 8], 5), None, "a queue without counters");
         payload[12..16].copy_from_slice(&1u32.to_ne_bytes());

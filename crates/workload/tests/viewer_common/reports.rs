@@ -60,6 +60,7 @@ pub fn clean() -> ViewerReport {
             late_ms_max: 1.0,
             late_ms_p99: Some(0.5),
             late_before_ms_max: 2.0,
+            cpu_before_percent_max: Some(20.0),
         }],
         samples: vec![],
         slack: falling(0),

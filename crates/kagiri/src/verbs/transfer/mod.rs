@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
-use crate::hosts::{HostArgs, PlaceArgs};
+use crate::hosts::{HostArgs, PlaceArgs, Places};
 use crate::measure;
 use serve::ServeArgs;
 
@@ -120,7 +120,7 @@ impl TransferArgs {
         if self.serve.is_wanted() {
             return self.serve.perform(self.hosts.listen.as_deref(), self.common.json, self.common.quiet);
         }
-        measure::run_plan(&self.plan()?, &self.common, &self.hosts)
+        measure::run_plan(&self.plan()?, &self.common, &self.hosts, Places::Options)
     }
 
     fn plan(&self) -> Result<Plan, Failure> {

@@ -140,6 +140,7 @@ fn thread(record: &ThreadRecord) -> ThreadReport {
         late_ms_max: record.late_ns_max as f64 / 1e6,
         late_ms_p99: record.late.percentile_ns(99.0).map(|ns| ns as f64 / 1e6),
         late_before_ms_max: record.late_before_ns_max as f64 / 1e6,
+        cpu_before_percent_max: record.cpu_before_percent_max,
     }
 }
 

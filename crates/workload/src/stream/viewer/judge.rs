@@ -147,6 +147,12 @@ fn disturbance(stream: &StreamReport, report: &ViewerReport) -> Option<(f64, Str
     throughput(stream, report).map(|problem| (held_s, format!("{name} {problem}")))
 }
 
+/// Whether a first picture came later than viewers wait for it, or never.
+fn started_late(report: &ViewerReport) -> bool {
+    let is_late = |startup_s: f64| startup_s > STARTUP_MAX_NS as f64 / 1e9;
+    report.streams.iter().any(|stream| stream.startup_s.map_or(report.hold_s.is_some(), is_late))
+}
+
 /// The report's third condition: throughput does not fluctuate.
 fn throughput(stream: &StreamReport, report: &ViewerReport) -> Option<String> {
     if let Some(ratio) = stream.throughput_ratio_worst {
@@ -200,9 +206,19 @@ fn at_fault(report: &ViewerReport, disturbed: &[(f64, String)]) -> Option<String
             format!("the players{at} read up to {before_ms:.0} ms later than intended before the hold");
         return Some(words + ": they are the limit");
     }
-    let (busiest, at) = metrics::busiest(report).filter(|(percent, _)| *percent > CPU_PERCENT_MAX)?;
+    let too_busy = |(percent, _): &(f64, &ThreadReport)| *percent > CPU_PERCENT_MAX;
+    if let Some((busiest, at)) = metrics::busiest(report).filter(too_busy) {
+        let at = on(at.host.as_deref());
+        return Some(format!(
+            "a player thread{at} used {busiest:.0} % of its core: the players are the limit"
+        ));
+    }
+    // Viewers that fill their buffers take more CPU than viewers that play: a late start may be theirs alone.
+    let before = metrics::busiest_by(report, |thread| thread.cpu_before_percent_max);
+    let (busiest, at) = before.filter(|_| started_late(report)).filter(too_busy)?;
     let at = on(at.host.as_deref());
-    Some(format!("a player thread{at} used {busiest:.0} % of its core: the players are the limit"))
+    let words = format!("a player thread{at} used {busiest:.0} % of its core in a second before the hold");
+    Some(words + ": the players are the limit")
 }
 
 /// The thread that was latest by this measure, and how late.

@@ -96,6 +96,14 @@ pub fn of(report: &ViewerReport) -> Metrics {
 /// The busiest thread, and its CPU in % of its core.
 #[must_use]
 pub fn busiest(report: &ViewerReport) -> Option<(f64, &ThreadReport)> {
-    let known = report.threads.iter().filter_map(|thread| Some((thread.cpu_percent?, thread)));
+    busiest_by(report, |thread| thread.cpu_percent)
+}
+
+/// The thread that was busiest by this measure, and that measure.
+pub(super) fn busiest_by(
+    report: &ViewerReport,
+    of: fn(&ThreadReport) -> Option<f64>,
+) -> Option<(f64, &ThreadReport)> {
+    let known = report.threads.iter().filter_map(|thread| Some((of(thread)?, thread)));
     known.max_by(|a, b| a.0.total_cmp(&b.0))
 }

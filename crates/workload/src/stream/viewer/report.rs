@@ -113,6 +113,9 @@ pub struct ThreadReport {
     pub late_ms_p99: Option<f64>,
     /// How late its reads came at most before the hold.
     pub late_before_ms_max: f64,
+    /// CPU time in the busiest second before the hold, in % of one core.
+    #[serde(default)]
+    pub cpu_before_percent_max: Option<f64>,
 }
 
 /// What players have done up to one moment, added up.

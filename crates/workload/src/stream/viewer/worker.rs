@@ -43,6 +43,8 @@ pub struct ThreadRecord {
     pub late_ns_max: u64,
     /// The latest slot before the hold.
     pub late_before_ns_max: u64,
+    /// CPU time in the busiest second before the hold, in % of that second.
+    pub cpu_before_percent_max: Option<f64>,
     /// CPU time used in the hold.
     pub cpu_ns: u64,
     /// How long that was.
@@ -70,6 +72,8 @@ pub struct Worker {
     next_start: usize,
     /// CPU time at the hold's beginning.
     cpu_from: Option<(u64, u64)>,
+    /// CPU time at the beginning of a second before the hold.
+    second_from: Option<(u64, u64)>,
 }
 
 impl Worker {
@@ -88,6 +92,7 @@ impl Worker {
             late: Histogram::default(),
             late_ns_max: 0,
             late_before_ns_max: 0,
+            cpu_before_percent_max: None,
             cpu_ns: 0,
             wall_ns: 0,
             thread_id: 0,
@@ -101,6 +106,7 @@ impl Worker {
             watched: 0,
             next_start: 0,
             cpu_from: None,
+            second_from: None,
         })
     }
 
@@ -218,6 +224,7 @@ impl Worker {
         let late_ns = now_ns.saturating_sub(due_ns);
         if due_ns < hold.from_ns {
             self.record.late_before_ns_max = self.record.late_before_ns_max.max(late_ns);
+            self.note_second_before(now_ns);
             return;
         }
         if due_ns <= hold.to_ns {
@@ -233,6 +240,19 @@ impl Worker {
             && over(self.record.seconds.len() as u64 + 1) <= hold.to_ns
         {
             self.close_second();
+        }
+    }
+
+    /// When a second before the hold is over: how busy it was.
+    fn note_second_before(&mut self, now_ns: u64) {
+        let (cpu_from, wall_from) = *self.second_from.get_or_insert_with(|| (thread_cpu_ns(), now_ns));
+        let wall_ns = now_ns.saturating_sub(wall_from);
+        if wall_ns >= 1_000_000_000 {
+            let cpu_ns = thread_cpu_ns();
+            let percent = (cpu_ns - cpu_from) as f64 * 100.0 / wall_ns as f64;
+            let most = self.record.cpu_before_percent_max.unwrap_or(0.0);
+            self.record.cpu_before_percent_max = Some(percent.max(most));
+            self.second_from = Some((cpu_ns, now_ns));
         }
     }
 
