@@ -81,8 +81,8 @@ struct Load {
 
 /// What all cases share.
 struct Stage {
-    /// The program under test, if one was named.
-    kagiri: Option<PathBuf>,
+    /// The program under test.
+    kagiri: PathBuf,
     /// Where what it stores goes.
     dir: PathBuf,
     pairs: u32,
@@ -105,7 +105,7 @@ impl TransferArgs {
         let dir = self.options.dir(SUITE);
         let open = || {
             std::fs::create_dir_all(&dir)?;
-            let kagiri = self.options.kagiri.clone();
+            let kagiri = tools::kagiri(self.options.kagiri.clone())?;
             Ok(Stage { kagiri, dir: dir.clone(), pairs: self.pairs, seconds, pace })
         };
         self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage))
@@ -114,8 +114,7 @@ impl TransferArgs {
 
 impl Case {
     fn measure(self, stage: &Stage) -> anyhow::Result<Found> {
-        let Stage { pairs, seconds, pace, .. } = stage;
-        let (pairs, seconds) = (*pairs, *seconds);
+        let &Stage { pairs, seconds, ref pace, .. } = stage;
         let load = Load { flows: 1, is_udp: false, mode: Mode::Copy, seconds };
         let (load, goals) = match self {
             Self::Copy => (load, Goals { rate: 1.25, cpu: Some(0.7) }),
@@ -124,15 +123,15 @@ impl Case {
             Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
             Self::Flows => return flows::measure(stage),
-            Self::Blocking => return requests::measure(Waiting::Block, 0.95, pairs, seconds, pace),
-            Self::Spinning => return requests::measure(Waiting::Spin, 2.0, pairs, seconds, pace),
+            Self::Blocking => return requests::measure(stage, Waiting::Block, 0.95),
+            Self::Spinning => return requests::measure(stage, Waiting::Spin, 2.0),
         };
         let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
         let one = |is_ours: bool| -> anyhow::Result<(Moved, Noise)> {
             pace.await_quiet()?;
             let meter = Meter::start(0)?;
             let moved = match is_ours {
-                true => own::transfer(&load)?,
+                true => own::transfer(stage, &load)?,
                 false if self == Self::Nuttcp => peer::nuttcp(&load)?,
                 false => peer::iperf3(&load)?,
             };
@@ -163,8 +162,7 @@ impl Case {
         }
         let what = if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" };
         let compared = format!(
-            "The engines of `kagiri transfer` (ours, both ends in one process) and {peer} (peer, a process each) move \
-             {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
+            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
             load.flows,
             if load.mode == Mode::Copy {
                 "memory of the receiver"

@@ -66,7 +66,7 @@ pub(super) fn free_port() -> anyhow::Result<u16> {
 }
 
 /// CPU time of children that have ended, s.
-fn children_cpu_s() -> anyhow::Result<f64> {
+pub(super) fn children_cpu_s() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
@@ -116,7 +116,7 @@ pub fn nuttcp(load: &Load) -> anyhow::Result<Moved> {
     Ok(moved(mbit_per_s * 1e6, load, cpu_s, 0.0))
 }
 
-fn moved(bit_per_s: f64, load: &Load, cpu_s: f64, lost_percent: f64) -> Moved {
+pub(super) fn moved(bit_per_s: f64, load: &Load, cpu_s: f64, lost_percent: f64) -> Moved {
     let gb = bit_per_s * f64::from(load.seconds) / 8e9;
     Moved { gbit_per_s: bit_per_s / 1e9, cpu_s_per_gb: cpu_s / gb, lost_percent }
 }

@@ -3,25 +3,20 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use sys::clock::{Deadline, monotonic_ns};
-use workload::transfer::flow::Ended;
-use workload::transfer::requests::{RequestEnd, RequestGroup, RequestOrder, RequestSide};
+use anyhow::Context;
 use workload::transfer::settings::Waiting;
 
 use super::peer::{Server, free_port};
-use super::{MARGIN, own};
+use super::{MARGIN, Stage, own};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
-use crate::suite::{Found, Pace};
+use crate::suite::Found;
 use crate::tools;
 
 /// The least that sockperf sends.
 const BYTES: u32 = 14;
 /// sockperf leaves the first 400 ms out, and so do we: threads find their CPUs.
-const OMIT_NS: u64 = 400_000_000;
-/// From here to the start: threads are there by then.
-const LEAD_NS: u64 = 50_000_000;
+const OMIT: &str = "400ms";
 
 /// What one side of a comparison did.
 struct Answered {
@@ -31,16 +26,17 @@ struct Answered {
 }
 
 /// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least `goal`.
-pub fn measure(waiting: Waiting, goal: f64, pairs: u32, seconds: u32, pace: &Pace) -> anyhow::Result<Found> {
+pub(super) fn measure(stage: &Stage, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
+    let Stage { pairs, seconds, pace, .. } = stage;
     let one = |is_ours: bool| -> anyhow::Result<(Answered, Noise)> {
         pace.await_quiet()?;
         let meter = Meter::start(0)?;
-        let answered = if is_ours { ours(waiting, seconds)? } else { sockperf(seconds)? };
+        let answered = if is_ours { ours(stage, waiting)? } else { sockperf(*seconds)? };
         Ok((answered, meter.finish(0)?))
     };
     let (mut rate, mut p50, mut p99) =
         (Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us"));
-    for pair in 0..pairs {
+    for pair in 0..*pairs {
         // Ours first, then the peer first: a drift of the machine hits both alike.
         let ours_first = pair.is_multiple_of(2);
         let (first, second) = (one(ours_first)?, one(!ours_first)?);
@@ -55,8 +51,8 @@ pub fn measure(waiting: Waiting, goal: f64, pairs: u32, seconds: u32, pace: &Pac
     let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
     Ok(Found {
         compared: format!(
-            "Both ends of `kagiri transfer --rr` (ours, in one process, {how}) and of sockperf ping-pong (peer, a process \
-             each, asleep while they wait) send {BYTES} bytes to and fro over one TCP connection on loopback for \
+            "`kagiri transfer --rr` and its server (ours, {how}), and sockperf ping-pong and its server (peer, asleep while \
+             they wait), a process each, send {BYTES} bytes to and fro over one TCP connection on loopback for \
              {seconds} s, the first 0.4 s left out."
         ),
         rows: vec![rate.goal_ratio(&format!("ratio >= {goal}"), |ratio| ratio >= goal), p50, p99],
@@ -65,31 +61,18 @@ pub fn measure(waiting: Waiting, goal: f64, pairs: u32, seconds: u32, pace: &Pac
     })
 }
 
-fn ours(waiting: Waiting, seconds: u32) -> anyhow::Result<Answered> {
-    let (near, far) = own::streams()?;
-    let start_ns = monotonic_ns() + LEAD_NS;
-    let order = RequestOrder {
-        side: RequestSide::Requester,
-        size_bytes: BYTES,
-        answer_bytes: BYTES,
-        waiting,
-        rate_per_s: None,
-        end: RequestEnd::AtNs(start_ns + u64::from(seconds) * 1_000_000_000),
-        omit_until_ns: Some(start_ns + OMIT_NS),
-        threads: 0,
-        silence_max: MARGIN,
-        recorder: None,
-    };
-    let answerer = RequestOrder { side: RequestSide::Answerer, end: RequestEnd::Peer, ..order.clone() };
-    let answering = RequestGroup::start(vec![far], &answerer, start_ns)?;
-    let asking = RequestGroup::start(vec![near], &order, start_ns)?;
-    let asked = asking.finish(Deadline::after(Duration::from_secs(seconds.into()) + MARGIN));
-    answering.stop();
-    ensure!(asked.flows[0].ended == Ended::Done, "the requests ended otherwise: {:?}", asked.flows[0].ended);
-    let told = asked.responses.context("a requester tells of its responses")?;
-    let times = told.times();
-    let us = |percent| times.percentile_ns(percent).map(|ns| ns as f64 / 1e3).context("no answer came");
-    Ok(Answered { per_s: told.answered as f64 / told.elapsed_s, p50_us: us(50.0)?, p99_us: us(99.0)? })
+fn ours(stage: &Stage, waiting: Waiting) -> anyhow::Result<Answered> {
+    let bytes = format!("{BYTES}B");
+    let mut options = vec!["--rr", bytes.as_str(), "--omit", OMIT];
+    if waiting == Waiting::Spin {
+        options.push("--spin");
+    }
+    let told = own::measure(stage, &options, stage.seconds)?;
+    Ok(Answered {
+        per_s: told.metric("transactions_per_s")?,
+        p50_us: told.metric("response_p50_us")?,
+        p99_us: told.metric("response_p99_us")?,
+    })
 }
 
 fn sockperf(seconds: u32) -> anyhow::Result<Answered> {
