@@ -177,6 +177,7 @@ impl Assembler {
                 self.name(thread, process, &name);
                 if executed {
                     self.first_executed_ns.get_or_insert(at_ns);
+                    self.alone_from_now_on(thread, process);
                 }
             }
             Event::Ended { at_ns, thread, process, name } => {
@@ -201,12 +202,24 @@ impl Assembler {
         }
     }
 
+    /// Who executes a program is the only thread of its process from then on, and has the process's number: the ends of
+    /// the others were told, that of its own old number is not.
+    fn alone_from_now_on(&mut self, thread: u32, process: u32) {
+        let others = self.threads.extract_if(|other, state| *other != thread && state.process == process);
+        for (other, _) in others {
+            if let Some(lanes) = &mut self.lanes {
+                lanes.end(other);
+            }
+        }
+    }
+
     fn left(&mut self, at_ns: u64, thread: u32, process: u32, number: u16, returned: i64) {
         let is_whole = self.lost == 0;
         let state = self.thread(thread, process);
         let first = !std::mem::replace(&mut state.seen, true);
         match state.open.take() {
-            Some(open) if open.number == number && open.before && !open.torn => self.begun_before += 1,
+            // What it was found in may have ended, and another have begun, before its events were told.
+            Some(open) if open.before && !open.torn => self.begun_before += 1,
             Some(open) if open.number == number && !open.torn => {
                 self.called(thread, process, number, open.away, [open.from_ns, at_ns], returned);
             }
@@ -218,7 +231,8 @@ impl Assembler {
     fn called(&mut self, thread: u32, process: u32, number: u16, away: Away, ns: [u64; 2], returned: i64) {
         let [from_ns, to_ns] = ns;
         if away.ended {
-            return self.not_ended(thread, process, Open::since(from_ns, number), to_ns);
+            let open = Open { before: away.began_before, ..Open::since(from_ns, number) };
+            return self.not_ended(thread, process, open, to_ns);
         }
         let blocked = away.waited || away.preempted;
         let state = if blocked { CallState::Blocked } else { CallState::Ready };

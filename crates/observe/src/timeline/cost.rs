@@ -6,8 +6,9 @@ use base::timeline::TraceCost;
 use sys::clock::Deadline;
 use sys::trace::{Backend, Setting, Target, TraceError};
 
-/// Few enough that the smallest ring holds a batch.
 const CALLS_PER_BATCH: u32 = 200;
+/// A batch of calls fits so much: what finds no room costs less.
+const RING_BYTES_LEAST: usize = 64 << 10;
 
 /// Measures it with a tracer of its own, which is closed when this returns. `within` is how long the calls are made
 /// altogether, half of it traced; opening the tracer comes on top.
@@ -20,7 +21,8 @@ const CALLS_PER_BATCH: u32 = 200;
 /// The tracer cannot be opened.
 pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<TraceCost, TraceError> {
     let quarter = within / 4;
-    let mut setting = Setting { softirqs: false, ..setting.clone() };
+    let ring_bytes = setting.ring_bytes.max(RING_BYTES_LEAST);
+    let mut setting = Setting { softirqs: false, ring_bytes, ..setting.clone() };
     let number = sys::trace::NOTHING_CALL;
     if !setting.calls.contains(&number) {
         setting.calls.push(number);

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::timeline::{CallTimes, Picture, TraceCost};
-use sys::trace::{Backend, Counts, Event, Setting, Target, TraceError, Tracer};
+use sys::clock::Deadline;
+use sys::trace::{Backend, Counts, EVENTS_AT_ONCE, Event, Setting, Target, TraceError, Tracer};
 
 use super::assemble::Assembler;
 use super::calls::{self, Call};
 use super::cost;
 use super::sockets::SocketWatch;
+
+/// Events are taken for so long at a time: where they come faster than that, other things have their turn, and the kernel's
+/// room runs out, which is told.
+const PUMP_FOR: Duration = Duration::from_millis(100);
 
 /// What to watch, and how.
 #[derive(Debug, Clone)]
@@ -24,7 +29,7 @@ pub struct Wish {
     pub ring_bytes: usize,
     /// Only this backend; otherwise the first that works.
     pub backend: Option<Backend>,
-    /// How long its cost is measured before; 0.2 s is enough.
+    /// How long its cost is measured before; 0.2 s is enough. Zero: it is not, if the backend is given.
     pub cost_within: Duration,
 }
 
@@ -89,8 +94,12 @@ impl Session {
     pub fn open(wish: Wish) -> Result<Self, SessionError> {
         let setting = wish.setting();
         let (backend, cost, because) = match wish.backend {
-            Some(backend) => (backend, cost::measure(backend, &setting, wish.cost_within)?, None),
-            None => choose(&setting, wish.cost_within)?,
+            Some(backend) if wish.cost_within.is_zero() => (backend, None, None),
+            Some(backend) => (backend, Some(cost::measure(backend, &setting, wish.cost_within)?), None),
+            None => {
+                let (backend, cost, because) = choose(&setting, wish.cost_within)?;
+                (backend, Some(cost), because)
+            }
         };
         let mut tracer = sys::trace::open(backend, &setting)?;
         tracer.start()?;
@@ -101,7 +110,7 @@ impl Session {
             wish,
             assembler,
             events: Vec::new(),
-            cost: Some(cost),
+            cost,
             because,
             sockets: None,
             from_ns,
@@ -143,13 +152,21 @@ impl Session {
     /// Takes the events that have come meanwhile; to be called often enough that the kernel's room does not run out, a
     /// hundred times a second.
     pub fn pump(&mut self) {
-        self.tracer.drain(&mut self.events);
-        for event in self.events.drain(..) {
-            self.assembler.take(event);
-        }
+        let deadline = Deadline::after(PUMP_FOR);
+        while self.fetch() >= EVENTS_AT_ONCE && !deadline.passed() {}
         if let Some(sockets) = &mut self.sockets {
             sockets.look(|| self.assembler.processes_alive());
         }
+    }
+
+    /// Takes some of the events that have come; how many.
+    fn fetch(&mut self) -> usize {
+        self.tracer.drain(&mut self.events);
+        let fetched = self.events.len();
+        for event in self.events.drain(..) {
+            self.assembler.take(event);
+        }
+        fetched
     }
 
     /// Ends the watching; the target is left as it is.
@@ -157,10 +174,10 @@ impl Session {
     /// # Errors
     /// The kernel's counts cannot be read.
     pub fn finish(mut self, target: &str, ended: Option<String>) -> Result<Watched, TraceError> {
-        let open_calls = self.tracer.open_calls();
         let stopped_ns = sys::clock::monotonic_ns();
         self.tracer.stop()?;
-        self.pump();
+        let open_calls = self.tracer.open_calls();
+        while self.fetch() > 0 {}
         let alive = self.assembler.alive();
         for (thread, process) in &alive {
             if let Some(name) = sys::trace::name_of_thread(*thread) {
@@ -254,6 +271,13 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
             times.events_counted,
             lost * 100.0,
             times.calls_lost
+        ));
+    }
+    let untold = times.events_counted.saturating_sub(times.events + times.events_lost);
+    if untold > 0 {
+        doubts.push(format!(
+            "{untold} of {} events were neither told nor counted as lost; please report this",
+            times.events_counted
         ));
     }
     if counts.threads_missed > 0 {

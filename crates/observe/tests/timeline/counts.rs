@@ -52,6 +52,21 @@ fn a_loop_of_three_calls_is_counted_to_the_call() {
 }
 
 #[test]
+fn more_than_is_taken_at_once_is_taken_in_the_end() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        let wish = Wish { ring_bytes: 64 << 20, ..wish(backend, "pwrite64,writev", true) };
+        let times = watch(wish, &loop_of(40_000), true).times;
+        assert!(times.events > sys::trace::EVENTS_AT_ONCE as u64, "{times:#?}");
+        assert_eq!((count(&times, "pwrite64"), count(&times, "writev")), (40_000, 40_000), "{times:#?}");
+        assert_balanced(&times);
+    }
+}
+
+#[test]
 fn what_a_small_ring_loses_is_counted_and_drawn() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {

@@ -62,6 +62,29 @@ fn orphans_are_waited_for() {
 }
 
 #[test]
+fn a_thread_that_executes_another_program_is_followed() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        for picture in [false, true] {
+            if !has("python3") || !can_trace(backend) {
+                return;
+            }
+            // It takes over the number of its process, whose first thread ends by it.
+            let lines = "
+import os, threading, time
+shell = ['sh', '-c', 'echo one >/dev/null; echo two >/dev/null']
+threading.Thread(target=lambda: os.execv('/bin/sh', shell)).start()
+time.sleep(60)
+";
+            let times = watch(wish(backend, "write", picture), &python(lines), false).times;
+            assert_balanced(&times);
+            assert_eq!((times.processes, count(&times, "write")), (1, 2), "{backend:?} {times:#?}");
+            assert!(times.wall_s < 50.0);
+        }
+    }
+}
+
+#[test]
 fn threads_have_their_names_and_lanes() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {

@@ -1,7 +1,10 @@
 //! Blocked and ready are told apart by whether the thread was switched out, not by how long a call took.
 
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, start, watch, wish};
@@ -65,8 +68,7 @@ fn a_call_that_never_ends_is_told_as_such() {
             if !has("python3") || !can_trace(backend) {
                 return;
             }
-            let mut session =
-                kagiri_observe::timeline::session::Session::open(wish(backend, "", picture)).unwrap();
+            let mut session = Session::open(wish(backend, "", picture)).unwrap();
             let (folder, path) = crate::common::folder();
             let sign = path.join("waits");
             let lines = format!(
@@ -103,8 +105,8 @@ fn one_thread_alone_can_be_followed() {
         if !can_trace(backend) {
             return;
         }
-        let mut session =
-            kagiri_observe::timeline::session::Session::open(wish(backend, "write", false)).unwrap();
+        let wish = Wish { cost_within: Duration::from_millis(20), ..wish(backend, "write", false) };
+        let mut session = Session::open(wish).unwrap();
         session.follow(Target::Thread(sys::thread::thread_id())).unwrap();
         for _ in 0..1000 {
             sys::trace::call_nothing();
@@ -112,6 +114,47 @@ fn one_thread_alone_can_be_followed() {
         let times = session.finish("own thread", None).unwrap().times;
         assert!(count(&times, "write") >= 1000, "{times:#?}");
         assert!(times.cost.is_some_and(|cost| cost.traced_ns > 0.0 && cost.batches > 10), "{:?}", times.cost);
+    }
+}
+
+/// 20 threads that sleep again and again.
+const SLEEPERS: &str = "
+import threading, time
+def sleep():
+  while True: time.sleep(0.003)
+for _ in range(20): threading.Thread(target=sleep, daemon=True).start()
+print('on', flush=True)
+time.sleep(60)
+";
+
+#[test]
+fn the_end_of_the_watching_makes_no_call_seem_ready_that_waits() {
+    let _alone = crate::common::alone();
+    for backend in BACKENDS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        let mut child =
+            Command::new("python3").args(["-c", SLEEPERS]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 2];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        for picture in [false, true, false] {
+            let mut session = Session::open(wish(backend, "clock_nanosleep", picture)).unwrap();
+            session.follow(Target::Process(child.id().cast_signed())).unwrap();
+            let deadline = sys::clock::Deadline::after(Duration::from_millis(50));
+            while deadline.pause(Duration::from_millis(5)) {
+                session.pump();
+            }
+            let times = session.finish("sleepers", None).unwrap().times;
+            assert_balanced(&times);
+            assert_eq!(times.calls_lost, 0, "{times:#?}");
+            let [ready, blocked] = rows(&times, "clock_nanosleep");
+            assert!(ready.is_none() && blocked.is_some_and(|row| row.count >= 20), "{times:#?}");
+            let unfinished: u64 = times.unfinished.iter().map(|row| row.count).sum();
+            assert!(unfinished <= 21, "one of each thread: {times:#?}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 

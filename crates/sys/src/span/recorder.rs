@@ -78,7 +78,6 @@ impl Recorder {
         let began_ns = monotonic_ns();
         let sum = Sum::new(spans_max);
         let summing = std::thread::Builder::new().name("spans".into()).spawn(move || sum.whole(&summed));
-        // Without a thread nothing is summed up before the end: what the rings do not hold is counted as lost.
         Self { shared, summing: summing.ok(), began_ns }
     }
 
@@ -90,9 +89,15 @@ impl Recorder {
     /// Ends the recording and sums up. `target` says whose spans these are. Spans that have not ended are not in it.
     pub fn finish(mut self, target: &str) -> Recorded {
         let ended_ns = monotonic_ns();
-        let sum = self.end().unwrap_or_else(|| Sum::new(0));
+        let sum = self.end();
+        let was_summed = sum.is_some();
         let threads = self.shared.state().threads;
-        sum.recorded(target, ended_ns.saturating_sub(self.began_ns), threads)
+        let wall_ns = ended_ns.saturating_sub(self.began_ns);
+        let mut recorded = sum.unwrap_or_else(|| Sum::new(0)).recorded(target, wall_ns, threads);
+        if !was_summed {
+            recorded.times.doubts.push("no thread could be had to sum the spans up: none is told".to_owned());
+        }
+        recorded
     }
 
     fn end(&mut self) -> Option<Sum> {

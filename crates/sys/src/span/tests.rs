@@ -124,6 +124,15 @@ fn whoever_sleeps_in_a_span_is_blocked_and_who_does_not_is_ready() {
 }
 
 #[test]
+fn a_discarded_span_is_none() {
+    let recorded = recorded(|| {
+        enter(&OUTER).discard();
+        drop(enter(&INNER));
+    });
+    assert_eq!((recorded.times.events_counted, recorded.times.calls[0].name.as_str()), (1, "inner"));
+}
+
+#[test]
 fn what_a_part_reports_survives_its_way() {
     let recorded = recorded(|| time(&OUTER, || {}));
     let report = serde_json::to_value(&recorded.times).unwrap();

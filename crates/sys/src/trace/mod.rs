@@ -17,6 +17,9 @@ pub use target::{Target, name_of_thread, threads_of, waits_in};
 /// The largest number of a system call that can be asked for, and one more.
 pub const CALLS_MAX: usize = 512;
 
+/// So many events are enough at once: they may come faster than anybody can take them, and memory is bounded.
+pub const EVENTS_AT_ONCE: usize = 1 << 16;
+
 /// A way into the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
@@ -32,6 +35,14 @@ impl Backend {
         match self {
             Self::Bpf => "bpf",
             Self::Perf => "perf",
+        }
+    }
+
+    /// The capabilities that it needs (capabilities(7)): perf's numbers of tracepoints are in files of root's.
+    fn rights(self) -> &'static str {
+        match self {
+            Self::Bpf => "cap_bpf,cap_perfmon",
+            Self::Perf => "cap_perfmon,cap_dac_read_search",
         }
     }
 }
@@ -56,8 +67,8 @@ pub enum TraceError {
     /// The kernel does not let this user trace.
     #[error(
         "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the rights: \
-         sudo setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep PATH/TO/kagiri",
-        backend.name()
+         sudo setcap {}+ep PATH/TO/kagiri (everybody who may execute that file has them then)",
+        backend.name(), backend.rights()
     )]
     NotPermitted {
         /// Which way.
@@ -121,6 +132,8 @@ pub struct Away {
     pub preempted: bool,
     /// It ended in the call.
     pub ended: bool,
+    /// The call began before its thread was followed.
+    pub began_before: bool,
 }
 
 /// What a tracer tells. Times are nanoseconds of the monotonic clock, threads and processes have the numbers of this
@@ -183,7 +196,8 @@ impl Event {
 /// What the kernel itself counted, from the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events that came to pass and were wanted; for [`perf`] those of calls and softirqs.
+    /// Events that came to pass and were wanted; for [`perf`] those of calls and softirqs. What was being told at the
+    /// moment of [`Tracer::stop`] may or may not be one of them.
     pub events: u64,
     /// Those of them that found no room, and were dropped.
     pub events_lost: u64,
@@ -261,10 +275,12 @@ pub trait Tracer: Send {
     /// The target is not there, or must not be traced.
     fn follow(&mut self, target: Target) -> Result<(), TraceError>;
 
-    /// Take the events that are there, in order of time for each thread. Never waits.
+    /// Take the events that are there, in order of time for each thread; once there are [`EVENTS_AT_ONCE`], the rest may
+    /// be left to the next time. Never waits.
     fn drain(&mut self, into: &mut Vec<Event>);
 
-    /// Tell no more: when it returns, the last events can be drained and the counts stand still.
+    /// Tell no more, from one moment on: when it returns, the last events can be drained, and counts and open calls stand
+    /// still.
     ///
     /// # Errors
     /// The kernel refused.

@@ -110,6 +110,8 @@ int on_switch(struct raw_arguments *raw)
 	u32 id = (u32)current_pid_tgid();
 	struct thread *thread = id ? map_lookup(&threads, &id) : 0;
 
+	if (is_over())
+		return 0;
 	if (thread && !thread->until_exec) {
 		thread->away |= raw->args[0] ? PREEMPTED : WAITED;
 		if (picture && thread->run_from_ns)
@@ -168,6 +170,21 @@ INLINE void tell_name(u8 kind, struct cpu_state *state, struct thread *thread, u
 	ring_submit(record, RING_NO_WAKEUP);
 }
 
+/* A thread that executes a program takes the number of its process's first thread, which has ended by then. */
+INLINE struct thread *renamed_thread(u32 before)
+{
+	u32 id = (u32)current_pid_tgid();
+	struct thread *thread = is_over() ? 0 : map_lookup(&threads, &before);
+	struct thread moved;
+
+	if (!thread)
+		return 0;
+	moved = *thread;
+	map_delete(&threads, &before);
+	map_update(&threads, &id, &moved, UPDATE_ANY);
+	return map_lookup(&threads, &id);
+}
+
 /* sched_process_exec(struct task_struct *, pid_t before, struct linux_binprm *) */
 SEC("raw_tp/sched_process_exec")
 int on_exec(struct raw_arguments *raw)
@@ -175,6 +192,8 @@ int on_exec(struct raw_arguments *raw)
 	struct thread *thread = current_thread();
 	struct cpu_state *state = state_of_cpu();
 
+	if (!thread)
+		thread = renamed_thread((u32)raw->args[1]);
 	if (!thread || !state)
 		return 0;
 	u64 now = now_ns();
@@ -203,7 +222,7 @@ int on_exit_of_thread(struct raw_arguments *raw)
 
 		if (record) {
 			write_record(record, CALL, id, thread->process, thread->call_from_ns, now);
-			record->away = UNFINISHED;
+			record->away = UNFINISHED | (thread->began_before ? BEGAN_BEFORE : 0);
 			record->number = thread->number;
 			ring_submit(record, RING_NO_WAKEUP);
 		}
@@ -250,7 +269,7 @@ int on_exit_of_softirq(struct raw_arguments *raw)
 	struct cpu_state *state = which < 2 ? state_of_cpu() : 0;
 	struct record *record;
 
-	if (!state)
+	if (!state || is_over())
 		return 0;
 	which &= 1;
 	u64 now = now_ns(), from = state->softirq_from_ns[which], last = state->softirq_last_ns[which];

@@ -14,6 +14,7 @@ typedef int s32;
 
 /* enum bpf_map_type */
 #define MAP_HASH 1
+#define MAP_ARRAY 2
 #define MAP_PERCPU_ARRAY 6
 #define MAP_RINGBUF 27
 /* Flags of updates and records. */

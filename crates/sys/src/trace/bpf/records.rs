@@ -85,6 +85,7 @@ mod kind {
 const WAITED: u8 = 1;
 const PREEMPTED: u8 = 2;
 const UNFINISHED: u8 = 4;
+const BEGAN_BEFORE: u8 = 8;
 
 /// A number of `N` bytes at a place of a record.
 fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
@@ -107,6 +108,7 @@ pub(super) fn event_of(bytes: &[u8]) -> Option<Event> {
                 waited: away & WAITED != 0,
                 preempted: away & PREEMPTED != 0,
                 ended: away & UNFINISHED != 0,
+                began_before: away & BEGAN_BEFORE != 0,
             };
             Event::Called { from_ns, to_ns, thread, process, number, away, returned: value.into() }
         }
@@ -150,7 +152,7 @@ mod tests {
         let mut bytes = vec![kind::CALL, WAITED | PREEMPTED, 44, 0];
         bytes.extend(7u32.to_ne_bytes().into_iter().chain(5u32.to_ne_bytes()).chain((-11i32).to_ne_bytes()));
         bytes.extend(100u64.to_ne_bytes().into_iter().chain(250u64.to_ne_bytes()));
-        let away = Away { waited: true, preempted: true, ended: false };
+        let away = Away { waited: true, preempted: true, ..Away::default() };
         let (from_ns, to_ns, thread, process) = (100, 250, 7, 5);
         let expected = Event::Called { from_ns, to_ns, thread, process, number: 44, away, returned: -11 };
         assert_eq!(event_of(&bytes), Some(expected));

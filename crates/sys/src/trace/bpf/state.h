@@ -16,7 +16,7 @@ const volatile u8 picture = 0;
 
 enum kind { CALL = 1, RUN, SOFTIRQ, FORK, NAME, EXIT, LOST };
 /* How a thread was away from its CPU during a call. */
-enum away { WAITED = 1, PREEMPTED = 2, UNFINISHED = 4 };
+enum away { WAITED = 1, PREEMPTED = 2, UNFINISHED = 4, BEGAN_BEFORE = 8 };
 
 /* A followed thread. */
 struct thread {
@@ -109,6 +109,22 @@ struct {
 	TYPE(value, struct cpu_state);
 } cpu_states SEC(".maps");
 
+/* Not 0 when the watching is over. All programs end by it at the same moment: detaching them takes a while for each, and
+ * calls that are told without their switches would seem never to have waited. */
+struct {
+	NUMBER(type, MAP_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u32);
+} over SEC(".maps");
+
+INLINE int is_over(void)
+{
+	u32 only = 0;
+	volatile u32 *said = map_lookup(&over, &only);
+	return said && *said;
+}
+
 /* An interrupt may come between reading and writing a number of this CPU. */
 #define ADD(where, amount) __sync_fetch_and_add(&(where), (amount))
 
@@ -121,7 +137,7 @@ INLINE struct cpu_state *state_of_cpu(void)
 INLINE struct thread *current_thread(void)
 {
 	u32 thread = (u32)current_pid_tgid();
-	return map_lookup(&threads, &thread);
+	return is_over() ? 0 : map_lookup(&threads, &thread);
 }
 
 INLINE u32 bucket_of(u64 ns)

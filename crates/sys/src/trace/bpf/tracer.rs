@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader, Pod};
 
@@ -11,8 +11,8 @@ use super::records::{CpuState, Row, Thread, event_of, middle_of_bucket};
 use super::unsupported;
 use crate::trace::target::{for_each_thread, process_of, waits_in};
 use crate::trace::{
-    Backend, CALLS_MAX, Counts, Event, OpenCall, Setting, Tallied, Tally, Target, TraceError, Tracer,
-    wait_for_all_cpus,
+    Backend, CALLS_MAX, Counts, EVENTS_AT_ONCE, Event, OpenCall, Setting, Tallied, Tally, Target, TraceError,
+    Tracer, wait_for_all_cpus,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
@@ -40,6 +40,7 @@ pub(super) struct BpfTracer {
     program: Ebpf,
     ring: RingBuf<MapData>,
     threads: HashMap<MapData, u32, Thread>,
+    over: Array<MapData, u32>,
     /// By place, the numbers of the wanted calls.
     calls: Vec<u16>,
     softirqs: bool,
@@ -47,6 +48,8 @@ pub(super) struct BpfTracer {
     /// Records that were handed out.
     told: u64,
     stopped: bool,
+    /// What was lost at the very end has been told.
+    losses_told: bool,
 }
 
 impl BpfTracer {
@@ -66,6 +69,7 @@ impl BpfTracer {
         let mut program = loader.load(OBJECT).map_err(|error| failed("load the program", &error))?;
         let ring = taken(&mut program, "ring", RingBuf::try_from)?;
         let threads = taken(&mut program, "threads", HashMap::try_from)?;
+        let over = taken(&mut program, "over", Array::try_from)?;
         for (name, _) in FOLLOWING.into_iter().chain(TELLING).chain(SOFTIRQS) {
             loaded(&mut program, name)?.load().map_err(|error| failed("load the program", &error))?;
         }
@@ -73,11 +77,13 @@ impl BpfTracer {
             program,
             ring,
             threads,
+            over,
             calls,
             softirqs: setting.softirqs,
             picture: setting.picture,
             told: 0,
             stopped: false,
+            losses_told: false,
         })
     }
 
@@ -131,6 +137,21 @@ impl BpfTracer {
         Ok(states.to_vec())
     }
 
+    /// What was lost after the last record that found a place, no record tells.
+    fn last_losses(&mut self) -> Vec<Event> {
+        let states = match std::mem::replace(&mut self.losses_told, true) {
+            true => Vec::new(),
+            false => self.states().unwrap_or_default(),
+        };
+        let to_ns = crate::clock::monotonic_ns();
+        let losing = (0..).zip(&states).filter(|(_, state)| state.lost_now > 0);
+        let loss = |(cpu, state): (u32, &CpuState)| {
+            let (from_ns, events) = (Some(state.lost_from_ns), state.lost_now);
+            Event::Lost { from_ns, to_ns, cpu, events }
+        };
+        losing.map(loss).collect()
+    }
+
     fn rows(&self, name: &str) -> Result<Vec<Vec<Row>>, TraceError> {
         let rows = self.per_cpu::<Row>(name)?;
         let read = rows.iter().map(|of_cpus| of_cpus.map(|of_cpus| of_cpus.to_vec()));
@@ -160,32 +181,26 @@ impl Tracer for BpfTracer {
     }
 
     fn drain(&mut self, into: &mut Vec<Event>) {
-        while let Some(record) = self.ring.next() {
+        for _ in 0..EVENTS_AT_ONCE {
+            let Some(record) = self.ring.next() else { break };
             let event = event_of(&record);
             self.told += u64::from(!matches!(event, None | Some(Event::Lost { .. })));
             into.extend(event);
         }
-        if self.stopped {
-            // What was lost after the last record that found a place, no record tells.
-            let states = self.states().unwrap_or_default();
-            let losing = (0..).zip(&states).filter(|(_, state)| state.lost_now > 0);
-            let to_ns = crate::clock::monotonic_ns();
-            into.extend(losing.map(|(cpu, state)| Event::Lost {
-                from_ns: Some(state.lost_from_ns),
-                to_ns,
-                cpu,
-                events: state.lost_now,
-            }));
+        if self.stopped && into.is_empty() {
+            into.extend(self.last_losses());
         }
     }
 
     fn stop(&mut self) -> Result<(), TraceError> {
+        self.over.set(0, 1, 0).map_err(|error| failed("end the program", &error))?;
+        // What had begun by then ends.
+        wait_for_all_cpus();
+        self.stopped = true;
         for (name, _) in FOLLOWING.into_iter().chain(TELLING).chain(SOFTIRQS) {
             let unloaded = loaded(&mut self.program, name)?.unload();
             unloaded.map_err(|error| failed("detach the program", &error))?;
         }
-        wait_for_all_cpus();
-        self.stopped = true;
         Ok(())
     }
 
@@ -193,10 +208,12 @@ impl Tracer for BpfTracer {
         let states = self.states()?;
         let sum = |of: fn(&CpuState) -> u64| states.iter().map(of).sum::<u64>();
         let calls = sum(|state| state.calls);
+        // Without a picture calls are no records: they are told by being counted. Starts and ends of threads are.
+        let tallied = if self.picture { 0 } else { calls };
         Ok(Counts {
-            events: if self.picture { sum(|state| state.records) } else { calls },
+            events: sum(|state| state.records) + tallied,
             events_lost: sum(|state| state.records_lost),
-            events_told: if self.picture { self.told } else { calls },
+            events_told: self.told + tallied,
             calls,
             threads_missed: sum(|state| state.not_followed),
         })

@@ -3,13 +3,16 @@
 //! Events are opened for every followed thread on every CPU (an event that children inherit must be bound to a CPU to
 //! have a ring), all of one CPU write into its one ring.
 
+mod account;
 mod attributes;
 mod records;
 mod ring;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use account::Account;
 use attributes::{
     Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
     TYPE_TRACEPOINT, Tracepoints, cpus,
@@ -41,10 +44,12 @@ struct Lane {
     last_ns: u64,
     /// Records that it said to be lost.
     told_lost: u64,
+    /// Samples that were handed out, by what they tell.
+    told: BTreeMap<Told, u64>,
 }
 
 /// What an open event tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     Entries,
     Ends,
@@ -69,8 +74,6 @@ pub(super) struct PerfTracer {
     events: Vec<Opened>,
     /// `PERF_FORMAT_LOST` where the kernel has it.
     read_format: u64,
-    /// Samples that were handed out.
-    events_told: u64,
     drained: Vec<Event>,
     /// Events from this moment on are kept back until the next time: a CPU may be about to write an earlier one.
     settled_ns: u64,
@@ -89,7 +92,6 @@ impl PerfTracer {
             lanes: Vec::new(),
             events: Vec::new(),
             read_format: FORMAT_LOST,
-            events_told: 0,
             drained: Vec::new(),
             settled_ns: 0,
             stopped: false,
@@ -160,7 +162,7 @@ impl PerfTracer {
                 let ring = Ring::map(event.as_fd(), self.setting.ring_bytes)
                     .map_err(|error| refused("map a ring", error))?;
                 let leader = event.try_clone().map_err(|error| refused("keep an event", error))?;
-                self.lanes.push(Lane { cpu, leader, ring, last_ns: 0, told_lost: 0 });
+                self.lanes.push(Lane { cpu, leader, ring, last_ns: 0, told_lost: 0, told: BTreeMap::new() });
             }
         }
         self.events.push(Opened { told, cpu, event });
@@ -196,6 +198,24 @@ impl PerfTracer {
         read.map_err(|error| refused("read a count", error.into()))?;
         let half = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         Ok((half(0), half(8)))
+    }
+
+    /// What each kind of event came to on each CPU.
+    fn accounts(&self) -> Result<BTreeMap<(Told, u32), Account>, TraceError> {
+        let mut accounts: BTreeMap<_, Account> = BTreeMap::new();
+        for opened in self.events.iter().filter(|opened| opened.told != Told::Threads) {
+            let (counted, lost) = self.count_of(&opened.event)?;
+            let account = accounts.entry((opened.told, opened.cpu)).or_default();
+            account.opened += 1;
+            account.counted += counted;
+            account.lost += lost;
+        }
+        for lane in &self.lanes {
+            for (told, count) in &lane.told {
+                accounts.entry((*told, lane.cpu)).or_default().told += count;
+            }
+        }
+        Ok(accounts)
     }
 
     /// What was lost at the very end, after which nothing came that could tell it.
@@ -243,7 +263,9 @@ impl Tracer for PerfTracer {
                     *from_ns = Some(lane.last_ns).filter(|at_ns| *at_ns > 0);
                 }
                 lane.last_ns = event.at_ns();
-                self.events_told += u64::from(is_sample(&event));
+                if let Some(told) = sample_of(&event) {
+                    *lane.told.entry(told).or_default() += 1;
+                }
                 self.drained.push(event);
             });
         }
@@ -270,17 +292,16 @@ impl Tracer for PerfTracer {
     }
 
     fn counts(&self) -> Result<Counts, TraceError> {
-        let mut counts = Counts { events_told: self.events_told, ..Counts::default() };
-        for opened in self.events.iter().filter(|opened| opened.told != Told::Threads) {
-            let (count, lost) = self.count_of(&opened.event)?;
-            counts.events += count;
-            counts.events_lost += lost;
-            if opened.told == Told::Ends {
-                counts.calls += count;
-            }
+        let mut counts = Counts::default();
+        for ((told, _), account) in self.accounts()? {
+            // What was cut by the end of the watching is no part of it.
+            let events =
+                account.counted - if self.stopped && self.read_format != 0 { account.cut() } else { 0 };
+            counts.events += events;
+            counts.events_lost += account.lost;
+            counts.events_told += account.told;
+            counts.calls += if told == Told::Ends { events } else { 0 };
         }
-        // An event that is disabled in the middle of being told is counted, and neither told nor counted as lost.
-        counts.events_lost = counts.events_lost.max(counts.events.saturating_sub(counts.events_told));
         if self.read_format == 0 {
             // Before Linux 6.0 the rings alone tell, and they count the records of threads in.
             counts.events_lost = self.lanes.iter().map(|lane| lane.told_lost).sum();
@@ -297,12 +318,14 @@ impl Tracer for PerfTracer {
     }
 }
 
-/// Whether it is one of the events that the kernel counts.
-fn is_sample(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Entered { .. } | Event::Left { .. } | Event::SoftirqBegan { .. } | Event::SoftirqEnded { .. }
-    )
+/// Which of the counted kinds it is, if any.
+fn sample_of(event: &Event) -> Option<Told> {
+    match event {
+        Event::Entered { .. } => Some(Told::Entries),
+        Event::Left { .. } => Some(Told::Ends),
+        Event::SoftirqBegan { .. } | Event::SoftirqEnded { .. } => Some(Told::Softirqs),
+        _ => None,
+    }
 }
 
 /// The filter that lets the wanted calls through, checked in the kernel (Documentation/trace/events.rst) from left to
