@@ -127,6 +127,30 @@ fn ten_players_at_the_embedded_server_are_undisturbed() {
 }
 
 #[test]
+fn calls_are_counted_where_that_is_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, url) = served(directory.path());
+    let settings = |calls: bool| json!({"url": url, "streams": 2, "parsing": 1, "hold": "500ms", "warm_up": "500ms", "calls": calls});
+    let (report, judgement) = hold::hold(&settings(true)).unwrap();
+    let calls = |name: &str| -> u64 {
+        let rows = report.calls[0].times.calls.iter();
+        rows.filter(|row| row.name == name).map(|row| row.count).sum()
+    };
+    assert_eq!((report.calls[0].times.threads, report.calls[0].times.events_lost), (1, 0));
+    // One connection each, and a request; another where the film begins anew.
+    assert_eq!(calls("connect"), 2);
+    assert!((2..=4).contains(&calls("send")), "{}", calls("send"));
+    assert!(calls("recv") > 2 && calls("recv (MSG_TRUNC)") > 2, "a parsing one and one that discards");
+    assert!(calls("clock_nanosleep") > 10);
+    let [table] = &judgement.account.tables[..] else { panic!("one table: {:?}", judgement.account.tables) };
+    assert_eq!(
+        (&*table.title, table.rows.len()),
+        ("Calls of the players", report.calls[0].times.calls.len())
+    );
+    assert!(hold::hold(&settings(false)).unwrap().1.account.is_empty());
+}
+
+#[test]
 fn content_without_an_index_is_read_once_and_that_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let (_server, url) = served(directory.path());

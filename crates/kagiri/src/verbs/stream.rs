@@ -58,6 +58,9 @@ pub struct StreamArgs {
     /// Drop the content from memory before every trial, so that it is read from disk; the file must be on this host
     #[arg(long)]
     cold: bool,
+    /// Time the players' calls to the kernel, blocked and ready ones apart; of another program: kagiri timeline
+    #[arg(long)]
+    calls: bool,
     /// Serve this transport stream instead of making one
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     content: Option<PathBuf>,
@@ -134,6 +137,7 @@ impl StreamArgs {
         set("player", self.player_threads.map(|threads| json!({ "threads": threads })));
         set("ramp_down", self.no_ramp_down.then_some(json!(false)));
         set("cold", self.cold.then_some(json!(true)));
+        set("calls", self.calls.then_some(json!(true)));
         set("content", self.content_settings()?);
         set("server", self.server.as_ref().map(|kind| json!({ "kind": kind })));
         set("ceiling", Some(ceilings(&self.ceiling)?));

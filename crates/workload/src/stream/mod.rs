@@ -144,6 +144,7 @@ fn viewers(
             "receive_buffer": player.receive_buffer,
             "threads": player.threads,
             "cold": stream.cold,
+            "calls": stream.calls,
             "abort_early": stream.streams.is_none(),
         });
         let name = if step == 1 { VIEWERS.to_owned() } else { format!("{VIEWERS}@{host}") };

@@ -70,6 +70,7 @@ pub fn clean() -> ViewerReport {
         index_made_by_reading: false,
         without_ranges: false,
         overlapping: None,
+        calls: Vec::new(),
     }
 }
 

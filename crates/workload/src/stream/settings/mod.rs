@@ -153,6 +153,8 @@ pub struct StreamSettings {
     pub depth: Depth,
     /// Drop the content from memory before each trial.
     pub cold: bool,
+    /// Time the players' calls to the kernel, and show them as a table.
+    pub calls: bool,
     /// The players.
     pub player: PlayerSettings,
     /// The content that is made.
@@ -178,6 +180,7 @@ impl Default for StreamSettings {
             resolution_percent: 2.0,
             depth: Depth::default(),
             cold: false,
+            calls: false,
             player: PlayerSettings::default(),
             content: ContentSettings::default(),
             server: ServerSettings::default(),

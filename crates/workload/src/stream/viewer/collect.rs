@@ -1,5 +1,6 @@
 //! From what the threads saw to the report.
 
+use super::calls::PlayerCalls;
 use super::group::GroupRecord;
 use super::place;
 use super::player::Player;
@@ -48,6 +49,7 @@ pub fn report(record: &GroupRecord, ranges: bool) -> ViewerReport {
         retransmits: retransmits(&viewers),
         index_made_by_reading: shared.film.made_by_reading,
         without_ranges: !ranges,
+        calls: record.calls.iter().map(|times| PlayerCalls { host: None, times: times.clone() }).collect(),
         overlapping: plan.cold.then(|| place::overlapping(begins_ns, timeline.lap_ns(), read_ns)),
     }
 }

@@ -70,6 +70,8 @@ pub struct ViewerSettings {
     pub cpus: Vec<usize>,
     /// The content is not in memory, so that places in the file matter.
     pub cold: bool,
+    /// Time the players' calls to the kernel.
+    pub calls: bool,
     /// End the hold as soon as the verdict is certain.
     pub abort_early: bool,
 }
@@ -95,6 +97,7 @@ impl Default for ViewerSettings {
             threads: 1,
             cpus: Vec::new(),
             cold: false,
+            calls: false,
             abort_early: false,
         }
     }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use base::pace::{Even, Pacer};
+use base::timeline::CallTimes;
 use sys::clock::monotonic_ns;
+use sys::span::Recorder;
 
 use super::config::ViewerSettings;
 use super::film::Film;
@@ -90,6 +92,8 @@ impl Shared {
 pub struct Group {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<ThreadRecord>>,
+    /// Times the threads' calls, where that is wanted.
+    recorder: Option<Recorder>,
 }
 
 /// What a group leaves behind.
@@ -99,6 +103,8 @@ pub struct GroupRecord {
     pub shared: Arc<Shared>,
     /// What each thread saw.
     pub threads: Vec<ThreadRecord>,
+    /// Where their time went, if it was to be recorded.
+    pub calls: Option<CallTimes>,
     /// Whether the hold was ended because the verdict was certain.
     pub aborted: bool,
     /// Whether the group was told to stop before its time.
@@ -163,13 +169,16 @@ impl Group {
             plan,
         });
         // From here on a failure drops the group, which ends the threads that run.
-        let mut group = Self { shared, threads: Vec::new() };
+        let recorder = shared.plan.calls.then(|| Recorder::start(0));
+        let mut group = Self { shared, threads: Vec::new(), recorder };
         for (i, viewers) in shares.into_iter().enumerate() {
             let worker = Worker::new(Arc::clone(&group.shared), viewers)?;
             let cpus = &group.shared.plan.cpus;
             let cpu = (!cpus.is_empty()).then(|| cpus[i % cpus.len()]);
+            let recorder = group.recorder.as_ref().map(Recorder::handle);
             let builder = std::thread::Builder::new().name(format!("players-{i}"));
-            group.threads.push(builder.spawn(move || worker.run(cpu)).map_err(GroupError::Thread)?);
+            let work = move || worker.run(cpu, recorder.as_ref());
+            group.threads.push(builder.spawn(work).map_err(GroupError::Thread)?);
         }
         Ok(group)
     }
@@ -197,8 +206,9 @@ impl Group {
         self.shared.stop.store(true, Ordering::Relaxed);
         let threads = self.threads.drain(..).map(|thread| thread.join().map_err(|_| GroupError::Panicked));
         let threads = threads.collect::<Result<_, _>>()?;
+        let calls = self.recorder.take().map(|recorder| recorder.finish("players").times);
         let aborted = self.shared.aborted.load(Ordering::Relaxed);
-        Ok(GroupRecord { shared: Arc::clone(&self.shared), threads, aborted, stopped })
+        Ok(GroupRecord { shared: Arc::clone(&self.shared), threads, calls, aborted, stopped })
     }
 }
 

@@ -1,12 +1,13 @@
 //! From the players' report to the verdict, with the reasons as sentences. Pure.
 
 use base::doubt::Doubt;
-use base::outcome::Account;
+use base::outcome::{Account, Table};
 use base::part::PartError;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 use serde_json::Value;
 
+use super::calls::PlayerCalls;
 use super::config::STARTUP_MAX_NS;
 use super::merge;
 use super::metrics;
@@ -77,7 +78,7 @@ pub fn judge(report: &ViewerReport) -> Judgement {
         series: report.series(),
         doubts: doubts(report, verdict),
         hold_s: report.hold_s.unwrap_or((0.0, 0.0)),
-        account: Account::default(),
+        account: Account { tables: report.calls.iter().map(calls_table).collect(), ..Account::default() },
     }
 }
 
@@ -163,6 +164,11 @@ fn throughput(stream: &StreamReport, report: &ViewerReport) -> Option<String> {
     }
     let gap_s = stream.receive_gap_max_s;
     (gap_s > report.cap_s / 2.0).then(|| format!("received nothing for {gap_s:.1} s although it wanted to"))
+}
+
+/// The calls of one host's players.
+fn calls_table(calls: &PlayerCalls) -> Table {
+    crate::calls::table(format!("Calls of the players{}", on(calls.host.as_deref())), &calls.times)
 }
 
 /// Where something was, in a sentence; nothing to say on one host.

@@ -5,7 +5,9 @@
 use std::net::SocketAddr;
 
 use sys::net::{ConnectState, Moved, NetError, SocketOptions, TcpSocket};
+use sys::span::time;
 
+use super::calls::{CONNECT, RECV, RECV_TRUNCATED, SEND};
 use super::film::Film;
 use super::http::{self, HeadReader, HttpError};
 use super::sink::Sink;
@@ -114,7 +116,7 @@ impl Link {
             nodelay: Some(true),
             ..SocketOptions::default()
         };
-        self.socket = Some(TcpSocket::connect_start(source.address, None, &options)?);
+        self.socket = Some(time(&CONNECT, || TcpSocket::connect_start(source.address, None, &options))?);
         self.phase = Phase::Connecting;
         self.reused = false;
         Ok(())
@@ -196,7 +198,7 @@ impl Link {
         }
         if let Phase::Asking { sent_bytes } = &mut self.phase {
             while *sent_bytes < self.request.len() {
-                match socket.send(&self.request[*sent_bytes..], false)? {
+                match time(&SEND, || socket.send(&self.request[*sent_bytes..], false))? {
                     Moved::Bytes(n) => *sent_bytes += n,
                     Moved::WouldBlock | Moved::End => return Ok(0),
                 }
@@ -212,7 +214,7 @@ impl Link {
         };
         let room = buffer.len().min(HEAD_PIECE_BYTES);
         loop {
-            let n = match socket.recv(&mut buffer[..room])? {
+            let n = match time(&RECV, || socket.recv(&mut buffer[..room]))? {
                 Moved::Bytes(n) => n,
                 Moved::WouldBlock => return Ok(0),
                 Moved::End => return Err(LinkError::Silent),
@@ -241,10 +243,10 @@ impl Link {
         while got < wanted_bytes && self.left_bytes > 0 {
             let room = usize::try_from((wanted_bytes - got).min(self.left_bytes)).unwrap_or(usize::MAX);
             let (asked, moved) = if sink.discards() {
-                (room, socket.recv_discard(room))
+                (room, time(&RECV_TRUNCATED, || socket.recv_discard(room)))
             } else {
                 let room = room.min(buffer.len());
-                (room, socket.recv(&mut buffer[..room]))
+                (room, time(&RECV, || socket.recv(&mut buffer[..room])))
             };
             let missing_bytes = self.left_bytes;
             match moved.map_err(|error| LinkError::Broken { missing_bytes, source: error.source })? {

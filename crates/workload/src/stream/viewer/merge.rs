@@ -4,6 +4,7 @@
 
 use base::part::{HERE, PartError};
 
+use super::calls::PlayerCalls;
 use super::place;
 use super::report::{StreamReport, ThreadReport, Together, ViewerReport};
 
@@ -45,6 +46,7 @@ pub fn merge(groups: Vec<(Option<&str>, ViewerReport)>) -> Result<ViewerReport, 
         congestion_control: names(reports.iter().filter_map(|report| report.congestion_control.as_deref())),
         retransmits: retransmits.reduce(u64::saturating_add),
         threads: reports.iter_mut().flat_map(|report| report.threads.drain(..)).collect(),
+        calls: reports.iter_mut().flat_map(|report| report.calls.drain(..)).collect(),
         ..reports.swap_remove(0)
     };
     if merged.overlapping.is_some() {
@@ -60,6 +62,7 @@ fn placed(host: Option<&str>, mut report: ViewerReport) -> ViewerReport {
     let name = |of: &mut Option<String>| *of = Some(host.to_owned());
     report.streams.iter_mut().for_each(|StreamReport { host, .. }| name(host));
     report.threads.iter_mut().for_each(|ThreadReport { host, .. }| name(host));
+    report.calls.iter_mut().for_each(|PlayerCalls { host, .. }| name(host));
     report
 }
 

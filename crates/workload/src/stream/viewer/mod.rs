@@ -9,6 +9,7 @@
 //! [`sink`] (what looks at its bytes), [`viewer`] (one stream), [`worker`] (a thread of them), [`group`] (threads),
 //! [`collect`] (their report) and [`part`] (the group as a part of a run).
 
+pub mod calls;
 pub mod collect;
 pub mod config;
 pub mod fetch;

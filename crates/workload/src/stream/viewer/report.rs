@@ -4,6 +4,7 @@ use base::part::PartError;
 use base::series::Series;
 use serde::{Deserialize, Serialize};
 
+use super::calls::PlayerCalls;
 use super::slack::{self, Context, SlackTrend};
 use super::worker::{SAMPLE_SLOTS, SLOT_NS};
 use crate::stream::settings::Depth;
@@ -219,6 +220,9 @@ pub struct ViewerReport {
     pub without_ranges: bool,
     /// Of a cold trial: streams that read what another read too.
     pub overlapping: Option<u64>,
+    /// Where the players' time went, host by host, if it was to be recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<PlayerCalls>,
 }
 
 const NS_PER_S: f64 = 1e9;

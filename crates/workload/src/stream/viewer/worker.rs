@@ -10,8 +10,10 @@ use std::sync::Arc;
 use base::histogram::Histogram;
 use sys::clock::{monotonic_ns, sleep_until_ns};
 use sys::net::{Epoll, Events, Interest};
+use sys::span::{Handle, time};
 use sys::thread::{pin_to_cpu, set_timer_slack_ns, thread_cpu_ns};
 
+use super::calls::{EPOLL_WAIT, SLEEP};
 use super::group::Shared;
 use super::player::State;
 use super::report::{Sample, SlackSum, Together};
@@ -110,8 +112,9 @@ impl Worker {
         })
     }
 
-    /// Carry the streams to the hold's end, or until told to stop.
-    pub fn run(mut self, cpu: Option<usize>) -> ThreadRecord {
+    /// Carry the streams to the hold's end, or until told to stop; `recorder` times its calls.
+    pub fn run(mut self, cpu: Option<usize>, recorder: Option<&Handle>) -> ThreadRecord {
+        let _recorded = recorder.map(Handle::join);
         // Neither is vital: without them slots come a little later, which is measured.
         let _ = set_timer_slack_ns(1);
         if let Some(cpu) = cpu {
@@ -146,7 +149,7 @@ impl Worker {
         while self.watched > 0 && monotonic_ns() < due_ns {
             // It is there: it is put back below.
             let Some(mut events) = self.events.take() else { return };
-            let waited = self.epoll.wait_until(&mut events, due_ns);
+            let waited = time(&EPOLL_WAIT, || self.epoll.wait_until(&mut events, due_ns));
             for event in events.iter() {
                 self.serve(event.token as usize);
             }
@@ -155,7 +158,7 @@ impl Worker {
                 break;
             }
         }
-        sleep_until_ns(due_ns);
+        time(&SLEEP, || sleep_until_ns(due_ns));
     }
 
     /// Let one stream go on.
