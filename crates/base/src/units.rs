@@ -58,7 +58,7 @@ const RATE: Dimension = Dimension {
 
 const SIZE: Dimension = Dimension {
     what: "a size in bytes",
-    example: "250kB or 128KiB",
+    example: "1500B, 250kB or 128KiB",
     usual: &["KiB", "MiB"],
     units: &[
         ("B", 1.0),
