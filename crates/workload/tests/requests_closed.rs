@@ -15,6 +15,7 @@ use kagiri_workload::transfer::settings::Waiting;
 use requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved, TcpSocket, UdpFlow};
+use sys::span::Recorder;
 
 const EACH: u64 = 200;
 
@@ -236,6 +237,31 @@ fn answers_that_nobody_asked_for_are_told() {
     let report = finish(start(vec![tcp(near)], &asks(RequestEnd::Peer)));
     let Ended::Failed(why) = &report.flows[0].ended else { panic!("{:?}", report.flows) };
     assert!(why.contains("more came than was asked for"), "{why}");
+}
+
+#[test]
+fn a_spinning_wait_is_told_as_one() {
+    for flows in [1, 3] {
+        let recorder = Recorder::start(0);
+        let order = RequestOrder {
+            waiting: Waiting::Spin,
+            threads: 1,
+            recorder: Some(recorder.handle()),
+            ..asks(RequestEnd::Requests(EACH))
+        };
+        let (near, far) = pairs(false, flows);
+        let answering = start(far, &RequestOrder { recorder: None, ..answers(&order) });
+        drop(finish(start(near, &order)));
+        finish(answering);
+        let times = recorder.finish("requesters").times;
+        let count = |name: &str| -> u64 {
+            times.calls.iter().filter(|row| row.name == name).map(|row| row.count).sum()
+        };
+        let all = EACH * flows as u64;
+        assert_eq!((count("send"), count("recv")), (all, all), "{times:#?}");
+        assert!((1..=all + 1).contains(&count("polling")), "{times:#?}");
+        assert_eq!(times.events_lost, 0);
+    }
 }
 
 /// Takes the next datagram.

@@ -118,7 +118,7 @@ fn softirqs_of_a_busy_network_are_counted_from_the_first() {
             if !can_trace(backend) {
                 return;
             }
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let mut session =
                     Session::open(Wish { softirqs: true, ..wish(backend, "sendto", picture) }).unwrap();
                 session.follow(Target::Thread(busy.thread)).unwrap();
@@ -129,7 +129,7 @@ fn softirqs_of_a_busy_network_are_counted_from_the_first() {
                 let times = session.finish("sender", None).unwrap().times;
                 assert_balanced(&times);
                 assert!(times.softirqs.iter().any(|row| row.name == "NET_RX" && row.count > 0), "{times:#?}");
-                assert!(count(&times, "sendto") >= 2000, "{times:#?}");
+                assert!(count(&times, "sendto") + times.calls_lost >= 2000, "{times:#?}");
             }
         }
     }

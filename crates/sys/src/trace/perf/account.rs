@@ -14,8 +14,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// What the kernel counted and then neither told nor lost, because it was switched off in between: it looks whether an
-    /// event is on once before it counts and, since 6.18, once more before it tells (`perf_swevent_event()` in
+    /// What the kernel counted and then neither told nor lost, because it was switched off in between: newer kernels (from
+    /// 6.12.77 and 6.18.17 on) look once more before they tell whether it is on (`perf_swevent_event()` in
     /// kernel/events/core.c). Each open event is switched off once, so that no more than these can be.
     pub(super) fn cut(&self) -> u64 {
         self.counted.saturating_sub(self.told + self.lost).min(self.opened)

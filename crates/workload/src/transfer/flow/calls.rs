@@ -10,6 +10,8 @@ pub(in crate::transfer) static RECV: SpanName = SpanName::new("recv");
 pub(in crate::transfer) static RECV_TRUNCATED: SpanName = SpanName::new("recv (MSG_TRUNC)");
 pub(in crate::transfer) static RECVMSG: SpanName = SpanName::new("recvmsg");
 pub(in crate::transfer) static EPOLL_WAIT: SpanName = SpanName::new("epoll_pwait2");
+/// No call but many: a thread that spins asks again and again, and its whole wait is told as one.
+pub(in crate::transfer) static POLLING: SpanName = SpanName::new("polling");
 pub(in crate::transfer) static SLEEP: SpanName = SpanName::new("clock_nanosleep");
 
 /// Lets a recorder time this thread's calls, where one is given, for as long as what is returned lives.

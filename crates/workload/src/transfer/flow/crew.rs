@@ -16,6 +16,8 @@ use super::order::Ended;
 pub(in crate::transfer) const WAIT_NS: u64 = 40_000_000;
 /// So many flows each have a thread of their own, on any host, unless the setting says otherwise.
 const ALONE_LEAST: usize = 16;
+/// More threads than this are of no use, whoever asks for them.
+const THREADS_MAX: usize = 1024;
 /// After a stop, threads that have not ended by then are left behind.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 /// Threads need little: their buffers are on the heap.
@@ -175,7 +177,7 @@ impl Drop for Leave {
 
 /// How many threads drive `flows`, and whether several flows share one; `wanted` 0 lets us choose.
 pub(in crate::transfer) fn threads_for(flows: usize, wanted: usize) -> (usize, bool) {
-    let cpus = cpus();
+    let (cpus, wanted) = (cpus(), wanted.min(THREADS_MAX));
     let alone_most = if wanted == 0 { ALONE_LEAST.max(2 * cpus) } else { wanted };
     match wanted {
         _ if flows <= alone_most => (flows, false),

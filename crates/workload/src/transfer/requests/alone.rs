@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use sys::span::{Entered, enter};
+
+use super::super::flow::calls::POLLING;
 use super::super::flow::{Ended, Orders, Turn, WAIT_NS};
 use super::super::settings::Waiting;
 use super::talk::{Desk, Talk};
@@ -23,6 +26,7 @@ pub(super) fn run(talk: &mut Talk, desk: &mut Desk, orders: &Orders, waiting: Wa
     }
     talk.look();
     let mut polls = 0_u32;
+    let mut polling: Option<Entered> = None;
     loop {
         if orders.is_stopped() {
             return Ended::Stopped;
@@ -34,8 +38,14 @@ pub(super) fn run(talk: &mut Talk, desk: &mut Desk, orders: &Orders, waiting: Wa
         let came = if talk.awaits() { talk.receive(desk) } else { Turn::Blocked };
         match (sent, came) {
             (_, Turn::Over(ended)) => return ended,
-            (Turn::Moved, _) | (_, Turn::Moved) => polls = 0,
+            (Turn::Moved, _) | (_, Turn::Moved) => {
+                polls = 0;
+                drop(polling.take());
+            }
             _ => {
+                if spins {
+                    polling.get_or_insert_with(|| enter(&POLLING));
+                }
                 polls = polls.wrapping_add(1);
                 if spins && !polls.is_multiple_of(POLLS_AT_ONCE) {
                     continue;

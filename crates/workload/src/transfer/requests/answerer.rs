@@ -42,7 +42,7 @@ impl Answerer {
                 &desk.datagram[..self.sizes.answer]
             }
         };
-        match send(socket, bytes) {
+        match send(socket, bytes, desk.spins) {
             Ok(Moved::Bytes(bytes)) => {
                 self.owed_bytes -= bytes as u64;
                 self.moved_ns = self.progress.now_ns;
@@ -54,7 +54,7 @@ impl Answerer {
     }
 
     pub(super) fn receive(&mut self, socket: &FlowSocket, desk: &mut Desk) -> Turn {
-        let bytes = match receive(socket, &mut desk.room) {
+        let bytes = match receive(socket, &mut desk.room, desk.spins) {
             Ok(Moved::Bytes(bytes)) => bytes,
             Ok(Moved::WouldBlock) => return Turn::Blocked,
             Ok(Moved::End) if self.partly == 0 => return Turn::Over(Ended::ByPeer),

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Events, Interest, NetError, Waker};
-use sys::span::time;
+use sys::span::{Entered, enter, time};
 
-use super::super::flow::calls::EPOLL_WAIT;
+use super::super::flow::calls::{EPOLL_WAIT, POLLING};
 use super::super::flow::{Ended, FlowSocket, Orders, Turn, WAIT_NS};
 use super::super::settings::Waiting;
 use super::alone::POLLS_AT_ONCE;
@@ -79,6 +79,7 @@ impl<'a> Crowd<'a> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut look_ns = monotonic_ns() + LOOK_EVERY_NS;
         let mut polls = 0_u32;
+        let mut polling: Option<Entered> = None;
         while self.left > 0 && !self.orders.is_stopped() {
             let next_ns = self.moments.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
             match waiting {
@@ -87,6 +88,11 @@ impl<'a> Crowd<'a> {
                 }
                 Waiting::Spin => self.epoll.wait_until(&mut events, 0)?,
             };
+            if !events.is_empty() {
+                drop(polling.take());
+            } else if waiting == Waiting::Spin {
+                polling.get_or_insert_with(|| enter(&POLLING));
+            }
             for event in events.iter().filter(|event| event.token != STOP) {
                 self.serve(event.token as usize, true, desk);
             }

@@ -53,7 +53,7 @@ impl Requester {
 
     pub(super) fn send(&mut self, socket: &FlowSocket, desk: &mut Desk) -> Turn {
         if self.unsent > 0 {
-            return self.send_on(socket);
+            return self.send_on(socket, desk.spins);
         }
         let intended_ns = match self.due(socket, &mut desk.account) {
             Ok(intended_ns) => intended_ns,
@@ -67,7 +67,7 @@ impl Requester {
                 &desk.datagram[..whole]
             }
         };
-        match send(socket, first) {
+        match send(socket, first, desk.spins) {
             Ok(Moved::Bytes(bytes)) => {
                 let sent = Sent { intended_ns, sent_ns: self.progress.now_ns };
                 self.window.push(sent);
@@ -90,8 +90,8 @@ impl Requester {
     }
 
     /// Sends more of a request that had no room before.
-    fn send_on(&mut self, socket: &FlowSocket) -> Turn {
-        match send(socket, &block()[..self.unsent.min(BLOCK_BYTES)]) {
+    fn send_on(&mut self, socket: &FlowSocket, spins: bool) -> Turn {
+        match send(socket, &block()[..self.unsent.min(BLOCK_BYTES)], spins) {
             Ok(Moved::Bytes(bytes)) => {
                 self.unsent -= bytes;
                 self.lacks_room = false;
@@ -134,7 +134,7 @@ impl Requester {
     }
 
     pub(super) fn receive(&mut self, socket: &FlowSocket, desk: &mut Desk) -> Turn {
-        let bytes = match receive(socket, &mut desk.room) {
+        let bytes = match receive(socket, &mut desk.room, desk.spins) {
             Ok(Moved::Bytes(bytes)) => bytes,
             Ok(Moved::WouldBlock) => return Turn::Blocked,
             Ok(Moved::End) => return Turn::Over(self.closed()),

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Interest, Moved, NetError};
-use sys::span::time;
+use sys::span::{SpanName, enter};
 
 use super::super::flow::calls::{RECV, SEND};
 use super::super::flow::{
     Cell, Ended, FlowCount, FlowReport, FlowSocket, Member, Orders, Turn, fill, report_of,
 };
+use super::super::settings::Waiting;
 use super::account::Account;
 use super::answerer::Answerer;
 use super::order::{RequestOrder, RequestSide};
@@ -31,6 +32,8 @@ pub(super) struct Desk {
     /// The datagram to be sent, filled with content.
     pub(super) datagram: Vec<u8>,
     pub(super) account: Account,
+    /// Whether its thread asks again and again.
+    pub(super) spins: bool,
 }
 
 impl Desk {
@@ -40,7 +43,8 @@ impl Desk {
         let mut datagram = vec![0; largest.min(ROOM_BYTES)];
         fill(&mut datagram);
         let account = Account::new(order.omit_until_ns.unwrap_or(0));
-        Self { room: vec![0; ROOM_BYTES], datagram, account }
+        let spins = order.waiting == Waiting::Spin;
+        Self { room: vec![0; ROOM_BYTES], datagram, account, spins }
     }
 }
 
@@ -136,19 +140,34 @@ impl Progress {
 }
 
 /// Sends once; waits for room if the socket may.
-pub(super) fn send(socket: &FlowSocket, bytes: &[u8]) -> Result<Moved, NetError> {
-    match socket {
-        FlowSocket::Tcp(socket) => time(&SEND, || socket.send_waiting(bytes)),
-        FlowSocket::Udp(socket) => time(&SEND, || socket.send(bytes)),
-    }
+pub(super) fn send(socket: &FlowSocket, bytes: &[u8], spins: bool) -> Result<Moved, NetError> {
+    timed(&SEND, spins, || match socket {
+        FlowSocket::Tcp(socket) => socket.send_waiting(bytes),
+        FlowSocket::Udp(socket) => socket.send(bytes),
+    })
 }
 
 /// Receives once; waits for something if the socket may.
-pub(super) fn receive(socket: &FlowSocket, room: &mut [u8]) -> Result<Moved, NetError> {
-    match socket {
-        FlowSocket::Tcp(socket) => time(&RECV, || socket.recv_waiting(room)),
-        FlowSocket::Udp(socket) => time(&RECV, || socket.receive_one(room)),
+pub(super) fn receive(socket: &FlowSocket, room: &mut [u8], spins: bool) -> Result<Moved, NetError> {
+    timed(&RECV, spins, || match socket {
+        FlowSocket::Tcp(socket) => socket.recv_waiting(room),
+        FlowSocket::Udp(socket) => socket.receive_one(room),
+    })
+}
+
+/// A call as a span. One in vain of a thread that spins is none: millions of them would stand for nothing, and take the
+/// place of the others ([`POLLING`](super::super::flow::calls::POLLING) is their sum).
+fn timed(
+    name: &SpanName,
+    spins: bool,
+    call: impl FnOnce() -> Result<Moved, NetError>,
+) -> Result<Moved, NetError> {
+    let span = enter(name);
+    let moved = call();
+    if spins && matches!(moved, Ok(Moved::WouldBlock)) {
+        span.discard();
     }
+    moved
 }
 
 #[derive(Debug)]
