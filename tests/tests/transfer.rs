@@ -1,11 +1,13 @@
 //! `kagiri transfer` as people use it: over labs, to and from the real iperf3, with what goes wrong.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, is_root, missing, undisturbed};
+use kagiri_tests::{Ended, Live, World, is_root, missing, undisturbed, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -202,6 +204,8 @@ fn mistakes_and_absent_peers_are_named() {
     world.run(&["transfer", "--search"]).fails(2, &["search", "udp"]);
     world.run(&["transfer", "--spin"]).fails(2, &["--rr"]);
     world.run(&["transfer", "--peer", "ttcp"]).fails(2, &["peer", "host"]);
+    world.run(&["transfer", "--serve", "--proto", "udp"]).fails(2, &["--serve", "--proto"]);
+    world.run(&["transfer", "nas", "--peer", "ttcp", "--omit", "1s"]).fails(2, &["omit", "ttcp"]);
 }
 
 #[test]
@@ -248,45 +252,57 @@ fn datagrams_larger_than_the_path_takes_arrive_in_fragments() {
 fn datagrams_that_a_firewall_drops_are_named() {
     let world = World::new();
     let (server, port) = serve(&world);
-    // Its connections are forwarded, its datagrams vanish.
-    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let address = door.local_addr().expect("its address");
+    let (address, _) = door(port);
     let _hole = UdpSocket::bind(address).expect("the same port");
-    std::thread::spawn(move || {
-        while let Ok((client, _)) = door.accept() {
-            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
-            forward(&client, &server);
-            forward(&server, &client);
-        }
-    });
     let host = address.to_string();
     let ended = world.run(&["transfer", &host, "--proto", "udp", "--time", "1s", "-q"]);
     ended.fails(1, &["0 of 1 flows", "firewall"]);
     drop(server);
 }
 
-fn forward(from: &TcpStream, to: &TcpStream) {
+/// A door to a server on loopback: connections are forwarded, datagrams vanish. How many bytes came through it.
+fn door(port: u16) -> (SocketAddr, Arc<AtomicU64>) {
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let (address, passed) = (door.local_addr().expect("its address"), Arc::new(AtomicU64::new(0)));
+    let counted = passed.clone();
+    std::thread::spawn(move || {
+        while let Ok((client, _)) = door.accept() {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+            forward(&client, &server, counted.clone());
+            forward(&server, &client, counted.clone());
+        }
+    });
+    (address, passed)
+}
+
+fn forward(from: &TcpStream, to: &TcpStream, passed: Arc<AtomicU64>) {
     let (mut from, mut to) = (from.try_clone().expect("a copy"), to.try_clone().expect("a copy"));
     std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; 64 << 10];
         while let Ok(n @ 1..) = from.read(&mut buffer) {
             if to.write_all(&buffer[..n]).is_err() {
                 break;
             }
+            passed.fetch_add(n as u64, Ordering::Relaxed);
         }
         let _ = to.shutdown(std::net::Shutdown::Write);
     });
 }
 
 #[test]
-fn an_interrupted_transfer_is_a_whole_document() {
+fn an_interrupted_transfer_keeps_what_it_measured() {
     let world = World::new();
     let (_server, port) = serve(&world);
-    let host = format!("127.0.0.1:{port}");
-    let mut live = world.start(&["transfer", &host, "--time", "60s", "--json"]);
-    live.wait_for("trying", PATIENCE);
-    std::thread::sleep(Duration::from_millis(600));
+    let (address, passed) = door(port);
+    let live = world.start(&["transfer", &address.to_string(), "--time", "60s", "--json"]);
+    wait_until("bytes move", PATIENCE, || passed.load(Ordering::Relaxed) > 10_000_000);
     live.signal(Signal::SIGINT);
-    let ended = live.end(PATIENCE).code(130);
-    assert_eq!(ended.json()["state"], "interrupted");
+    let document = live.end(PATIENCE).code(130).json();
+    assert_eq!(document["state"], "interrupted");
+    let trials = document["trials"].as_array().expect("trials");
+    assert_eq!((trials.len(), trials[0]["verdict"].as_str()), (1, Some("invalid")));
+    assert!(metric(&document, "received_bytes") > 1e6, "the server told what had come");
+    let series = trials[0]["series"].as_array().expect("series");
+    let goodput = series.iter().find(|one| one["name"] == "goodput_up_bit_per_s").expect("its course");
+    assert!(goodput["values"].as_array().is_some_and(|values| !values.is_empty()), "{goodput}");
 }

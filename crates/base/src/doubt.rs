@@ -24,6 +24,8 @@ pub enum Doubt {
     GeneratorNearSaturation { cpu_percent: f64 },
     /// The measuring side did its work later than intended.
     GeneratorLate { late_ms_max: f64 },
+    /// Requests were sent later than intended: so many of them, and the latest by so much.
+    RequestsLate { late_percent: f64, late_ms_max: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },
     /// What was to be sampled and could not be, and why: a sentence each.
@@ -99,6 +101,9 @@ impl Doubt {
             Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
                 "use --depth discard, fewer parsing players, or viewers on another host"
             }
+            Self::RequestsLate { .. } => {
+                "ask for fewer requests a second or on fewer flows; what was late counts as waiting all the same"
+            }
             Self::SamplesMissing { .. } => {
                 "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
             }
@@ -108,9 +113,9 @@ impl Doubt {
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
             Self::HoldTooShort { .. } => "hold longer with --hold",
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
-                lower_bound::NO_LOAD_FAILED => "raise --max",
+                lower_bound::NO_LOAD_FAILED => "raise --max (of a transfer, --search)",
                 lower_bound::OTHERS => "measure again when the host is quiet",
-                _ => "add viewers on other hosts",
+                _ => "add viewers, or a transfer's clients, on other hosts",
             },
             Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
@@ -144,6 +149,7 @@ impl Doubt {
             | Self::CpuStolen { steal_percent: degree }
             | Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
+            | Self::RequestsLate { late_ms_max: degree, .. }
             | Self::SamplesMissing { missing_percent: degree, .. }
             | Self::CacheNotCold { resident_percent: degree }
             | Self::ClockUncertain { bound_us: degree, .. } => *degree,
@@ -168,6 +174,12 @@ impl fmt::Display for Doubt {
             Self::GeneratorLate { late_ms_max } => {
                 write!(f, "the players were up to {late_ms_max:.1} ms late")
             }
+            Self::RequestsLate { late_percent, late_ms_max } => {
+                write!(
+                    f,
+                    "{late_percent:.1} % of the requests were sent late, the latest by {late_ms_max:.1} ms"
+                )
+            }
             Self::SamplesMissing { resource, missing_percent } => {
                 write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
             }
@@ -181,12 +193,7 @@ impl fmt::Display for Doubt {
             Self::CacheNotCold { resident_percent } => {
                 write!(f, "{resident_percent:.0} % of the content was in memory at the start of a cold trial")
             }
-            Self::RegionsOverlap { streams, content_s } => {
-                write!(
-                    f,
-                    "{streams} streams share {content_s:.0} s of content, so some read what others had read"
-                )
-            }
+            Self::RegionsOverlap { streams, content_s } => f.write_str(&overlapping(*streams, *content_s)),
             Self::HoldTooShort { hold_s, resolves_load } => {
                 write!(
                     f,
@@ -256,6 +263,11 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
     format!(
         "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
     )
+}
+
+/// How many streams share the content.
+fn overlapping(streams: u64, content_s: f64) -> String {
+    format!("{streams} streams share {content_s:.0} s of content, so some read what others had read")
 }
 
 /// How few loads were measured.

@@ -1,6 +1,7 @@
 //! What the engine knows of a workload: its registry entry, and nothing else.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -69,6 +70,18 @@ pub trait Workload: Sync {
 
     /// How loads are to be searched under these (resolved) settings.
     fn load_plan(&self, settings: &Value) -> LoadPlan;
+
+    /// How long a trial may take beyond its hold (start-up, warm-up, a stalled end) before it is given up; more than
+    /// anything that these (resolved) settings allow.
+    fn overtime(&self, _settings: &Value) -> Duration {
+        Duration::from_secs(150)
+    }
+
+    /// Whether a trial that the user ends is kept, with what it measured until then. A load that is judged by its whole
+    /// hold says nothing in half of it.
+    fn keeps_interrupted(&self, _settings: &Value) -> bool {
+        false
+    }
 
     /// The parts that stand for as long as the variant is measured (a server).
     ///

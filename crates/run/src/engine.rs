@@ -320,7 +320,7 @@ impl Engine<'_> {
                 !observer.stop_requested()
             };
             let Some(made) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
-            let trial = made.trial;
+            let (trial, is_interrupted) = (made.trial, made.is_interrupted);
             for sentence in made.unavailable {
                 if !self.unavailable.contains(&sentence) {
                     self.unavailable.push(sentence);
@@ -333,6 +333,9 @@ impl Engine<'_> {
             seen.push(Seen { load: step.load, phase: step.phase, verdict: trial.verdict });
             self.run.trials.push(trial);
             stored?;
+            if is_interrupted {
+                return Ok(false);
+            }
         }
         Ok(true)
     }

@@ -95,11 +95,10 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let (ceilings, refuted) = ceilings(run, &variant.name);
     let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
-    let explanation = explain::explain(&table);
     let account =
         representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
-    // Counters of the workload's own say more than what was sampled beside it.
-    let limit = account.limit.clone().filter(|_| loads.fixed.is_some()).unwrap_or(explanation.limit);
+    table.limit = account.limit.clone().filter(|_| loads.fixed.is_some());
+    let explanation = explain::explain(&table);
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
     doubts.extend(explanation.doubts.into_iter().filter(|note| is_apt(&note.doubt, run.state, &loads)));
@@ -111,7 +110,7 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
         name: variant.name.clone(),
         capacity,
         repetitions,
-        limit,
+        limit: explanation.limit,
         saturation: explanation.saturation,
         predicted: explanation.predicted,
         considerations: explanation.considerations,

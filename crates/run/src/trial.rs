@@ -21,15 +21,14 @@ use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
 const POLL: Duration = Duration::from_millis(20);
 /// Within this time a bus notices all hosts that were lost at once.
 const LOST_TOGETHER: Duration = Duration::from_millis(1500);
-/// Beyond its hold a trial may take this long (start-up, warm-up, a stalled end) before it is given up. More than any
-/// warm-up that settings allow.
-const OVERTIME: Duration = Duration::from_secs(150);
 
 /// A trial that was made.
 pub struct Made {
     pub trial: Trial,
     /// What its sampler could not watch, and why; mostly the same in all trials of a run.
     pub unavailable: Vec<String>,
+    /// Whether the user ended it.
+    pub is_interrupted: bool,
 }
 
 /// What a trial belongs to.
@@ -69,7 +68,7 @@ impl From<BusError> for Spoiled {
 /// Make one trial. `tick` is called often with the share of the trial that is done, and what the target's sampler sees;
 /// it says whether to go on.
 ///
-/// Returns `None` when it was interrupted. A trial that lost a host that offers load is invalid.
+/// Returns `None` when it was interrupted and nothing of it is kept. A trial that lost a host that offers load is invalid.
 pub(crate) fn make(
     bus: &mut dyn Bus,
     place: &Place<'_>,
@@ -86,11 +85,15 @@ pub(crate) fn make(
     let offered = offer(bus, specs, &samplers, &offering, place, context, tick);
     // Whatever happened, what was placed must be gone.
     let mut ended = bus.stop(&all);
+    let is_interrupted = matches!(offered, Ok(false));
     let judged = match offered {
-        Ok(false) => return Ok(None),
-        Ok(true) => judge(place, context, &offering, &mut ended),
+        Ok(false) if !place.workload.keeps_interrupted(place.settings) => return Ok(None),
+        Ok(_) => judge(place, context, &offering, &mut ended),
         Err(spoiled) => Err(spoiled),
     };
+    if is_interrupted && judged.is_err() {
+        return Ok(None);
+    }
     match judged {
         Ok(judgement) => {
             let sampled = samplers.reports(&mut ended);
@@ -99,11 +102,11 @@ pub(crate) fn make(
             let unavailable = sampled.into_iter().filter(|host| host.is_target);
             let unavailable =
                 unavailable.filter_map(|host| host.sampled.ok()).flat_map(|host| host.unavailable);
-            Ok(Some(Made { trial, unavailable: unavailable.collect() }))
+            Ok(Some(Made { trial, unavailable: unavailable.collect(), is_interrupted }))
         }
         Err(Spoiled::Lost(why)) if standing_lives(bus, place) => {
             let trial = assemble(place, context, started_at, lost(why), &[]);
-            Ok(Some(Made { trial, unavailable: Vec::new() }))
+            Ok(Some(Made { trial, unavailable: Vec::new(), is_interrupted: false }))
         }
         Err(Spoiled::Lost(why)) => Err(RunError::new(why)),
         Err(Spoiled::Ended(error)) => Err(to_blame(bus, place, error)),
@@ -193,18 +196,19 @@ fn offer(
     bus.prepare(&watching, &place.standing.peers)?;
     let names: Vec<&str> = offering.iter().map(String::as_str).chain(watching).collect();
     bus.start(&names)?;
-    wait(bus, offering, &place.standing.names, context, tick)
+    wait(bus, offering, place, context, tick)
 }
 
 /// Wait until all offering parts have finished; `false` when the user wants to stop.
 fn wait(
     bus: &mut dyn Bus,
     offering: &[String],
-    standing: &[String],
+    place: &Place<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64, &Live) -> bool,
 ) -> Result<bool, Spoiled> {
-    let deadline = Instant::now() + context.hold.duration() + OVERTIME;
+    let longest = context.hold.duration() + place.workload.overtime(place.settings);
+    let deadline = Instant::now() + longest;
     loop {
         let mut done = 1.0f64;
         let mut finished = true;
@@ -221,7 +225,7 @@ fn wait(
         if finished {
             return Ok(true);
         }
-        for name in standing {
+        for name in &place.standing.names {
             if let Progress::Failed(error) = bus.progress(name)? {
                 return Err(Spoiled::Ended(error.into()));
             }
@@ -230,7 +234,7 @@ fn wait(
             return Ok(false);
         }
         if Instant::now() > deadline {
-            let late = (context.hold.duration() + OVERTIME).as_secs();
+            let late = longest.as_secs();
             let why = format!("a trial of load {} did not end within {late} s", context.load);
             return Err(Spoiled::Ended(RunError::new(why)));
         }

@@ -90,6 +90,8 @@ fn clients_that_vanish_hang_or_die_free_everything() {
         ("-t 60 -R", "STOP"),
         ("-u -b 10M -t 60", "STOP"),
         ("-u -b 10M -t 3 -R", "STOP"),
+        ("-u -b 10M -t 0 -R", "STOP"),
+        ("-u -b 10M -t 0 --bidir", "STOP"),
         ("-n 1T -P 3", "STOP"),
         ("-t 60", "INT"),
     ];

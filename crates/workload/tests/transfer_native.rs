@@ -144,6 +144,7 @@ fn several_clients_share_one_server_and_each_is_told_apart() {
     }
     assert!(told.iter().all(|end| end.problem.is_none() && end.order.is_some()), "{told:?}");
     let mut peers: Vec<_> = told.iter().map(|end| end.peer).collect();
+    peers.sort_unstable();
     peers.dedup();
     assert_eq!(peers.len(), 5);
 }
@@ -156,6 +157,24 @@ fn many_flows_share_few_threads() {
     assert_eq!(receiver.flows.len(), 1000);
     assert!(sender.threads.len() <= 16, "{}", sender.threads.len());
     assert!(receiver.flows.iter().all(|flow| matches!(flow.ended, Ended::Done | Ended::ByPeer)));
+}
+
+#[test]
+fn many_flows_that_open_at_once_keep_nobody_out() {
+    let natives = Arc::new(NativeServer::new(NativeSettings::default()));
+    let mut settings = ServerSettings { natives: Some(natives), ..ServerSettings::new(LOOPBACK.into()) };
+    // Less than one client opens side by side: each connection says at once whose it is.
+    settings.greet.half_open_max = 100;
+    let server = Server::start(settings).unwrap();
+    let settings = TransferSettings::read(json!({ "bytes": "1MB", "flows": 250 })).unwrap();
+    let ready: Vec<Ready> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| prepare(server.local_addr(), &settings).unwrap())).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for client in ready {
+        assert_eq!(ends(&client.run(0), Way::Up).1.bytes(), 1_000_000);
+    }
 }
 
 #[test]

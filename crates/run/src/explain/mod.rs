@@ -76,7 +76,7 @@ pub fn explain(table: &LoadTable) -> Explanation {
         forecast: analysis.verdicts().and_then(|_| forecast(table, capacity.value?)),
         capacity,
         predicted,
-        limit: decision.limit,
+        limit: table.limit.clone().unwrap_or(decision.limit),
         saturation: analysis.saturation(),
         considerations: Vec::new(),
         doubts: Vec::new(),

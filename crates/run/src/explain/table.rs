@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::outcome::{Capacity, Ceiling, Resource, Trial};
+use base::outcome::{Capacity, Ceiling, Limit, Resource, Trial};
 use base::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ pub struct LoadTable {
     pub elsewhere: bool,
     /// The capacity, where a search has found it: the verdicts are then not read a second time by another rule.
     pub capacity: Option<Capacity>,
+    /// What set the limit by counters of the workload's own, which say more than what was sampled beside it.
+    #[serde(default)]
+    pub limit: Option<Limit>,
     /// Columns of the text that the explanation does not use.
     pub ignored_columns: Vec<String>,
 }
@@ -56,7 +59,7 @@ impl LoadTable {
     /// The same table without the rows above `load`: what was known before those loads were tried, and before the
     /// capacity was.
     pub fn up_to(&self, load: f64) -> Self {
-        let mut lower = Self { capacity: None, ..self.clone() };
+        let mut lower = Self { capacity: None, limit: None, ..self.clone() };
         lower.rows.retain(|row| row.load <= load);
         lower
     }

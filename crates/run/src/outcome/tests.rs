@@ -238,3 +238,15 @@ fn the_advice_fits_how_the_run_was_made() {
     let through = kinds(&concluded(&searching, searched(&tried), json!({})));
     assert!(through.contains(&"capacity_is_lower_bound".to_owned()), "{through:?}");
 }
+
+#[test]
+fn what_a_workload_counts_itself_limits_one_load_and_is_considered() {
+    let mut only = trial(1, (5.0, Phase::Single, Pass));
+    let own = Limit { resource: Resource::Window, certainty: Certainty::Confirmed, evidence: Vec::new() };
+    only.account.limit = Some(own.clone());
+    let run = concluded(&plan(1, json!({ "streams": 5 }), &[]), vec![only], json!({}));
+    assert_eq!(run.limit, own);
+    let text = run.variants[0].considerations.join("\n");
+    assert!(text.contains("The limit is the receiver's window, confirmed by counters"), "{text}");
+    assert!(text.contains("a larger receive buffer"), "{text}");
+}

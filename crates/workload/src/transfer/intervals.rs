@@ -1,5 +1,8 @@
 //! How many bytes passed in each interval.
 
+/// So many are kept at most: of a transfer that lasts longer each two become one.
+const MOST: usize = 2000;
+
 /// How many bytes passed in each interval: those of finished ones survive whatever happens after.
 #[derive(Debug, Clone)]
 pub(super) struct Intervals {
@@ -56,6 +59,12 @@ impl Intervals {
         let s = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e9;
         self.done.push((s(self.last.0), s(now_ns), bytes.saturating_sub(self.last.1)));
         self.last = (now_ns, bytes);
+        if self.done.len() >= MOST {
+            let two =
+                |two: &[(f64, f64, u64)]| (two[0].0, two[two.len() - 1].1, two.iter().map(|one| one.2).sum());
+            self.done = self.done.chunks(2).map(two).collect();
+            self.every_ns = self.every_ns.saturating_mul(2);
+        }
     }
 }
 
@@ -77,5 +86,17 @@ mod tests {
         let sliver = intervals.finish(1_355, 21);
         assert_eq!(sliver.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 21);
         assert_eq!(sliver.len(), 2);
+    }
+
+    #[test]
+    fn a_day_of_them_takes_no_more_room_than_an_hour() {
+        let mut intervals = Intervals::new(0, 100);
+        for n in 1..=10 * MOST as u64 {
+            intervals.look(n * 100, n);
+        }
+        let whole = intervals.finish(MOST as u64 * 1000, 10 * MOST as u64);
+        assert!((MOST / 2..MOST).contains(&whole.len()), "{}", whole.len());
+        assert_eq!(whole.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 10 * MOST as u64);
+        assert!(whole.windows(2).all(|two| two[0].1 == two[1].0), "one after the other");
     }
 }

@@ -5,8 +5,8 @@ use base::verdict::Verdict;
 use base::workload::Judgement;
 
 use super::flow::Ended;
-use super::report::{EndReport, TransferReport, Way, WayReport};
-use super::settings::TransferSettings;
+use super::report::{EndReport, Responses, TransferReport, Way, WayReport};
+use super::settings::{TransferSettings, Waiting};
 use super::{limit, metrics};
 
 /// Flows that are named one by one.
@@ -61,13 +61,41 @@ pub fn held_back(
     settings: &TransferSettings,
     report: &TransferReport,
 ) -> Vec<(Way, limit::Held, Vec<String>)> {
-    let paced = settings.rate.is_some() || settings.search.is_some();
+    if spins(settings) {
+        return Vec::new();
+    }
     let of = |way: &WayReport| {
-        let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
-        let share = goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most);
-        limit::of(way, paced, share).map(|(held, evidence)| (way.way, held, evidence))
+        let (held, evidence) = limit::of(way, is_paced(settings), link_share(report, way))?;
+        Some((way.way, held, evidence))
     };
     report.ways.iter().filter_map(of).collect()
+}
+
+/// The same of each flow of a way.
+pub(super) fn each_held_back(
+    settings: &TransferSettings,
+    report: &TransferReport,
+    way: &WayReport,
+) -> Vec<Option<limit::Held>> {
+    if spins(settings) {
+        return Vec::new();
+    }
+    limit::of_each(way, is_paced(settings), link_share(report, way))
+}
+
+/// Whether its threads ask again and again: they use their cores whatever they wait for.
+fn spins(settings: &TransferSettings) -> bool {
+    settings.requests.as_ref().is_some_and(|requests| requests.waiting == Waiting::Spin)
+}
+
+fn is_paced(settings: &TransferSettings) -> bool {
+    settings.rate.is_some() || settings.search.is_some()
+}
+
+/// How much of what the path can carry at best arrived of a way.
+fn link_share(report: &TransferReport, way: &WayReport) -> Option<f64> {
+    let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
+    goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most)
 }
 
 /// What broke off: the transfer, or single flows.
@@ -137,5 +165,10 @@ fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<
 
 fn doubts(report: &TransferReport) -> Vec<Doubt> {
     let late = report.responses.as_ref().filter(|responses| responses.late * 100 > responses.answered);
-    late.map(|responses| Doubt::GeneratorLate { late_ms_max: responses.late_ms_max }).into_iter().collect()
+    let doubt = |responses: &Responses| Doubt::RequestsLate {
+        late_percent: 100.0 * responses.late as f64
+            / (responses.answered + responses.unanswered).max(1) as f64,
+        late_ms_max: responses.late_ms_max,
+    };
+    late.map(doubt).into_iter().collect()
 }

@@ -50,64 +50,107 @@ impl Held {
 }
 
 /// What held one way back, with the evidence as sentences; `None` where neither end can tell. `link_share`: how much of
-/// what the link can carry arrived or was lost on it, where that is known.
+/// what the link can carry arrived, where that is known.
 pub fn of(way: &WayReport, paced: bool, link_share: Option<f64>) -> Option<(Held, Vec<String>)> {
-    let mut evidence = Vec::new();
-    let link_is_full = link_share.is_some_and(|share| share >= LINK_SHARE_FULL);
-    if let Some(share) = link_share.filter(|_| link_is_full) {
-        evidence.push(format!("{:.1} % of what the link can carry arrived", 100.0 * share));
-    }
-    let sender_is_full = is_full(way.sender.as_ref(), "sending", &mut evidence);
-    let receiver_is_full = is_full(way.receiver.as_ref(), "receiving", &mut evidence);
-    let waits = Waiting::of(way.sender.as_ref());
-    if let Some(waits) = &waits {
-        evidence.push(waits.sentence());
-    }
-    // A full receiver closes its window: its CPU is the cause, the window only the sign. A full sender waits for
-    // nothing else.
-    let held = match &waits {
-        _ if link_is_full && !paced => Held::Path,
-        _ if receiver_is_full && !sender_is_full => Held::ReceiverCpu,
-        Some(waits) if receiver_is_full && waits.rwnd >= WAIT_SHARE => Held::ReceiverCpu,
-        _ if sender_is_full => Held::SenderCpu,
-        Some(waits) if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Held::Window,
-        _ if paced => Held::Offered,
-        Some(waits)
-            if waits.sndbuf >= WAIT_SHARE || waits.drained.is_some_and(|share| share >= WAIT_SHARE) =>
-        {
-            Held::SendBuffer
-        }
-        Some(waits) if waits.busy >= BUSY_SHARE => Held::Path,
-        Some(_) => Held::Offered,
-        None => return None,
+    let (sender, receiver) = (way.sender.as_ref(), way.receiver.as_ref());
+    let signs = Signs {
+        paced,
+        link_is_full: link_share.is_some_and(|share| share >= LINK_SHARE_FULL),
+        sender_is_full: sender.is_some_and(is_out_of_cpu),
+        receiver_is_full: receiver.is_some_and(is_out_of_cpu),
     };
-    Some((held, evidence))
+    let waits = sender.and_then(|sender| Waiting::of(&sender.waits, sender.elapsed_s()?));
+    let link = link_share.filter(|_| signs.link_is_full);
+    let evidence = [
+        link.map(|share| format!("{:.1} % of what the link can carry arrived", 100.0 * share)),
+        sender.and_then(|end| cpu_sentence(end, "sending")),
+        receiver.and_then(|end| cpu_sentence(end, "receiving")),
+        waits.as_ref().map(Waiting::sentence),
+    ];
+    Some((signs.held(waits.as_ref())?, evidence.into_iter().flatten().collect()))
+}
+
+/// What held each flow of a way back, by its own connection, and by its own threads where it has some for itself.
+pub fn of_each(way: &WayReport, paced: bool, link_share: Option<f64>) -> Vec<Option<Held>> {
+    let flows = way.receiver.as_ref().or(way.sender.as_ref()).map_or(0, |end| end.flows.len());
+    let link_is_full = link_share.is_some_and(|share| share >= LINK_SHARE_FULL);
+    let one = |index: usize| {
+        let is_full = |end: &Option<EndReport>| {
+            let Some(end) = end else { return false };
+            let own = end.threads.get(index..=index).filter(|_| end.threads.len() == end.flows.len());
+            have_no_time(own.unwrap_or(&end.threads))
+        };
+        let waits = way.sender.as_ref().and_then(|sender| {
+            let (first_ns, last_ns) = sender.flows.get(index)?.moved_ns?;
+            let own = sender.waits.get(index..=index).filter(|_| sender.waits.len() == sender.flows.len())?;
+            Waiting::of(own, last_ns.saturating_sub(first_ns) as f64 / 1e9)
+        });
+        let (sender_is_full, receiver_is_full) = (is_full(&way.sender), is_full(&way.receiver));
+        Signs { paced, link_is_full, sender_is_full, receiver_is_full }.held(waits.as_ref())
+    };
+    (0..flows).map(one).collect()
+}
+
+/// What speaks for one cause or another, beside what connections waited for.
+#[derive(Debug, Clone, Copy)]
+struct Signs {
+    paced: bool,
+    link_is_full: bool,
+    sender_is_full: bool,
+    receiver_is_full: bool,
+}
+
+impl Signs {
+    /// A full receiver closes its window: its CPU is the cause, the window only the sign. A full sender waits for
+    /// nothing else.
+    fn held(self, waits: Option<&Waiting>) -> Option<Held> {
+        let Self { paced, link_is_full, sender_is_full, receiver_is_full } = self;
+        Some(match waits {
+            _ if link_is_full && !paced => Held::Path,
+            _ if receiver_is_full && !sender_is_full => Held::ReceiverCpu,
+            Some(waits) if receiver_is_full && waits.rwnd >= WAIT_SHARE => Held::ReceiverCpu,
+            _ if sender_is_full => Held::SenderCpu,
+            Some(waits) if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Held::Window,
+            _ if paced => Held::Offered,
+            Some(waits)
+                if waits.sndbuf >= WAIT_SHARE || waits.drained.is_some_and(|share| share >= WAIT_SHARE) =>
+            {
+                Held::SendBuffer
+            }
+            Some(waits) if waits.busy >= BUSY_SHARE => Held::Path,
+            Some(_) => Held::Offered,
+            None => return None,
+        })
+    }
 }
 
 /// Whether the threads of an end had no time to spare: all that carried bytes, since one slow flow of many holds
 /// only itself back.
 pub fn is_out_of_cpu(end: &EndReport) -> bool {
-    is_full(Some(end), "sending", &mut Vec::new())
+    have_no_time(&end.threads)
 }
 
-/// The same, with the evidence as a sentence.
-fn is_full(end: Option<&EndReport>, word: &str, evidence: &mut Vec<String>) -> bool {
-    let Some(end) = end.filter(|end| !end.threads.is_empty()) else { return false };
+/// The share of its time for which a thread was ready to run and others had its CPU.
+fn ready_share(thread: &ThreadReport) -> f64 {
+    thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
+}
+
+fn have_no_time(threads: &[ThreadReport]) -> bool {
     // A thread that others kept from its CPU had none to spare either.
-    let ready = |thread: &ThreadReport| thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64;
-    let share = |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready(thread);
-    let least = end.threads.iter().map(share).fold(f64::INFINITY, f64::min);
-    let ready_least = end.threads.iter().map(ready).fold(f64::INFINITY, f64::min);
-    if let Some(most) = end.busiest_percent() {
-        let waited = 100.0 * end.threads.iter().map(ready).fold(0.0, f64::max);
-        let waited = if waited >= 1.0 {
-            format!(" and waited {waited:.0} % of the time for one")
-        } else {
-            String::new()
-        };
-        evidence.push(format!("the busiest {word} thread used {most:.0} % of a core{waited}"));
-    }
-    least >= CPU_SHARE_FULL || ready_least >= READY_SHARE_FULL
+    let share =
+        |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
+    let is_full = |thread: &ThreadReport| share(thread) >= CPU_SHARE_FULL;
+    !threads.is_empty()
+        && (threads.iter().all(is_full)
+            || threads.iter().all(|thread| ready_share(thread) >= READY_SHARE_FULL))
+}
+
+fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
+    let most = end.busiest_percent()?;
+    let waited = 100.0 * end.threads.iter().map(ready_share).fold(0.0, f64::max);
+    let waited =
+        if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+    Some(format!("the busiest {word} thread used {most:.0} % of a core{waited}"))
 }
 
 /// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
@@ -121,21 +164,20 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn of(sender: Option<&EndReport>) -> Option<Self> {
-        let sender = sender?;
+    /// Of connections that moved bytes for so long.
+    fn of(waits: &[Waits], elapsed_s: f64) -> Option<Self> {
         let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
-            let known: Vec<u64> = sender.waits.iter().filter_map(of).collect();
+            let known: Vec<u64> = waits.iter().filter_map(of).collect();
             (!known.is_empty()).then(|| known.iter().copied().fold(0, u64::saturating_add))
         };
         let busy_us = sum(|waits| waits.busy_us)? as f64;
-        let flows = sender.waits.len() as f64;
-        let wall_us = sender.elapsed_s()? * 1e6 * flows;
+        let wall_us = elapsed_s * 1e6 * waits.len() as f64;
         let share = |us: Option<u64>| us.unwrap_or(0) as f64 / busy_us.max(1.0);
         Some(Self {
-            busy: (busy_us / wall_us).min(1.0),
+            busy: (busy_us / wall_us.max(1.0)).min(1.0),
             rwnd: share(sum(|waits| waits.rwnd_limited_us)),
             sndbuf: share(sum(|waits| waits.sndbuf_limited_us)),
-            drained: Self::drained(&sender.waits),
+            drained: Self::drained(waits),
             retransmits: sum(|waits| waits.retransmits).unwrap_or(0),
         })
     }
@@ -231,6 +273,27 @@ mod tests {
         let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
         assert_eq!(of(&way, false, Some(0.5)).map(|(held, _)| held), Some(Held::Path));
     }
+
+    #[test]
+    fn each_flow_has_a_cause_of_its_own() {
+        let all = 1_000_000;
+        let mut sender = end(0.2, Some((all, 900_000, 0)));
+        let other = end(0.97, Some((all, 0, 0)));
+        sender.flows.extend(other.flows.clone());
+        sender.waits.extend(other.waits.clone());
+        let mut way = WayReport { way: Way::Up, sender: Some(sender), receiver: None };
+        assert_eq!(of_each(&way, false, None), [Some(Held::Window), Some(Held::Path)], "one thread has both");
+        way.sender.as_mut().unwrap().threads.extend(other.threads);
+        assert_eq!(of_each(&way, false, None), [Some(Held::Window), Some(Held::SenderCpu)]);
+        assert_eq!(of_each(&way, false, Some(0.99)), [Some(Held::Path); 2]);
+        way.sender.as_mut().unwrap().waits.truncate(1);
+        assert_eq!(
+            of_each(&way, false, None),
+            [None, Some(Held::SenderCpu)],
+            "whose waits they are is not known"
+        );
+    }
+
     #[test]
     fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
         let way = WayReport {

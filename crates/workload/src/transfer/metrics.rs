@@ -22,7 +22,7 @@ pub const METRICS: &[MetricSpec] = &[
         "the most payload that the path's rate and headers allow",
     ),
     metric("asked_bytes", "B", Neither, "payload that was asked for"),
-    metric("sent_bytes", "B", Neither, "payload that the senders' kernels took"),
+    metric("sent_bytes", "B", Neither, "payload that the senders' kernels (QUIC: their streams) took"),
     metric("received_bytes", "B", Neither, "payload that arrived"),
     metric("elapsed_s", "s", Lower, "from the first byte that arrived to the last, the longer way"),
     metric("flow_least_bit_per_s", "bit/s", Higher, "goodput of the slowest flow"),
@@ -54,9 +54,9 @@ pub const METRICS: &[MetricSpec] = &[
         Lower,
         "smoothed variation of the datagrams' transit time (RFC 1889), mean of the flows",
     ),
-    metric("retransmits", "", Lower, "segments that TCP sent again"),
-    metric("rtt_min_us", "us", Lower, "least round-trip time that TCP saw"),
-    metric("rtt_us", "us", Lower, "TCP's smoothed round-trip time at the end, mean of the flows"),
+    metric("retransmits", "", Lower, "segments that TCP sent again, packets that QUIC took for lost"),
+    metric("rtt_min_us", "us", Lower, "least round-trip time that the connections saw"),
+    metric("rtt_us", "us", Lower, "the connections' smoothed round-trip time at the end, their mean"),
     metric("transactions_per_s", "1/s", Higher, "requests answered a second, all flows together"),
     metric("responses_missing", "", Lower, "requests that were due and not answered"),
     metric(
@@ -225,7 +225,7 @@ fn delays(report: &TransferReport) -> Metrics {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What TCP says of its connections.
+/// What TCP or QUIC says of its connections.
 fn connections(ways: &[WayReport]) -> Metrics {
     let waits: Vec<&Waits> =
         ways.iter().filter_map(|way| way.sender.as_ref()).flat_map(|end| &end.waits).collect();

@@ -26,6 +26,7 @@ pub mod theory;
 pub mod ttcp;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::metric::MetricSpec;
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
@@ -44,6 +45,12 @@ pub struct Transfer;
 pub const SERVER: &str = "server";
 /// The name of the client among a run's parts; on several hosts `clients@HOST`.
 pub const CLIENTS: &str = "clients";
+
+/// How long bytes that were asked for may take to move.
+const BYTES_WITHIN: Duration = Duration::from_secs(86_400);
+/// What a trial may take beyond the time in which its bytes move: flows that open one by one, and what is under way at the
+/// end.
+const OVERTIME: Duration = Duration::from_secs(600);
 
 const ROLES: &[Role] = &[
     Role { name: SERVER, many: false, meaning: "The end that clients connect to." },
@@ -83,6 +90,18 @@ impl Workload for Transfer {
 
     fn load_plan(&self, settings: &Value) -> LoadPlan {
         TransferSettings::read(settings.clone()).unwrap_or_default().load_plan()
+    }
+
+    /// Bytes take as long as they do: each end's own limit ends them before.
+    fn overtime(&self, settings: &Value) -> Duration {
+        let settings = TransferSettings::read(settings.clone()).unwrap_or_default();
+        let moving = if settings.bytes.is_some() { BYTES_WITHIN } else { settings.omit.duration() };
+        moving + OVERTIME
+    }
+
+    /// What arrived until then arrived. A rate that is searched is judged by its whole hold.
+    fn keeps_interrupted(&self, settings: &Value) -> bool {
+        !settings["search"].is_object()
     }
 
     fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
@@ -138,5 +157,20 @@ impl Workload for Transfer {
         let reports: Vec<TransferReport> = clients.map(read).collect::<Result<_, _>>()?;
         let report = TransferReport::of_all(reports).ok_or_else(|| PartError::new("no client reported"))?;
         Ok(judge::judge(&settings, &report))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_long_is_not_given_up_before() {
+        let overtime = |settings: Value| Transfer.overtime(&settings).as_secs();
+        assert!(overtime(json!({ "bytes": "1TB" })) >= 86_400);
+        assert!(overtime(json!({ "omit": "3600s" })) >= 3600 + 60);
+        assert!(
+            Transfer.keeps_interrupted(&json!({})) && !Transfer.keeps_interrupted(&json!({ "search": {} }))
+        );
     }
 }

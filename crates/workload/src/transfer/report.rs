@@ -157,7 +157,7 @@ pub struct EndReport {
     pub flows: Vec<FlowReport>,
     /// What all flows had moved in the omitted beginning.
     pub omitted: FlowCount,
-    /// What the connections waited for, flow by flow; of TCP.
+    /// What the connections waited for: of TCP flow by flow, of QUIC the one that all share.
     pub waits: Vec<Waits>,
     /// The threads that carried them; empty where the peer does not tell.
     pub threads: Vec<ThreadReport>,
@@ -199,7 +199,7 @@ impl EndReport {
     }
 }
 
-/// Of `TCP_INFO` at a flow's end: what its sender waited for, and how the path was.
+/// At a flow's end: what its sender waited for (`TCP_INFO`), and how the path was (also of QUIC).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Waits {
@@ -213,7 +213,7 @@ pub struct Waits {
     pub looks: u32,
     /// How often of these all that its send buffer held was under way.
     pub drained: u32,
-    /// Segments sent again.
+    /// Segments sent again; of QUIC, packets taken for lost.
     pub retransmits: Option<u64>,
     /// Least round-trip time, us.
     pub min_rtt_us: Option<u64>,

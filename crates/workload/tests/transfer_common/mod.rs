@@ -98,6 +98,7 @@ pub fn short() -> Deadlines {
         stall: Duration::from_secs(2),
         grace: Duration::from_secs(2),
         longest: Duration::from_secs(20),
+        unheard: Duration::from_secs(4),
         drain: Duration::from_secs(2),
     }
 }

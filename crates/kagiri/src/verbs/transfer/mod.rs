@@ -62,7 +62,7 @@ pub struct TransferArgs {
     /// How senders give bytes to the kernel [default: as a short probe finds cheapest]
     #[arg(long, value_name = "ENGINE", value_parser = ["write", "splice"])]
     engine: Option<String>,
-    /// Threads that carry the flows at each end [default: one a flow, at most two a CPU]
+    /// Threads that carry the flows at each end [default: one for each of up to 16 flows, of more flows one a CPU]
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
     /// Congestion control of TCP, e.g. cubic [default: each host's own]
@@ -80,7 +80,7 @@ pub struct TransferArgs {
     /// Do not wait to fill segments (TCP_NODELAY)
     #[arg(long)]
     no_delay: bool,
-    /// The slowest link's rate on the wire, to compare with [default: that of this host's device]
+    /// The slowest link's rate on the wire, to compare with [default: that of the slower end's device]
     #[arg(long, value_name = "RATE")]
     link: Option<BitRate>,
     /// Requests of so many bytes and their answers, one after the other, instead of streams of bytes

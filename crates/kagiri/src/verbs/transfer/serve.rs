@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use ipnet::IpNet;
 use serde_json::{Value, json};
+use workload::transfer::flow::probe;
 use workload::transfer::iperf3::TestReport;
 use workload::transfer::native::{NativeServer, NativeSettings, SessionEnd};
 use workload::transfer::report::{EndReport, WayReport};
@@ -16,8 +17,14 @@ use workload::transfer::server::{Server, ServerSettings};
 use workload::transfer::settings::PORT;
 
 use crate::exit::{Code, Failure, Outcome};
-use crate::measure;
+use crate::{measure, output};
 
+/// What clients say of a transfer, and a server is told by them.
+#[rustfmt::skip]
+const OF_CLIENTS: [&str; 22] = [
+    "host", "peer", "proto", "direction", "flows", "time", "bytes", "omit", "mode", "size", "rate", "engine",
+    "threads", "congestion", "window", "send_buffer", "receive_buffer", "no_delay", "link", "rr", "calls", "search",
+];
 /// How often it is looked for sessions that have ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -27,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct ServeArgs {
     /// Be the server, until Ctrl-C: for clients of kagiri and of iperf3, any number at once; --listen ADDRESS:PORT says
     /// where [default: 127.0.0.1:5201]
-    #[arg(long, conflicts_with_all = ["host", "peer", "rr", "search"])]
+    #[arg(long, conflicts_with_all = OF_CLIENTS)]
     serve: bool,
     /// Serve clients from this network only, e.g. 10.0.0.0/24; may be repeated
     #[arg(long, value_name = "NET", requires = "serve", value_parser = net)]
@@ -61,6 +68,8 @@ impl ServeArgs {
             )));
         }
         let stop = measure::stop_flag()?;
+        // Before anybody is measured; where there is no loopback to try engines over, the usual one does.
+        let _ = probe::run();
         let natives = Arc::new(NativeServer::new(NativeSettings::default()));
         let settings = ServerSettings {
             natives: Some(natives.clone()),
@@ -99,11 +108,8 @@ fn tell(server: &Server, natives: &NativeServer, is_json: bool) {
     let native = natives.take_ends().into_iter().map(|end| session(&end));
     let others = server.take_reports().into_iter().map(|report| test(&report));
     for session in native.chain(others) {
-        if is_json {
-            println!("{session}");
-        } else {
-            println!("{}", line(&session));
-        }
+        let line = if is_json { session.to_string() } else { line(&session) };
+        output::print(&(line + "\n"));
     }
 }
 

@@ -18,11 +18,11 @@ use super::settings::TransferSettings;
 /// What is said of a transfer.
 pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
     let mut tables = vec![balance(report)];
-    tables.extend(flows(report));
+    tables.extend(flows(settings, report));
     tables.extend(report.responses.as_ref().map(responses));
     for way in &report.ways {
-        tables.extend(calls("sender", way.way, way.sender.as_ref()));
-        tables.extend(calls("receiver", way.way, way.receiver.as_ref()));
+        tables.extend(calls("sender", way, way.sender.as_ref()));
+        tables.extend(calls("receiver", way, way.receiver.as_ref()));
     }
     Account { headline: headline(settings, report), limit: limit(settings, report), tables }
 }

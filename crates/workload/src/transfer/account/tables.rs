@@ -3,9 +3,11 @@
 use base::outcome::Table;
 use base::timeline::CallRow;
 
-use super::super::flow::{Ended, FlowCount};
+use super::super::flow::{Ended, FlowCount, FlowReport};
+use super::super::judge::each_held_back;
 use super::super::metrics;
-use super::super::report::{EndReport, Responses, TransferReport, Waits, Way, WayReport};
+use super::super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
+use super::super::settings::TransferSettings;
 use super::words::{micros, size, unknown, words};
 
 /// Flows that a table lists one by one; of more, the slowest.
@@ -23,10 +25,8 @@ pub(super) fn balance(report: &TransferReport) -> Table {
         let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
         let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
         let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
-        let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
-        let name = host(&way.receiver).or(host(&way.sender)).map_or(String::new(), |host| format!(" {host}"));
         rows.push(vec![
-            format!("{}{name}", way.way.word()),
+            name(way),
             each.map_or_else(unknown, size),
             bytes(&way.sender).map_or_else(unknown, size),
             bytes(&way.receiver).map_or_else(unknown, size),
@@ -106,56 +106,74 @@ fn loss(way: &WayReport) -> String {
     }
 }
 
-/// Flow by flow, where there are several.
-pub(super) fn flows(report: &TransferReport) -> Option<Table> {
+/// Flow by flow: what arrived, what its connection waited for, and what held it back.
+pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Option<Table> {
     let mut rows = Vec::new();
     let mut all = 0;
     for way in &report.ways {
         let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
         let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
+        let held = each_held_back(settings, report, way);
         all += end.flows.len();
-        for (number, flow) in end.flows.iter().enumerate().take(FLOWS_SHOWN) {
-            let rate = metrics::flow_rate(flow);
-            let waits = waits.get(number);
-            let us = |of: fn(&Waits) -> Option<u64>| {
-                waits.and_then(of).map_or_else(unknown, |us| micros(us as f64))
-            };
-            rows.push(vec![
-                format!("{} {}", way.way.word(), number + 1),
-                size(flow.count.bytes),
-                rate.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
-                flow.congestion.clone().unwrap_or_else(|| "-".to_owned()),
-                waits.and_then(|waits| waits.retransmits).map_or_else(unknown, |n| n.to_string()),
-                us(|waits| waits.min_rtt_us),
-                us(|waits| waits.busy_us),
-                us(|waits| waits.rwnd_limited_us),
-                us(|waits| waits.sndbuf_limited_us),
-                ended(&flow.ended),
-            ]);
+        for number in slowest(&end.flows) {
+            let (flow, held) = (&end.flows[number], held.get(number).copied().flatten());
+            let mut row = vec![format!("{} {}", name(way), number + 1)];
+            row.extend(flow_cells(flow, waits.get(number)));
+            row.push(held.map_or_else(unknown, |held| held.word().to_owned()));
+            // Nobody tells a receiver of datagrams that the last has come but this end itself.
+            let is_told = flow.count.datagrams > 0 && !report.stopped && flow.ended == Ended::Stopped;
+            row.push(if is_told { ended(&Ended::Done) } else { ended(&flow.ended) });
+            rows.push(row);
         }
     }
-    let notes = if all > rows.len() {
-        vec![format!("{} more flows are not listed", all - rows.len())]
-    } else {
-        Vec::new()
+    let notes = match all - rows.len() {
+        0 => Vec::new(),
+        more => vec![format!("{more} quicker flows are not listed")],
     };
-    (!rows.is_empty()).then(|| Table {
-        title: "Flows".to_owned(),
-        head: words(&[
-            "flow",
-            "arrived",
-            "goodput",
-            "congestion",
-            "resent",
-            "least RTT",
-            "busy",
-            "window full",
-            "buffer full",
-            "end",
-        ]),
-        rows,
-        notes,
-    })
+    let head = [
+        "flow",
+        "arrived",
+        "goodput",
+        "congestion",
+        "resent",
+        "least RTT",
+        "busy",
+        "window full",
+        "buffer full",
+    ];
+    let head = words(&[&head[..], &["held by", "end"]].concat());
+    (!rows.is_empty()).then(|| Table { title: "Flows".to_owned(), head, rows, notes })
+}
+
+fn flow_cells(flow: &FlowReport, waits: Option<&Waits>) -> Vec<String> {
+    let us = |of: fn(&Waits) -> Option<u64>| waits.and_then(of).map_or_else(unknown, |us| micros(us as f64));
+    vec![
+        size(flow.count.bytes),
+        metrics::flow_rate(flow).map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+        flow.congestion.clone().unwrap_or_else(|| "-".to_owned()),
+        waits.and_then(|waits| waits.retransmits).map_or_else(unknown, |n| n.to_string()),
+        us(|waits| waits.min_rtt_us),
+        us(|waits| waits.busy_us),
+        us(|waits| waits.rwnd_limited_us),
+        us(|waits| waits.sndbuf_limited_us),
+    ]
+}
+
+/// The numbers of the slowest flows, as many as are listed, in their order.
+fn slowest(flows: &[FlowReport]) -> Vec<usize> {
+    let rate = |number: &usize| metrics::flow_rate(&flows[*number]).unwrap_or(0.0);
+    let mut numbers: Vec<usize> = (0..flows.len()).collect();
+    numbers.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+    numbers.truncate(FLOWS_SHOWN);
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A way, of several clients with the one whose it is.
+fn name(way: &WayReport) -> String {
+    let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
+    let host = host(&way.receiver).or(host(&way.sender));
+    host.map_or_else(|| way.way.word().to_owned(), |host| format!("{} {host}", way.way.word()))
 }
 
 pub(super) fn responses(responses: &Responses) -> Table {
@@ -180,7 +198,7 @@ pub(super) fn responses(responses: &Responses) -> Table {
 }
 
 /// Where the time of an end's threads went.
-pub(super) fn calls(side: &str, way: Way, end: Option<&EndReport>) -> Option<Table> {
+pub(super) fn calls(side: &str, way: &WayReport, end: Option<&EndReport>) -> Option<Table> {
     let times = end?.calls.as_ref()?;
     let us = |us: f64| format!("{us:.2}");
     let row = |row: &CallRow| {
@@ -191,7 +209,7 @@ pub(super) fn calls(side: &str, way: Way, end: Option<&EndReport>) -> Option<Tab
     let lost = (times.events_lost > 0)
         .then(|| format!("{} of {} spans were lost", times.events_lost, times.events_counted));
     Some(Table {
-        title: format!("Calls of the {side} {}", way.word()),
+        title: format!("Calls of the {side} {}", name(way)),
         head: words(&["call", "state", "calls", "p50 us", "mean us", "p99 us", "max us", "of wall"]),
         rows: times.calls.iter().map(row).collect(),
         notes: lost.into_iter().chain(times.doubts.iter().cloned()).collect(),

@@ -1,7 +1,9 @@
+use base::doubt::Doubt;
 use serde_json::json;
 
-use super::super::flow::{Ended, FlowCount, FlowReport};
-use super::super::report::{ClockOffset, EndReport, Waits, Way, WayReport};
+use super::super::flow::{Ended, FlowCount, FlowReport, ThreadReport};
+use super::super::judge::judge;
+use super::super::report::{ClockOffset, EndReport, Responses, Waits, Way, WayReport};
 use super::tables::over_time;
 use super::*;
 
@@ -74,4 +76,50 @@ fn over_loopback_a_path_is_no_limit_that_is_known() {
     report.server = "127.0.0.1:5201".to_owned();
     let limit = of(&settings, &report).limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+}
+
+#[test]
+fn of_many_flows_the_slowest_are_listed_with_whose_they_are() {
+    let mut report = report(bytes(1), bytes(1));
+    for (host, way) in [("pc-1", Way::Up), ("pc-2", Way::Up)] {
+        let flow = |n: u64| FlowReport {
+            count: bytes(1_000_000 - n * 1000),
+            moved_ns: Some((0, 1_000_000_000)),
+            ..FlowReport::new(Ended::Done)
+        };
+        let end = EndReport {
+            host: Some(host.to_owned()),
+            flows: (0..20).map(flow).collect(),
+            ..EndReport::default()
+        };
+        report.ways.push(WayReport { way, sender: None, receiver: Some(end) });
+    }
+    report.ways.remove(0);
+    let account = of(&TransferSettings::default(), &report);
+    let table = account.tables.iter().find(|table| table.title == "Flows").unwrap();
+    assert!(table.rows.iter().all(|row| row.len() == table.head.len()), "{table:?}");
+    let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!((names.len(), names[0], names[15], names[16]), (32, "up pc-1 5", "up pc-1 20", "up pc-2 5"));
+    assert_eq!(table.notes, ["8 quicker flows are not listed"]);
+}
+
+#[test]
+fn threads_that_ask_again_and_again_are_no_limit() {
+    let mut report = report(bytes(1_000), bytes(1_000));
+    report.theoretical_bit_per_s = None;
+    let busy = ThreadReport { cpu_ns: 1_000_000_000, ready_ns: None, wall_ns: 1_000_000_000 };
+    report.ways[0].receiver.as_mut().unwrap().threads = vec![busy];
+    let waiting = |how: &str| TransferSettings::read(json!({ "requests": { "waiting": how } })).unwrap();
+    let limit = |how| of(&waiting(how), &report).limit.map(|limit| limit.resource);
+    assert_eq!((limit("block"), limit("spin")), (Some(Resource::Cpu), None));
+}
+
+#[test]
+fn requests_that_left_late_are_a_doubt() {
+    let responses =
+        Responses { answered: 90, unanswered: 10, late: 5, late_ms_max: 2.5, ..Responses::default() };
+    let report = TransferReport { responses: Some(responses), ..TransferReport::default() };
+    let doubts = judge(&TransferSettings::default(), &report).doubts;
+    assert_eq!(doubts, [Doubt::RequestsLate { late_percent: 5.0, late_ms_max: 2.5 }]);
+    assert_eq!(doubts[0].to_string(), "5.0 % of the requests were sent late, the latest by 2.5 ms");
 }

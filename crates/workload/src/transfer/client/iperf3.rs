@@ -73,9 +73,10 @@ impl Ready {
             report.broken = Some("the client of iperf3 panicked; please report this".to_owned());
             return report;
         };
-        report.stopped = test.problem.is_some() && test.problem.as_deref() == Some("stopped before its end");
+        report.stopped = test.is_stopped;
         report.broken = test.problem.clone().filter(|_| !report.stopped);
-        report.engine = "here as chosen; there iperf3".to_owned();
+        let here = test.engines.iter().map(|engine| format!("here {engine}"));
+        report.engine = here.chain(["there iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
         report.ways = ways(&test, watched);
         report
     }
@@ -92,6 +93,9 @@ fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
     }
     if settings.protocol == Protocol::Quic {
         return Err("knows no QUIC");
+    }
+    if settings.calls {
+        return Err("does not time its calls");
     }
     let seconds = whole_s(settings.time).filter(|s| *s > 0).ok_or("counts time in whole seconds");
     let length = match settings.bytes {
@@ -161,13 +165,16 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<WayReport> {
         Direction::Down => &[(Way::Down, Side::Receiver)],
         Direction::Both => &[(Way::Up, Side::Sender), (Way::Down, Side::Receiver)],
     };
+    // CPU time was spent on the omitted beginning too, and what moved then is told by this end alone.
+    let is_whole = test.parameters.as_ref().is_none_or(|parameters| parameters.omit_s == 0);
+    let cpu_s = is_whole.then(|| test.threads.iter().map(|thread| thread.cpu_ns as f64 / 1e9).sum());
     // Of both ways at once the CPU time of an end is known as a whole: it stands with the first, so that sums are right.
     let whole = |index: usize, cpu_s: Option<f64>| if index == 0 { cpu_s } else { cpu_s.map(|_| 0.0) };
     let one_way = |(index, (way, side)): (usize, &(Way, Side))| {
         let streams: Vec<&StreamReport> = test.streams.iter().filter(|stream| stream.side == *side).collect();
         let mut own = own(&streams);
         own.intervals = std::mem::take(&mut intervals[usize::from(*way == Way::Down)]);
-        own.cpu_s = whole(index, Some(test.threads.iter().map(|thread| thread.cpu_ns as f64 / 1e9).sum()));
+        own.cpu_s = whole(index, cpu_s);
         own.threads = if index == 0 { test.threads.clone() } else { Vec::new() };
         let mut remote = remote(&streams);
         if let Some(remote) = &mut remote {
@@ -186,9 +193,11 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<WayReport> {
 fn own(streams: &[&StreamReport]) -> EndReport {
     let flow = |stream: &&StreamReport| {
         let counted = counted(&stream.own, stream.side);
-        // What only the flow itself knows stays; what the omitted time was part of is as iperf3 counts it.
+        // What only the flow itself knows stays; what the omitted time was part of is as iperf3 counts it, who counts no
+        // datagram twice.
+        let twice = if stream.side == Side::Receiver { stream.flow.count.duplicated } else { 0 };
         let count = FlowCount {
-            datagrams: counted.datagrams,
+            datagrams: counted.datagrams.saturating_add(twice),
             bytes: counted.bytes,
             lost: counted.lost,
             ..stream.flow.count
@@ -243,4 +252,35 @@ fn remote_cpu_s(test: &TestReport) -> Option<f64> {
     let remote = test.remote.as_ref()?;
     let seconds = remote.streams.iter().filter_map(|stream| stream.seconds).fold(0.0, f64::max);
     Some(remote.cpu_total_percent? / 100.0 * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_came_twice_is_no_lost_one() {
+        let count =
+            FlowCount { datagrams: 103, bytes: 103_000, lost: 7, duplicated: 3, ..FlowCount::default() };
+        let own = StreamResult {
+            packets: Some(107),
+            errors: Some(7),
+            bytes: Some(103_000),
+            ..StreamResult::default()
+        };
+        let flow = FlowReport { count, ..FlowReport::new(Ended::Stopped) };
+        let stream = StreamReport { id: 1, side: Side::Receiver, own, remote: None, flow };
+        let told = super::own(&[&stream]).flows[0].count;
+        assert_eq!((told.datagrams, told.duplicated, told.lost), (103, 3, 7));
+        let sent = EndReport {
+            flows: vec![FlowReport {
+                count: FlowCount { datagrams: 107, ..FlowCount::default() },
+                ..FlowReport::new(Ended::Done)
+            }],
+            ..EndReport::default()
+        };
+        let way = WayReport { way: Way::Down, sender: Some(sent), receiver: Some(super::own(&[&stream])) };
+        let report = TransferReport { ways: vec![way], ..TransferReport::default() };
+        assert_eq!(crate::transfer::metrics::of(&report)["datagrams_lost"], Some(7.0));
+    }
 }

@@ -14,10 +14,12 @@ use sys::clock::{Deadline, monotonic_ns};
 use super::{Passed, Ready, Task, address};
 use crate::transfer::SERVER;
 use crate::transfer::control::Bell;
-use crate::transfer::flow::Direction;
+use crate::transfer::flow::{Direction, probe};
 use crate::transfer::report::TransferReport;
 use crate::transfer::settings::TransferSettings;
 
+/// How often it is looked whether the run is to end while the client gets ready.
+const LOOK: Duration = Duration::from_millis(5);
 /// How long a client may take to end that was told to.
 const LEAVE: Duration = Duration::from_secs(5);
 
@@ -61,6 +63,20 @@ pub(in crate::transfer) fn rate_max(settings: &TransferSettings) -> u64 {
     each.saturating_mul(settings.flows)
 }
 
+/// Does `work`, and lets the bell tell it to stop when the run is to end.
+fn unless_stopped<T: Send>(host: &HostContext, bell: &Bell, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(work);
+        while !working.is_finished() {
+            if host.stop_requested() {
+                bell.stop();
+            }
+            std::thread::sleep(LOOK);
+        }
+        working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl ClientPart {
     fn server(&self, peers: &Endpoints) -> Result<(SocketAddr, Option<String>), PartError> {
         let transfer = &self.settings.transfer;
@@ -81,9 +97,15 @@ impl Part for ClientPart {
         if self.settings.transfer.direction != Direction::Down {
             host.permit.rate(rate_max(&self.settings.transfer))?;
         }
+        let transfer = &self.settings.transfer;
+        if transfer.leaves_engine_open() && transfer.direction != Direction::Down {
+            // Where there is no loopback to try them over, the usual one does.
+            let _ = probe::run();
+        }
         let bell = Arc::new(Bell::new().map_err(PartError::new)?);
         let task = Task { settings: self.settings.transfer.clone(), server, key };
-        let ready = Ready::prepare(task, bell.clone()).map_err(PartError::new)?;
+        let ready = unless_stopped(host, &bell, || Ready::prepare(task, bell.clone()));
+        let ready = ready.map_err(PartError::new)?;
         let facts =
             json!({ "server_address": server.to_string(), "peer": ready.peer(), "pid": std::process::id() });
         (self.bell, self.ready) = (Some(bell), Some(ready));

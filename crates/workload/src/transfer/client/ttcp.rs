@@ -58,7 +58,7 @@ impl Ready {
         report.stopped = self.bell.is_stopped();
         match outcome {
             Ok(moved) => {
-                report.engine = "here as chosen; there ttcp".to_owned();
+                report.engine = format!("here {}; there ttcp", moved.engine);
                 let end = end(moved, intervals.finish(monotonic_ns(), bytes));
                 let (sender, receiver) = if way == Way::Up { (Some(end), None) } else { (None, Some(end)) };
                 report.ways = vec![WayReport { way, sender, receiver }];

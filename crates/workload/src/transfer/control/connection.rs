@@ -14,6 +14,9 @@ const BELL: u64 = 1;
 /// Texts are read in pieces of this size: memory is taken for what has come, not for what is announced.
 const PIECE_BYTES: usize = 16 << 10;
 
+/// Long texts may come and go as slowly as this, bytes/s: 1 Mbit/s.
+const BYTES_PER_S_MIN: f64 = 125e3;
+
 /// What a wait ended with. Neither: its time was over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::transfer) struct Woken {
@@ -115,6 +118,11 @@ impl Control {
         ready
     }
 
+    /// By when so many bytes must have come or gone, however steadily they do.
+    fn whole(&self, bytes: usize) -> Deadline {
+        Deadline::after(self.step.saturating_add(Duration::from_secs_f64(bytes as f64 / BYTES_PER_S_MIN)))
+    }
+
     fn read(&self, buffer: &mut [u8], until: Deadline, during: &'static str) -> Result<(), ControlError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -140,11 +148,12 @@ impl Control {
         bytes: &[u8],
         during: &'static str,
     ) -> Result<(), ControlError> {
-        let until = Deadline::after(self.step);
+        let whole = self.whole(bytes.len());
+        let mut until = Deadline::after(self.step);
         let mut sent = 0;
         while sent < bytes.len() {
             match self.socket.send(&bytes[sent..], false) {
-                Ok(Moved::Bytes(n)) => sent += n,
+                Ok(Moved::Bytes(n)) => (sent, until) = (sent + n, Deadline::after(self.step).min(whole)),
                 Ok(_) => self.wait_for(Interest::WRITE, until, during)?,
                 Err(error) if error.is_peer_gone() => {
                     return Err(ControlError::Closed { peer: self.peer, during });
@@ -208,16 +217,16 @@ impl Control {
         bytes_max: usize,
         during: &'static str,
     ) -> Result<Vec<u8>, ControlError> {
-        let until = Deadline::after(self.step);
         let mut head = [0; 4];
-        self.read(&mut head, until, during)?;
+        self.read(&mut head, Deadline::after(self.step), during)?;
         let len =
             length(head, bytes_max).map_err(|source| ControlError::Length { peer: self.peer, source })?;
+        let whole = self.whole(len);
         let mut text = Vec::new();
         while text.len() < len {
             let at = text.len();
             text.resize(len.min(at + PIECE_BYTES), 0);
-            self.read(&mut text[at..], until, during)?;
+            self.read(&mut text[at..], Deadline::after(self.step).min(whole), during)?;
         }
         Ok(text)
     }

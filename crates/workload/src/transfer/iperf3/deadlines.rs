@@ -13,6 +13,9 @@ pub struct Deadlines {
     pub grace: Duration,
     /// A test that has no time of its own (by bytes, blocks, or without end).
     pub longest: Duration,
+    /// A test without end in which this end sends datagrams and hears nothing: a client that is frozen takes none of them, and
+    /// nothing tells.
+    pub unheard: Duration,
     /// Taking what is still under way after the end.
     pub drain: Duration,
 }
@@ -24,6 +27,7 @@ impl Default for Deadlines {
             stall: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             longest: Duration::from_secs(86_400),
+            unheard: Duration::from_secs(3600),
             drain: Duration::from_secs(2),
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Finished {
     pub(super) streams: Vec<StreamReport>,
     /// The threads of both groups.
     pub(super) threads: Vec<ThreadReport>,
+    /// How each group moved its bytes.
+    pub(super) engines: Vec<String>,
     /// What is told to the other end.
     pub(super) results: Results,
 }
@@ -200,10 +202,11 @@ impl Flows {
     /// send would only keep its memory.
     pub(super) fn finish(mut self, broke: bool) -> Finished {
         let ended_ns = *self.ended_ns.get_or_insert_with(monotonic_ns);
-        let mut threads = Vec::new();
+        let (mut threads, mut engines) = (Vec::new(), Vec::new());
         let mut reports = |report: Option<GroupReport>| {
             let Some(report) = report else { return Vec::new() };
             threads.extend(report.threads);
+            engines.push(report.engine.to_string());
             for socket in report.sockets.iter().flatten().filter(|_| broke) {
                 if let FlowSocket::Tcp(socket) = socket {
                     // It is closed anyhow, if perhaps later.
@@ -233,6 +236,6 @@ impl Flows {
             .collect();
         let seconds = ended_ns.saturating_sub(self.started_ns) as f64 / 1e9;
         let results = results(&streams, &threads, seconds);
-        Finished { streams, threads, results }
+        Finished { streams, threads, engines, results }
     }
 }

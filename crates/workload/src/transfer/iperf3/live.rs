@@ -9,7 +9,7 @@ use sys::clock::{Deadline, monotonic_ns};
 
 use super::flows::{Finished, Flows};
 use super::{Iperf3Error, Length, Parameters, Results};
-use crate::transfer::flow::{FlowCount, Side};
+use crate::transfer::flow::{Direction, FlowCount, Protocol, Side};
 
 /// A test as others may look at it while it runs: none of its questions wait for the network.
 #[derive(Default)]
@@ -151,7 +151,11 @@ impl Watch {
         else {
             return Ok(Seen::Done);
         };
-        let sum = counts.iter().map(|count| count.bytes).fold(0, u64::saturating_add);
+        // Datagrams leave whether or not somebody takes them: where some are to come too, only these tell.
+        let tells_little =
+            self.parameters.protocol == Protocol::Udp && self.parameters.direction == Direction::Both;
+        let all = || counts.iter().map(|count| count.bytes).fold(0, u64::saturating_add);
+        let sum = if tells_little { bytes.1 } else { all() };
         if sum != self.moved.0 {
             self.moved = (sum, Deadline::after(self.stall));
         }

@@ -24,8 +24,12 @@ pub struct TestReport {
     pub own: Results,
     /// What the other end told; absent if it did not come to that.
     pub remote: Option<Results>,
+    /// How this end moved the bytes, receivers and senders each.
+    pub engines: Vec<String>,
     /// Why it did not come to its end, in words for people.
     pub problem: Option<String>,
+    /// Whether that is because this end was told to stop.
+    pub is_stopped: bool,
 }
 
 /// What a data stream came to.
@@ -45,7 +49,7 @@ pub struct StreamReport {
 
 impl TestReport {
     pub(super) fn new(peer: SocketAddr, cookie: Cookie, finished: Option<Finished>) -> Self {
-        let Finished { streams, threads, results } = finished.unwrap_or_default();
+        let Finished { streams, threads, engines, results } = finished.unwrap_or_default();
         Self {
             peer,
             cookie: cookie.to_string(),
@@ -54,13 +58,16 @@ impl TestReport {
             threads,
             own: results,
             remote: None,
+            engines,
             problem: None,
+            is_stopped: false,
         }
     }
 
     /// Says why the test did not come to its end. If a peer that fell silent had let a stream break before, that is the
     /// better reason.
     pub(super) fn explain(&mut self, error: Option<&Iperf3Error>) {
+        self.is_stopped = matches!(error, Some(Iperf3Error::Control(ControlError::Stopped)));
         self.problem = match (error, self.broken_stream()) {
             (Some(error @ Iperf3Error::Control(ControlError::Silent { .. })), Some(broken)) => {
                 Some(format!("{broken}; {error}"))

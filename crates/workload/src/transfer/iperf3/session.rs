@@ -19,7 +19,7 @@ use super::{
     Carrying, Deadlines, Failure, Iperf3Error, Parameters, Refusal, Results, ServerOutput, State, TestReport,
 };
 use crate::transfer::control::{Bell, Control, ControlError, Cookie};
-use crate::transfer::flow::{FlowSocket, Protocol, Side};
+use crate::transfer::flow::{Direction, FlowSocket, Protocol, Side};
 
 /// Further time for the streams to come, each.
 const STREAM: Duration = Duration::from_millis(100);
@@ -254,7 +254,12 @@ impl Session {
                 let own = Duration::from_nanos(end_ns.saturating_sub(from_ns));
                 Expiry::new(own + deadlines.grace, deadlines.grace, "of its time")
             }
-            None => Expiry::new(deadlines.longest, deadlines.longest, "of its beginning"),
+            None => {
+                let is_unheard =
+                    parameters.protocol == Protocol::Udp && parameters.direction == Direction::Down;
+                let longest = if is_unheard { deadlines.unheard } else { deadlines.longest };
+                Expiry::new(longest, longest, "of its beginning")
+            }
         };
         loop {
             let seen = watch.look(&self.live, peer)?;

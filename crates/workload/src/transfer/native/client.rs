@@ -9,7 +9,7 @@ use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved as Bytes, TcpSocket, UdpFlow};
 
 use super::clocks;
-use super::course::{Course, Patience};
+use super::course::{Course, Patience, longest};
 use super::dial::dial;
 use super::dress::{begin, dress_udp, flows_total, options, quic_plan};
 use super::error::NativeError;
@@ -29,12 +29,17 @@ pub(super) const BEAT: Duration = Duration::from_millis(500);
 pub(super) const SILENT: Duration = Duration::from_secs(10);
 /// How long the report may take after a wish to stop.
 const STOP: Duration = Duration::from_secs(2);
+/// A server that ends a transfer which takes too long is given this time to say so.
+const GRACE: Duration = Duration::from_secs(30);
 /// Datagrams that open flows are sent again after this, until all are there.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How long the flows may take to open, and each of them further.
 pub(super) const OPEN: Duration = Duration::from_secs(4);
 /// Further time to open flows, each.
 pub(super) const FLOW: Duration = Duration::from_millis(5);
+
+/// When bytes move.
+const FLOWING: &str = "data flows";
 
 /// What a client is to do.
 #[derive(Debug, Clone)]
@@ -267,7 +272,7 @@ impl Client {
         course: &mut Course,
         remote: &mut Option<Remote>,
     ) -> Result<(), NativeError> {
-        let during = "data flows";
+        let during = FLOWING;
         let sockets = std::mem::take(&mut self.sockets);
         *course = begin(&self.order.session, true, at_ns, sockets, self.quic.as_ref())?;
         while monotonic_ns() < at_ns {
@@ -277,12 +282,16 @@ impl Client {
                 return Err(NativeError::Stopped);
             }
             if woken.readable {
-                self.hear(during)?;
+                match self.hear(during)? {
+                    ServerSays::Beat => {}
+                    said => return Err(unexpected(&self.link, said, during)),
+                }
             }
         }
         self.link.say(&ClientSays::Go, during)?;
         let (mut patience, mut beat) = (Patience::new(self.order.server, SILENT), Deadline::after(BEAT));
-        let mut stopping: Option<Deadline> = None;
+        let within = longest(&self.order.session) + GRACE;
+        let (limit, mut stopping) = (Deadline::after(within), None::<Deadline>);
         while remote.is_none() || !course.is_over() {
             if self.bell.is_stopped() && stopping.is_none() {
                 stopping = Some(Deadline::after(STOP));
@@ -305,6 +314,9 @@ impl Client {
                 return Err(NativeError::Stopped);
             }
             patience.check()?;
+            if limit.passed() {
+                return Err(NativeError::Endless { peer: self.order.server, within });
+            }
             let left = Duration::from_nanos(looked.again_ns.saturating_sub(monotonic_ns()));
             if self.link.wait(Deadline::after(left))?.readable {
                 patience.heard();
@@ -339,6 +351,7 @@ fn welcome(link: &Link) -> Result<String, NativeError> {
 fn unexpected(link: &Link, said: ServerSays, during: &'static str) -> NativeError {
     let peer = link.peer();
     match said {
+        ServerSays::Refused { why } if during == FLOWING => NativeError::GaveUp { peer, why },
         ServerSays::Refused { why } => NativeError::Refused { peer, why },
         _ => NativeError::Unexpected { peer, during },
     }

@@ -5,11 +5,15 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 
 use super::error::NativeError;
-use super::message::Sent;
+use super::message::{Sent, SessionOrder};
 use super::moving::{Moved, Moving, sent};
 
-/// What is still under way when the senders have ended arrives within this, or not at all.
+/// What is still under way when the senders have ended goes on coming, however slowly: nothing for so long is the end.
 const DRAIN: Duration = Duration::from_secs(10);
+/// How long all of it may take.
+const DRAIN_MAX: Duration = Duration::from_secs(300);
+/// How long bytes that were asked for may take to move.
+const BYTES_WITHIN: Duration = Duration::from_secs(86_400);
 /// How often what ends by itself is looked at.
 const LOOK_NS: u64 = 2_000_000;
 
@@ -20,8 +24,14 @@ pub(super) struct Course {
     receivers: Option<Moving>,
     moved: Vec<Moved>,
     passed: [u64; 2],
-    /// What the other end's senders came to, and until when it must have come.
-    claimed: Option<(Sent, Deadline)>,
+    claimed: Option<Claim>,
+}
+
+/// What the other end's senders came to, how much had come at the last look, and until when more must come.
+struct Claim {
+    sent: Sent,
+    came: u64,
+    until: Deadline,
 }
 
 /// What a look at the flows showed.
@@ -45,7 +55,7 @@ impl Course {
 
     /// The other end's senders have ended.
     pub(super) fn claim(&mut self, sent: Sent) {
-        self.claimed = Some((sent, Deadline::after(DRAIN)));
+        self.claimed = Some(Claim { sent, came: self.passed[1], until: Deadline::after(DRAIN) });
     }
 
     /// Ends what is due by now.
@@ -63,11 +73,16 @@ impl Course {
             looked.sent = Some(sent(&moved.end));
             self.moved.push(moved);
         }
-        if let Some((sent, until)) = &self.claimed {
-            let over = until.passed();
-            let complete = |receivers: &mut Moving| receivers.is_complete(sent) || over;
-            if let Some(receivers) = self.receivers.take_if(complete) {
-                self.moved.push(receivers.finish(over));
+        if let Some(claim) = &mut self.claimed {
+            if claim.came != self.passed[1] {
+                (claim.came, claim.until) = (self.passed[1], Deadline::after(DRAIN));
+            }
+            if let Some(receivers) = self.receivers.take_if(|receivers| receivers.is_complete(&claim.sent)) {
+                self.moved.push(receivers.finish(false));
+            } else if let Some(receivers) = self.receivers.take_if(|_| claim.until.passed()) {
+                let mut moved = receivers.finish(true);
+                moved.cut_off(DRAIN);
+                self.moved.push(moved);
             }
         }
         // Receivers whose peers all closed in order need no word of the other end; broken ones neither.
@@ -95,6 +110,15 @@ impl Course {
         self.moved.sort_by_key(|moved| moved.way);
         self.moved
     }
+}
+
+/// How long the transfer of an order may take from its start to the last word.
+pub(super) fn longest(order: &SessionOrder) -> Duration {
+    let moving = match order.bytes {
+        Some(_) => BYTES_WITHIN,
+        None => Duration::from_nanos(order.omit_ns.saturating_add(order.time_ns)),
+    };
+    moving.saturating_add(DRAIN_MAX)
 }
 
 /// Notices when the other end says nothing any more.

@@ -12,8 +12,8 @@ use crate::transfer::control::Bell;
 const AT_ONCE: usize = 256;
 const BELL: u64 = u64::MAX;
 
-/// Opens `count` connections, in their order, and says on each what `greet` says for its number. A server keeps few
-/// connections that have not said whose they are: those of a batch speak before the next one is opened.
+/// Opens `count` connections, in their order, and says on each what `greet` says for its number, as soon as it is open: a
+/// server keeps few connections that have not said whose they are, and there are other clients.
 ///
 /// # Errors
 /// [`NativeError`]: refused, not all there by `until`, told to stop.
@@ -29,42 +29,62 @@ pub(super) fn dial(
     let mut sockets: Vec<TcpSocket> = Vec::with_capacity(count);
     while sockets.len() < count {
         let batch = AT_ONCE.min(count - sockets.len());
-        let start = |_| TcpSocket::connect_start(peer, None, options);
-        let batch: Vec<TcpSocket> = (0..batch).map(start).collect::<Result<_, NetError>>()?;
-        let connected = await_all(&batch, bell, until)?;
-        if connected < batch.len() {
-            let there = sockets.len() + connected;
-            return Err(NativeError::Flows { peer, there, wanted: count, within });
-        }
-        for socket in batch {
-            greet(sockets.len(), &socket)?;
+        let mut pending = Vec::new();
+        for index in sockets.len()..sockets.len() + batch {
+            let socket = TcpSocket::connect_start(peer, None, options)?;
+            // To this host itself it is there at once.
+            match state(&socket, peer)? {
+                ConnectState::Connected => greet(index, &socket)?,
+                ConnectState::InProgress => pending.push(index),
+            }
             sockets.push(socket);
+        }
+        let is_there = |index: usize| match state(&sockets[index], peer)? {
+            ConnectState::Connected => greet(index, &sockets[index]).map(|()| true),
+            ConnectState::InProgress => Ok(false),
+        };
+        let missing = await_all(&sockets, pending, bell, until, is_there)?;
+        if missing > 0 {
+            let there = sockets.len() - missing;
+            return Err(NativeError::Flows { peer, there, wanted: count, within });
         }
     }
     Ok(sockets)
 }
 
-/// Waits until all are connected, or `until`; how many are.
-fn await_all(sockets: &[TcpSocket], bell: &Bell, until: Deadline) -> Result<usize, NativeError> {
+/// How far a connection is. The kernel knows only the descriptor.
+fn state(socket: &TcpSocket, peer: SocketAddr) -> Result<ConnectState, NetError> {
+    let failed = |error: NetError| NetError { action: "connect to", target: peer.to_string(), ..error };
+    socket.connect_result().map_err(failed)
+}
+
+/// Waits until those of these numbers are there, or `until`; how many are not.
+fn await_all(
+    sockets: &[TcpSocket],
+    pending: Vec<usize>,
+    bell: &Bell,
+    until: Deadline,
+    is_there: impl Fn(usize) -> Result<bool, NativeError>,
+) -> Result<usize, NativeError> {
     let epoll = Epoll::new()?;
     epoll.add(bell, BELL, Interest::READ)?;
-    for (index, socket) in sockets.iter().enumerate() {
-        epoll.add(socket, index as u64, Interest::WRITE)?;
+    for index in &pending {
+        epoll.add(&sockets[*index], *index as u64, Interest::WRITE)?;
     }
-    let mut connected = 0;
+    let mut missing = pending.len();
     let mut events = Events::with_capacity(AT_ONCE);
-    while connected < sockets.len() && !until.passed() {
+    while missing > 0 && !until.passed() {
         if bell.is_stopped() {
             return Err(NativeError::Stopped);
         }
         epoll.wait(&mut events, Some(until.left()))?;
         for event in events.iter().filter(|event| event.token != BELL) {
-            let socket = &sockets[event.token as usize];
-            if socket.connect_result()? == ConnectState::Connected {
-                epoll.delete(socket)?;
-                connected += 1;
+            let index = event.token as usize;
+            if is_there(index)? {
+                epoll.delete(&sockets[index])?;
+                missing -= 1;
             }
         }
     }
-    Ok(connected)
+    Ok(missing)
 }

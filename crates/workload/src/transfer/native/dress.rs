@@ -75,16 +75,20 @@ pub(super) fn quic_plan(order: &SessionOrder, name: SessionName, within: Duratio
     }
 }
 
+/// How long nothing may come of a flow that pauses for so long between what it sends.
+fn silence(pause_s: f64) -> Duration {
+    SILENCE.saturating_add(Duration::try_from_secs_f64(2.0 * pause_s).unwrap_or_default())
+}
+
 /// How the groups of this end work.
 fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSetting {
     // A slow rate makes long pauses between calls.
     let bits = f64::from(order.size_bytes) * 8.0;
     let pause_s = order.rate_bit_per_s.map_or(0.0, |rate| bits / rate.max(1) as f64);
-    let silence_max = SILENCE.saturating_add(Duration::try_from_secs_f64(2.0 * pause_s).unwrap_or_default());
     GroupSetting {
         threads: order.threads,
         engine: order.engine,
-        silence_max,
+        silence_max: silence(pause_s),
         recorder: recorder.map(Recorder::handle),
     }
 }
@@ -172,6 +176,8 @@ fn begin_requests(
         false => (RequestSide::Answerer, RequestEnd::Peer),
     };
     let recorder = order.calls.then(|| Recorder::start(0));
+    // Requests that are seldom made have long pauses between them.
+    let pause_s = requests.rate_per_s.map_or(0.0, f64::recip);
     let told = RequestOrder {
         side,
         size_bytes: bytes(requests.size),
@@ -181,7 +187,7 @@ fn begin_requests(
         end,
         omit_until_ns: (order.omit_ns > 0).then_some(omit_until_ns),
         threads: order.threads,
-        silence_max: SILENCE,
+        silence_max: silence(pause_s),
         recorder: recorder.as_ref().map(Recorder::handle),
     };
     let carrier = Carrier::Requests(RequestGroup::start(sockets, &told, measure.start_ns)?);

@@ -67,6 +67,14 @@ pub enum NativeError {
         /// Its reason.
         why: String,
     },
+    /// The server ends what it had begun.
+    #[error("the server {peer} gave up: {why}")]
+    GaveUp {
+        /// Who.
+        peer: SocketAddr,
+        /// Its reason.
+        why: String,
+    },
     /// The order cannot be met here.
     #[error("{0}")]
     Order(String),
@@ -88,6 +96,14 @@ pub enum NativeError {
         /// Who.
         peer: SocketAddr,
         /// For how long it was waited.
+        within: Duration,
+    },
+    /// It went on beyond all bounds.
+    #[error("the transfer with {peer} had not ended within {} s", .within.as_secs_f64())]
+    Endless {
+        /// With whom.
+        peer: SocketAddr,
+        /// What it may take.
         within: Duration,
     },
     /// This end was told to stop.

@@ -12,8 +12,8 @@ use crate::transfer::settings::RequestSettings;
 pub const VERSION: u32 = 1;
 /// The most that one message but a report may hold, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// The most that a report may hold, bytes: some 500 for each of 60,000 flows.
-pub const REPORT_BYTES_MAX: usize = 32 << 20;
+/// The most that a report may hold, bytes: up to 1000 for each of 60,000 flows.
+pub const REPORT_BYTES_MAX: usize = 64 << 20;
 
 /// What a client asks of a server, once, at the beginning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

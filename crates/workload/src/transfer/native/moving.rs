@@ -8,7 +8,7 @@ use sys::span::Recorder;
 
 use super::carrier::{Carried, Carrier};
 use super::message::Sent;
-use crate::transfer::flow::{FlowCount, FlowReport, FlowSocket, Protocol};
+use crate::transfer::flow::{Ended, FlowCount, FlowReport, FlowSocket, Protocol};
 use crate::transfer::intervals::Intervals;
 use crate::transfer::report::{EndReport, Responses, Waits, Way};
 
@@ -71,6 +71,17 @@ pub(super) struct Moved {
     pub(super) engine: String,
     /// Of requests, what their answers took.
     pub(super) responses: Option<Responses>,
+}
+
+impl Moved {
+    /// What was under way stopped coming, and nothing had come for `within` when it was given up.
+    pub(super) fn cut_off(&mut self, within: Duration) {
+        for flow in self.end.flows.iter_mut().filter(|flow| flow.ended == Ended::Stopped) {
+            let s = within.as_secs_f64();
+            let why = format!("its sender had ended, and nothing of what was still under way came for {s} s");
+            flow.ended = Ended::Failed(why);
+        }
+    }
 }
 
 impl Moving {

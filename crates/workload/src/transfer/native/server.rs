@@ -17,6 +17,8 @@ use crate::transfer::report::WayReport;
 use crate::transfer::server::greet::{Greeted, Hello};
 use crate::transfer::server::{Astray, Natives};
 
+/// So many clients more than are served are told why they are not; those beyond see their connections end.
+const TOLD_FULL_MAX: usize = 64;
 /// Ended sessions that are kept for whoever asks; older ones are dropped.
 const ENDS_MAX: usize = 1024;
 
@@ -67,6 +69,8 @@ pub(super) enum Arrival {
 }
 
 struct Entry {
+    /// Where the client is. Datagrams go there and nowhere else: whoever asks for them has to be who receives them.
+    peer: IpAddr,
     /// This end's address that the client connected to.
     local: IpAddr,
     bell: Arc<Bell>,
@@ -127,6 +131,9 @@ impl NativeServer {
     /// Opens a session. Without descriptors or threads the client sees its connection end.
     fn open_session(&self, name: SessionName, socket: TcpSocket, peer: SocketAddr) -> std::io::Result<()> {
         let failed = |error: sys::net::NetError| error.source;
+        if self.open() >= self.settings.sessions_max.saturating_add(TOLD_FULL_MAX) {
+            return Ok(());
+        }
         let bell = Arc::new(Bell::new().map_err(failed)?);
         let local = socket.local_addr().map_err(failed)?;
         socket.set_silence_limit(super::dress::SILENCE).map_err(failed)?;
@@ -137,10 +144,8 @@ impl NativeServer {
             if entries.contains_key(&name) {
                 return Ok(());
             }
-            entries.insert(
-                name,
-                Entry { local: local.ip(), bell: bell.clone(), arrivals, expected: Vec::new() },
-            );
+            let (peer, local) = (peer.ip().to_canonical(), local.ip());
+            entries.insert(name, Entry { peer, local, bell: bell.clone(), arrivals, expected: Vec::new() });
         }
         let before = self.sessions.open.fetch_add(1, Ordering::AcqRel);
         let is_full = before >= self.settings.sessions_max;
@@ -185,7 +190,10 @@ impl Natives for NativeServer {
             return astray;
         };
         let mut entries = self.sessions.entries();
-        let Some(entry) = entries.get_mut(&name) else { return astray };
+        let Some(entry) = entries.get_mut(&name).filter(|entry| entry.peer == from.ip().to_canonical())
+        else {
+            return astray;
+        };
         if take_place(entry, number) {
             let keep = |bytes: &[u8], from| astray.push((bytes.to_owned(), from));
             match port.flow_to(from, Some(entry.local), keep) {

@@ -11,7 +11,7 @@ use sys::clock::{Deadline, monotonic_ns};
 use super::PROGRAM;
 use super::client::{BEAT, FLOW, OPEN, SILENT};
 use super::clocks::boot_id;
-use super::course::{Course, Patience};
+use super::course::{Course, Patience, longest};
 use super::dress::{begin, dress_tcp, dress_udp, flows_total, quic_plan};
 use super::error::NativeError;
 use super::link::Link;
@@ -24,13 +24,16 @@ use crate::transfer::flow::{FlowSocket, Protocol, room_for};
 use crate::transfer::path::Link as PathLink;
 use crate::transfer::quic::{self, QuicEnd, QuicFacts};
 use crate::transfer::report::{Way, WayReport};
+use crate::transfer::settings::check::{
+    BUFFER_BYTES_MAX, MESSAGE_BYTES_MAX as REQUEST_BYTES_MAX, QUIC_WINDOW_BYTES_MAX, THREADS_MAX,
+};
 
 /// The most that a call or a datagram may hold, bytes.
 const SIZE_BYTES_MAX: u32 = 64 << 20;
 /// The longest time that an order may ask for, ns: a day.
 const TIME_NS_MAX: u64 = 86_400 * 1_000_000_000;
-/// How often a session is looked at, at most, by a client's wish, ns.
-const BEAT_NS_MIN: u64 = 10_000_000;
+/// How often a session is looked at, at most, by a client's wish, ns: as often as a client of kagiri wishes for.
+const BEAT_NS_MIN: u64 = 100_000_000;
 
 /// One client's session.
 pub(super) struct Session {
@@ -197,10 +200,7 @@ impl Session {
     fn attend(&self, order: &SessionOrder, course: &mut Course) -> Result<(), NativeError> {
         let during = "data flows";
         let (mut patience, mut beat) = (Patience::new(self.link.peer(), SILENT), Deadline::after(BEAT));
-        let limit = Deadline::after(Duration::from_nanos(match order.bytes {
-            Some(_) => TIME_NS_MAX,
-            None => order.omit_ns.saturating_add(order.time_ns).saturating_add(60_000_000_000),
-        }));
+        let limit = Deadline::after(longest(order));
         while !course.is_over() {
             self.check_stop()?;
             let looked = course.look();
@@ -213,8 +213,7 @@ impl Session {
             }
             patience.check()?;
             if limit.passed() {
-                let (peer, within) = (self.link.peer(), Duration::from_secs(60));
-                return Err(NativeError::Silent { peer, within });
+                return Err(NativeError::Endless { peer: self.link.peer(), within: longest(order) });
             }
             let left = Duration::from_nanos(looked.again_ns.saturating_sub(monotonic_ns()));
             if self.link.wait(Deadline::after(left))?.readable {
@@ -296,13 +295,32 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
         return refuse("a longer time than a day is asked for".to_owned());
     }
     if order.beat_ns < BEAT_NS_MIN {
-        return refuse("intervals shorter than 10 ms are asked for".to_owned());
+        return refuse("intervals shorter than 100 ms are asked for".to_owned());
     }
     if order.protocol == Protocol::Udp && order.requests.is_none() && order.size_bytes < 16 {
         return refuse("datagrams of less than 16 bytes cannot be counted".to_owned());
     }
     if order.protocol == Protocol::Quic && (order.flows > quic::FLOWS_MAX || order.requests.is_some()) {
         return refuse(format!("QUIC carries up to {} streams of bytes, and no requests", quic::FLOWS_MAX));
+    }
+    check_memory(order)
+}
+
+/// What an order would take of this host: threads and memory are bounded whatever its client has checked.
+fn check_memory(order: &SessionOrder) -> Result<(), String> {
+    if order.threads > THREADS_MAX {
+        return Err(format!("{} threads are asked for; {THREADS_MAX} at most are taken", order.threads));
+    }
+    let most = if order.protocol == Protocol::Quic { QUIC_WINDOW_BYTES_MAX } else { BUFFER_BYTES_MAX };
+    let buffers = [order.send_buffer_bytes, order.receive_buffer_bytes].into_iter().flatten();
+    if let Some(bytes) = buffers.max().filter(|bytes| *bytes > most) {
+        return Err(format!("buffers of {bytes} bytes are asked for; {most} at most are taken"));
+    }
+    let messages = order.requests.iter().flat_map(|of| [Some(of.size), of.answer_size]).flatten();
+    if let Some(bytes) = messages.map(|size| size.bytes()).max().filter(|bytes| *bytes > REQUEST_BYTES_MAX) {
+        return Err(format!(
+            "requests of {bytes} bytes are asked for; {REQUEST_BYTES_MAX} at most are taken"
+        ));
     }
     Ok(())
 }

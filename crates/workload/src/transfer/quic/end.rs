@@ -24,8 +24,7 @@ use crate::transfer::flow::FlowOrder;
 const STREAM_WINDOW: u64 = 8 << 20;
 /// All streams together may be this far ahead of their readers, bytes: what a peer can make this end hold.
 const CONNECTION_WINDOW: u64 = 64 << 20;
-/// So much is sent or about to be, and not acknowledged, unless the order says otherwise, bytes. It drains within the
-/// session's patience over 4 Mbit/s, and fills 1 Gbit/s over 30 ms.
+/// So much is sent or about to be, and not acknowledged, unless the order says otherwise, bytes. It fills 1 Gbit/s over 30 ms.
 const SEND_WINDOW: u64 = 4 << 20;
 /// A connection over which nothing came for so long is lost, ms.
 const IDLE_MS: u32 = 15_000;

@@ -62,16 +62,24 @@ impl Flow {
         // It fails when the stream is broken already.
         let _ = stream.finish();
         if ended == Ended::Done {
-            // Its time is over, but not for what is under way.
-            self.order.end = End::Peer;
-            ended = match self.step(stream.stopped()).await {
-                Ok(None) => Ended::Done,
-                Ok(Some(code)) => failed(&WriteError::Stopped(code)),
-                Err(ended) => ended,
-            };
+            ended = self.deliver(&stream).await;
         }
         let congestion = Some(CONGESTION.to_owned());
         FlowReport { congestion, ..self.report(ended) }
+    }
+
+    /// Waits until the peer has all that was sent: the flow's time is over, but not for what is under way. However slowly that
+    /// goes, a connection whose peer is gone ends by itself, and a session has its limit.
+    async fn deliver(&mut self, stream: &SendStream) -> Ended {
+        tokio::select! {
+            biased;
+            ended = over(&mut self.stopped, End::Peer) => ended,
+            done = stream.stopped() => match done {
+                Ok(None) => Ended::Done,
+                Ok(Some(code)) => failed(&WriteError::Stopped(code)),
+                Err(error) => failed(&error),
+            },
+        }
     }
 
     async fn write(&mut self, stream: &mut SendStream) -> Ended {

@@ -158,7 +158,7 @@ impl Greeter {
         let mut greetings = Greetings::default();
         for event in events.iter() {
             match event.token {
-                LISTENER => self.let_in(),
+                LISTENER => greetings.greeted.extend(self.let_in()),
                 token if token >= 1 << 63 => greetings.others.push(token),
                 sequence => greetings.greeted.extend(self.listen_to(sequence)),
             }
@@ -177,19 +177,21 @@ impl Greeter {
         Ok(greetings)
     }
 
-    fn let_in(&mut self) {
+    /// Takes in who waits, and hears those who have spoken already.
+    fn let_in(&mut self) -> Vec<Greeted> {
+        let mut greeted = Vec::new();
         for _ in 0..ACCEPT_MAX {
             let (socket, peer) = match self.listener.accept() {
                 Ok(Some(accepted)) => accepted,
-                Ok(None) => return,
+                Ok(None) => break,
                 Err(_) => {
                     // Out of descriptors, as a rule. The listener stays readable; asking it again and again would only
                     // burn CPU.
                     if self.epoll.delete(&self.listener).is_ok() {
                         self.exhausted_until = Some(Deadline::after(EXHAUSTED));
                     }
-                    self.crowd_out();
-                    return;
+                    greeted.extend(self.crowd_out());
+                    break;
                 }
             };
             let sequence = self.next;
@@ -198,18 +200,22 @@ impl Greeter {
                 continue;
             }
             if self.half_open.len() >= self.limits.half_open_max {
-                self.crowd_out();
+                greeted.extend(self.crowd_out());
             }
             let deadline = Deadline::after(self.limits.within);
             let half = HalfOpen { socket, peer, deadline, bytes: [0; COOKIE_BYTES], filled: 0 };
             self.half_open.insert(sequence, half);
+            greeted.extend(self.listen_to(sequence));
         }
+        greeted
     }
 
-    fn crowd_out(&mut self) {
-        if self.half_open.pop_first().is_some() {
-            self.counts.crowded_out += 1;
-        }
+    /// The oldest goes, unless it has spoken meanwhile.
+    fn crowd_out(&mut self) -> Option<Greeted> {
+        let oldest = *self.half_open.first_key_value()?.0;
+        let greeted = self.listen_to(oldest);
+        self.counts.crowded_out += u64::from(self.half_open.remove(&oldest).is_some());
+        greeted
     }
 
     fn listen_to(&mut self, sequence: u64) -> Option<Greeted> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Server, ServerSettings};
 use crate::transfer::client::part::rate_max;
-use crate::transfer::flow::Direction;
+use crate::transfer::flow::{Direction, probe};
 use crate::transfer::native::{NativeServer, NativeSettings};
 use crate::transfer::settings::TransferSettings;
 
@@ -27,6 +27,7 @@ pub struct ServerPartSettings {
 struct ServerPart {
     settings: ServerPartSettings,
     server: Option<Server>,
+    natives: Option<Arc<NativeServer>>,
 }
 
 /// Make the part from its settings ([`ServerPartSettings`]), acquiring nothing yet.
@@ -35,7 +36,7 @@ struct ServerPart {
 /// A usage error that names the key at fault.
 pub fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
     let settings = serde_json::from_value(spec.settings.clone()).map_err(PartError::usage)?;
-    Ok(Box::new(ServerPart { settings, server: None }))
+    Ok(Box::new(ServerPart { settings, server: None, natives: None }))
 }
 
 impl ServerPart {
@@ -81,12 +82,16 @@ impl Part for ServerPart {
         if self.settings.transfer.direction != Direction::Up || self.settings.transfer.requests.is_some() {
             host.permit.rate(rate_max(&self.settings.transfer))?;
         }
+        if self.settings.transfer.leaves_engine_open() && self.settings.transfer.direction != Direction::Up {
+            // Where there is no loopback to try them over, the usual one does.
+            let _ = probe::run();
+        }
         // Only the clients of this run know it.
         let key = random_key().map_err(|error| PartError::new(format!("/dev/urandom: {error}")))?;
-        let natives =
-            NativeServer::new(NativeSettings { key: Some(key.clone()), ..NativeSettings::default() });
+        let natives = NativeSettings { key: Some(key.clone()), ..NativeSettings::default() };
+        let natives = Arc::new(NativeServer::new(natives));
         let settings = ServerSettings {
-            natives: Some(Arc::new(natives)),
+            natives: Some(natives.clone()),
             // Nobody else is served meanwhile.
             sessions_max: 0,
             ..ServerSettings::new((address, 0).into())
@@ -94,7 +99,7 @@ impl Part for ServerPart {
         let server = Server::start(settings).map_err(PartError::new)?;
         let address = server.local_addr();
         let watch = self.watch(host, address);
-        self.server = Some(server);
+        (self.server, self.natives) = (Some(server), Some(natives));
         Ok(json!({ "address": address.to_string(), "key": key, "watch": watch, "pid": std::process::id() }))
     }
 
@@ -103,6 +108,8 @@ impl Part for ServerPart {
     }
 
     fn progress(&mut self) -> Progress {
+        // Each client reports what its session came to; nobody asks for what is kept of it here.
+        self.natives.iter().for_each(|natives| drop(natives.take_ends()));
         Progress::Running { done: None }
     }
 

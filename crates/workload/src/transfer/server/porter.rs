@@ -8,9 +8,9 @@ use std::time::Duration;
 use sys::clock::Deadline;
 use sys::net::{NetError, TcpSocket, UdpPort};
 
-use super::ServerSettings;
 use super::greet::{Greeted, Greeter, Hello};
 use super::registry::{Admission, Entry, Registry};
+use super::{Astray, ServerSettings};
 use crate::transfer::control::{Bell, Control, Cookie};
 use crate::transfer::iperf3::{Arrival, Live, Session, State, TestReport, Turns, hello};
 
@@ -117,29 +117,30 @@ impl Porter {
         for _ in 0..DATAGRAMS_MAX {
             // An error of the port itself shows again at the next wait.
             let Ok(Some((len, from))) = self.port.receive(&mut buffer) else { return };
-            self.datagram(&buffer[..len], from);
-        }
-    }
-
-    fn datagram(&self, bytes: &[u8], from: SocketAddr) {
-        if !self.settings.admits(from.ip()) {
-            return;
-        }
-        if hello::is_hello(bytes) {
-            self.open_udp(from);
-        } else if let Some(natives) = &self.settings.natives {
-            for (bytes, from) in natives.datagram(&self.port, bytes, from) {
-                self.datagram(&bytes, from);
+            let mut astray = self.datagram(&buffer[..len], from);
+            // One after the other and not each within the one before: how many come is not for this host to say.
+            while let Some((bytes, from)) = astray.pop() {
+                astray.extend(self.datagram(&bytes, from));
             }
         }
     }
 
+    /// Leads a datagram to its session; what came meanwhile and belongs elsewhere is given back.
+    fn datagram(&self, bytes: &[u8], from: SocketAddr) -> Astray {
+        match &self.settings.natives {
+            _ if !self.settings.admits(from.ip()) => Astray::new(),
+            _ if hello::is_hello(bytes) => self.open_udp(from).unwrap_or_default(),
+            Some(natives) => natives.datagram(&self.port, bytes, from),
+            None => Astray::new(),
+        }
+    }
+
     /// Opens a stream for the session whose turn it is among those of the sender's address; the session answers.
-    fn open_udp(&self, from: SocketAddr) {
-        let Some(cookie) = self.turns.holder(from.ip()) else { return };
+    fn open_udp(&self, from: SocketAddr) -> Option<Astray> {
+        let cookie = self.turns.holder(from.ip())?;
         let place = self.registry.with(cookie, |entry| entry.live.take_place().then_some(entry.local.ip()));
-        let Some(Some(local)) = place else { return };
-        let mut astray = super::Astray::new();
+        let local = place.flatten()?;
+        let mut astray = Astray::new();
         let flow = self.port.flow_to(from, Some(local), |bytes, from| astray.push((bytes.to_owned(), from)));
         if let Ok(flow) = flow {
             self.registry.with(cookie, |entry| {
@@ -148,9 +149,7 @@ impl Porter {
                 entry.bell.ring();
             });
         }
-        for (bytes, from) in astray {
-            self.datagram(&bytes, from);
-        }
+        Some(astray)
     }
 }
 

@@ -12,6 +12,14 @@ use crate::transfer::quic;
 const TIME_MIN: Span = Span::from_ms(100);
 /// More flows than one host has ports for.
 const FLOWS_MAX: u64 = 60_000;
+/// More threads than are of use.
+pub(in crate::transfer) const THREADS_MAX: u32 = 1024;
+/// The largest buffer of a socket, bytes.
+pub(in crate::transfer) const BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// The largest window of QUIC, bytes: 10 Gbit/s over 200 ms. What a peer sends out of order is held in this program's memory.
+pub(in crate::transfer) const QUIC_WINDOW_BYTES_MAX: u64 = 256 << 20;
+/// The largest request or answer, bytes.
+pub(in crate::transfer) const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// What IPv4 carries in a datagram: 65535 less its header and UDP's (RFC 768).
 const DATAGRAM_BYTES_MAX: u64 = 65_507;
 /// A datagram's own header: seconds, microseconds and count.
@@ -27,7 +35,7 @@ impl TransferSettings {
         }
         span("time", self.time, 0, 86_400)?;
         span("omit", self.omit, 0, 3600)?;
-        within("threads", u64::from(self.threads), 0, 1024, "0 to 1024")?;
+        within("threads", self.threads.into(), 0, THREADS_MAX.into(), "0 to 1024")?;
         if let Some(bytes) = self.bytes {
             within("bytes", bytes.bytes(), 1, 1 << 60, "1B to 1EiB")?;
         }
@@ -42,19 +50,43 @@ impl TransferSettings {
         if let Some(rate) = self.rate {
             within("rate", rate.bit_per_s(), 1000, 10_000_000_000_000, "1kbit/s to 10Tbit/s")?;
         }
+        self.check_buffers()?;
+        self.check_quic()?;
+        self.check_udp()?;
+        self.check_requests()?;
+        self.check_search()?;
+        self.check_peer()
+    }
+
+    fn check_buffers(&self) -> Result<(), PlanError> {
+        let (most, words) = match self.protocol {
+            Protocol::Quic => (QUIC_WINDOW_BYTES_MAX, "1KiB to 256MiB, the most that a window of QUIC holds"),
+            Protocol::Tcp | Protocol::Udp => (BUFFER_BYTES_MAX, "1KiB to 1GiB"),
+        };
         for (key, buffer) in [
             ("window", self.window),
             ("send_buffer", self.send_buffer),
             ("receive_buffer", self.receive_buffer),
         ] {
             if let Some(buffer) = buffer {
-                within(key, buffer.bytes(), 1024, 1 << 30, "1KiB to 1GiB")?;
+                within(key, buffer.bytes(), 1024, most, words)?;
             }
         }
-        self.check_quic()?;
-        self.check_requests()?;
-        self.check_search()?;
-        self.check_peer()
+        Ok(())
+    }
+
+    /// What is TCP's has no meaning for datagrams.
+    fn check_udp(&self) -> Result<(), PlanError> {
+        for (key, is_set, problem) in [
+            ("engine", self.engine.is_some(), "these engines are TCP's"),
+            ("congestion_control", self.congestion_control.is_some(), "datagrams know none"),
+            ("no_delay", self.no_delay, "it is an option of TCP's sockets"),
+        ] {
+            if is_set && self.protocol == Protocol::Udp {
+                return Err(PlanError::of_key(key, problem));
+            }
+        }
+        Ok(())
     }
 
     /// QUIC works in this program, on one thread, as its library does it.
@@ -90,11 +122,15 @@ impl TransferSettings {
 
     fn check_requests(&self) -> Result<(), PlanError> {
         let Some(requests) = &self.requests else { return Ok(()) };
+        let (most, words) = match self.protocol {
+            Protocol::Udp => (DATAGRAM_BYTES_MAX, "1B to 65507B, the most that a datagram carries"),
+            Protocol::Tcp | Protocol::Quic => (MESSAGE_BYTES_MAX, "1B to 16MiB"),
+        };
         for (key, size) in
             [("requests.size", Some(requests.size)), ("requests.answer_size", requests.answer_size)]
         {
             if let Some(size) = size {
-                within(key, size.bytes(), 1, 16 << 20, "1B to 16MiB")?;
+                within(key, size.bytes(), 1, most, words)?;
             }
         }
         if let Some(rate) = requests.rate_per_s {
@@ -149,13 +185,36 @@ impl TransferSettings {
             Peer::Iperf3 if self.requests.is_some() => {
                 refuse("requests", "iperf3 knows no requests and answers")
             }
-            Peer::Ttcp if self.direction == Direction::Both => {
-                refuse("direction", "ttcp sends one way: up or down")
-            }
-            Peer::Ttcp if self.flows > 1 => refuse("flows", "ttcp has one flow"),
-            Peer::Ttcp if self.requests.is_some() => refuse("requests", "ttcp knows no requests and answers"),
-            Peer::Iperf3 | Peer::Ttcp => Ok(()),
+            Peer::Iperf3 => Ok(()),
+            Peer::Ttcp => self.check_ttcp(),
         }
+    }
+
+    /// A ttcp is told nothing, and this end does as it does: nothing is passed over in silence.
+    fn check_ttcp(&self) -> Result<(), PlanError> {
+        for (key, is_set, problem) in [
+            ("direction", self.direction == Direction::Both, "ttcp sends one way: up or down"),
+            ("flows", self.flows > 1, "ttcp has one flow"),
+            ("requests", self.requests.is_some(), "ttcp knows no requests and answers"),
+            ("omit", self.omit > Span::from_ms(0), "ttcp counts from the first byte"),
+            ("calls", self.calls, "calls are timed between ends of kagiri"),
+            ("engine", self.engine.is_some(), "one is chosen for a ttcp"),
+            ("threads", self.threads > 1, "ttcp has one flow"),
+            ("congestion_control", self.congestion_control.is_some(), "the host's own is used for a ttcp"),
+            ("no_delay", self.no_delay, "ttcp sends blocks, not messages"),
+            ("window", self.window.is_some(), "the kernel's automatic buffers are used for a ttcp"),
+            ("send_buffer", self.send_buffer.is_some(), "the kernel's automatic buffers are used for a ttcp"),
+            (
+                "receive_buffer",
+                self.receive_buffer.is_some(),
+                "the kernel's automatic buffers are used for a ttcp",
+            ),
+        ] {
+            if is_set {
+                return Err(PlanError::of_key(key, problem));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -184,6 +243,16 @@ mod tests {
             (json!({"requests": {"rate_per_s": -1.0}}), "requests.rate_per_s"),
             (json!({"peer": "iperf3"}), "peer: there is no server"),
             (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
+            (json!({"host": "nas", "peer": "ttcp", "omit": "1s"}), "omit: ttcp counts"),
+            (json!({"host": "nas", "peer": "ttcp", "window": "1MiB"}), "window: the kernel's"),
+            (json!({"protocol": "udp", "no_delay": true}), "no_delay: it is an option of TCP's"),
+            (json!({"protocol": "udp", "engine": "splice"}), "engine: these engines are TCP's"),
+            (json!({"protocol": "udp", "requests": {"size": "64KiB"}}), "requests.size: 65536 is not within"),
+            (
+                json!({"protocol": "quic", "window": "1GiB"}),
+                "window: 1073741824 is not within 1KiB to 256MiB",
+            ),
+            (json!({"threads": 1025}), "threads: 1025 is not within"),
             (json!({"time": "0s"}), "time: 0s is shorter than 100ms"),
             (json!({"protocol": "quic", "flows": 1001}), "flows: 1001 is not within 1 to 1000"),
             (json!({"protocol": "quic", "size": "1MiB"}), "size: 1048576 is not within"),

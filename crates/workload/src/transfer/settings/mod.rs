@@ -1,6 +1,6 @@
 //! The settings of `transfer`, as they stand in a plan's `[transfer]` table and on the command line.
 
-mod check;
+pub(super) mod check;
 
 use base::plan::{LoadPlan, PlanError};
 use base::units::{BitRate, ByteSize, Span};
@@ -17,7 +17,7 @@ pub const PORT: u16 = 5201;
 pub const TTCP_PORT: u16 = 5001;
 /// Payload of a datagram unless given: what fills an Ethernet frame of 1500 bytes, IPv4 and UDP headers deducted.
 pub const DATAGRAM_BYTES: u64 = 1472;
-/// Bytes of one call to the kernel unless given.
+/// Bytes of one call to the kernel towards iperf3 unless given.
 pub const CALL_BYTES: u64 = 128 << 10;
 /// Bytes that a stream of QUIC is given at once unless said otherwise.
 pub const QUIC_BYTES: u64 = 64 << 10;
@@ -105,23 +105,24 @@ pub struct TransferSettings {
     pub time: Span,
     /// Move so many bytes instead, all flows of one direction together.
     pub bytes: Option<ByteSize>,
-    /// What is left out at the beginning, while windows open; part of no number.
+    /// What is left out at the beginning, while windows open: part of no rate, and of no count of bytes or datagrams.
     pub omit: Span,
     /// Where received bytes end.
     pub mode: Mode,
-    /// Bytes of one call to the kernel, of UDP the payload of one datagram, of QUIC what a stream is given at once; 128 KiB,
-    /// 1472 B or 64 KiB unless given.
+    /// Bytes of one call to the kernel, of UDP the payload of one datagram, of QUIC what a stream is given at once. Unless
+    /// given: of TCP what is cheapest (towards iperf3 its own 128 KiB), 1472 B, 64 KiB.
     pub size: Option<ByteSize>,
     /// The rate of each flow; flat out unless given.
     pub rate: Option<BitRate>,
     /// How senders give bytes to the kernel; the quickest of this host unless given.
     pub engine: Option<Engine>,
-    /// Threads that carry the flows at each end; as many as there are flows, at most the CPUs, unless given.
+    /// Threads that carry the flows at each end; unless given one for each of up to 16 flows (two a CPU, if that is more), of
+    /// more flows one a CPU.
     pub threads: u32,
     /// Congestion control of TCP; each host's default unless given.
     pub congestion_control: Option<String>,
-    /// The rate of the path's slowest link on the wire, for the arithmetic of what it can carry at best; the rate of
-    /// this host's device towards the server unless given.
+    /// The rate of the path's slowest link on the wire, for the arithmetic of what it can carry at best; unless given, that
+    /// of the slower of the two ends' devices, as far as they are known.
     pub link: Option<BitRate>,
     /// Socket buffers at both ends, of QUIC its own windows; the kernel's automatic ones unless given.
     pub window: Option<ByteSize>,
@@ -187,6 +188,11 @@ impl TransferSettings {
             Protocol::Quic => QUIC_BYTES,
         };
         self.size.map_or(usual, ByteSize::bytes)
+    }
+
+    /// Whether senders are to find out how to give their bytes to the kernel.
+    pub(super) fn leaves_engine_open(&self) -> bool {
+        self.protocol == Protocol::Tcp && self.requests.is_none() && self.engine.is_none()
     }
 
     /// The length of an interval, ns: about fifty in all, between a tenth of a second and one.

@@ -50,6 +50,8 @@ pub struct TtcpReport {
     pub flow: FlowReport,
     /// The thread that carried it.
     pub threads: Vec<ThreadReport>,
+    /// How it moved the bytes.
+    pub engine: String,
 }
 
 impl TtcpReport {

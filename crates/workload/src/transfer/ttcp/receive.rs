@@ -144,7 +144,8 @@ pub(super) fn carry(
 }
 
 pub(super) fn report(peer: SocketAddr, report: GroupReport) -> TtcpReport {
+    let engine = report.engine.to_string();
     let stuck = || FlowReport::new(Ended::Failed("the flow left no report".to_owned()));
     let flow = report.flows.into_iter().next().unwrap_or_else(stuck);
-    TtcpReport { peer, flow, threads: report.threads }
+    TtcpReport { peer, flow, threads: report.threads, engine }
 }
