@@ -16,6 +16,8 @@ use sys::trace::{Backend, Target, TraceError};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BACKENDS: [Backend; 2] = [Backend::Bpf, Backend::Perf];
+/// With and without a picture, which makes a difference in the kernel to BPF alone.
+pub const WAYS: [(Backend, bool); 3] = [(Backend::Bpf, false), (Backend::Bpf, true), (Backend::Perf, true)];
 
 /// A wish for these calls ("" for the usual ones).
 pub fn wish(backend: Backend, names: &str, picture: bool) -> Wish {

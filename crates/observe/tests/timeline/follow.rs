@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use kagiri_observe::timeline::session::Session;
 use sys::trace::Target;
 
-use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, watch, wish, words};
+use crate::common::{
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has, python, rows, watch, wish, words,
+};
 
 #[test]
 fn a_program_that_ends_at_once_is_seen() {
@@ -26,22 +28,20 @@ fn a_program_that_ends_at_once_is_seen() {
 #[test]
 fn a_thousand_children_are_followed() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        for picture in [false, true] {
-            if !can_trace(backend) {
-                return;
-            }
-            // Each writes once, in a process of its own.
-            let lines = "n=0; while [ $n -lt 1000 ]; do (echo $n >/dev/null) & n=$((n+1)); done; wait";
-            let watched = watch(wish(backend, "write", picture), &words(&["sh", "-c", lines]), false);
-            let times = watched.times;
-            assert_balanced(&times);
-            assert_eq!((times.processes, times.events_lost), (1001, 0), "{backend:?} {:?}", times.doubts);
-            assert_eq!(count(&times, "write"), 1000);
-            if let Some(picture) = watched.picture {
-                let writers = picture.threads.iter().filter(|lane| !lane.calls.is_empty()).count();
-                assert_eq!(writers, 1000);
-            }
+    for (backend, picture) in WAYS {
+        if !can_trace(backend) {
+            return;
+        }
+        // Each writes once, in a process of its own.
+        let lines = "n=0; while [ $n -lt 1000 ]; do (echo $n >/dev/null) & n=$((n+1)); done; wait";
+        let watched = watch(wish(backend, "write", picture), &words(&["sh", "-c", lines]), false);
+        let times = watched.times;
+        assert_balanced(&times);
+        assert_eq!((times.processes, times.events_lost), (1001, 0), "{backend:?} {:?}", times.doubts);
+        assert_eq!(count(&times, "write"), 1000);
+        if let Some(picture) = watched.picture {
+            let writers = picture.threads.iter().filter(|lane| !lane.calls.is_empty()).count();
+            assert_eq!(writers, 1000);
         }
     }
 }
@@ -64,23 +64,21 @@ fn orphans_are_waited_for() {
 #[test]
 fn a_thread_that_executes_another_program_is_followed() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        for picture in [false, true] {
-            if !has("python3") || !can_trace(backend) {
-                return;
-            }
-            // It takes over the number of its process, whose first thread ends by it.
-            let lines = "
+    for (backend, picture) in WAYS {
+        if !has("python3") || !can_trace(backend) {
+            return;
+        }
+        // It takes over the number of its process, whose first thread ends by it.
+        let lines = "
 import os, threading, time
 shell = ['sh', '-c', 'echo one >/dev/null; echo two >/dev/null']
 threading.Thread(target=lambda: os.execv('/bin/sh', shell)).start()
 time.sleep(60)
 ";
-            let times = watch(wish(backend, "write", picture), &python(lines), false).times;
-            assert_balanced(&times);
-            assert_eq!((times.processes, count(&times, "write")), (1, 2), "{backend:?} {times:#?}");
-            assert!(times.wall_s < 50.0);
-        }
+        let times = watch(wish(backend, "write", picture), &python(lines), false).times;
+        assert_balanced(&times);
+        assert_eq!((times.processes, count(&times, "write")), (1, 2), "{backend:?} {times:#?}");
+        assert!(times.wall_s < 50.0);
     }
 }
 
@@ -145,7 +143,7 @@ time.sleep(60)
         let pid = child.id().cast_signed();
         let mut session = Session::open(wish(backend, "pwrite64", true)).unwrap();
         session.follow(Target::Process(pid)).unwrap();
-        let deadline = Instant::now() + Duration::from_millis(400);
+        let deadline = Instant::now() + Duration::from_millis(100);
         while Instant::now() < deadline {
             session.pump();
             std::thread::sleep(Duration::from_millis(5));
@@ -166,54 +164,51 @@ time.sleep(60)
 #[test]
 fn calls_that_began_before_the_watching_are_told() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        for picture in [false, true] {
-            if !can_trace(backend) {
-                return;
-            }
-            // What it executes in between is not taken for the beginning.
-            let lines = "read first; sh -c :; read second";
-            let mut child =
-                Command::new("sh").args(["-c", lines]).stdin(Stdio::piped()).spawn().expect("a shell starts");
-            let pid = child.id().cast_signed();
-            let waits = || sys::trace::waits_in(pid).is_some();
-            while !waits() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            // For as long as it waits in the first, and until it waits in the second.
-            for (answers, unfinished) in [(0, 1), (1, 0)] {
-                let mut session = Session::open(wish(backend, "read", picture)).unwrap();
-                session.follow(Target::Process(pid)).unwrap();
-                let began = Instant::now();
-                std::thread::sleep(Duration::from_millis(50));
-                if answers > 0 {
-                    use std::io::Write;
-                    child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
-                    let children = format!("/proc/{pid}/task/{pid}/children");
-                    let is_alone =
-                        || std::fs::read_to_string(&children).is_ok_and(|text| text.trim().is_empty());
-                    let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
-                    std::thread::sleep(Duration::from_millis(20));
-                    while !(is_alone() && waits()) && deadline.pause(Duration::from_millis(2)) {
-                        session.pump();
-                    }
-                }
-                let watched = began.elapsed();
-                let times = session.finish("shell", None).unwrap().times;
-                assert_balanced(&times);
-                assert_eq!(times.calls_lost, 0, "{times:#?}");
-                let before: u64 = times.unfinished.iter().map(|row| row.began_before).sum();
-                assert_eq!(before, unfinished, "{backend:?} {picture} {times:#?}");
-                assert!(times.wall_s >= watched.as_secs_f64(), "{watched:?} {times:#?}");
-                if answers > 0 {
-                    // The first read's end is seen, its beginning is not: it has no time.
-                    assert!(count(&times, "read") >= 1, "the rest of the line: {times:#?}");
-                    assert_eq!(times.unfinished.len(), 1, "the second: {times:#?}");
-                }
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
+    for (backend, picture) in WAYS {
+        if !can_trace(backend) {
+            return;
         }
+        // What it executes in between is not taken for the beginning.
+        let lines = "read first; sh -c :; read second";
+        let mut child =
+            Command::new("sh").args(["-c", lines]).stdin(Stdio::piped()).spawn().expect("a shell starts");
+        let pid = child.id().cast_signed();
+        let waits = || sys::trace::waits_in(pid).is_some();
+        while !waits() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // For as long as it waits in the first, and until it waits in the second.
+        for (answers, unfinished) in [(0, 1), (1, 0)] {
+            let mut session = Session::open(wish(backend, "read", picture)).unwrap();
+            session.follow(Target::Process(pid)).unwrap();
+            let began = Instant::now();
+            std::thread::sleep(Duration::from_millis(50));
+            if answers > 0 {
+                use std::io::Write;
+                child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
+                let children = format!("/proc/{pid}/task/{pid}/children");
+                let is_alone = || std::fs::read_to_string(&children).is_ok_and(|text| text.trim().is_empty());
+                let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(20));
+                while !(is_alone() && waits()) && deadline.pause(Duration::from_millis(2)) {
+                    session.pump();
+                }
+            }
+            let watched = began.elapsed();
+            let times = session.finish("shell", None).unwrap().times;
+            assert_balanced(&times);
+            assert_eq!(times.calls_lost, 0, "{times:#?}");
+            let before: u64 = times.unfinished.iter().map(|row| row.began_before).sum();
+            assert_eq!(before, unfinished, "{backend:?} {picture} {times:#?}");
+            assert!(times.wall_s >= watched.as_secs_f64(), "{watched:?} {times:#?}");
+            if answers > 0 {
+                // The first read's end is seen, its beginning is not: it has no time.
+                assert!(count(&times, "read") >= 1, "the rest of the line: {times:#?}");
+                assert_eq!(times.unfinished.len(), 1, "the second: {times:#?}");
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
@@ -241,7 +236,7 @@ fn what_waits_in_sockets_is_drawn() {
         session.pump();
     }
     // Whose sockets are whose is looked up five times a second.
-    for _ in 0..50 {
+    for _ in 0..25 {
         std::thread::sleep(Duration::from_millis(10));
         session.pump();
     }

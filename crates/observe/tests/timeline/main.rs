@@ -3,6 +3,5 @@
 mod common;
 mod counts;
 mod follow;
-mod perfetto;
 mod refused;
 mod states;

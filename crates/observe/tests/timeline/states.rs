@@ -7,7 +7,9 @@ use std::time::Duration;
 use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
-use crate::common::{BACKENDS, assert_balanced, can_trace, count, has, python, rows, start, watch, wish};
+use crate::common::{
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has, python, rows, start, watch, wish,
+};
 
 /// 40 reads of a pipe that a second thread fills 2 ms later, and 40 that find it full.
 const PIPE: &str = "
@@ -36,65 +38,58 @@ thread.join()
 #[test]
 fn waiting_calls_stand_apart_from_those_that_find_their_data() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        for picture in [false, true] {
-            if !has("python3") || !can_trace(backend) {
-                return;
-            }
-            let watched = watch(wish(backend, "", picture), &python(PIPE), false);
-            let times = watched.times;
-            assert_balanced(&times);
-            let [_, waited] = rows(&times, "read");
-            let waited = waited.expect("40 reads waited");
-            assert!(waited.count >= 40 && waited.p50_us > 1500.0, "{waited:?}");
-            // The C library's select() is this call.
-            let [ready, blocked] = rows(&times, "pselect6").map(|row| row.cloned().expect("in both states"));
-            assert!(ready.count + blocked.count == 80 && blocked.count >= 40, "{ready:?} {blocked:?}");
-            assert!(
-                blocked.count - blocked.preempted.expect("told") >= 40,
-                "those that timed out gave up the CPU"
-            );
-            assert!(blocked.p50_us > 900.0 && ready.p50_us < 900.0, "{ready:?} {blocked:?}");
-            assert_eq!(times.threads, 2);
+    for (backend, picture) in WAYS {
+        if !has("python3") || !can_trace(backend) {
+            return;
         }
+        let watched = watch(wish(backend, "", picture), &python(PIPE), false);
+        let times = watched.times;
+        assert_balanced(&times);
+        let [_, waited] = rows(&times, "read");
+        let waited = waited.expect("40 reads waited");
+        assert!(waited.count >= 40 && waited.p50_us > 1500.0, "{waited:?}");
+        // The C library's select() is this call.
+        let [ready, blocked] = rows(&times, "pselect6").map(|row| row.cloned().expect("in both states"));
+        assert!(ready.count + blocked.count == 80 && blocked.count >= 40, "{ready:?} {blocked:?}");
+        assert!(
+            blocked.count - blocked.preempted.expect("told") >= 40,
+            "those that timed out gave up the CPU"
+        );
+        assert!(blocked.p50_us > 900.0 && ready.p50_us < 900.0, "{ready:?} {blocked:?}");
+        assert_eq!(times.threads, 2);
     }
 }
 
 #[test]
 fn a_call_that_never_ends_is_told_as_such() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        for picture in [false, true] {
-            if !has("python3") || !can_trace(backend) {
-                return;
-            }
-            let mut session = Session::open(wish(backend, "", picture)).unwrap();
-            let (folder, path) = crate::common::folder();
-            let sign = path.join("waits");
-            let lines = format!(
-                "import os, select\nr, w = os.pipe()\nopen({:?}, 'w').close()\nselect.select([r], [], [])",
-                sign.display().to_string()
-            );
-            let mut family = start(&mut session, &python(&lines));
-            while !sign.exists() {
-                assert!(!family.has_ended(), "it waits");
-                session.pump();
-            }
-            // It is about to wait; asleep it does (proc(5), "State").
-            let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
-            while !is_asleep(family.pid()) && deadline.pause(Duration::from_millis(5)) {
-                session.pump();
-            }
-            let times = session.finish("test", None).unwrap().times;
-            assert_balanced(&times);
-            assert!(
-                times.unfinished.iter().any(|row| row.name == "pselect6" && row.count == 1),
-                "{times:#?}"
-            );
-            assert_eq!(count(&times, "pselect6"), 0);
-            family.end().unwrap();
-            drop(folder);
+    for (backend, picture) in WAYS {
+        if !has("python3") || !can_trace(backend) {
+            return;
         }
+        let mut session = Session::open(wish(backend, "", picture)).unwrap();
+        let (folder, path) = crate::common::folder();
+        let sign = path.join("waits");
+        let lines = format!(
+            "import os, select\nr, w = os.pipe()\nopen({:?}, 'w').close()\nselect.select([r], [], [])",
+            sign.display().to_string()
+        );
+        let mut family = start(&mut session, &python(&lines));
+        while !sign.exists() {
+            assert!(!family.has_ended(), "it waits");
+            session.pump();
+        }
+        // It is about to wait; asleep it does (proc(5), "State").
+        let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
+        while !is_asleep(family.pid()) && deadline.pause(Duration::from_millis(5)) {
+            session.pump();
+        }
+        let times = session.finish("test", None).unwrap().times;
+        assert_balanced(&times);
+        assert!(times.unfinished.iter().any(|row| row.name == "pselect6" && row.count == 1), "{times:#?}");
+        assert_eq!(count(&times, "pselect6"), 0);
+        family.end().unwrap();
+        drop(folder);
     }
 }
 

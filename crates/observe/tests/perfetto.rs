@@ -120,8 +120,8 @@ fn picture() -> Picture {
 
 #[test]
 fn perfettos_own_schema_reads_it() {
-    let _alone = crate::common::alone();
-    let (folder, path) = crate::common::folder();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
     let picture = picture();
     let bytes = pftrace::encode(&picture);
     let spans = picture.spans() + picture.losses.len();
