@@ -15,6 +15,10 @@ use super::tcp_send::TcpSender;
 use super::udp_receive::UdpReceiver;
 use super::udp_send::{UdpSender, datagrams_a_call};
 
+/// A slow sender waits until an Ethernet frame's worth is due (RFC 894: 1500 bytes less headers): less at a time would be
+/// mostly headers on the wire and mostly wake-ups here.
+const SEGMENT_BYTES: usize = 1448;
+
 /// What a flow moves its bytes over.
 #[derive(Debug)]
 pub enum FlowSocket {
@@ -83,7 +87,11 @@ impl Flow {
         let (mover, unit, call) = match (&*socket, order.side) {
             (FlowSocket::Tcp(_), Side::Sender) => {
                 let message = if size == 0 { engines.call_bytes() } else { size };
-                (Mover::TcpSend(TcpSender::new(message, engines.pipes())), 1, message)
+                (
+                    Mover::TcpSend(TcpSender::new(message, engines.pipes())),
+                    SEGMENT_BYTES.min(message),
+                    message,
+                )
             }
             (FlowSocket::Tcp(_), Side::Receiver) => {
                 (Mover::TcpReceive(TcpReceiver::new(order.mode, size, engines.are_few())), 1, 1)
