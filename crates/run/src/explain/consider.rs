@@ -126,7 +126,8 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             )
         })
         .collect();
-    let guessed = analysis.ceilings.get(&limit.resource).and_then(|ceiling| {
+    let sampled = analysis.ceilings.get(&limit.resource).filter(|_| analysis.table.limit.is_none());
+    let guessed = sampled.and_then(|ceiling| {
         let value = words::amount(limit.resource, ceiling.value);
         let how = match &ceiling.source {
             source if source.starts_with(ASSUMED) => "an assumption",

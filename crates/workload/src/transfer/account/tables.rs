@@ -8,10 +8,14 @@ use super::super::judge::each_held_back;
 use super::super::metrics;
 use super::super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
 use super::super::settings::TransferSettings;
-use super::words::{micros, size, unknown, words};
+use super::words::{micros, rate_words, size, unknown, words};
 
 /// Flows that a table lists one by one; of more, the slowest.
 const FLOWS_SHOWN: usize = 16;
+
+/// What the columns of waits mean.
+const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender waited for the \
+                     receiver's window, or for room in its own buffer";
 
 /// Numbers that the course of a transfer is told in.
 const INTERVALS_SHOWN: usize = 10;
@@ -126,36 +130,35 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
             rows.push(row);
         }
     }
-    let notes = match all - rows.len() {
-        0 => Vec::new(),
-        more => vec![format!("{more} quicker flows are not listed")],
-    };
-    let head = [
-        "flow",
-        "arrived",
-        "goodput",
-        "congestion",
-        "resent",
-        "least RTT",
-        "busy",
-        "window full",
-        "buffer full",
-    ];
-    let head = words(&[&head[..], &["held by", "end"]].concat());
+    let mut notes = Vec::new();
+    if report.ways.iter().any(|way| way.sender.as_ref().is_some_and(|end| !end.waits.is_empty())) {
+        notes.push(WAITS.to_owned());
+    }
+    if all > rows.len() {
+        notes.push(format!("{} quicker flows are not listed", all - rows.len()));
+    }
+    let head = words(&[
+        "flow", "arrived", "goodput", "control", "resent", "min RTT", "busy", "window", "buffer", "held by",
+        "end",
+    ]);
     (!rows.is_empty()).then(|| Table { title: "Flows".to_owned(), head, rows, notes })
 }
 
 fn flow_cells(flow: &FlowReport, waits: Option<&Waits>) -> Vec<String> {
+    let share = |of: fn(&Waits) -> Option<u64>| {
+        let share = waits.and_then(|waits| Some(100.0 * of(waits)? as f64 / waits.busy_us?.max(1) as f64));
+        share.map_or_else(unknown, |percent| format!("{percent:.0} %"))
+    };
     let us = |of: fn(&Waits) -> Option<u64>| waits.and_then(of).map_or_else(unknown, |us| micros(us as f64));
     vec![
         size(flow.count.bytes),
-        metrics::flow_rate(flow).map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+        metrics::flow_rate(flow).map_or_else(unknown, rate_words),
         flow.congestion.clone().unwrap_or_else(|| "-".to_owned()),
         waits.and_then(|waits| waits.retransmits).map_or_else(unknown, |n| n.to_string()),
         us(|waits| waits.min_rtt_us),
         us(|waits| waits.busy_us),
-        us(|waits| waits.rwnd_limited_us),
-        us(|waits| waits.sndbuf_limited_us),
+        share(|waits| waits.rwnd_limited_us),
+        share(|waits| waits.sndbuf_limited_us),
     ]
 }
 

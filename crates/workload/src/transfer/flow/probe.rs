@@ -14,7 +14,7 @@ use super::order::{End, Engine, FlowOrder, Mode, Side, Stamp};
 
 /// Rounds alternate between the engines, so that a neighbour disturbs both alike.
 const ROUNDS: u32 = 3;
-const ROUND_NS: u64 = 60_000_000;
+const ROUND_NS: u64 = 25_000_000;
 /// Beyond a round, the time in which its threads start and end.
 const ROUND_WITHIN: Duration = Duration::from_millis(500);
 
@@ -46,7 +46,7 @@ pub fn known() -> Option<ProbeReport> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Compares the engines over a connection to this host itself for 0.4 s, once; after that it knows.
+/// Compares the engines over a connection to this host itself for 0.15 s, once; after that it knows.
 ///
 /// # Errors
 /// [`FlowError`]: no connection over loopback, or nothing moved over it.
