@@ -125,18 +125,27 @@ fn the_rights_that_are_told_of_are_enough_and_no_others() {
     need_tracing!();
     kagiri_tests::need_programs!("setpriv");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let with = |rights: &str| {
+    let with = |rights: &str, backend: &str| {
         let capabilities = [format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")];
         let mut command = Command::new("setpriv");
-        command.args(nobody).args(capabilities).arg(program()).args(["timeline", "--json", "--", "dd"]);
+        command.args(nobody).args(capabilities).arg(program()).args([
+            "timeline",
+            "--json",
+            "--backend",
+            backend,
+            "--",
+            "dd",
+        ]);
         command.args(["if=/dev/zero", "of=/dev/null", "bs=100", "count=400"]).current_dir("/");
         command.output().expect("setpriv starts")
     };
-    let told = with("+bpf,+perfmon,+dac_read_search");
-    let document: Value =
-        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"));
-    check(&document);
-    assert!(count(&document, &["write"]) >= 400, "{document:#}");
+    for (rights, backend) in [("+bpf,+perfmon", "bpf"), ("+perfmon,+dac_read_search", "perf")] {
+        let told = with(rights, backend);
+        let document: Value =
+            serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        check(&document);
+        assert!(count(&document, &["write"]) >= 400, "{document:#}");
+    }
     // Root that may do nothing of that: a container, a service with a bounded set.
     for command in [&["--inh-caps=-all", "--bounding-set=-all"][..], &nobody] {
         let mut command = {

@@ -221,13 +221,13 @@ impl Timeline {
             output::print(&report::terminal::call_times(&watched.times, output::style()));
         }
         let Some(picture) = &watched.picture else { return Ok(()) };
-        if let Some(path) = &self.html {
-            self.write(path, report::timeline::page(&watched.times, picture).as_bytes())?;
-        }
-        if let Some(path) = &self.pftrace {
-            self.write(path, &pftrace::encode(picture))?;
-        }
-        Ok(())
+        // Where one cannot be written, the other is.
+        let page = self
+            .html
+            .as_ref()
+            .map(|path| self.write(path, report::timeline::page(&watched.times, picture).as_bytes()));
+        let trace = self.pftrace.as_ref().map(|path| self.write(path, &pftrace::encode(picture)));
+        page.into_iter().chain(trace).collect()
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
