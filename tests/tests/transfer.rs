@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kagiri_tests::{Ended, Live, World, is_root, missing, undisturbed, wait_until};
 use nix::sys::signal::Signal;
@@ -305,4 +305,17 @@ fn an_interrupted_transfer_keeps_what_it_measured() {
     let series = trials[0]["series"].as_array().expect("series");
     let goodput = series.iter().find(|one| one["name"] == "goodput_up_bit_per_s").expect("its course");
     assert!(goodput["values"].as_array().is_some_and(|values| !values.is_empty()), "{goodput}");
+}
+
+#[test]
+fn a_client_that_waits_for_a_silent_server_hears_ctrl_c() {
+    let world = World::new();
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let host = silent.local_addr().expect("its address").to_string();
+    let live = world.start(&["transfer", &host]);
+    let _held = silent.accept().expect("the client comes");
+    let from = Instant::now();
+    live.signal(Signal::SIGINT);
+    live.end(PATIENCE).code(130);
+    assert!(from.elapsed() < Duration::from_secs(4), "it would have given up by itself after 5 s");
 }

@@ -85,14 +85,18 @@ fn limit(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> 
         Held::Offered => format!("no more was asked for{direction}"),
     };
     let statements = std::iter::once(first).chain(evidence.iter().cloned());
-    let is_loopback = report.server.parse::<SocketAddr>().is_ok_and(|server| server.ip().is_loopback());
     let (resource, certainty) = match cause {
         // There is no link, and the kernel's own work between the ends is in neither end's account.
-        Held::Path if is_loopback => (Resource::None, Certainty::Unknown),
+        Held::Path if is_loopback(report) => (Resource::None, Certainty::Unknown),
         _ => (resource, Certainty::Confirmed),
     };
     let evidence = statements.map(|statement| Evidence { resource, statement, inferred: false }).collect();
     Some(Limit { resource, certainty, evidence })
+}
+
+/// Whether there is no path between the two ends.
+fn is_loopback(report: &TransferReport) -> bool {
+    report.server.parse::<SocketAddr>().is_ok_and(|server| server.ip().is_loopback())
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use base::timeline::CallRow;
 
 use super::super::flow::{Ended, FlowCount, FlowReport};
 use super::super::judge::each_held_back;
+use super::super::limit::Held;
 use super::super::metrics;
 use super::super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
 use super::super::settings::TransferSettings;
+use super::is_loopback;
 use super::words::{micros, rate_words, size, unknown, words};
 
 /// Flows that a table lists one by one; of more, the slowest.
@@ -121,6 +123,7 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
         all += end.flows.len();
         for number in slowest(&end.flows) {
             let (flow, held) = (&end.flows[number], held.get(number).copied().flatten());
+            let held = held.filter(|held| *held != Held::Path || !is_loopback(report));
             let mut row = vec![format!("{} {}", name(way), number + 1)];
             row.extend(flow_cells(flow, waits.get(number)));
             row.push(held.map_or_else(unknown, |held| held.word().to_owned()));

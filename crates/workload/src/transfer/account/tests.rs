@@ -74,8 +74,10 @@ fn over_loopback_a_path_is_no_limit_that_is_known() {
     let settings = TransferSettings::default();
     assert_eq!(of(&settings, &report).limit.map(|limit| limit.resource), Some(Resource::Network));
     report.server = "127.0.0.1:5201".to_owned();
-    let limit = of(&settings, &report).limit.unwrap();
+    let account = of(&settings, &report);
+    let limit = account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    assert_eq!(account.tables[1].rows[0][9], "?", "of its one flow neither");
 }
 
 #[test]
