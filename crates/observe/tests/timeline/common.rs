@@ -79,6 +79,13 @@ pub fn python(lines: &str) -> Vec<OsString> {
     words(&[interpreter, "-c", lines])
 }
 
+/// A program to be started without being followed.
+pub fn program(words: &[OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
 /// Starts a program and follows it.
 pub fn start(session: &mut Session, command: &[OsString]) -> Family {
     let held = Held::prepare(command, true).expect("a child");

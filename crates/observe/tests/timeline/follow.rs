@@ -7,7 +7,7 @@ use kagiri_observe::timeline::session::Session;
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has, python, rows, watch, wish, words,
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has, program, python, rows, watch, wish, words,
 };
 
 #[test]
@@ -133,11 +133,7 @@ for _ in range(3): threading.Thread(target=work, daemon=True).start()
 print('on', flush=True)
 time.sleep(60)
 ";
-        let mut child = Command::new("python3")
-            .args(["-c", lines])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python starts");
+        let mut child = program(&python(lines)).stdout(Stdio::piped()).spawn().expect("python starts");
         let mut said = [0; 2];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
         let pid = child.id().cast_signed();

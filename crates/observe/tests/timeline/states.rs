@@ -1,14 +1,14 @@
 //! Blocked and ready are told apart by whether the thread was switched out, not by how long a call took.
 
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has, python, rows, start, watch, wish,
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has, program, python, rows, start, watch, wish,
 };
 
 /// 40 reads of a pipe that a second thread fills 2 ms later, and 40 that find it full.
@@ -125,32 +125,29 @@ time.sleep(60)
 #[test]
 fn the_end_of_the_watching_makes_no_call_seem_ready_that_waits() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !has("python3") || !can_trace(backend) {
-            return;
-        }
-        let mut child =
-            Command::new("python3").args(["-c", SLEEPERS]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = [0; 2];
-        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        for picture in [false, true, false] {
-            let mut session = Session::open(wish(backend, "clock_nanosleep", picture)).unwrap();
-            session.follow(Target::Process(child.id().cast_signed())).unwrap();
-            let deadline = sys::clock::Deadline::after(Duration::from_millis(50));
-            while deadline.pause(Duration::from_millis(5)) {
-                session.pump();
-            }
-            let times = session.finish("sleepers", None).unwrap().times;
-            assert_balanced(&times);
-            assert_eq!(times.calls_lost, 0, "{times:#?}");
-            let [ready, blocked] = rows(&times, "clock_nanosleep");
-            assert!(ready.is_none() && blocked.is_some_and(|row| row.count >= 20), "{times:#?}");
-            let unfinished: u64 = times.unfinished.iter().map(|row| row.count).sum();
-            assert!(unfinished <= 21, "one of each thread: {times:#?}");
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
+    if !has("python3") {
+        return;
     }
+    let mut child = program(&python(SLEEPERS)).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 2];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    for (backend, picture) in WAYS.into_iter().filter(|(backend, _)| can_trace(*backend)) {
+        let mut session = Session::open(wish(backend, "clock_nanosleep", picture)).unwrap();
+        session.follow(Target::Process(child.id().cast_signed())).unwrap();
+        let deadline = sys::clock::Deadline::after(Duration::from_millis(50));
+        while deadline.pause(Duration::from_millis(5)) {
+            session.pump();
+        }
+        let times = session.finish("sleepers", None).unwrap().times;
+        assert_balanced(&times);
+        assert_eq!(times.calls_lost, 0, "{times:#?}");
+        let [ready, blocked] = rows(&times, "clock_nanosleep");
+        assert!(ready.is_none() && blocked.is_some_and(|row| row.count >= 20), "{times:#?}");
+        let unfinished: u64 = times.unfinished.iter().map(|row| row.count).sum();
+        assert!(unfinished <= 21, "one of each thread: {times:#?}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 fn is_asleep(pid: i32) -> bool {
