@@ -142,12 +142,14 @@ fn an_address_that_cannot_be_is_refused_before_anything_is_begun() {
 
 /// What failed before anything was measured is kept, but is not what `last` means.
 #[test]
-fn a_run_without_a_trial_is_listed_and_is_not_the_last() {
+fn a_run_without_a_trial_is_kept_and_is_not_the_last() {
     let world = World::new();
     let ended = world.measure(&["stream", "http://127.0.0.1:1/x.ts", "--streams", "1"], PATIENCE);
     assert!(!ended.fails(1, &["refused"]).stderr.contains("on here"));
     let listed = world.run(&["runs", "list"]).code(0).stdout;
-    assert!(listed.contains("failed"), "{listed}");
+    assert!(listed.contains("1 run that failed before a trial was made"), "{listed}");
+    let listed = world.run(&["runs", "list", "--all"]).code(0).stdout;
+    assert!(listed.contains(" failed "), "{listed}");
     for words in [&["runs", "show"][..], &["report"]] {
         world.measure(words, PATIENCE).fails(2, &["no run 'last'", "at least one trial"]);
     }

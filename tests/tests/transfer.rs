@@ -127,6 +127,7 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
     let capacity = found["capacity"]["value"].as_f64().expect("a capacity");
     assert!((30.0..=51.0).contains(&capacity), "{}", found["capacity"]);
     assert_eq!(found["capacity"]["unit"], "Mbit/s");
+    assert_eq!(found["limit"]["resource"], "network", "{}", found["limit"]);
 }
 
 #[test]
@@ -153,6 +154,24 @@ fn the_reference_plan_balances() {
         }
         assert!(trial["account"]["tables"].as_array().is_some_and(|tables| !tables.is_empty()));
     }
+}
+
+#[test]
+fn what_came_of_a_transfer_is_listed_compared_and_required_in_its_unit() {
+    let world = World::new();
+    let words = ["transfer", "--time", "200ms", "-q", "--require", "goodput>=1Tbit/s"];
+    for _ in 0..2 {
+        let ended = world.run(&words).fails(3, &[]);
+        assert!(ended.stdout.contains("did not hold (measured ") && ended.stdout.contains("bit/s)"), "{ended:?}");
+    }
+    let listed = world.run(&["runs", "list"]).code(0).stdout;
+    assert!(listed.contains("bit/s") && !listed.contains("1 flow"), "{listed}");
+    let compared = world.run(&["runs", "compare", "last~1", "last"]).code(0).stdout;
+    assert!(compared.lines().any(|line| line.starts_with("Goodput: ")), "{compared}");
+    let explained = world.run(&["explain", "last"]).code(0).stdout;
+    assert!(explained.starts_with("Moved ") && explained.contains("limit"), "{explained}");
+    let page = world.run(&["report", "-o", "-"]).code(0).stdout;
+    assert!(page.contains("<dt>goodput</dt>") && !page.contains("No limit was met"), "{page}");
 }
 
 #[test]

@@ -131,7 +131,10 @@ fn stem(name: &str) -> &str {
 impl Objective {
     /// The metric that is meant: by its whole name, its name without the unit, or the end of that (`p99` for
     /// `response_p99_ms`), provided that it is the only one.
-    fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, ObjectiveError> {
+    ///
+    /// # Errors
+    /// None of the names is meant, or several.
+    pub fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, ObjectiveError> {
         let by = |test: &dyn Fn(&str) -> bool| names.clone().filter(|name| test(name)).collect::<Vec<_>>();
         let tail = format!("_{}", self.metric);
         let rules: [&dyn Fn(&str) -> bool; 3] =

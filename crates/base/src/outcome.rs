@@ -1,5 +1,7 @@
 //! What came of a run: the one document that is stored, exported, compared and reported.
 
+mod finding;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -14,6 +16,8 @@ use crate::metric::Metrics;
 use crate::objective::Requirement;
 use crate::series::Series;
 use crate::verdict::Verdict;
+
+pub use finding::Finding;
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
 pub const SCHEMA: u32 = 1;
@@ -164,6 +168,9 @@ pub struct Account {
     pub limit: Option<Limit>,
     /// What a reader may want to look up.
     pub tables: Vec<Table>,
+    /// Why it broke off, where it did: what was measured until then tells nothing of how it would have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broke_off: Option<String>,
 }
 
 impl Account {
@@ -192,6 +199,11 @@ impl Trial {
     /// target, nor of the measuring side.
     pub fn is_unmeasured(&self) -> bool {
         self.verdict == Verdict::Invalid && self.metrics.values().all(Option::is_none)
+    }
+
+    /// Whether it broke off, before or after something was measured in it.
+    pub fn is_broken_off(&self) -> bool {
+        self.is_unmeasured() || self.account.broke_off.is_some()
     }
 }
 
@@ -279,6 +291,9 @@ pub struct VariantOutcome {
     pub name: String,
     /// Median over the repetitions.
     pub capacity: Capacity,
+    /// Of one load that says little of what came of it: the numbers that do, the main one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// The capacity of each repetition.
     pub repetitions: Vec<Capacity>,
     /// What set it.

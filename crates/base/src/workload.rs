@@ -57,6 +57,11 @@ pub trait Workload: Sync {
     fn load_unit(&self, settings: &Value) -> &'static str;
     /// Every number that its trials carry, the sampled ones included.
     fn metrics(&self) -> &'static [MetricSpec];
+    /// The metrics that tell what came of a single load under these (resolved) settings, the main one first; none where
+    /// the load itself says it, so that a capacity is the answer.
+    fn findings(&self, _settings: &Value) -> &'static [&'static str] {
+        &[]
+    }
     /// The sides that a plan can place on hosts.
     fn roles(&self) -> &'static [Role];
     /// Its parts.

@@ -32,7 +32,7 @@ struct Now {
     estimate: Estimate,
     /// What is tried, or prepared, for the bar.
     doing: String,
-    /// What the target does now, for the bar.
+    /// What passes now and what the target does, for the bar.
     live: String,
     /// The trial under way.
     step: Option<Step>,
@@ -174,8 +174,15 @@ impl Progress {
     }
 }
 
-/// What the target does now: those of its resources that are known.
+/// How quickly bytes move, and what the target does now: those of its resources that are known.
 fn live_words(live: &Live) -> String {
+    let way = |name: &str, way: &str| {
+        let rate = report::units::metric(name, Some(*live.get(name)?));
+        Some(format!("{rate} {way}"))
+    };
+    let ways = [way("goodput_up_bit_per_s", "up"), way("goodput_down_bit_per_s", "down")];
+    let ways: Vec<String> = ways.into_iter().flatten().collect();
+    let moved = if ways.is_empty() { String::new() } else { format!(", {} now", ways.join(" and ")) };
     let cpu = live.get("server_cpu_percent").map(|percent| format!("CPU {percent:.0} %"));
     let rate = |name: &str, what: &str| {
         let mbit_per_s = live.get(name)? / 1e6;
@@ -183,7 +190,7 @@ fn live_words(live: &Live) -> String {
     };
     let disk = rate("disk_bit_per_s", "disk");
     let all: Vec<String> = [cpu, disk, rate("network_bit_per_s", "network")].into_iter().flatten().collect();
-    if all.is_empty() { String::new() } else { format!(" [server: {}]", all.join(", ")) }
+    if all.is_empty() { moved } else { format!("{moved} [server: {}]", all.join(", ")) }
 }
 
 fn phase_word(phase: Phase) -> &'static str {
@@ -219,5 +226,25 @@ impl Observer for Progress {
 
     fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_now_stands_before_what_the_target_does() {
+        let told = |all: &[(&str, f64)]| {
+            live_words(&all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect())
+        };
+        assert_eq!(told(&[]), "");
+        assert_eq!(told(&[("server_cpu_percent", 82.4)]), " [server: CPU 82 %]");
+        assert_eq!(
+            told(&[("goodput_up_bit_per_s", 941e6), ("server_cpu_percent", 7.0)]),
+            ", 941 Mbit/s up now [server: CPU 7 %]"
+        );
+        let both = [("goodput_up_bit_per_s", 941e6), ("goodput_down_bit_per_s", 1.2e9)];
+        assert_eq!(told(&both), ", 941 Mbit/s up and 1.2 Gbit/s down now");
     }
 }

@@ -34,7 +34,7 @@ fn dropped(drops: u64) -> QueueReading {
 }
 
 /// Every rate: its counter, and what a growth by 50,000,000 in 100 ms comes to.
-const RATES: [(Quantity, Set, f64); 18] = [
+const RATES: [(Quantity, Set, f64); 19] = [
     (Quantity::ServerCpu, |raw, value| raw.server_cpu_ns = value, 50.0),
     (Quantity::ServerCgroupCpu, |raw, value| raw.cgroup_usage_ns = value, 50.0),
     (Quantity::CpuWait, |raw, value| raw.server_wait_ns = value, 50.0),
@@ -51,6 +51,7 @@ const RATES: [(Quantity, Set, f64); 18] = [
     (Quantity::DiskBusy, |raw, value| disk(raw, value, |disk, value| disk.busy_ns = value), 50.0),
     (Quantity::DiskQueue, |raw, value| disk(raw, value, |disk, value| disk.queue_time_ns = value), 0.5),
     (Quantity::Network, |raw, value| network(raw, value, |device, value| device.tx_bytes = value), 4e9),
+    (Quantity::Network, |raw, value| network(raw, value, |device, value| device.rx_bytes = value), 4e9),
     (Quantity::DeviceDrops, |raw, value| network(raw, value, |device, value| device.rx_dropped = value), 5e8),
     (Quantity::NetworkDrops, |raw, drops| raw.network_queue = drops.map(dropped), 5e8),
 ];

@@ -6,13 +6,14 @@
 //! - [`terminal`]: the answer in words and tables for a terminal of a given width;
 //! - [`html`]: one page that works offline, with its figures drawn by [`chart`];
 //! - [`export`]: CSV of trials and of series (JSON is the stored document itself);
-//! - [`words`], [`digest`], [`doubts`], [`units`]: the sentences, the numbers per load, the doubts and the units that all of these share,
-//!   so that text and tables cannot contradict each other.
+//! - [`words`], [`digest`], [`findings`], [`doubts`], [`units`]: the sentences, the numbers per load and per variant,
+//!   the doubts and the units that all of these share, so that text and tables cannot contradict each other.
 
 pub mod chart;
 pub mod digest;
 pub mod doubts;
 pub mod export;
+pub mod findings;
 pub mod html;
 pub mod terminal;
 pub mod timeline;

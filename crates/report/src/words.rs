@@ -3,6 +3,8 @@
 pub mod calls;
 
 use base::doubt::Doubt;
+use base::metric::MetricSpec;
+use base::objective::{Objective, Requirement};
 use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, VariantOutcome};
 use base::verdict::Verdict;
 use serde_json::Value;
@@ -97,10 +99,24 @@ pub fn singular(unit: &str) -> &str {
 
 /// What a unit of load costs of a resource. A slope that may as well be zero is not a cost: its digits are noise.
 pub fn cost(saturation: &Saturation) -> String {
-    match saturation.cost_interval {
-        Some([low, high]) if low <= 0.0 && high >= 0.0 => "no measurable cost".to_owned(),
-        _ => quantity(Some(saturation.cost_per_load), &saturation.unit),
+    match costs_nothing(saturation) {
+        true => "no measurable cost".to_owned(),
+        false => quantity(Some(saturation.cost_per_load), &saturation.unit),
     }
+}
+
+fn costs_nothing(saturation: &Saturation) -> bool {
+    saturation.cost_interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0)
+}
+
+/// The load at which a resource is used up; a dash where it is not known, or where a unit of load costs nothing of it.
+pub fn saturates_at(saturation: &Saturation) -> String {
+    saturation.saturates_at.filter(|_| !costs_nothing(saturation)).map_or(UNKNOWN.to_owned(), tidy)
+}
+
+/// The interval of that load.
+pub fn saturates_within(saturation: &Saturation) -> String {
+    units::range(saturation.saturates_interval.filter(|_| !costs_nothing(saturation)), "")
 }
 
 /// What is used at no load. A fitted line may begin below zero, which no usage can.
@@ -117,6 +133,15 @@ pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
     let mut trials = run.trials_of(&variant.name).peekable();
     let Some(load) = trials.peek().map(|trial| trial.load) else { return false };
     trials.all(|trial| trial.phase == Phase::Single && trial.load == load)
+}
+
+/// What is said of a run that came to nothing.
+pub const NOTHING_JUDGED: &str = "No capacity is known: nothing was judged.";
+
+/// Whether a capacity is missed where one load was offered: it was carried, and nothing else tells what came of it.
+pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
+    let passed = run.trials_of(&variant.name).any(|trial| trial.verdict == Verdict::Pass);
+    passed && variant.account.headline.is_none()
 }
 
 /// What stands in the place of a capacity where one load was offered.
@@ -146,7 +171,10 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
         && is_one_load(run, variant)
     {
         if let (Some(headline), Verdict::Pass) = (&variant.account.headline, row.verdict) {
-            return format!("{headline}.");
+            return match row.trials.len() {
+                1 => format!("{headline}."),
+                n => format!("{headline} (the median of {n} trials)."),
+            };
         }
         return single(row, &format!("{}{each}", load(row.load, unit)));
     }
@@ -222,10 +250,12 @@ fn next(rows: &[Row], value: f64, unit: &str) -> String {
             let stalls =
                 row.trials.iter().any(|t| matches!(t.metrics.get("stalls"), Some(Some(n)) if *n > 0.0));
             let does = if stalls { "stall" } else { "fail" };
-            match row.load == value + 1.0 && !unit.contains('/') {
+            let told = match row.load == value + 1.0 && !unit.contains('/') {
                 true => format!("; the {} {does}s", ordinal(row.load as u64)),
                 false => format!("; {} {does}", load(row.load, unit)),
-            }
+            };
+            let why = if stalls { None } else { row.trials.iter().find_map(|trial| trial.reasons.first()) };
+            told + &why.map(|why| format!(" ({})", clause(why))).unwrap_or_default()
         }
         (None, Some(row)) => format!("; {} could not be judged", load(row.load, unit)),
         (None, None) => "; no larger load was offered".to_owned(),
@@ -290,6 +320,14 @@ pub fn change(from: Option<f64>, to: Option<f64>) -> String {
     }
 }
 
+/// What was measured of what was required, in the unit of the metric that was meant: `goodput` is `goodput_bit_per_s`.
+pub fn measured(required: &Requirement, specs: &[MetricSpec]) -> String {
+    let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
+    let meant = required.requirement.parse::<Objective>();
+    let meant = meant.and_then(|objective| objective.find(specs.iter().map(|spec| spec.name)));
+    units::metric(meant.unwrap_or(name), required.measured)
+}
+
 /// Seconds from the run's beginning to its end, or to the end of its last trial.
 pub fn length_s(run: &Run) -> Option<f64> {
     let ended_s = run.ended_at.map(|end| end.duration_since(run.started_at).as_secs_f64());
@@ -300,77 +338,4 @@ pub fn length_s(run: &Run) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_are_counted_in_their_unit() {
-        assert_eq!(load(1.0, "streams"), "1 stream");
-        assert_eq!(load(5.0, "streams"), "5 streams");
-        assert_eq!(load(110e6, "bit/s"), "110 Mbit/s");
-        assert_eq!([1.0, 10.0].map(|n| load(n, "load")), ["1 unit of load", "10 units of load"]);
-        assert_eq!(["streams", "Mbit/s", ""].map(singular), ["stream", "Mbit/s", "unit of load"]);
-    }
-
-    #[test]
-    fn a_slope_that_may_be_zero_is_no_cost_and_nothing_is_used_below_zero() {
-        let fit = |ends, zero| Saturation {
-            unit: "B".into(),
-            cost_per_load: 769.0,
-            cost_interval: Some(ends),
-            usage_at_zero: zero,
-            ceiling: None,
-            saturates_at: None,
-            saturates_interval: None,
-            n: 9,
-        };
-        assert_eq!(cost(&fit([-700.0, 2240.0], 7e6)), "no measurable cost");
-        assert_eq!(cost(&fit([700.0, 840.0], 7e6)), "769 B");
-        assert_eq!([7e6, -29e6].map(|zero| at_no_load(&fit([0.0; 2], zero))), ["7 MB", "about 0"]);
-    }
-
-    #[test]
-    fn a_neighbour_is_not_the_measuring_side() {
-        let limit =
-            |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
-        assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
-        assert!(limit(Certainty::Unknown).contains("or by other programs"));
-    }
-
-    #[test]
-    fn a_capacity_that_was_not_confirmed_says_so_first() {
-        let text = include_str!("../../../tests/fixtures/run.json");
-        let mut run: Run = serde_json::from_str(text).unwrap();
-        run.trials.retain(|trial| trial.load <= 4.0 && trial.phase == Phase::Search);
-        run.state = State::Interrupted;
-        let mut variant = run.variants[0].clone();
-        variant.capacity.value = Some(4.0);
-        variant.capacity.interval = [Some(4.0), None];
-        variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 0, wanted: 3 }.into()];
-        let expected = "Not confirmed: carries at least 4 streams of 25 Mbit/s; interrupted before a larger load was \
-                        offered.";
-        assert_eq!(carries(&run, &variant), expected);
-        variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 1, wanted: 3 }.into()];
-        assert!(carries(&run, &variant).starts_with("Confirmed only 1 of 3 times: carries at least 4"));
-        // A load that the players spoiled comes before one that failed beyond it.
-        run.trials[3].verdict = Verdict::Fail;
-        run.trials[2].verdict = Verdict::Invalid;
-        variant.capacity.value = Some(2.0);
-        assert!(carries(&run, &variant).ends_with("; 3 streams could not be judged."));
-    }
-
-    #[test]
-    fn an_open_interval_is_said_to_be_open() {
-        let capacity = |interval| Capacity {
-            value: Some(5.0),
-            unit: "streams".into(),
-            interval,
-            passes: 3,
-            failures_above: 0,
-        };
-        assert_eq!(interval(&capacity([Some(5.0), None])), "5 or more");
-        assert_eq!(interval(&capacity([Some(4.0), Some(5.0)])), "4 to 5");
-        assert_eq!(interval(&capacity([Some(5.0), Some(5.0)])), "5");
-        assert_eq!(interval(&capacity([None, None])), UNKNOWN);
-    }
-}
+mod tests;

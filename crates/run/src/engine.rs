@@ -76,7 +76,7 @@ pub enum Event<'a> {
     TrialAt {
         /// The share of it that is done, 0..1.
         done: f64,
-        /// What the target's sampler sees now.
+        /// What the target's sampler and the parts that offer the load see now.
         live: &'a Live,
     },
     /// A trial has ended and is stored.

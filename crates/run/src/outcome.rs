@@ -8,7 +8,7 @@ use base::doubt::{Doubt, DoubtNote, lower_bound};
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{
-    Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
+    Capacity, Ceiling, Certainty, Finding, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
 };
 use base::plan::{LoadPlan, Plan, Variant};
 use base::statistics;
@@ -62,13 +62,17 @@ fn example(workload: &dyn Workload) -> Option<String> {
 
 /// Why a run that went to its end says nothing: all of its trials broke off.
 pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
-    if trials.is_empty() || !trials.iter().all(Trial::is_unmeasured) {
+    if trials.is_empty() || !trials.iter().all(Trial::is_broken_off) {
         return None;
     }
-    let mut reasons: Vec<&str> = trials.iter().flat_map(|trial| &trial.reasons).map(String::as_str).collect();
+    let why = |trial: &Trial| {
+        trial.account.broke_off.clone().map_or_else(|| trial.reasons.clone(), |why| vec![why])
+    };
+    let mut reasons: Vec<String> = trials.iter().flat_map(why).collect();
     reasons.dedup();
+    let so = if trials.iter().all(Trial::is_unmeasured) { ", so nothing was measured" } else { "" };
     Some(RunError::new(format!(
-        "no trial could be finished, so nothing was measured: {}; mend that, and measure again",
+        "no trial could be finished{so}: {}; mend that, and measure again",
         reasons.join("; ")
     )))
 }
@@ -97,11 +101,18 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     table.capacity = Some(capacity.clone());
     let account =
         representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
-    table.limit = account.limit.clone().filter(|_| loads.fixed.is_some());
+    let telling = workload.findings(&variant.settings);
+    table.limit = match loads.fixed {
+        // That a load passes which says little by itself does not say that no limit was met.
+        Some(_) => account.limit.clone().or_else(|| (!telling.is_empty()).then(unknown_limit)),
+        None => limit_above(&trials, &capacity),
+    };
     let explanation = explain::explain(&table);
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
-    doubts.extend(explanation.doubts.into_iter().filter(|note| is_apt(&note.doubt, run.state, &loads)));
+    let is_own = table.limit.is_some();
+    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, is_own);
+    doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
     doubts.extend(capacity_doubts(&repetitions).into_iter().map(Into::into));
@@ -109,6 +120,7 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     VariantOutcome {
         name: variant.name.clone(),
         capacity,
+        findings: if loads.fixed.is_some() { findings(&trials, telling) } else { Vec::new() },
         repetitions,
         limit: explanation.limit,
         saturation: explanation.saturation,
@@ -135,6 +147,31 @@ fn representative<'a>(
     }
     alike.sort_by(|a, b| of(a).unwrap_or(0.0).total_cmp(&of(b).unwrap_or(0.0)));
     alike.get(alike.len().saturating_sub(1) / 2).copied()
+}
+
+/// What came of the one load that was offered, by the metrics that tell it: of the trials that went to their end and
+/// say something of the target, or of all where none does. Without the first metric the others say nothing either.
+fn findings(trials: &[&Trial], telling: &[&str]) -> Vec<Finding> {
+    let is_whole = |trial: &&&Trial| trial.verdict != Verdict::Invalid && !trial.is_broken_off();
+    let mut told: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
+    if told.is_empty() {
+        told = trials.to_vec();
+    }
+    let of = |name: &&str| Finding {
+        metric: (*name).to_owned(),
+        values: told.iter().filter_map(|trial| trial.metrics.get(*name).copied().flatten()).collect(),
+    };
+    let all: Vec<Finding> = telling.iter().map(of).collect();
+    let is_known = |finding: &Finding| !finding.values.is_empty();
+    if all.first().is_some_and(is_known) { all.into_iter().filter(is_known).collect() } else { Vec::new() }
+}
+
+/// What the workload's own counters say of the least load that failed above the capacity.
+fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
+    let above = |trial: &&&Trial| trial.verdict == Verdict::Fail && Some(trial.load) > capacity.value;
+    let told = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
+    let limit = told.min_by(|a, b| a.load.total_cmp(&b.load))?.account.limit.clone();
+    limit.filter(|limit| limit.resource != Resource::None)
 }
 
 /// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute and that
@@ -238,9 +275,10 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
 }
 
 /// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a search,
-/// and a search that was ended early did not reach its upper end.
-fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan) -> bool {
+/// a search that was ended early did not reach its upper end, and a limit that the workload knows needs no ceilings.
+fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, limit_is_own: bool) -> bool {
     match doubt {
+        Doubt::CeilingUnknown { .. } => !limit_is_own,
         Doubt::FewLoads { .. } => loads.fixed.is_none(),
         Doubt::CapacityIsLowerBound { reason } if reason == lower_bound::NO_LOAD_FAILED => {
             loads.fixed.is_none() && state == State::Complete

@@ -65,7 +65,7 @@ impl From<BusError> for Spoiled {
     }
 }
 
-/// Make one trial. `tick` is called often with the share of the trial that is done, and what the target's sampler sees;
+/// Make one trial. `tick` is called often with the share of the trial that is done, and what is seen of it now;
 /// it says whether to go on.
 ///
 /// Returns `None` when it was interrupted and nothing of it is kept. A trial that lost a host that offers load is invalid.
@@ -230,7 +230,7 @@ fn wait(
                 return Err(Spoiled::Ended(error.into()));
             }
         }
-        if !tick(done, &bus.live(SAMPLER)) {
+        if !tick(done, &live(bus, offering)) {
             return Ok(false);
         }
         if Instant::now() > deadline {
@@ -240,6 +240,15 @@ fn wait(
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// What the target's sampler and those who offer the load see now, the latter added up.
+fn live(bus: &mut dyn Bus, offering: &[String]) -> Live {
+    let mut all = bus.live(SAMPLER);
+    for (name, value) in offering.iter().flat_map(|part| bus.live(part)) {
+        *all.entry(name).or_default() += value;
+    }
+    all
 }
 
 /// Put the judgement and the samples of the hold together.

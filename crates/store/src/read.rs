@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::{Doubt, DoubtNote};
 use base::metric::Metrics;
-use base::outcome::{Capacity, Resource, Run, State, Trial};
+use base::outcome::{Capacity, Certainty, Finding, Limit, Resource, Run, State, Trial};
 use base::series::Series;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -54,15 +54,20 @@ pub struct RunSummary {
     pub interval: [Option<f64>; 2],
     /// The load's unit.
     pub unit: String,
+    /// What tells what came of the first variant, where a capacity does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<Finding>,
     /// What set the capacity.
     pub limit: Resource,
+    /// How sure that is; `unknown` of no resource where nobody knows.
+    pub certainty: Certainty,
     /// How many trials are stored.
     pub trials: u32,
 }
 
 const OWNER_COLUMNS: &str = "owner_pid, owner_start, owner_boot, owner_pid_space";
 const SELECT_SUMMARY: &str = "SELECT id, name, workload, state, started_at, ended_at, capacity_value, \
-     capacity_unit, capacity, limit_resource, (SELECT count(*) FROM trial WHERE trial.run = run.id) AS trials, \
+     capacity_unit, capacity, variants, limit_found, (SELECT count(*) FROM trial WHERE trial.run = run.id) AS trials, \
      owner_pid, owner_start, owner_boot, owner_pid_space FROM run \
      WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR started_us >= ?3) \
      ORDER BY started_us DESC, id DESC";
@@ -171,9 +176,18 @@ impl Store {
     }
 }
 
+/// Of a variant's outcome what a list shows.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
 fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
     let written: State = word_of(row, "state")?;
     let state = if abandoned(written, owner_of(row)?.as_ref()) { State::Interrupted } else { written };
+    let limit: Limit = json_of(row, "limit_found")?;
+    let first = json_of::<Vec<Head>>(row, "variants")?.into_iter().next();
     Ok(RunSummary {
         run: row.get("id")?,
         name: row.get("name")?,
@@ -184,7 +198,9 @@ fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
         capacity: row.get("capacity_value")?,
         interval: json_of::<Capacity>(row, "capacity")?.interval,
         unit: row.get("capacity_unit")?,
-        limit: word_of(row, "limit_resource")?,
+        finding: first.and_then(|first| first.findings.into_iter().next()),
+        limit: limit.resource,
+        certainty: limit.certainty,
         trials: row.get("trials")?,
     })
 }

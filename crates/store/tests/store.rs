@@ -3,7 +3,7 @@
 
 mod common;
 
-use base::outcome::{Run, State};
+use base::outcome::{Certainty, Finding, Resource, Run, State};
 use common::{arbitrary, begun, run, trial};
 use kagiri_store::{Filter, Store, StoreError, export, read_export};
 use proptest::prelude::*;
@@ -74,6 +74,7 @@ fn runs_are_listed_newest_first_and_filtered() {
     for (id, workload, second) in [("a", "stream", 0), ("b", "daq", 1), ("c", "stream", 1)] {
         let mut run = run(id);
         run.workload = workload.into();
+        run.variants[0].findings = vec![Finding { metric: "goodput_bit_per_s".into(), values: vec![9e8] }];
         // "...:00Z" and "...:00.5Z" do not sort as texts.
         run.started_at =
             jiff::Timestamp::new(1_700_000_000, if second == 0 { 0 } else { 500_000_000 }).unwrap();
@@ -92,6 +93,8 @@ fn runs_are_listed_newest_first_and_filtered() {
     let summary = &store.list(&Filter::default()).unwrap()[0];
     assert_eq!((summary.trials, summary.capacity, summary.unit.as_str()), (6, Some(5.0), "streams"));
     assert_eq!(summary.interval, [Some(5.0), Some(6.0)]);
+    assert_eq!(summary.finding.as_ref().and_then(Finding::median), Some(9e8));
+    assert_eq!((summary.limit, summary.certainty), (Resource::Cpu, Certainty::Confirmed));
 }
 
 #[test]

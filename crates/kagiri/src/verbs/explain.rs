@@ -1,22 +1,24 @@
-//! `kagiri explain`: what limits, from a table measured anywhere.
+//! `kagiri explain`: what limits, from a stored run or a table measured anywhere.
 
 use std::path::PathBuf;
 
-use base::outcome::VariantOutcome;
+use base::outcome::{Run, VariantOutcome};
 use clap::Args;
 use run::explain::Explanation;
+use serde_json::json;
 
 use crate::document::Document;
 use crate::exit::{Code, Failure, Outcome};
-use crate::output;
+use crate::{measure, output};
 
 /// Larger files are not tables of loads.
 const TABLE_BYTES_MAX: u64 = 16 << 20;
 
-/// Explain what limits a system, from a table of usage against load that was measured anywhere.
+/// Explain what limits a system, from a stored run or from a table of usage against load that was measured anywhere.
 #[derive(Args)]
 #[command(
-    after_help = "The table has one row per load. Columns are found by their names, in many spellings:\n  \
+    after_help = "A run is named by its id or the id's beginning, by 'last' or 'last~1' (the one before), or by an exported file.\n\n\
+    The table has one row per load. Columns are found by their names, in many spellings:\n  \
     streams, cpu %, memory KB, disk Mbit/s, network Mbit/s, verdict (pass or fail) or stalls\n\
     such as:\n  \
     streams,cpu %,disk Mbit/s\n  \
@@ -24,12 +26,13 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
     2,27.2,52.1\n  \
     3,40.6,77.5\n\n\
     Examples:\n  \
+    kagiri explain last                                    the last run\n  \
     kagiri explain table.csv --ceiling disk=110Mbit/s\n  \
     ssh host cat table.csv | kagiri explain - --json"
 )]
 pub struct Explain {
-    /// The table (CSV); '-' for standard input
-    #[arg(value_name = "TABLE.csv")]
+    /// The table (CSV), or a run; '-' for standard input
+    #[arg(value_name = "TABLE.csv|RUN")]
     table: PathBuf,
     /// The most there is of a resource: disk, network, cpu or memory, e.g. disk=110Mbit/s, cpu=2cores, memory=512MiB; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
@@ -43,6 +46,7 @@ pub struct Explain {
 fn outcome(explanation: Explanation) -> VariantOutcome {
     VariantOutcome {
         name: "table".into(),
+        findings: Vec::new(),
         repetitions: vec![explanation.capacity.clone()],
         capacity: explanation.capacity,
         limit: explanation.limit,
@@ -60,7 +64,19 @@ impl Explain {
         let file = self.table.display();
         let ceilings = self.ceiling.iter().map(|text| run::explain::ceiling::parse(text));
         let ceilings = ceilings.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        if self.names_run() {
+            return self.of_run(&measure::open_store()?.resolve(&file.to_string())?);
+        }
         let bytes = self.read()?;
+        if bytes.trim_ascii_start().starts_with(b"{") {
+            let run = store::read_export(&bytes).map_err(|error| {
+                Failure::usage(format!(
+                    "{file} is JSON and no run that kagiri exported ({error}); explain a table (CSV), or a stored run \
+                     by its id"
+                ))
+            })?;
+            return self.of_run(&run);
+        }
         let table = run::explain::csv::read(&bytes, ceilings);
         let table = table.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
         let explanation = run::explain::explain(&table);
@@ -69,6 +85,26 @@ impl Explain {
         } else {
             let ignored = explanation.ignored_columns.clone();
             output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()));
+        }
+        Ok(Code::Measured)
+    }
+
+    /// Whether a stored run is meant: there is no such file, nor is it called like one.
+    fn names_run(&self) -> bool {
+        let is_bare = self.table.components().count() == 1 && self.table.extension().is_none();
+        is_bare && self.table.as_os_str() != "-" && !self.table.exists()
+    }
+
+    /// What the run itself has found: nothing is concluded again.
+    fn of_run(&self, run: &Run) -> Outcome {
+        if !self.ceiling.is_empty() {
+            return Err(Failure::usage("--ceiling is for tables; a run has those that it was measured with"));
+        }
+        if self.json {
+            let told = json!({ "run": run.run, "variants": run.variants });
+            output::print(&Document::of(&told).text()?);
+        } else {
+            output::print(&report::terminal::explained(run, output::style()));
         }
         Ok(Code::Measured)
     }

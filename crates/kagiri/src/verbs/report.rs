@@ -33,6 +33,8 @@ impl Report {
             output::print(&page);
         } else {
             write_whole(&path, page.as_bytes()).map_err(Failure::of_named)?;
+            // Whole, so that it is found from anywhere.
+            let path = std::path::absolute(&path).unwrap_or(path);
             output::print(&format!("{}\n", path.display()));
         }
         Ok(Code::Measured)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use base::outcome::{Resource, Run};
+use base::outcome::{Certainty, Resource, Run, State};
 use clap::Subcommand;
 use report::terminal::{Entry, list_table};
 use report::units::{UNKNOWN, clipped, plain};
@@ -31,6 +31,9 @@ pub enum Runs {
     /// List stored runs, newest first
     #[command(after_help = "Example:\n  kagiri runs list")]
     List {
+        /// Those that failed before their first trial, too
+        #[arg(long)]
+        all: bool,
         /// Print a JSON list
         #[arg(long)]
         json: bool,
@@ -106,7 +109,7 @@ impl Runs {
     /// Do it.
     pub fn perform(self) -> Outcome {
         match self {
-            Self::List { json } => list(json),
+            Self::List { all, json } => list(all, json),
             Self::Show { run, json, plan } => show(&run, json, plan),
             Self::Compare { runs, json } => compare(&runs, json),
             Self::Export { run, output, format } => export(&run, &output, format),
@@ -119,7 +122,12 @@ impl Runs {
     }
 }
 
-fn list(json: bool) -> Outcome {
+/// Whoever mistypes a host has no result to look at.
+fn is_void(summary: &RunSummary) -> bool {
+    summary.state == State::Failed && summary.trials == 0
+}
+
+fn list(all: bool, json: bool) -> Outcome {
     let summaries = measure::open_store()?.list(&Filter::default())?;
     if json {
         output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"));
@@ -127,10 +135,17 @@ fn list(json: bool) -> Outcome {
         let data = measure::data_dir()?;
         output::print(&format!("There are no runs in {} yet; begin with 'kagiri survey'.\n", data.display()));
     } else {
-        let mut entries: Vec<Entry> = summaries.iter().map(entry).collect();
+        let shown = summaries.iter().filter(|summary| all || !is_void(summary));
+        let mut entries: Vec<Entry> = shown.map(entry).collect();
         let style = output::style();
         fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
-        output::print(&list_table(&entries, style));
+        if !entries.is_empty() {
+            output::print(&list_table(&entries, style));
+        }
+        if let left @ 1.. = summaries.len() - entries.len() {
+            let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
+            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"));
+        }
     }
     Ok(Code::Measured)
 }
@@ -142,10 +157,11 @@ fn entry(summary: &RunSummary) -> Entry {
         let least = if summary.interval[1].is_none() { "≥ " } else { "" };
         format!("{least}{}", report::words::load(value, &summary.unit))
     });
-    // Nobody has looked for the limit of what was not measured.
-    let limit = match summary.capacity {
-        None if summary.limit == Resource::None => UNKNOWN.to_owned(),
-        _ => summary.limit.to_string(),
+    let found = summary.finding.as_ref().map(report::findings::median);
+    // That no limit was met is known; which it was, is not.
+    let limit = match (summary.limit, summary.certainty) {
+        (Resource::None, Certainty::Unknown) => UNKNOWN.to_owned(),
+        (limit, _) => limit.to_string(),
     };
     Entry {
         run: summary.run.clone(),
@@ -153,7 +169,7 @@ fn entry(summary: &RunSummary) -> Entry {
         workload: summary.workload.clone(),
         name: summary.name.clone(),
         state: format!("{:?}", summary.state).to_lowercase(),
-        capacity: capacity.unwrap_or_else(|| UNKNOWN.to_owned()),
+        result: found.or(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
         limit,
     }
 }
@@ -161,11 +177,10 @@ fn entry(summary: &RunSummary) -> Entry {
 /// Let the table be no wider than the screen: the names give way, and what the workload's column says already.
 fn fit(entries: &mut [Entry], columns: usize) {
     let others = |entry: &Entry| {
-        let cells =
-            [&entry.run, &entry.started, &entry.workload, &entry.state, &entry.capacity, &entry.limit];
+        let cells = [&entry.run, &entry.started, &entry.workload, &entry.state, &entry.result, &entry.limit];
         cells.map(|cell| cell.chars().count())
     };
-    let mut widths = ["run", "started", "workload", "state", "capacity", "limit"].map(str::len);
+    let mut widths = ["run", "started", "workload", "state", "result", "limit"].map(str::len);
     for entry in &*entries {
         for (width, found) in widths.iter_mut().zip(others(entry)) {
             *width = (*width).max(found);
@@ -252,7 +267,7 @@ fn import(files: &[PathBuf]) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use base::outcome::State;
+    use base::outcome::Finding;
     use report::terminal::Style;
 
     use super::*;
@@ -268,7 +283,9 @@ mod tests {
             capacity,
             interval: [capacity, above],
             unit: "streams".into(),
+            finding: None,
             limit,
+            certainty: if above.is_some() { Certainty::Confirmed } else { Certainty::Unknown },
             trials: 3,
         }
     }
@@ -279,10 +296,20 @@ mod tests {
             summary(Some(1200.0), None, Resource::None),
             summary(Some(5.0), Some(5.0), Resource::Network),
             summary(None, None, Resource::None),
+            RunSummary {
+                finding: Some(Finding {
+                    metric: "goodput_bit_per_s".into(),
+                    values: vec![941e6, 939e6, 943e6],
+                }),
+                certainty: Certainty::Confirmed,
+                ..summary(Some(1.0), None, Resource::None)
+            },
         ];
         let mut entries: Vec<Entry> = all.iter().map(entry).collect();
-        let words = entries.iter().map(|e| (e.capacity.as_str(), e.limit.as_str())).collect::<Vec<_>>();
-        assert_eq!(words, [("≥ 1200 streams", "none"), ("5 streams", "network"), ("–", "–")]);
+        let words = entries.iter().map(|e| (e.result.as_str(), e.limit.as_str())).collect::<Vec<_>>();
+        let expected =
+            [("≥ 1200 streams", "–"), ("5 streams", "network"), ("–", "–"), ("941 Mbit/s", "none")];
+        assert_eq!(words, expected);
         fit(&mut entries, LIST_WIDTH_MAX);
         let table = list_table(&entries, Style { colour: false, width: LIST_WIDTH_MAX, unicode: true });
         assert!(table.lines().all(|line| line.chars().count() <= LIST_WIDTH_MAX), "{table}");

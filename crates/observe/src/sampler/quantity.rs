@@ -43,7 +43,7 @@ pub enum Quantity {
     DiskAwait,
     /// Mean number of requests on their way.
     DiskQueue,
-    /// Sent by the network device; on loopback this is all traffic.
+    /// Sent or received by the network device, whichever is more; on loopback this is all traffic.
     Network,
     /// Packets dropped by the queue (queueing discipline) in front of the network device: what a link that is full
     /// does.

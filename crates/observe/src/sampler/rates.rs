@@ -123,7 +123,10 @@ impl Step<'_> {
     }
 
     fn network(&self, sample: &mut Sample) {
-        sample.set(Quantity::Network, self.per_s(|raw| Some(raw.network?.tx_bytes)).map(|rate| rate * BITS));
+        // A server sends what it serves, and receives what it is sent: the busier way carries the load.
+        let sent = self.per_s(|raw| Some(raw.network?.tx_bytes));
+        let received = self.per_s(|raw| Some(raw.network?.rx_bytes));
+        sample.set(Quantity::Network, sent.zip(received).map(|(sent, received)| sent.max(received) * BITS));
         let dropped = |raw: &Raw| raw.network?.rx_dropped.checked_add(raw.network?.tx_dropped);
         sample.set(Quantity::NetworkDrops, self.per_s(|raw| raw.network_queue?.drops));
         sample.set(Quantity::DeviceDrops, self.per_s(dropped));

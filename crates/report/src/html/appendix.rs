@@ -14,7 +14,7 @@ use crate::{doubts, words};
 const TRIALS_MAX: usize = 500;
 
 /// What was required, and whether it held.
-pub(super) fn requirements(run: &Run) -> Markup {
+pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
     if run.requirements.is_empty() {
         return html! {};
     }
@@ -23,10 +23,9 @@ pub(super) fn requirements(run: &Run) -> Markup {
         div.scroll { table {
             thead { tr { th scope="col" { "required" } th.n scope="col" { "measured" } th scope="col" { "result" } } }
             tbody { @for required in &run.requirements {
-                @let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
                 tr {
                     th.name scope="row" { code { (required.requirement) } }
-                    (number_cell(&metric(name, required.measured)))
+                    (number_cell(&words::measured(required, specs)))
                     td {
                         @if required.held { span.v.v-pass { "held" } }
                         @else if let Some(why) = &required.unknown { span.v.v-fail { "not known to hold" } small { (sentence(why)) } }

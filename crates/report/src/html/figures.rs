@@ -1,11 +1,13 @@
 //! The figures of the page, apart from the timeline.
 
-use base::outcome::{Resource, Run, Saturation, Trial, VariantOutcome};
+use base::outcome::{Finding, Resource, Run, Saturation, Trial, VariantOutcome};
+use base::statistics::median;
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape};
-use crate::units::{quantity, tidy};
+use crate::findings::{self, Row};
+use crate::units::{clipped, metric_words, quantity, sentence, tidy, unit_of};
 use crate::words;
 
 /// The form and class of a verdict.
@@ -200,32 +202,84 @@ pub(super) fn usage_legend() -> Markup {
     html! { (crate::chart::legend(&legend)) }
 }
 
+/// A variant beside others.
+struct Bar {
+    name: String,
+    value: Option<f64>,
+    /// Within which it lies; `None` at the upper end for "this or more".
+    ends: [Option<f64>; 2],
+    repetitions: Vec<f64>,
+    /// The value as it stands beside the bar.
+    text: String,
+    /// What the bar says when pointed at.
+    label: String,
+}
+
 /// Bars of capacity with their intervals.
 pub(super) fn comparison(run: &Run) -> Figure {
     let unit = &run.capacity.unit;
-    let names: Vec<String> =
-        run.variants.iter().map(|variant| crate::units::clipped(&variant.name, 28)).collect();
     let ends = run.variants.iter().flat_map(|v| [v.capacity.value, v.capacity.interval[1], v.predicted]);
     let most = ends.flatten().filter(|v| v.is_finite()).fold(1.0, f64::max);
-    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
-    let left = (widest * 7.0 + 20.0).max(60.0);
-    let height = run.variants.len() as f64 * 34.0;
     let x = if unit.contains('/') {
         Axis::amount("capacity", unit, 0.0, most, 6)
     } else {
         Axis::whole(unit, 0.0, most, 8)
     };
-    let mut marks = Vec::new();
-    for (i, variant) in run.variants.iter().enumerate() {
-        marks.extend(comparison_row(variant, i as f64));
-    }
+    let bar = |variant: &VariantOutcome| {
+        let value = variant.capacity.value;
+        let open = if variant.capacity.interval[1].is_none() { " or more" } else { "" };
+        Bar {
+            name: variant.name.clone(),
+            value,
+            ends: variant.capacity.interval,
+            repetitions: variant.repetitions.iter().filter_map(|r| r.value).collect(),
+            text: format!(
+                "{}{open} (n = {})",
+                value.map_or_else(String::new, tidy),
+                variant.repetitions.len()
+            ),
+            label: format!("{}: {}", variant.name, words::interval(&variant.capacity)),
+        }
+    };
+    bars(run, "Capacity of every variant", x, &run.variants.iter().map(bar).collect::<Vec<_>>())
+}
+
+/// Bars of what came of one load, with the spread of the repetitions.
+pub(super) fn found(run: &Run, row: &Row) -> Figure {
+    let (unit, factor) = unit_of(row.metric);
+    let bar = |(variant, found): (&VariantOutcome, &Option<&Finding>)| {
+        let values: Vec<f64> =
+            found.iter().flat_map(|found| &found.values).map(|value| value * factor).collect();
+        let text = found.map(|found| format!("{} (n = {})", findings::median(found), values.len()));
+        Bar {
+            name: variant.name.clone(),
+            value: median(&values),
+            ends: found
+                .and_then(Finding::spread)
+                .map_or([None; 2], |ends| ends.map(|end| Some(end * factor))),
+            label: format!("{}: {}", variant.name, found.map(findings::sureness).unwrap_or_default()),
+            text: text.unwrap_or_default(),
+            repetitions: values,
+        }
+    };
+    let rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
+    let most = rows.iter().flat_map(|bar| &bar.repetitions).copied().fold(0.0, f64::max);
+    let heading = sentence(&metric_words(row.metric));
+    bars(run, &format!("{heading} of every variant"), Axis::amount(&heading, unit, 0.0, most, 6), &rows)
+}
+
+fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
+    let names: Vec<String> = rows.iter().map(|bar| clipped(&bar.name, 28)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
+    let left = (widest * 7.0 + 20.0).max(60.0);
+    let height = rows.len() as f64 * 34.0;
     let told: Vec<_> =
         run.variants.iter().map(|v| format!("{}: {}", v.name, words::carries(run, v))).collect();
     Figure {
         id: "comparison".into(),
         width: 960.0,
         height: height + 56.0,
-        title: "Capacity of every variant".into(),
+        title: title.into(),
         description: told.join(" "),
         panels: vec![Panel {
             frame: Frame { left, top: 12.0, width: 900.0 - left, height },
@@ -233,14 +287,14 @@ pub(super) fn comparison(run: &Run) -> Figure {
             y: Axis::names(&names),
             x_labels: true,
             backdrop: Vec::new(),
-            marks,
+            marks: rows.iter().enumerate().flat_map(|(i, bar)| bar_marks(bar, i as f64)).collect(),
         }],
         legend: Vec::new(),
     }
 }
 
-fn comparison_row(variant: &VariantOutcome, y: f64) -> Vec<Mark> {
-    let Some(value) = variant.capacity.value else {
+fn bar_marks(bar: &Bar, y: f64) -> Vec<Mark> {
+    let Some(value) = bar.value else {
         return vec![Mark::Text {
             at: (0.0, y),
             offset: (6.0, 4.0),
@@ -248,25 +302,22 @@ fn comparison_row(variant: &VariantOutcome, y: f64) -> Vec<Mark> {
             text: "not known".into(),
         }];
     };
-    let [least, most] = variant.capacity.interval;
-    let label = format!("{}: {}", variant.name, words::interval(&variant.capacity));
-    let mut marks = vec![Mark::Bar { y, value, class: "bar", label }];
+    let [least, most] = bar.ends;
+    let mut marks = vec![Mark::Bar { y, value, class: "bar", label: bar.label.clone() }];
     if let (Some(least), Some(most)) = (least, most)
         && least < most
     {
         marks.push(Mark::Whisker { y, x: [least, most], class: "whisker" });
     }
     // Points that fall on the bar's end would hide it; only repetitions that differ are shown.
-    let apart = variant.repetitions.iter().filter_map(|r| r.value).filter(|v| *v != value);
+    let apart = bar.repetitions.iter().copied().filter(|v| *v != value);
     marks.extend(apart.map(|v| Mark::Point {
         at: (v, y),
         shape: Shape::Diamond,
         class: "invalid",
         label: format!("a repetition: {}", tidy(v)),
     }));
-    let open = if most.is_none() { " or more" } else { "" };
-    let text = format!("{}{open} (n = {})", tidy(value), variant.repetitions.len());
     let end = most.unwrap_or(value).max(value);
-    marks.push(Mark::Text { at: (end, y), offset: (8.0, 4.0), class: "value", text });
+    marks.push(Mark::Text { at: (end, y), offset: (8.0, 4.0), class: "value", text: bar.text.clone() });
     marks
 }

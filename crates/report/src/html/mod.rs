@@ -47,7 +47,7 @@ pub fn page(run: &Run, extras: &Extras) -> String {
                     @for (index, outcome) in run.variants.iter().enumerate() {
                         (variant::section(run, outcome, index, extras.specs))
                     }
-                    (appendix::requirements(run))
+                    (appendix::requirements(run, extras.specs))
                     (appendix::doubt_list(run))
                     (appendix::reproduce(run, extras.command))
                     (appendix::trials(run))

@@ -1,14 +1,15 @@
 //! The top of the page: the answer, key figures, all verdicts, and variants side by side.
 
-use base::outcome::{Certainty, Resource, Run, VariantOutcome};
+use base::outcome::{Certainty, Finding, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
+use super::variant::side_by_side;
 use super::{figures, number_cell};
 use crate::digest::{self, Row};
-use crate::doubts;
-use crate::units::{UNKNOWN, duration, moment, range, tidy, unbroken};
+use crate::units::{UNKNOWN, duration, metric_words, moment, range, sentence, tidy, unbroken};
 use crate::words::{self, Answer, lower};
+use crate::{doubts, findings};
 
 /// Title, answer and key figures.
 pub(super) fn header(run: &Run) -> Markup {
@@ -19,7 +20,7 @@ pub(super) fn header(run: &Run) -> Markup {
             h1 { (run.name) }
             @if let Some(state) = words::state(run) { p.state { (state) } }
             @match &answers[..] {
-                [] => p.answer { "No capacity is known: nothing was judged." },
+                [] => p.answer { (words::NOTHING_JUDGED) },
                 [only] => (one(only)),
                 several => ul.answers { @for answer in several { li { (one(answer)) } } },
             }
@@ -53,7 +54,11 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     let doubts = doubts::doubts(run).len();
     html! {
         dl.keys {
-            @if one_load {
+            @for found in &variant.findings {
+                (figure(&metric_words(&found.metric), &findings::median(found), &findings::sureness(found)))
+            }
+            @if !variant.findings.is_empty() {
+            } @else if one_load {
                 (figure("capacity", UNKNOWN, "not searched for, as one load was offered"))
             } @else {
                 (figure("capacity", &capacity, &format!("interval: {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
@@ -86,7 +91,8 @@ fn figure(name: &str, value: &str, note: &str) -> Markup {
 
 /// One table of all loads and variants: steady, or how it failed and after how long.
 pub(super) fn verdicts(run: &Run) -> Markup {
-    if run.variants.len() < 2 || run.trials.is_empty() {
+    // Of single loads the comparison has the verdicts.
+    if run.variants.len() < 2 || run.trials.is_empty() || !findings::side_by_side(run).is_empty() {
         return html! {};
     }
     let all: Vec<Vec<Row>> = run.variants.iter().map(|variant| digest::rows(run, &variant.name)).collect();
@@ -130,10 +136,67 @@ pub(super) fn comparison(run: &Run) -> Markup {
     if run.variants.len() < 2 {
         return html! {};
     }
+    html! {
+        h2 { "Comparison" }
+        @match &findings::side_by_side(run)[..] {
+            [] => (capacities(run)),
+            rows => (found(run, rows)),
+        }
+        (side_by_side(&findings::tables(run)))
+    }
+}
+
+/// What came of one load in every variant.
+fn found(run: &Run, rows: &[findings::Row]) -> Markup {
+    let (first, main) = (&run.variants[0], &rows[0]);
+    let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
+    html! {
+        figure {
+            figcaption { (sentence(&metric_words(main.metric))) " of each variant: the median of its repetitions (bar), the least and the greatest (whisker), each of them (diamond)." }
+            (figures::found(run, main).svg())
+        }
+        div.scroll { table {
+            caption { "Medians of the repetitions; the change is against " (first.name) "." }
+            thead { tr {
+                th scope="col" { "variant" }
+                @for (at, row) in rows.iter().enumerate() {
+                    th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
+                    @if at == 0 { @for head in ["repetitions", "n", "change"] { th.n scope="col" { (head) } } }
+                }
+                th scope="col" { "limit" }
+                th scope="col" { "verdict" }
+            } }
+            tbody { @for (index, variant) in run.variants.iter().enumerate() { tr {
+                th.name scope="row" { (variant.name) }
+                @for (at, row) in rows.iter().enumerate() {
+                    @let found = row.findings[index];
+                    (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::median)))
+                    @if at == 0 {
+                        (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::spread)))
+                        td.n { (found.map_or(0, |found| found.values.len())) }
+                        (number_cell(&words::change(median_of(row, 0), median_of(row, index))))
+                    }
+                }
+                td { (limit_words(variant)) }
+                td { @for verdict in verdicts(&variant.name) { (verdict) } }
+            } } }
+        } }
+    }
+}
+
+fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
+    row.findings[index].and_then(Finding::median)
+}
+
+fn limit_words(variant: &VariantOutcome) -> String {
+    format!("{} ({})", variant.limit.resource, words::certainty_word(variant.limit.certainty))
+}
+
+/// What every variant carries.
+fn capacities(run: &Run) -> Markup {
     let first = &run.variants[0];
     let unit = &run.capacity.unit;
     html! {
-        h2 { "Comparison" }
         figure {
             figcaption { "Capacity of each variant: the median of its repetitions (bar), the interval that the trials allow (whisker), repetitions that differ (diamond)." }
             (figures::comparison(run).svg())
@@ -155,7 +218,7 @@ pub(super) fn comparison(run: &Run) -> Markup {
                 td.n { (variant.repetitions.len()) }
                 (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
                 (number_cell(&variant.predicted.map_or(UNKNOWN.to_owned(), tidy)))
-                td { (variant.limit.resource) " (" (words::certainty_word(variant.limit.certainty)) ")" }
+                td { (limit_words(variant)) }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
                     (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), words::cost)))
                 }

@@ -24,15 +24,19 @@ struct Placed<'a> {
     length_s: f64,
 }
 
+const SLACK: &str = "least slack";
+
 /// A resource's panel: title, names of its series, class, the resource whose ceiling it has.
 type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resource>);
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
+    ("goodput up", &["goodput_up_bit_per_s"], "s2", None),
+    ("goodput down", &["goodput_down_bit_per_s"], "s2", None),
     ("CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
     ("server memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
     ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
     ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
-    ("least slack", &["slack_s", "slack_min_s"], "s6", None),
+    (SLACK, &["slack_s", "slack_min_s"], "s6", None),
 ];
 
 /// The figure; `None` where no trial has a length.
@@ -40,10 +44,15 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
     let placed = place(run.trials_of(&variant.name).collect());
     let end_s = placed.last().map(|last| last.from_s + last.length_s).filter(|end| *end > 0.0)?;
     let x = time_axis(&placed, end_s);
-    let mut panels = vec![load_panel(&placed, &variant.capacity.unit, &x)];
+    // Where a load says little of what came of it, what came of it is drawn.
+    let load_is_told = variant.findings.is_empty();
+    let mut panels = Vec::new();
+    if load_is_told {
+        panels.push(load_panel(&placed, &variant.capacity.unit, &x));
+    }
     let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
     for kind in &KINDS {
-        let top = panels.last().map_or(0.0, |panel| panel.frame.top + panel.frame.height) + 34.0;
+        let top = panels.last().map_or(-10.0, |panel: &Panel| panel.frame.top + panel.frame.height) + 34.0;
         panels.extend(series_panel(&placed, variant, kind, &x, top, buckets));
     }
     let last = panels.last_mut()?;
@@ -58,7 +67,7 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
         title: format!("Ramp of {} over time", variant.name),
         description: described(&placed, &variant.capacity.unit),
         panels,
-        legend: legend(&placed, ceilings),
+        legend: legend(&placed, load_is_told, ceilings),
     })
 }
 
@@ -190,7 +199,7 @@ fn series_panel(
         let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
         marks.push(Mark::Rule { y: ceiling.value, class: "ceiling", label });
     }
-    if resource.is_none() {
+    if *title == SLACK {
         marks.extend(stalls(placed, 0.0));
     }
     if !known {
@@ -213,10 +222,13 @@ fn described(placed: &[Placed], unit: &str) -> String {
     format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
 }
 
-fn legend(placed: &[Placed], ceilings: bool) -> Vec<Legend> {
-    let mut all = vec![Legend { class: "fit", shape: None, text: "load" }];
+fn legend(placed: &[Placed], load_is_told: bool, ceilings: bool) -> Vec<Legend> {
+    let mut all = Vec::new();
+    if load_is_told {
+        all.push(Legend { class: "fit", shape: None, text: "load" });
+    }
     let mut verdict = |verdict, text| {
-        if placed.iter().any(|p| p.trial.verdict == verdict) {
+        if load_is_told && placed.iter().any(|p| p.trial.verdict == verdict) {
             let (shape, class) = form(verdict);
             all.push(Legend { class, shape: Some(shape), text });
         }

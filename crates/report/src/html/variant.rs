@@ -1,7 +1,7 @@
 //! The section of one variant: limit, figures, tables, consideration.
 
 use base::metric::MetricSpec;
-use base::outcome::{Account, Limit, Resource, Run, VariantOutcome};
+use base::outcome::{Limit, Resource, Run, Table, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
@@ -20,11 +20,12 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
             @if rows.is_empty() {
                 p { "No trial was made." }
             } @else {
-                (tables(&variant.account))
+                // Several variants have theirs together, above.
+                @if !several { (side_by_side(&variant.account.tables)) }
                 h3 { "Per load" }
                 (loads(run, variant, &rows, specs))
                 @if words::is_one_load(run, variant) {
-                    @if variant.account.headline.is_none() { p { "Capacity: " (words::NOT_SEARCHED) "." } }
+                    @if words::wants_a_search(run, variant) { p { "Capacity: " (words::NOT_SEARCHED) "." } }
                 } @else {
                     h3 { "The search" }
                     figure {
@@ -52,21 +53,29 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
     }
 }
 
-/// The workload's own tables of the trial that stands for all.
-fn tables(account: &Account) -> Markup {
+/// The workload's own tables, beside one another as far as there is room.
+pub(super) fn side_by_side(tables: &[Table]) -> Markup {
+    let begins_with_digit = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
+    let is_number =
+        |table: &Table, at: usize| table.rows.iter().filter_map(|row| row.get(at)).any(begins_with_digit);
+    if tables.is_empty() {
+        return html! {};
+    }
     html! {
-        @for table in &account.tables {
+        div.beside { @for table in tables { section {
             h3 { (table.title) }
             div.scroll { table {
                 thead { tr { @for (at, head) in table.head.iter().enumerate() {
-                    @if at == 0 { th scope="col" { (head) } } @else { th.n scope="col" { (head) } }
+                    @if is_number(table, at) { th.n scope="col" { (head) } } @else { th scope="col" { (head) } }
                 } } }
                 tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
-                    @if at == 0 { th scope="row" { (unbroken(cell)) } } @else { (number_cell(cell)) }
+                    @if at == 0 { th scope="row" { (unbroken(cell)) } }
+                    @else if is_number(table, at) { (number_cell(cell)) }
+                    @else { td { (unbroken(cell)) } }
                 } } } }
             } }
             @for note in &table.notes { p.caption { (sentence(note)) } }
-        }
+        } } }
     }
 }
 
@@ -155,8 +164,8 @@ fn saturation(variant: &VariantOutcome) -> Markup {
                 (number_cell(&words::at_no_load(s)))
                 (number_cell(&quantity(s.ceiling.as_ref().map(|c| c.value), &s.unit)))
                 td { @match &s.ceiling { Some(ceiling) => (ceiling.source), None => span.none { "not known" } } }
-                (number_cell(&s.saturates_at.map_or(UNKNOWN.to_owned(), tidy)))
-                (number_cell(&range(s.saturates_interval, "")))
+                (number_cell(&words::saturates_at(s)))
+                (number_cell(&words::saturates_within(s)))
                 td.n { (s.n) }
             } } }
         } }

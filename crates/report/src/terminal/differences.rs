@@ -8,7 +8,7 @@ use store::compare::{Change, Comparison, Difference, Fact, Pair, RunFact, Sample
 use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render};
-use crate::units::{UNKNOWN, clipped, metric, plain, quantity, range, tidy, unit_of};
+use crate::units::{UNKNOWN, clipped, metric, metric_words, plain, quantity, range, sentence, tidy, unit_of};
 use crate::words;
 
 /// A comparison as text: per pair of sides the capacities in words, then the numbers that differ by more than the
@@ -38,6 +38,9 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     style.spell(text)
 }
 
+/// What the store calls a capacity among the metrics.
+const CAPACITY: &str = "capacity";
+
 fn side(side: &Side, with_run: bool) -> String {
     match with_run {
         true => format!("{} ({})", plain(&side.run), plain(&side.variant)),
@@ -57,16 +60,19 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     let (a, b) = (side(&pair.a, with_run), side(&pair.b, with_run));
     let mut text = style.wrapped("", &format!("{b} against {a}"));
     text = text.lines().map(|line| style.paint(Tone::Bold, line) + "\n").collect();
-    let capacity = &pair.capacity;
-    let sentence = format!(
+    let (lead, main) = match &pair.finding {
+        Some(found) => (format!("{}: ", sentence(&metric_words(&found.metric))), found),
+        None => ("Capacity: ".to_owned(), &pair.capacity),
+    };
+    let told = format!(
         "{} against {}{}: {}",
-        capacity_of(&capacity.b, &capacity.unit),
-        capacity_of(&capacity.a, &capacity.unit),
-        percent(capacity),
-        outcome(capacity),
+        told_of(main, &main.b),
+        told_of(main, &main.a),
+        percent(main),
+        outcome(main),
     );
-    let lines = style.wrapped("Capacity: ", &sentence);
-    text += &lines.lines().map(|line| style.paint(tone(capacity.change), line) + "\n").collect::<String>();
+    let lines = style.wrapped(&format!("{lead:<10}"), &told);
+    text += &lines.lines().map(|line| style.paint(tone(main.change), line) + "\n").collect::<String>();
     text += &style.wrapped("Limit:    ", &limits(pair.limits));
     for fact in &pair.settings {
         text += &style.wrapped("Setting:  ", &setting(fact));
@@ -91,10 +97,15 @@ fn is_open(sample: &Sample) -> bool {
     sample.median.is_some() && sample.interval[1].is_none()
 }
 
-fn capacity_of(sample: &Sample, unit: &str) -> String {
-    let Some(value) = sample.median else { return "not known".to_owned() };
-    let least = if is_open(sample) { "at least " } else { "" };
-    format!("{least}{} (n = {})", words::load(value, &plain(unit)), sample.n)
+/// One side of the main number.
+fn told_of(main: &Difference, side: &Sample) -> String {
+    let Some(value) = side.median else { return "not known".to_owned() };
+    let least = if is_open(side) { "at least " } else { "" };
+    let told = match main.metric.as_str() {
+        CAPACITY => words::load(value, &plain(&main.unit)),
+        _ => amount(main, side.median),
+    };
+    format!("{least}{told} (n = {})", side.n)
 }
 
 /// How much the capacities differ; of two lower bounds nobody knows.
@@ -142,8 +153,10 @@ fn ends(difference: &Difference) -> String {
 fn numbers(pair: &Pair, style: &Style) -> String {
     let all: Vec<(f64, &Difference)> =
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
-    let told = |change| matches!(change, Change::Better | Change::Worse | Change::Differs);
-    let shown: Vec<_> = all.iter().filter(|(_, d)| told(d.change)).collect();
+    // A count of bytes may differ by three of a billion, beyond all noise and of no interest.
+    let matters = |d: &Difference| d.difference_percent.is_none_or(|percent| percent.abs() >= 0.05);
+    let told = |d: &Difference| matches!(d.change, Change::Better | Change::Worse | Change::Differs);
+    let shown: Vec<_> = all.iter().filter(|(_, d)| told(d) && matters(d)).collect();
     let mut text = String::new();
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();

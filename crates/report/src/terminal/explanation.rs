@@ -1,10 +1,10 @@
-//! What limits, explained on a terminal: for a table that was measured elsewhere.
+//! What limits, explained on a terminal: for a stored run, and for a table that was measured elsewhere.
 
-use base::outcome::VariantOutcome;
+use base::outcome::{Run, VariantOutcome};
 
 use super::Style;
 use super::paint::Tone;
-use super::summary::{saturation, toned};
+use super::summary::{doubt_lines, evidence, saturation, toned};
 use crate::units::plain;
 use crate::{doubts, words};
 
@@ -46,5 +46,31 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
         let names = plain(&ignored_columns.join(", "));
         text += &toned(&style, Tone::Odd, "", &format!("Columns that were not used: {names}"));
     }
+    style.spell(text)
+}
+
+/// A stored run as text: per variant the answer, everything that speaks for the limit, and the written consideration
+/// with its advice; then the doubts. Ends with a line break.
+pub fn explained(run: &Run, style: Style) -> String {
+    let mut text = words::state(run).map(|state| toned(&style, Tone::Odd, "", &state)).unwrap_or_default();
+    if run.variants.is_empty() {
+        text += &toned(&style, Tone::Bold, "", words::NOTHING_JUDGED);
+    }
+    for (number, variant) in run.variants.iter().enumerate() {
+        if number > 0 {
+            text += "\n";
+        }
+        if run.variants.len() > 1 {
+            text += &toned(&style, Tone::Bold, "", &plain(&variant.name));
+        }
+        text += &toned(&style, Tone::Bold, "", &plain(&words::carries(run, variant)));
+        text += &style.wrapped("", &plain(&words::limit(&variant.limit)));
+        text += &evidence(&variant.limit, usize::MAX, &style);
+        for paragraph in &variant.considerations {
+            text += "\n";
+            text += &style.wrapped("", &plain(paragraph));
+        }
+    }
+    text += &doubt_lines(run, &style);
     style.spell(text)
 }

@@ -5,7 +5,7 @@ use base::outcome::Run;
 use super::Style;
 use super::table::{Column, render};
 use crate::units::{UNKNOWN, clipped, moment, plain, tidy};
-use crate::words;
+use crate::{findings, words};
 
 /// One line of a list of runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,22 +20,23 @@ pub struct Entry {
     pub name: String,
     /// How it ended.
     pub state: String,
-    /// What it carries; a dash when that is not known.
-    pub capacity: String,
+    /// What came of it: what it carries, or how quickly bytes moved; a dash when that is not known.
+    pub result: String,
     /// What limits it.
     pub limit: String,
 }
 
 impl From<&Run> for Entry {
     fn from(run: &Run) -> Self {
-        let capacity = run.capacity.value.map(|value| words::load(value, &run.capacity.unit));
+        let capacity = || run.capacity.value.map(|value| words::load(value, &run.capacity.unit));
+        let found = run.variants.first().and_then(|first| first.findings.first()).map(findings::median);
         Self {
             run: run.run.clone(),
             started: moment(run.started_at),
             workload: run.workload.clone(),
             name: run.name.clone(),
             state: words::state_word(run.state).to_owned(),
-            capacity: capacity.unwrap_or_else(|| UNKNOWN.to_owned()),
+            result: found.or_else(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
             limit: run.limit.resource.to_string(),
         }
     }
@@ -53,7 +54,7 @@ pub fn list_table(entries: &[Entry], style: Style) -> String {
         Column::words(&["workload"], cells(&|e| e.workload.clone())),
         Column::words(&["name"], cells(&|e| clipped(&plain(&e.name), 28))),
         Column::words(&["state"], cells(&|e| e.state.clone())),
-        Column::numbers(&["capacity"], cells(&|e| e.capacity.clone())),
+        Column::numbers(&["result"], cells(&|e| e.result.clone())),
         Column::words(&["limit"], cells(&|e| e.limit.clone())),
     ];
     style.spell(render(&columns, 1, &style))

@@ -10,7 +10,7 @@ mod table;
 
 pub use calls::call_times;
 pub use differences::differences;
-pub use explanation::explanation;
+pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
 pub use table::words_table;

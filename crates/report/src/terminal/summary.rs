@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
-use base::outcome::{Account, Resource, Run, Saturation, VariantOutcome};
+use base::outcome::{Account, Evidence, Finding, Limit, Resource, Run, Saturation, VariantOutcome};
 use base::verdict::Verdict;
 
 use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render};
 use crate::digest::{self, Row};
-use crate::units::{Scale, UNKNOWN, clipped, duration, metric, moment, plain, quantity, tidy};
-use crate::{doubts, words};
+use crate::units::{Scale, UNKNOWN, clipped, duration, metric_words, moment, plain, quantity, tidy, unit_of};
+use crate::{doubts, findings, words};
 
 /// How many pieces of evidence are told; the page has them all.
 const EVIDENCE_MAX: usize = 4;
@@ -28,7 +28,7 @@ pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>
     for variant in &run.variants {
         text += &one_variant(run, variant, specs, &style);
     }
-    text += &requirements(run, &style);
+    text += &requirements(run, specs, &style);
     text += &doubt_lines(run, &style);
     text += &footer(run, &style, page);
     style.spell(text)
@@ -42,7 +42,7 @@ fn answer(run: &Run, style: &Style) -> String {
     }
     let answers = words::answers(run);
     if answers.is_empty() {
-        text += &toned(style, Tone::Bold, "", "No capacity is known: nothing was judged.");
+        text += &toned(style, Tone::Bold, "", words::NOTHING_JUDGED);
     }
     for answer in answers {
         let (first, indent) = match &answer.variant {
@@ -62,20 +62,47 @@ pub(super) fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String
 
 /// Variants side by side.
 fn variants(run: &Run, style: &Style) -> String {
-    let all = || run.variants.iter();
-    let shown = |f: &dyn Fn(&VariantOutcome) -> String| all().map(f).collect::<Vec<_>>();
+    let shown = |f: &dyn Fn(&VariantOutcome) -> String| run.variants.iter().map(f).collect::<Vec<_>>();
+    let name = Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28)));
+    let limit = Column::words(
+        &["limit"],
+        shown(&|v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
+    );
+    let found = findings::side_by_side(run);
+    if !found.is_empty() {
+        let columns = found.iter().enumerate().flat_map(|(at, row)| found_columns(row, at == 0));
+        return render(&[name].into_iter().chain(columns).chain([limit]).collect::<Vec<_>>(), 1, style);
+    }
     let columns = [
-        Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28))),
+        name,
         Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), tidy))),
         Column::numbers(&["interval"], shown(&|v| words::interval(&v.capacity))),
         Column::numbers(&["n"], shown(&|v| v.repetitions.len().to_string())),
         Column::numbers(&["predicted"], shown(&|v| v.predicted.map_or(UNKNOWN.to_owned(), tidy))),
-        Column::words(
-            &["limit"],
-            shown(&|v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
-        ),
+        limit,
     ];
     render(&columns, 1, style)
+}
+
+/// A number of all variants: its medians; of the main one how far its repetitions lie apart and what it changes, too.
+fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
+    let (unit, factor) = unit_of(row.metric);
+    let medians: Vec<_> = row.medians().map(|median| median.map(|median| median * factor)).collect();
+    let scale = Scale::for_values(unit, medians.iter().copied().flatten());
+    let heading = metric_words(row.metric);
+    let numbers = medians.iter().map(|median| scale.number(*median)).collect();
+    let mut columns = vec![Column::numbers(&[&heading, &scale.unit], numbers)];
+    if is_main {
+        let each = |of: fn(&Finding) -> String| {
+            row.findings.iter().map(|found| found.map_or(UNKNOWN.to_owned(), of)).collect::<Vec<_>>()
+        };
+        let first = medians.first().copied().flatten();
+        let change = medians.iter().map(|median| words::change(first, *median)).collect();
+        columns.push(Column::numbers(&["repetitions"], each(findings::spread)));
+        columns.push(Column::numbers(&["n"], each(|found| found.values.len().to_string())));
+        columns.push(Column::numbers(&["change"], change));
+    }
+    columns
 }
 
 fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
@@ -93,13 +120,17 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
     }
     text += "\n";
     text += &capacity(run, variant, style);
-    let evidence = variant.limit.evidence.iter().skip(1).take(EVIDENCE_MAX);
-    for (i, piece) in evidence.enumerate() {
+    text + &evidence(&variant.limit, EVIDENCE_MAX, style)
+}
+
+/// What speaks for a limit beside the first, which the answer has told.
+pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
+    let one = |(i, piece): (usize, &Evidence)| {
         let mark = if piece.inferred { " (inferred)" } else { "" };
         let lead = if i == 0 { "Evidence:  - " } else { "           - " };
-        text += &style.wrapped(lead, &format!("{}{mark}", plain(&piece.statement).trim_end_matches('.')));
-    }
-    text
+        style.wrapped(lead, &format!("{}{mark}", plain(&piece.statement).trim_end_matches('.')))
+    };
+    limit.evidence.iter().skip(1).take(most).enumerate().map(one).collect()
 }
 
 /// The workload's own tables, if it has any.
@@ -128,7 +159,7 @@ fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
 /// The capacity beside the measured one, or why there is none.
 fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
     match variant.predicted {
-        _ if words::is_one_load(run, variant) && variant.account.headline.is_some() => String::new(),
+        _ if words::is_one_load(run, variant) && !words::wants_a_search(run, variant) => String::new(),
         _ if words::is_one_load(run, variant) => style.wrapped("Capacity: ", words::NOT_SEARCHED),
         Some(load) => {
             let load = words::load(load, &variant.capacity.unit);
@@ -191,21 +222,14 @@ fn coloured(table: &str, style: &Style) -> String {
 /// The table of resources.
 pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
     let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
-    let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
     let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &s.unit);
     let each = format!("per {}", words::singular(unit));
     let columns = [
         Column::words(&["resource"], all.keys().map(ToString::to_string).collect()),
         Column::numbers(&[&each], shown(&words::cost)),
         Column::numbers(&["ceiling"], shown(&ceiling)),
-        Column::numbers(&["saturates at"], shown(&|s| number(s.saturates_at))),
-        Column::numbers(
-            &["95 %"],
-            shown(&|s| {
-                s.saturates_interval
-                    .map_or(UNKNOWN.to_owned(), |[a, b]| format!("{} to {}", tidy(a), tidy(b)))
-            }),
-        ),
+        Column::numbers(&["saturates at"], shown(&words::saturates_at)),
+        Column::numbers(&["95 %"], shown(&words::saturates_within)),
         Column::numbers(&["n"], shown(&|s| s.n.to_string())),
     ];
     // Where a ceiling is known from is a sentence, which a column would have to cut.
@@ -216,10 +240,9 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
     render(&columns, 1, style) + &sources.collect::<String>()
 }
 
-fn requirements(run: &Run, style: &Style) -> String {
+fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
     let mut text = String::new();
     for required in &run.requirements {
-        let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
         let (tone, word) = match (required.held, &required.unknown) {
             (true, _) => (Tone::Good, "held"),
             (false, Some(_)) => (Tone::Bad, "not known to hold"),
@@ -229,14 +252,14 @@ fn requirements(run: &Run, style: &Style) -> String {
         let line = format!(
             "{}: {word} (measured {}{why})",
             plain(&required.requirement),
-            metric(name, required.measured)
+            words::measured(required, specs)
         );
         text += &toned(style, tone, "Required: ", &line);
     }
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-fn doubt_lines(run: &Run, style: &Style) -> String {
+pub(super) fn doubt_lines(run: &Run, style: &Style) -> String {
     let mut text = String::new();
     for told in doubts::doubts(run) {
         let about = if told.about.is_empty() {

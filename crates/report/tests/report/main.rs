@@ -4,6 +4,7 @@
 use kagiri_report as report;
 
 mod export;
+mod moved;
 mod page;
 mod simulate;
 mod terminal;

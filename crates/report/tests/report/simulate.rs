@@ -186,6 +186,7 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
     let evidence = |statement: &str, inferred| Evidence { resource, statement: statement.into(), inferred };
     VariantOutcome {
         name: server.name.to_owned(),
+        findings: Vec::new(),
         repetitions: vec![capacity.clone(); server.repetitions as usize],
         capacity,
         limit: Limit {
@@ -341,8 +342,7 @@ pub fn interrupted() -> Run {
     variant.predicted = None;
     variant.limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence: Vec::new() };
     variant.considerations.clear();
-    run.capacity = variant.capacity.clone();
-    run.limit = variant.limit.clone();
+    (run.capacity, run.limit) = (variant.capacity.clone(), variant.limit.clone());
     run.saturation.clear();
     run.requirements = vec![Requirement {
         requirement: "slack_min>=500ms".into(),
@@ -383,8 +383,7 @@ pub fn player_limited() -> Run {
         Doubt::CapacityIsLowerBound { reason: "at 3 the measuring side gave out".into() }.into(),
         Doubt::SingleRepetition.into(),
     ];
-    run.capacity = variant.capacity.clone();
-    run.limit = variant.limit.clone();
+    (run.capacity, run.limit) = (variant.capacity.clone(), variant.limit.clone());
     run
 }
 

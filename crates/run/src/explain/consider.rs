@@ -9,6 +9,10 @@ use super::words;
 
 /// The paragraphs, in the order of a reader's questions.
 pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
+    // Of one load whose own counters tell what held it back nothing can be drawn: its evidence says it all.
+    if analysis.table.limit.is_some() && analysis.table.loads().len() == 1 {
+        return help(analysis, explanation).into_iter().collect();
+    }
     let paragraphs = [
         Some(carried(analysis, explanation)),
         costs(analysis, explanation),
@@ -199,6 +203,7 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         }
         Resource::Cpu => "fewer CPU cycles per byte (zero copy, offload), or more CPU",
         Resource::Disk => "a faster device, several devices, longer reads, or more of the content in memory",
+        Resource::Network if analysis.table.limit.is_some() => "a faster link, or several links",
         Resource::Network => "a faster link, several links, or a lower bit rate",
         Resource::Memory => "more memory, or smaller buffers",
         Resource::Player => "viewers on another host, more player cores, or a lighter playing depth",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use workload::stream::Stream;
+use workload::transfer::Transfer;
 
 use super::*;
 
@@ -39,6 +40,16 @@ fn concluded(plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
 
 /// The same of a run that ended in another way.
 fn ended(state: State, plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
+    concluded_of(&Stream, state, plan, trials, ceilings)
+}
+
+fn concluded_of(
+    workload: &dyn Workload,
+    state: State,
+    plan: &Plan,
+    trials: Vec<Trial>,
+    ceilings: Value,
+) -> Run {
     let mut run = Run {
         schema: base::outcome::SCHEMA,
         kagiri: "0".into(),
@@ -59,7 +70,7 @@ fn ended(state: State, plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run 
         requirements: Vec::new(),
         doubts: Vec::new(),
     };
-    conclude(&mut run, plan, &Stream);
+    conclude(&mut run, plan, workload);
     run
 }
 
@@ -246,7 +257,46 @@ fn what_a_workload_counts_itself_limits_one_load_and_is_considered() {
     only.account.limit = Some(own.clone());
     let run = concluded(&plan(1, json!({ "streams": 5 }), &[]), vec![only], json!({}));
     assert_eq!(run.limit, own);
+    // Nothing is drawn through one load, nor is it asked why no load failed.
     let text = run.variants[0].considerations.join("\n");
-    assert!(text.contains("The limit is the receiver's window, confirmed by counters"), "{text}");
-    assert!(text.contains("a larger receive buffer"), "{text}");
+    assert!(text.starts_with("What would help: a larger receive buffer"), "{text}");
+}
+
+/// A transfer's run of these trials.
+fn transferred(settings: Value, trials: Vec<Trial>) -> Run {
+    let plan = Plan::of_one("transfer", "test", "default", Transfer.resolve(settings).unwrap());
+    concluded_of(&Transfer, State::Complete, &Plan { repeats: 3, ..plan }, trials, json!({}))
+}
+
+fn path_is_full() -> Limit {
+    Limit { resource: Resource::Network, certainty: Certainty::Confirmed, evidence: Vec::new() }
+}
+
+#[test]
+fn of_a_single_load_it_is_found_what_came_of_it() {
+    let moved = |repetition: u32, verdict, bit_per_s: f64| {
+        let mut trial = trial(repetition, (1.0, Phase::Single, verdict));
+        trial.metrics.insert("goodput_bit_per_s".into(), Some(bit_per_s));
+        trial
+    };
+    let trials = vec![moved(1, Pass, 3e9), moved(2, Pass, 1e9), moved(3, Verdict::Invalid, 9e9)];
+    let variant = transferred(json!({}), trials).variants.remove(0);
+    let [goodput] = &variant.findings[..] else { panic!("{:?}", variant.findings) };
+    assert_eq!((goodput.metric.as_str(), &goodput.values[..]), ("goodput_bit_per_s", &[3e9, 1e9][..]));
+    assert_eq!((goodput.median(), goodput.spread()), (Some(2e9), Some([1e9, 3e9])));
+    // That one flow passes does not say that nothing limited it.
+    assert_eq!((variant.limit.resource, variant.limit.certainty), (Resource::None, Certainty::Unknown));
+    let unknown = transferred(json!({}), vec![trial(1, (1.0, Phase::Single, Pass))]);
+    assert!(unknown.variants[0].findings.is_empty(), "its goodput is not known");
+}
+
+#[test]
+fn the_limit_of_a_search_is_what_held_back_the_load_that_failed() {
+    let mut trials = searched(&[(98.0, Search, Pass), (99.0, Search, Fail), (98.0, Confirm, Pass)]);
+    trials[1].account.limit = Some(path_is_full());
+    let run = transferred(json!({ "protocol": "udp", "search": { "max": "1Gbit/s" } }), trials);
+    assert_eq!(run.limit, path_is_full());
+    assert!(run.variants[0].findings.is_empty(), "a search has a capacity");
+    let is_ceiling = |note: &DoubtNote| matches!(note.doubt, Doubt::CeilingUnknown { .. });
+    assert!(!run.variants[0].doubts.iter().any(is_ceiling), "the workload knows it without ceilings");
 }

@@ -1,6 +1,6 @@
 //! Whether two samples differ by more than their noise.
 
-use base::metric::Better;
+use base::metric::{Better, MetricSpec};
 use base::outcome::{Capacity, VariantOutcome};
 use base::statistics::{deviation, mean, median, student_t};
 
@@ -15,6 +15,15 @@ pub(super) struct Meaning<'a> {
     pub(super) metric: &'a str,
     pub(super) unit: &'a str,
     pub(super) better: Better,
+}
+
+impl<'a> Meaning<'a> {
+    /// Of a metric, as its workload has it; one that is not named there is a fact without a direction.
+    pub(super) fn of(metric: &'a str, specs: &[MetricSpec]) -> Self {
+        let spec = specs.iter().find(|spec| spec.name == metric);
+        let (unit, better) = spec.map_or(("", Better::Neither), |spec| (spec.unit, spec.better));
+        Self { metric, unit, better }
+    }
 }
 
 /// Two sides of a number that is known once per repetition. `step` is the finest difference that a single
@@ -145,6 +154,13 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
         found.reason = Some(hidden.to_owned());
     }
     found
+}
+
+/// What tells what came of one load: the first of the findings, if it is the same on both sides.
+pub(super) fn finding(a: &VariantOutcome, b: &VariantOutcome, specs: &[MetricSpec]) -> Option<Difference> {
+    let (a, b) = (a.findings.first()?, b.findings.first()?);
+    let meaning = Meaning::of(&a.metric, specs);
+    (a.metric == b.metric).then(|| judge(meaning, &a.values, &b.values, 0.0))
 }
 
 /// How far apart the ends of a repetition's interval are: loads within it were not told apart.

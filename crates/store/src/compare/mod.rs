@@ -112,6 +112,9 @@ pub struct Pair {
     pub b: Side,
     /// The capacities.
     pub capacity: Difference,
+    /// What tells what came of one load on both sides, where a capacity does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<Difference>,
     /// What set each capacity, the first side's first.
     pub limits: [Resource; 2],
     /// The metrics at the loads that both have, least load first.
@@ -210,6 +213,7 @@ fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec]) -> Pair {
         a: a.side(),
         b: b.side(),
         capacity: judge::capacity(a.variant, b.variant),
+        finding: judge::finding(a.variant, b.variant, specs),
         limits: [a.variant.limit.resource, b.variant.limit.resource],
         loads: trials::at_loads(a, b, specs),
         settings: facts::between(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::metric::{Better, MetricSpec};
+use base::metric::MetricSpec;
 use base::outcome::Trial;
 use base::statistics::median;
 use base::verdict::Verdict;
@@ -78,12 +78,7 @@ fn difference(
     specs: &[MetricSpec],
     note: Option<&str>,
 ) -> Difference {
-    let spec = specs.iter().find(|spec| spec.name == name);
-    let meaning = Meaning {
-        metric: name,
-        unit: spec.map_or("", |spec| spec.unit),
-        better: spec.map_or(Better::Neither, |spec| spec.better),
-    };
+    let meaning = Meaning::of(name, specs);
     let mut found = judge(meaning, &per_repetition(a, name), &per_repetition(b, name), 0.0);
     if found.reason.is_none() {
         found.reason = note.map(str::to_owned);

@@ -77,6 +77,7 @@ pub fn variant(name: &str, capacities: &[f64]) -> VariantOutcome {
     VariantOutcome {
         name: name.into(),
         capacity: capacity(base::statistics::median(capacities).unwrap()),
+        findings: Vec::new(),
         repetitions: capacities.iter().map(|&value| capacity(value)).collect(),
         limit,
         saturation: BTreeMap::from([(Resource::Cpu, saturation)]),

@@ -75,6 +75,19 @@ pub const METRICS: &[MetricSpec] = &[
     metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and client"),
 ];
 
+/// What tells what came of moving bytes, the main number first.
+pub const OF_BYTES: &[&str] =
+    &["goodput_bit_per_s", "loss_ratio", "cpu_s_per_gb", "sender_cpu_percent", "receiver_cpu_percent"];
+
+/// What tells what came of requests.
+pub const OF_REQUESTS: &[&str] = &[
+    "transactions_per_s",
+    "response_p50_us",
+    "response_p99_us",
+    "sender_cpu_percent",
+    "receiver_cpu_percent",
+];
+
 /// The transfer's own numbers.
 #[must_use]
 pub fn of(report: &TransferReport) -> Metrics {

@@ -75,6 +75,11 @@ impl Workload for Transfer {
         metrics::METRICS
     }
 
+    /// One load is one flow or several: what passed through them is what was asked.
+    fn findings(&self, settings: &Value) -> &'static [&'static str] {
+        if settings["requests"].is_object() { metrics::OF_REQUESTS } else { metrics::OF_BYTES }
+    }
+
     fn roles(&self) -> &'static [Role] {
         ROLES
     }

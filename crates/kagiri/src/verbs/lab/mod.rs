@@ -26,6 +26,7 @@ use crate::{measure, output};
     kagiri lab status                         what is there, and how it does\n  \
     kagiri lab exec a -- ip address           run something on a host\n  \
     kagiri stream --lab two-pcs --place server=a --place viewers=b    measure on it\n  \
+    kagiri transfer --lab two-pcs --place server=a --place clients=b\n  \
     kagiri lab down                           take it down again"
 )]
 pub enum Lab {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use base::units::{BitRate, ByteSize, Span};
+use base::workload::Workload;
 use lab::line::{Counted, LineCount};
 use lab::state::{DiskCount, LinkCount, LinkState, Sent, State, Status};
 
@@ -27,11 +28,13 @@ pub fn up(state: &State) -> String {
     let lab = &state.lab;
     let names: Vec<String> = state.hosts.iter().map(|host| host.name.clone()).collect();
     // Without agents nothing can be placed there.
-    if let (Some(stream), true) =
-        (run::registry::WORKLOADS.first(), state.hosts.iter().any(|host| host.agent_pid.is_some()))
-    {
-        let (verb, places) = (stream.name(), crate::hosts::example(stream.roles(), &names, Places::Options));
-        let _ = writeln!(text, "Measure on it with 'kagiri {verb} --lab {lab} {places}'.");
+    if state.hosts.iter().any(|host| host.agent_pid.is_some()) {
+        let command = |workload: &&dyn Workload| {
+            let places = crate::hosts::example(workload.roles(), &names, Places::Options);
+            format!("'kagiri {} --lab {lab} {places}'", workload.name())
+        };
+        let commands: Vec<String> = run::registry::WORKLOADS.iter().map(command).collect();
+        let _ = writeln!(text, "Measure on it with {}.", commands.join("\nor "));
     }
     let _ = writeln!(
         text,

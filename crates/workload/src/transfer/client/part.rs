@@ -20,6 +20,8 @@ use crate::transfer::settings::TransferSettings;
 
 /// How often it is looked whether the run is to end while the client gets ready.
 const LOOK: Duration = Duration::from_millis(5);
+/// Rates of this moment are those over so long.
+const LIVE_NS: u64 = 500_000_000;
 /// How long a client may take to end that was told to.
 const LEAVE: Duration = Duration::from_secs(5);
 
@@ -44,8 +46,9 @@ struct UnderWay {
     thread: JoinHandle<TransferReport>,
     passed: Passed,
     began_ns: u64,
-    /// What passed at the last look, and when that was.
+    /// What passed at the last look, when that was, and the rates that came of it.
     seen: (u64, [u64; 2]),
+    live: Live,
 }
 
 /// Make the part from its settings ([`ClientSettings`]), acquiring nothing yet.
@@ -122,8 +125,8 @@ impl Part for ClientPart {
         let thread = std::thread::Builder::new().name("transfer-client".to_owned()).spawn(run);
         let thread =
             thread.map_err(|error| PartError::new(format!("cannot start the client's thread: {error}")))?;
-        self.under_way =
-            Some(UnderWay { thread, passed, began_ns: at_monotonic_ns, seen: (at_monotonic_ns, [0; 2]) });
+        let (began_ns, seen) = (at_monotonic_ns, (at_monotonic_ns, [0; 2]));
+        self.under_way = Some(UnderWay { thread, passed, began_ns, seen, live: Live::new() });
         Ok(())
     }
 
@@ -149,16 +152,18 @@ impl Part for ClientPart {
     fn live(&mut self) -> Live {
         let Some(under_way) = &mut self.under_way else { return Live::new() };
         let now_ns = monotonic_ns();
+        // Looked at many times a second, and nobody reads so quickly.
+        if now_ns.saturating_sub(under_way.seen.0) < LIVE_NS {
+            return under_way.live.clone();
+        }
         let passed = [0, 1].map(|way| under_way.passed[way].load(Ordering::Relaxed));
         let (then_ns, before) = std::mem::replace(&mut under_way.seen, (now_ns, passed));
         let s = now_ns.saturating_sub(then_ns) as f64 / 1e9;
         let rate = |way: usize| passed[way].saturating_sub(before[way]) as f64 * 8.0 / s.max(1e-9);
         let named = [("goodput_up_bit_per_s", rate(0)), ("goodput_down_bit_per_s", rate(1))];
-        named
-            .into_iter()
-            .filter(|(_, rate)| *rate > 0.0)
-            .map(|(name, rate)| (name.to_owned(), rate))
-            .collect()
+        let known = named.into_iter().filter(|(_, rate)| *rate > 0.0);
+        under_way.live = known.map(|(name, rate)| (name.to_owned(), rate)).collect();
+        under_way.live.clone()
     }
 
     fn stop(&mut self) -> Result<Value, PartError> {

@@ -1,0 +1,73 @@
+//! Sentences, and numbers in them.
+
+use super::*;
+
+#[test]
+fn loads_are_counted_in_their_unit() {
+    assert_eq!(load(1.0, "streams"), "1 stream");
+    assert_eq!(load(5.0, "streams"), "5 streams");
+    assert_eq!(load(110e6, "bit/s"), "110 Mbit/s");
+    assert_eq!([1.0, 10.0].map(|n| load(n, "load")), ["1 unit of load", "10 units of load"]);
+    assert_eq!(["streams", "Mbit/s", ""].map(singular), ["stream", "Mbit/s", "unit of load"]);
+}
+
+#[test]
+fn a_slope_that_may_be_zero_is_no_cost_and_nothing_is_used_below_zero() {
+    let fit = |ends, zero| Saturation {
+        unit: "B".into(),
+        cost_per_load: 769.0,
+        cost_interval: Some(ends),
+        usage_at_zero: zero,
+        ceiling: None,
+        saturates_at: None,
+        saturates_interval: None,
+        n: 9,
+    };
+    assert_eq!(cost(&fit([-700.0, 2240.0], 7e6)), "no measurable cost");
+    assert_eq!(cost(&fit([700.0, 840.0], 7e6)), "769 B");
+    assert_eq!([7e6, -29e6].map(|zero| at_no_load(&fit([0.0; 2], zero))), ["7 MB", "about 0"]);
+}
+
+#[test]
+fn a_neighbour_is_not_the_measuring_side() {
+    let limit = |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
+    assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
+    assert!(limit(Certainty::Unknown).contains("or by other programs"));
+}
+
+#[test]
+fn a_capacity_that_was_not_confirmed_says_so_first() {
+    let text = include_str!("../../../../tests/fixtures/run.json");
+    let mut run: Run = serde_json::from_str(text).unwrap();
+    run.trials.retain(|trial| trial.load <= 4.0 && trial.phase == Phase::Search);
+    run.state = State::Interrupted;
+    let mut variant = run.variants[0].clone();
+    variant.capacity.value = Some(4.0);
+    variant.capacity.interval = [Some(4.0), None];
+    variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 0, wanted: 3 }.into()];
+    let expected = "Not confirmed: carries at least 4 streams of 25 Mbit/s; interrupted before a larger load was \
+                    offered.";
+    assert_eq!(carries(&run, &variant), expected);
+    variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 1, wanted: 3 }.into()];
+    assert!(carries(&run, &variant).starts_with("Confirmed only 1 of 3 times: carries at least 4"));
+    // A load that the players spoiled comes before one that failed beyond it.
+    run.trials[3].verdict = Verdict::Fail;
+    run.trials[2].verdict = Verdict::Invalid;
+    variant.capacity.value = Some(2.0);
+    assert!(carries(&run, &variant).ends_with("; 3 streams could not be judged."));
+}
+
+#[test]
+fn an_open_interval_is_said_to_be_open() {
+    let capacity = |interval| Capacity {
+        value: Some(5.0),
+        unit: "streams".into(),
+        interval,
+        passes: 3,
+        failures_above: 0,
+    };
+    assert_eq!(interval(&capacity([Some(5.0), None])), "5 or more");
+    assert_eq!(interval(&capacity([Some(4.0), Some(5.0)])), "4 to 5");
+    assert_eq!(interval(&capacity([Some(5.0), Some(5.0)])), "5");
+    assert_eq!(interval(&capacity([None, None])), UNKNOWN);
+}
