@@ -1,7 +1,51 @@
-//! The table of a part's own calls to the kernel, as a trial tells of it.
+//! A part's own calls to the kernel, timed: the table that a trial tells of, and the spans for a picture of this process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::outcome::Table;
 use base::timeline::{CallRow, CallTimes};
+use sys::span::{Recorded, Recorder};
+
+/// What the parts of this process keep for a picture.
+static KEPT: Mutex<Kept> = Mutex::new(Kept { room: None, parts: Vec::new() });
+
+struct Kept {
+    /// How many more spans, where there is to be a picture.
+    room: Option<usize>,
+    parts: Vec<Recorded>,
+}
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on the parts that time their calls in this process keep the spans themselves, too: each at most so many, and no
+/// more once others have kept as many.
+pub fn keep(spans_max: usize) {
+    kept().room = Some(spans_max);
+}
+
+/// What they have kept so far, part by part, in the order of their ends.
+pub fn take_kept() -> Vec<Recorded> {
+    std::mem::take(&mut kept().parts)
+}
+
+/// Begins to time a part's calls.
+pub(crate) fn record() -> Recorder {
+    Recorder::start(kept().room.unwrap_or(0))
+}
+
+/// Ends it: the table.
+pub(crate) fn finish(recorder: Recorder, target: &str) -> CallTimes {
+    let recorded = recorder.finish(target);
+    let mut kept = kept();
+    let Some(room) = kept.room else { return recorded.times };
+    let spans: usize = recorded.threads.iter().map(|thread| thread.spans.len()).sum();
+    kept.room = Some(room.saturating_sub(spans));
+    let times = recorded.times.clone();
+    kept.parts.push(recorded);
+    times
+}
 
 /// Where the time of a part's threads went, one row a call and state.
 pub(crate) fn table(title: String, times: &CallTimes) -> Table {

@@ -1,6 +1,6 @@
 //! Floor 2: what is offered to the system under test, one folder a workload.
 
-mod calls;
+pub mod calls;
 mod reading;
 pub mod stream;
 pub mod transfer;

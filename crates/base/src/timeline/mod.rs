@@ -142,6 +142,16 @@ pub struct CallTimes {
     pub doubts: Vec<String>,
 }
 
+/// Calls whose share of the wall's time is less than this do not tell where it went.
+pub const LITTLE: f64 = 0.5;
+
+impl CallTimes {
+    /// The time of all calls together over the time watched.
+    pub fn wall_share(&self) -> f64 {
+        self.calls.iter().map(|row| row.wall_share).sum()
+    }
+}
+
 /// The name of the backend that times a program's own spans from within.
 pub const IN_PROCESS: &str = "in-process";
 

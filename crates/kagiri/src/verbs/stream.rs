@@ -13,6 +13,7 @@ use crate::exit::{Failure, Outcome};
 use crate::hosts::{HostArgs, PlaceArgs, Places};
 use crate::measure;
 use crate::verbs::content::existing;
+use crate::verbs::timeline::own::CallArgs;
 
 /// Where content is given, none is made: what tells how to make it would be ignored.
 const GIVEN: [&str; 2] = ["url", "content"];
@@ -58,9 +59,8 @@ pub struct StreamArgs {
     /// Drop the content from memory before every trial, so that it is read from disk; the file must be on this host
     #[arg(long)]
     cold: bool,
-    /// Time the players' calls to the kernel, blocked and ready ones apart; of another program: kagiri timeline
-    #[arg(long)]
-    calls: bool,
+    #[command(flatten)]
+    calls: CallArgs,
     /// Serve this transport stream instead of making one
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     content: Option<PathBuf>,
@@ -95,7 +95,9 @@ impl StreamArgs {
         if let Some(note) = self.note().filter(|_| !self.common.quiet) {
             eprintln!("{note}");
         }
-        measure::run_plan(&plan, &self.common, &self.hosts, Places::Options)
+        self.calls.draw(&plan.name, self.common.quiet, || {
+            measure::run_plan(&plan, &self.common, &self.hosts, Places::Options)
+        })
     }
 
     /// Scripts give --bitrate with a URL too (it is part of the contract), so it is no error there; but it must not
@@ -137,7 +139,7 @@ impl StreamArgs {
         set("player", self.player_threads.map(|threads| json!({ "threads": threads })));
         set("ramp_down", self.no_ramp_down.then_some(json!(false)));
         set("cold", self.cold.then_some(json!(true)));
-        set("calls", self.calls.then_some(json!(true)));
+        set("calls", self.calls.are_wanted().then_some(json!(true)));
         set("content", self.content_settings()?);
         set("server", self.server.as_ref().map(|kind| json!({ "kind": kind })));
         set("ceiling", Some(ceilings(&self.ceiling)?));

@@ -1,5 +1,7 @@
 //! `kagiri timeline`: where the time of a program goes, call by call.
 
+pub mod own;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,7 +51,7 @@ impl Way {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri timeline -- iperf3 -c 10.0.0.2 -t 2\n  \
-    kagiri timeline -p $(pidof nginx | cut -d' ' -f1) --for 5s --html nginx.html\n  \
+    kagiri timeline -p $(pgrep -n nginx) --for 5s --html nginx.html      a worker, the newest process\n  \
     kagiri timeline --calls +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
     The threads and processes that the program starts are watched too. Calls in which the thread was switched out \
     (blocked) stand apart from those that were carried out at once (ready). Ctrl-C ends the watching and prints what there \
@@ -107,12 +109,13 @@ impl Subject {
         }
     }
 
-    /// How it ended, if it has.
-    fn ended(&mut self) -> Option<String> {
+    /// How it ended, or why it is about to be ended.
+    fn ended(&mut self, over: &str) -> Option<String> {
         match self {
             Self::Started(family) => {
                 family.has_ended();
-                family.status().map(|status| format!("it ended with {status}"))
+                let status = family.status().map(|status| format!("it ended with {status}"));
+                Some(status.unwrap_or_else(|| format!("it was ended then: {over}")))
             }
             Self::Running { .. } => self.has_ended().then(|| "it ended meanwhile".to_owned()),
         }
@@ -142,9 +145,7 @@ impl Timeline {
                 "nothing to watch: give a program ('kagiri timeline -- COMMAND') or a process ('-p PID')",
             ));
         }
-        for path in [&self.html, &self.pftrace].into_iter().flatten() {
-            check_folder(path)?;
-        }
+        self.pictures().check()?;
         let stop = StopSignal::install()?;
         if let Some(pid) = self.pid {
             // Told before anything is measured in vain.
@@ -159,11 +160,14 @@ impl Timeline {
         Ok(if stop.requested() { Code::Interrupted } else { Code::Measured })
     }
 
+    fn pictures(&self) -> Pictures<'_> {
+        Pictures { html: self.html.as_deref(), pftrace: self.pftrace.as_deref(), is_quiet: self.quiet }
+    }
+
     fn wish(&self, calls: Vec<Call>) -> Wish {
-        let picture = self.html.is_some() || self.pftrace.is_some();
         Wish {
             calls,
-            spans_max: picture.then_some(self.spans as usize),
+            spans_max: self.pictures().are_wanted().then_some(self.spans as usize),
             softirqs: true,
             ring_bytes: usize::try_from(self.ring.bytes()).unwrap_or(usize::MAX),
             backend: self.backend.backend(),
@@ -175,14 +179,16 @@ impl Timeline {
     fn watch(&self, mut session: Session, stop: StopSignal) -> Result<Watched, Failure> {
         let (mut subject, name) = self.begin(&mut session)?;
         let deadline = self.length.map(|length| Deadline::after(length.duration()));
-        while !subject.has_ended() && deadline.is_none_or(|deadline| !deadline.passed()) {
-            if stop.wait_timeout(FETCH_EVERY) {
+        let mut over = "Ctrl-C";
+        while !subject.has_ended() && !stop.wait_timeout(FETCH_EVERY) {
+            if deadline.is_some_and(|deadline| deadline.passed()) {
+                over = "--for was over";
                 break;
             }
             session.pump();
         }
         // Before it is ended by us: its end is not what was to be seen.
-        let ended = subject.ended();
+        let ended = subject.ended(over);
         let finished = session.finish(&name, ended);
         let left = subject.leave();
         let mut watched = finished?;
@@ -203,8 +209,9 @@ impl Timeline {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let held = Held::prepare(&self.command, self.json)?;
         session.follow(Target::Held(held.pid()))?;
+        let family = held.release()?;
         self.say(&format!("watching {}", words[0]), session);
-        Ok((Subject::Started(held.release()?), words.join(" ")))
+        Ok((Subject::Started(family), words.join(" ")))
     }
 
     fn say(&self, what: &str, session: &Session) {
@@ -220,26 +227,43 @@ impl Timeline {
         } else {
             output::print(&report::terminal::call_times(&watched.times, output::style()));
         }
-        let Some(picture) = &watched.picture else { return Ok(()) };
-        // Where one cannot be written, the other is.
-        let page = self
-            .html
-            .as_ref()
-            .map(|path| self.write(path, report::timeline::page(&watched.times, picture).as_bytes()));
-        let trace = self.pftrace.as_ref().map(|path| self.write(path, &pftrace::encode(picture)));
-        page.into_iter().chain(trace).collect()
-    }
-
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-        write_whole(path, bytes).map_err(Failure::of_named)?;
-        if !self.quiet {
-            eprintln!("wrote {} ({:.1} MB)", path.display(), bytes.len() as f64 / 1e6);
-        }
-        Ok(())
+        self.pictures().write(watched)
     }
 }
 
-/// A folder that is not there is told before anything is watched.
+/// The files that a picture is written to.
+struct Pictures<'a> {
+    html: Option<&'a Path>,
+    pftrace: Option<&'a Path>,
+    is_quiet: bool,
+}
+
+impl Pictures<'_> {
+    fn are_wanted(&self) -> bool {
+        self.html.is_some() || self.pftrace.is_some()
+    }
+
+    /// A folder that is not there is told before anything is watched.
+    fn check(&self) -> Result<(), Failure> {
+        [self.html, self.pftrace].into_iter().flatten().try_for_each(check_folder)
+    }
+
+    /// Where one cannot be written, the other is.
+    fn write(&self, watched: &Watched) -> Result<(), Failure> {
+        let Some(picture) = &watched.picture else { return Ok(()) };
+        let write = |path: &Path, bytes: &[u8]| {
+            write_whole(path, bytes).map_err(Failure::of_named)?;
+            if !self.is_quiet {
+                eprintln!("wrote {} ({:.1} MB)", path.display(), bytes.len() as f64 / 1e6);
+            }
+            Ok(())
+        };
+        let page = |path| write(path, report::timeline::page(&watched.times, picture).as_bytes());
+        let trace = |path| write(path, &pftrace::encode(picture));
+        self.html.map(page).into_iter().chain(self.pftrace.map(trace)).collect()
+    }
+}
+
 fn check_folder(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder.is_none_or(Path::is_dir) && !path.is_dir() {

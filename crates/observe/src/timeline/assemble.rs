@@ -78,6 +78,11 @@ impl Assembler {
         }
     }
 
+    /// Whether a process was watched.
+    pub fn has_seen(&self, process: u32) -> bool {
+        self.processes.contains(&process)
+    }
+
     /// How many processes were seen.
     pub fn processes_seen(&self) -> u64 {
         self.processes.len() as u64

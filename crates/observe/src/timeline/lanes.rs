@@ -18,26 +18,32 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Lanes for at most so many spans.
+    /// For at most so many spans; each lane and each loss counts as one.
     pub fn new(spans_max: usize) -> Self {
         Self { spans_max, ..Self::default() }
     }
 
-    /// A thread began, or is heard of for the first time.
-    pub fn thread(&mut self, thread: u32, process: u32) -> usize {
+    /// The lane of a thread that began, or is heard of for the first time; `None` where it has no room.
+    pub fn thread(&mut self, thread: u32, process: u32) -> Option<usize> {
         if let Some(lane) = self.lane_of.get(&thread) {
-            return *lane;
+            return Some(*lane);
         }
+        // It takes as much memory as a span.
+        if self.spans >= self.spans_max {
+            return None;
+        }
+        self.spans += 1;
         let lane = self.threads.len();
         self.threads.push(ThreadLane { thread, process, ..ThreadLane::default() });
         self.lane_of.insert(thread, lane);
-        lane
+        Some(lane)
     }
 
     /// Its name, from now on and before.
     pub fn name(&mut self, thread: u32, process: u32, name: &str) {
-        let lane = self.thread(thread, process);
-        name.clone_into(&mut self.threads[lane].name);
+        if let Some(lane) = self.thread(thread, process) {
+            name.clone_into(&mut self.threads[lane].name);
+        }
     }
 
     /// It ended: its number may come to mean another.
@@ -59,9 +65,7 @@ impl Lanes {
     /// One call of a thread.
     pub fn call(&mut self, thread: u32, process: u32, mut span: CallSpan) {
         let lane = self.thread(thread, process);
-        if !self.has_room(span.from_ns) {
-            return;
-        }
+        let (true, Some(lane)) = (self.has_room(span.from_ns), lane) else { return };
         let calls = &mut self.threads[lane].calls;
         let free_ns = calls.last().map_or(0, |last| last.to_ns);
         (span.from_ns, span.to_ns) = after(free_ns, span.from_ns, span.to_ns);
@@ -70,9 +74,9 @@ impl Lanes {
 
     /// A thread on a CPU.
     pub fn run(&mut self, thread: u32, process: u32, cpu: u32, from_ns: u64, to_ns: u64) {
-        let what = self.thread(thread, process) as u32;
-        if self.has_room(from_ns) {
-            push(&mut self.cpu(cpu).runs, what, from_ns, to_ns);
+        let lane = self.thread(thread, process);
+        if let (true, Some(lane)) = (self.has_room(from_ns), lane) {
+            push(&mut self.cpu(cpu).runs, lane as u32, from_ns, to_ns);
         }
     }
 
@@ -87,9 +91,14 @@ impl Lanes {
         self.cpus.entry(cpu).or_insert_with(|| CpuLane { cpu, ..CpuLane::default() })
     }
 
-    /// A stretch of losses.
+    /// A stretch of losses. Where there is no room for it, the last one becomes longer: none is hidden.
     pub fn loss(&mut self, loss: Loss) {
-        self.losses.push(loss);
+        if self.spans < self.spans_max || self.losses.is_empty() {
+            self.spans += 1;
+            self.losses.push(loss);
+        } else if let Some(last) = self.losses.last_mut() {
+            (last.to_ns, last.events) = (last.to_ns.max(loss.to_ns), last.events + loss.events);
+        }
     }
 
     /// The picture of what lies between two moments.
@@ -188,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted_and_a_number_may_come_again() {
-        let mut lanes = Lanes::new(2);
+        let mut lanes = Lanes::new(4);
         lanes.call(5, 5, span(10, 20));
         lanes.end(5);
         lanes.call(5, 5, span(30, 40));
@@ -196,5 +205,19 @@ mod tests {
         let picture = lanes.finish(vec![], 0, 100);
         assert_eq!((picture.threads.len(), picture.spans()), (2, 2));
         assert_eq!(picture.left_out, Some((1, 50)));
+    }
+
+    #[test]
+    fn threads_and_losses_need_room_too() {
+        let mut lanes = Lanes::new(3);
+        for thread in 1..=10 {
+            lanes.run(thread, 1, 0, 100, 200);
+            lanes.name(thread, 1, "one of many");
+            lanes.loss(Loss { from_ns: 300, to_ns: 310 + u64::from(thread), cpu: 0, events: 1 });
+        }
+        let picture = lanes.finish(vec![], 0, 1000);
+        assert_eq!((picture.threads.len(), picture.spans(), picture.losses.len()), (1, 1, 1));
+        assert_eq!((picture.losses[0].to_ns, picture.losses[0].events), (320, 10), "none is hidden");
+        assert_eq!(picture.left_out.map(|(count, _)| count), Some(9));
     }
 }

@@ -1,43 +1,84 @@
 //! The picture of kagiri's own parts, from the spans that they recorded themselves ([`sys::span`]).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::timeline::{CallSpan, Picture, ThreadLane};
-use sys::span::{Span, ThreadSpans};
+use base::timeline::{CallRow, CallSpan, CallState, CallTimes, IN_PROCESS, Picture, ThreadLane, Times};
+use sys::span::{Recorded, Span};
 
-/// The picture from `from_ns` to `to_ns` (monotonic clock). Spans within spans stand in lanes below each other, so that
-/// those of a lane never overlap.
-pub fn picture(threads: &[ThreadSpans], process: u32, from_ns: u64, to_ns: u64) -> Picture {
-    let mut names: BTreeMap<&'static str, u16> = BTreeMap::new();
-    for span in threads.iter().flat_map(|thread| &thread.spans) {
-        let next = u16::try_from(names.len()).unwrap_or(u16::MAX);
-        names.entry(span.name).or_insert(next);
-    }
+use super::session::Watched;
+
+/// The picture of all that the parts of this process recorded, one after another or side by side, and the table of what is
+/// in it; `None` of nothing. `target` says what it is of.
+pub fn watched(target: &str, parts: &[Recorded]) -> Option<Watched> {
+    let spans = || parts.iter().flat_map(|part| &part.threads).flat_map(|thread| &thread.spans);
+    let from_ns = spans().map(|span| span.from_ns).min()?;
+    let to_ns = spans().map(|span| span.to_ns).max()?;
+    let picture = picture(parts, from_ns, to_ns);
+    Some(Watched { times: times(target, parts, &picture), picture: Some(picture) })
+}
+
+fn picture(parts: &[Recorded], from_ns: u64, to_ns: u64) -> Picture {
+    let threads = || parts.iter().flat_map(|part| &part.threads);
+    let names: BTreeSet<&str> = threads().flat_map(|thread| &thread.spans).map(|span| span.name).collect();
+    let place_of: BTreeMap<&str, u16> = names.iter().copied().zip(0..).collect();
     let mut lanes = Vec::new();
-    for thread in threads {
+    for thread in threads() {
         for (depth, spans) in by_depth(&thread.spans).into_iter().enumerate() {
             let name =
                 if depth == 0 { thread.name.clone() } else { format!("{} ({depth} deep)", thread.name) };
             let call = |span: &Span| CallSpan {
-                from_ns: span.from_ns.clamp(from_ns, to_ns) - from_ns,
-                to_ns: span.to_ns.clamp(from_ns, to_ns) - from_ns,
-                name: names[span.name],
+                from_ns: span.from_ns - from_ns,
+                to_ns: span.to_ns - from_ns,
+                name: place_of[span.name],
                 state: span.state,
                 unfinished: false,
                 returned: 0,
             };
-            let calls = spans.iter().filter(|span| span.to_ns >= from_ns && span.from_ns <= to_ns).map(call);
-            lanes.push(ThreadLane { thread: thread.thread, process, name, calls: calls.collect() });
+            let calls = spans.iter().map(call).collect();
+            lanes.push(ThreadLane { thread: thread.thread, process: std::process::id(), name, calls });
         }
     }
-    let mut by_number: Vec<(u16, &str)> = names.into_iter().map(|(name, number)| (number, name)).collect();
-    by_number.sort_unstable();
     Picture {
-        length_ns: to_ns.saturating_sub(from_ns),
-        names: by_number.into_iter().map(|(_, name)| name.to_owned()).collect(),
+        length_ns: to_ns - from_ns,
+        names: names.into_iter().map(str::to_owned).collect(),
         threads: lanes,
         ..Picture::default()
+    }
+}
+
+/// The table of what is in the picture.
+fn times(target: &str, parts: &[Recorded], picture: &Picture) -> CallTimes {
+    let mut of: BTreeMap<(u16, CallState), Times> = BTreeMap::new();
+    for span in picture.threads.iter().flat_map(|lane| &lane.calls) {
+        of.entry((span.name, span.state)).or_default().add(span.to_ns - span.from_ns);
+    }
+    let row = |(&(name, state), times): (&(u16, CallState), &Times)| {
+        times.row(picture.names[usize::from(name)].clone(), state, picture.length_ns)
+    };
+    let mut calls: Vec<CallRow> = of.iter().map(row).collect();
+    calls.sort_by(|a, b| b.wall_share.total_cmp(&a.wall_share));
+    let sum = |of: fn(&CallTimes) -> u64| parts.iter().map(|part| of(&part.times)).sum::<u64>();
+    let left_out = sum(|times| times.events) - picture.spans() as u64;
+    let is_full = || format!("the picture is full: {left_out} spans are not in it, and not in its table");
+    CallTimes {
+        target: target.to_owned(),
+        ended: None,
+        wall_s: picture.length_ns as f64 / 1e9,
+        processes: 1,
+        threads: sum(|times| times.threads),
+        calls,
+        softirqs: Vec::new(),
+        unfinished: Vec::new(),
+        backend: IN_PROCESS.to_owned(),
+        backend_because: None,
+        events_counted: sum(|times| times.events_counted),
+        events: sum(|times| times.events),
+        events_lost: sum(|times| times.events_lost),
+        calls_lost: sum(|times| times.calls_lost),
+        cost_ns_per_call: parts.iter().find_map(|part| part.times.cost_ns_per_call),
+        cost: parts.iter().find_map(|part| part.times.cost),
+        doubts: (left_out > 0).then(is_full).into_iter().collect(),
     }
 }
 
@@ -66,12 +107,22 @@ fn by_depth(spans: &[Span]) -> Vec<Vec<Span>> {
 
 #[cfg(test)]
 mod tests {
-    use base::timeline::CallState;
+    use sys::span::{Recorder, SpanName, ThreadSpans, time};
 
     use super::*;
 
+    static ROUND: SpanName = SpanName::new("round");
+
     fn span(name: &'static str, from_ns: u64, to_ns: u64) -> Span {
         Span { name, from_ns, to_ns, state: CallState::Ready }
+    }
+
+    /// What a recorder tells of one thread with these spans, and of so many more.
+    fn recorded(spans: Vec<Span>, left_out: u64) -> Recorded {
+        let mut recorded = Recorder::start(0).finish("part");
+        recorded.times.events = spans.len() as u64 + left_out;
+        recorded.threads = vec![ThreadSpans { thread: 7, name: "sender".into(), spans, lost: 0 }];
+        recorded
     }
 
     #[test]
@@ -83,14 +134,39 @@ mod tests {
             span("round", 100, 200),
             span("round", 200, 260),
         ];
-        let threads = [ThreadSpans { thread: 7, name: "sender".into(), spans, lost: 0 }];
-        let picture = picture(&threads, 5, 100, 250);
+        let Watched { times, picture } = watched("it", &[recorded(spans, 0)]).unwrap();
+        let picture = picture.unwrap();
         let lanes: Vec<_> =
             picture.threads.iter().map(|lane| (lane.name.as_str(), lane.calls.len())).collect();
         assert_eq!(lanes, [("sender", 2), ("sender (1 deep)", 2)]);
         let name_of = |call: &CallSpan| picture.names[usize::from(call.name)].as_str();
         assert!(picture.threads[0].calls.iter().all(|call| name_of(call) == "round"));
         assert!(picture.threads[1].calls.iter().all(|call| name_of(call) == "send"));
-        assert_eq!((picture.threads[0].calls[1].from_ns, picture.threads[0].calls[1].to_ns), (100, 150));
+        assert_eq!((picture.threads[0].calls[1].from_ns, picture.threads[0].calls[1].to_ns), (100, 160));
+        let rows: Vec<_> = times.calls.iter().map(|row| (row.name.as_str(), row.count)).collect();
+        assert_eq!(rows, [("round", 2), ("send", 2)]);
+        assert_eq!((times.calls[0].wall_share, times.doubts.len()), (1.0, 0));
+    }
+
+    #[test]
+    fn parts_stand_in_one_picture_and_what_is_not_in_it_is_told() {
+        let parts =
+            [recorded(vec![span("send", 1000, 1100)], 5), recorded(vec![span("recv", 1300, 1500)], 0)];
+        let Watched { times, picture } = watched("it", &parts).unwrap();
+        assert_eq!(picture.map(|picture| (picture.length_ns, picture.threads.len())), Some((500, 2)));
+        assert_eq!(times.calls[0].name, "recv");
+        assert!(times.doubts[0].contains("5 spans are not in it"), "{:?}", times.doubts);
+        assert!(watched("nothing", &[]).is_none());
+    }
+
+    #[test]
+    fn what_threads_record_is_drawn() {
+        let recorder = Recorder::start(10);
+        let joined = recorder.handle().join();
+        (0..3).for_each(|_| time(&ROUND, || ()));
+        drop(joined);
+        let Watched { times, picture } = watched("own", &[recorder.finish("own")]).unwrap();
+        assert_eq!((times.calls.iter().map(|row| row.count).sum::<u64>(), times.threads), (3, 1));
+        assert_eq!(picture.map(|picture| picture.spans()), Some(3));
     }
 }

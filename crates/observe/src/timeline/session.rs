@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::timeline::{CallTimes, Picture, TraceCost};
+use base::timeline::{CallTimes, LITTLE, Picture, TraceCost};
 use sys::clock::Deadline;
 use sys::trace::{Backend, Counts, EVENTS_AT_ONCE, Event, Setting, Target, TraceError, Tracer};
 
@@ -71,10 +71,7 @@ pub struct Session {
     /// Where there is a picture.
     sockets: Option<SocketWatch>,
     from_ns: u64,
-    /// How many threads of a running target waited in which call when it began to be followed.
-    waiting: BTreeMap<u16, u64>,
-    /// The target was held: the time watched begins when it executes its program.
-    held: bool,
+    target: Option<Target>,
 }
 
 /// What came of it.
@@ -114,8 +111,7 @@ impl Session {
             because,
             sockets: None,
             from_ns,
-            waiting: BTreeMap::new(),
-            held: false,
+            target: None,
         })
     }
 
@@ -135,15 +131,10 @@ impl Session {
         };
         for thread in threads {
             self.assembler.know(thread.cast_unsigned(), pid.cast_unsigned());
-            if !matches!(target, Target::Held(_))
-                && let Some(number) = sys::trace::waits_in(thread)
-            {
-                *self.waiting.entry(number).or_default() += 1;
-            }
         }
-        self.held = matches!(target, Target::Held(_));
-        if self.wish.spans_max.is_some() {
-            self.sockets = SocketWatch::open(elsewhere(pid));
+        self.target = Some(target);
+        if let Some(spans_max) = self.wish.spans_max {
+            self.sockets = SocketWatch::open(elsewhere(pid), spans_max);
         }
         self.from_ns = sys::clock::monotonic_ns();
         self.tracer.follow(target)
@@ -184,6 +175,7 @@ impl Session {
                 self.assembler.name(*thread, *process, &name);
             }
         }
+        let unseen = self.unseen(&alive);
         // Where the end of a thread was lost, the last that was told is not the last.
         let last_ns = self.assembler.last_ended_ns.filter(|_| alive.is_empty());
         let to_ns = last_ns.unwrap_or(stopped_ns).max(self.from_ns);
@@ -192,12 +184,44 @@ impl Session {
             self.assembler.table.tally(&tally);
         }
         let counts = self.tracer.counts()?;
-        Ok(self.sum_up(counts, to_ns, target, ended))
+        let mut watched = self.sum_up(counts, to_ns, target, ended);
+        watched.times.doubts.extend(nothing_or_little_seen(&watched.times, unseen));
+        Ok(watched)
+    }
+
+    /// Where those that are `alive` are at the end, if not in a watched call; and who else would have to be watched.
+    fn unseen(&self, alive: &[(u32, u32)]) -> Vec<String> {
+        let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
+        for number in alive.iter().filter_map(|(thread, _)| sys::trace::waits_in(thread.cast_signed())) {
+            if let Some(call) =
+                calls::all().find(|call| call.number == number && !self.wish.calls.contains(call))
+            {
+                *waiting.entry(call.name).or_default() += 1;
+            }
+        }
+        let most = waiting.into_iter().max_by_key(|(_, count)| *count).map(|(name, count)| {
+            let threads = alive.len();
+            format!(
+                "at the end {count} of {threads} threads waited in {name}: '--calls +{name}' watches it too"
+            )
+        });
+        let running = match self.target {
+            Some(Target::Process(pid)) => sys::trace::children_of(pid),
+            _ => Vec::new(),
+        };
+        let mut apart = running.into_iter().filter(|pid| !self.assembler.has_seen(pid.cast_unsigned()));
+        let apart = apart.next().map(|pid| {
+            let more = Some(apart.count()).filter(|count| *count > 0);
+            let more = more.map_or_else(String::new, |count| format!(" and {count} more"));
+            format!("process {pid}{more}, started by it before, went unwatched: '-p {pid}' watches it")
+        });
+        most.into_iter().chain(apart).collect()
     }
 
     fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
         // What a running target's children execute is no beginning.
-        let executed_ns = self.assembler.first_executed_ns.filter(|at| self.held && *at >= self.from_ns);
+        let is_held = matches!(self.target, Some(Target::Held(_)));
+        let executed_ns = self.assembler.first_executed_ns.filter(|at| is_held && *at >= self.from_ns);
         let from_ns = executed_ns.unwrap_or(self.from_ns);
         let wall_ns = to_ns.saturating_sub(from_ns);
         let lanes = self.assembler.lanes.take();
@@ -229,9 +253,6 @@ impl Session {
             doubts: Vec::new(),
         };
         times.doubts = doubts(&times, counts, picture.as_ref());
-        if times.calls.is_empty() && times.unfinished.is_empty() {
-            times.doubts.push(nothing_seen(&self.waiting));
-        }
         Watched { times, picture }
     }
 }
@@ -299,17 +320,13 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     doubts
 }
 
-/// What to do where no watched call was seen.
-fn nothing_seen(waiting: &BTreeMap<u16, u64>) -> String {
-    let most = waiting.iter().max_by_key(|(_, count)| **count);
-    let known =
-        most.and_then(|(number, count)| Some((calls::all().find(|call| call.number == *number)?, count)));
-    match known {
-        Some((call, count)) => format!(
-            "none of the watched calls was made; {count} of the threads waited in {0} from the beginning: '--calls +{0}' \
-             watches it too",
-            call.name
-        ),
-        None => "none of the watched calls was made; '--calls' names others".to_owned(),
+/// What to do where watched calls tell little of where the time went.
+fn nothing_or_little_seen(times: &CallTimes, unseen: Vec<String>) -> Option<String> {
+    if times.wall_share() >= LITTLE || !times.unfinished.is_empty() {
+        return None;
     }
+    let nothing = times.calls.is_empty().then(|| "none of the watched calls was made".to_owned());
+    let others = (nothing.is_some() && unseen.is_empty()).then(|| "'--calls' names others".to_owned());
+    let said: Vec<String> = nothing.into_iter().chain(unseen).chain(others).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }

@@ -31,14 +31,38 @@ pub struct SocketWatch {
     own: BTreeSet<u64>,
     owners_until_ns: u64,
     next_ns: u64,
-    looks: Vec<Look>,
+    looks: Looks,
+}
+
+/// Looks over a time of any length: whenever there are too many, every second one goes, and half as many come.
+#[derive(Debug)]
+struct Looks {
+    all: Vec<Look>,
+    most: usize,
+    every_ns: u64,
+}
+
+impl Looks {
+    fn add(&mut self, look: Look) {
+        if self.all.len() >= self.most.max(2) {
+            let mut is_kept = false;
+            self.all.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            self.every_ns *= 2;
+        }
+        self.all.push(look);
+    }
 }
 
 impl SocketWatch {
-    /// In the network namespace of process `namespace_of`, or in this one's; `None` where the kernel does not tell.
-    pub fn open(namespace_of: Option<i32>) -> Option<Self> {
+    /// In the network namespace of process `namespace_of`, or in this one's; keeps at most so many looks. `None` where the
+    /// kernel does not tell.
+    pub fn open(namespace_of: Option<i32>, most: usize) -> Option<Self> {
         let sockets = Sockets::open(namespace_of).ok()?;
-        Some(Self { sockets, own: BTreeSet::new(), owners_until_ns: 0, next_ns: 0, looks: Vec::new() })
+        let looks = Looks { all: Vec::new(), most, every_ns: EVERY.as_nanos() as u64 };
+        Some(Self { sockets, own: BTreeSet::new(), owners_until_ns: 0, next_ns: 0, looks })
     }
 
     /// Looks, if it is time to.
@@ -64,14 +88,16 @@ impl SocketWatch {
             }),
         };
         // A look that failed is none: missing is not zero.
-        self.looks.extend(read.is_ok().then_some(look));
+        if read.is_ok() {
+            self.looks.add(look);
+        }
         let took_ns = thread_cpu_ns() - cpu_ns;
-        self.next_ns = at_ns + (EVERY.as_nanos() as u64).max(took_ns * SHARE);
+        self.next_ns = at_ns + self.looks.every_ns.max(took_ns * SHARE);
     }
 
     /// What was seen between two moments; nothing of what was always 0.
     pub fn counters(&self, from_ns: u64, to_ns: u64) -> Vec<Counter> {
-        let within = || self.looks.iter().filter(|look| (from_ns..=to_ns).contains(&look.at_ns));
+        let within = || self.looks.all.iter().filter(|look| (from_ns..=to_ns).contains(&look.at_ns));
         let counter = |name: &str, of: fn(&Look) -> u64| Counter {
             name: name.to_owned(),
             points: within().map(|look| (look.at_ns - from_ns, of(look))).collect(),
@@ -82,5 +108,23 @@ impl SocketWatch {
             counter("congestion windows", |look| look.window_bytes),
         ];
         all.into_iter().filter(|counter| counter.points.iter().any(|(_, bytes)| *bytes > 0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_fewer_and_not_more_than_there_is_room_for() {
+        let mut looks = Looks { all: Vec::new(), most: 100, every_ns: 1 };
+        let mut at_ns = 0;
+        for _ in 0..10_000 {
+            looks.add(Look { at_ns, unread_bytes: 0, unsent_bytes: 0, window_bytes: 0 });
+            at_ns += looks.every_ns;
+        }
+        assert!((50..=100).contains(&looks.all.len()), "{}", looks.all.len());
+        let apart: Vec<u64> = looks.all.windows(2).map(|two| two[1].at_ns - two[0].at_ns).collect();
+        assert!(apart.iter().all(|ns| *ns == looks.every_ns), "evenly over the whole time: {apart:?}");
     }
 }

@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    fn times() -> CallTimes {
-        let row = |state, count, us: f64| CallRow {
+    fn row(state: CallState, count: u64, us: f64) -> CallRow {
+        CallRow {
             name: "pselect6".into(),
             state,
             count,
@@ -111,7 +111,10 @@ mod tests {
             wall_share: us * count as f64 / 2e6,
             preempted: Some(0),
             returned: 0,
-        };
+        }
+    }
+
+    fn times() -> CallTimes {
         let softirq = SoftirqRow {
             name: "NET_RX".into(),
             cpu: 1,
@@ -173,6 +176,23 @@ mod tests {
         assert!(
             text.contains("Timed from within, by spans of its own, which added about 190 ns to each span"),
             "{text}"
+        );
+        assert!(!text.contains("outside of them"), "half of it is in calls: {text}");
+        let [waits, read] =
+            [(CallState::Blocked, 17.779), (CallState::Ready, 0.002)].map(|(state, share)| {
+                let calls = vec![CallRow { wall_share: share, ..row(state, 3, 1.0) }];
+                call_times(
+                    &CallTimes { calls, ..times() },
+                    Style { colour: false, width: 1000, unicode: true },
+                )
+            });
+        assert!(
+            waits.contains("pselect6 (blocked), 17.8 times the wall's, all threads together."),
+            "{waits}"
+        );
+        assert!(
+            read.contains("pselect6 (ready), 0.2 % of the wall's. All watched calls together: 0.2 %"),
+            "{read}"
         );
         let ascii = call_times(&times(), Style { colour: false, width: 40, unicode: false });
         assert!(ascii.is_ascii() && ascii.lines().all(|line| line.len() <= 60), "{ascii}");

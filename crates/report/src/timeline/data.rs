@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::units::plain;
 
-/// Head and spans. The script reads them in the order of the lanes.
-pub(super) fn encode(picture: &Picture) -> (String, String) {
+/// Head and spans. The script reads them in the order of the lanes. `returns`: whether it is known what calls returned.
+pub(super) fn encode(picture: &Picture, returns: bool) -> (String, String) {
     let mut spans = Vec::new();
     let mut lanes = Vec::new();
     for cpu in &picture.cpus {
@@ -42,6 +42,7 @@ pub(super) fn encode(picture: &Picture) -> (String, String) {
         })
         .collect();
     let softirqs = [2, 3].map(softirq_name);
+    let mut calls = picture.threads.iter().flat_map(|lane| &lane.calls);
     let head = json!({
         "length": picture.length_ns,
         "names": picture.names,
@@ -49,6 +50,8 @@ pub(super) fn encode(picture: &Picture) -> (String, String) {
         "lanes": lanes,
         "counters": counters,
         "losses": losses,
+        "returns": returns,
+        "states": calls.all(|call| call.state != CallState::Unknown),
     });
     // A name must not end the element that it stands in.
     (head.to_string().replace('<', "\\u003c"), base64(&spans))
@@ -133,7 +136,7 @@ mod tests {
     #[test]
     fn a_name_cannot_leave_its_element() {
         let lane = ThreadLane { name: "</script><b>".into(), ..ThreadLane::default() };
-        let (head, _) = encode(&Picture { threads: vec![lane], ..Picture::default() });
+        let (head, _) = encode(&Picture { threads: vec![lane], ..Picture::default() }, true);
         assert!(!head.contains('<'), "{head}");
     }
 }

@@ -2,7 +2,7 @@
 
 mod data;
 
-use base::timeline::{CallRow, CallTimes, Picture, SoftirqRow};
+use base::timeline::{CallRow, CallTimes, IN_PROCESS, Picture, SoftirqRow};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::terminal::{micros, percent};
@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// The table and the picture as one HTML document (HTML 5, UTF-8). It fetches nothing; its script draws what it holds.
 pub fn page(times: &CallTimes, picture: &Picture) -> String {
     let title = format!("{} · kagiri timeline", plain(&times.target));
-    let (head, spans) = data::encode(picture);
+    let (head, spans) = data::encode(picture, times.backend != IN_PROCESS);
     html! {
         (DOCTYPE)
         html lang="en" {

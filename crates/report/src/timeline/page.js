@@ -9,17 +9,19 @@ const GUTTER = 170, AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 8, BUCKETS = 409
 const length = Math.max(head.length, 1);
 
 const FAMILIES = [
-  ['receive', /^(recv|read|pread|accept)/], ['send', /^(send|write|pwrite|splice|tee|vmsplice|copy_file)/],
+  ['receive', /^(recv|read|pread|accept|NET_RX)/], ['send', /^(send|NET_TX|write|pwrite|splice|tee|vmsplice|copy_file)/],
   ['wait', /^(p?select|p?poll|epoll|futex|.*sleep|wait|sched|io_)/], ['sync', /sync/], ['connect', /connect|shutdown|sockopt/],
   ['file', /^(open|close|fstat|lseek|f|unlink|mmap|munmap|ioctl)/]];
 const familyOf = name => (/sync/.test(name) ? 'sync' : (FAMILIES.find(([, is]) => is.test(name)) || ['other'])[0]);
 const families = head.names.map(familyOf);
 const reads = head.names.map(name => /^(recv|read|pread)/.test(name));
 const writes = head.names.map(name => /^(send|write|pwrite)/.test(name));
+// Shades of grey for threads on CPUs: the colours are those of calls.
+const RUNS = ['run1', 'run2', 'run3'];
 let colours = {};
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ['ground', 'raised', 'ink', 'faint', 'line', 'bad', 'receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'])
+  for (const name of ['ground', 'raised', 'ink', 'faint', 'line', 'bad', ...RUNS, 'receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'])
     colours[name] = style.getPropertyValue('--' + name).trim();
 }
 
@@ -101,6 +103,12 @@ const pen = canvas.getContext('2d'), small = overview.getContext('2d');
 const x = time => GUTTER + (time - from) / (to - from) * (width - GUTTER);
 const time = px => from + (px - GUTTER) / (width - GUTTER) * (to - from);
 
+const UNITS = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
+// A moment in the unit of all that is seen, with as many digits as steps of `step` ns need.
+function moment(ns, step) {
+  const [unit, name] = UNITS.find(([unit]) => to >= unit);
+  return (ns / unit).toFixed(Math.max(0, Math.ceil(Math.log10(unit / Math.max(step, 1)) - 1e-9))) + ' ' + name;
+}
 function show(ns) {
   const abs = Math.abs(ns);
   if (abs >= 1e9) return (ns / 1e9).toFixed(abs >= 1e10 ? 2 : 4) + ' s';
@@ -119,8 +127,8 @@ function size(context, element, w, h) {
 }
 function colourOf(lane, what) {
   if (lane.kind === 'thread') return colours[families[what >>> 2] || 'other'];
-  if (lane.kind === 'softirq') return what >>> 2 === 2 ? colours.send : colours.receive;
-  return ['receive', 'file', 'send', 'wait', 'connect', 'sync'].map(name => colours[name])[(what >>> 2) % 6];
+  if (lane.kind === 'softirq') return colours[familyOf(nameOf(lane, what))];
+  return colours[RUNS[(what >>> 2) % RUNS.length]];
 }
 function nameOf(lane, what) {
   if (lane.kind === 'thread') return head.names[what >>> 2] || 'call';
@@ -189,7 +197,7 @@ function drawLoad(top, tall) {
       first = ahead(lane.to, begin, first); last = ahead(lane.from, begin + per, last);
       if (last > first) values[px] += covered(lane, lane.all, begin, begin + per, first, last, false) / per;
     }
-  area(top, tall, values, cpus.length, colours.wait);
+  area(top, tall, values, cpus.length, colours.run2);
   return 'of ' + cpus.length;
 }
 function drawMoved(top, tall) {
@@ -203,7 +211,7 @@ function drawMoved(top, tall) {
   };
   const ins = Float64Array.from({ length: columns }, (_, px) => rate(moved.in, px));
   const outs = Float64Array.from({ length: columns }, (_, px) => rate(moved.out, px));
-  const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0), 1);
+  const most = Math.max(ins.reduce((a, b) => Math.max(a, b), 0), outs.reduce((a, b) => Math.max(a, b), 0));
   area(top, tall, ins, most, colours.receive);
   area(top, tall, outs, most, colours.send);
   return 'up to ' + showBytes(most) + '/s';
@@ -217,8 +225,8 @@ function drawCounter(counter, top, tall) {
     values[px] = next > 0 ? counter.bytes[next - 1] : 0;
     for (; next < counter.at.length && counter.at[next] <= end; next++) values[px] = Math.max(values[px], counter.bytes[next]);
   }
-  const most = values.reduce((a, b) => Math.max(a, b), 1);
-  area(top, tall, values, most, colours.other);
+  const most = values.reduce((a, b) => Math.max(a, b), 0);
+  area(top, tall, values, most, colours.faint);
   return 'up to ' + showBytes(most);
 }
 function drawAxis() {
@@ -228,7 +236,7 @@ function drawAxis() {
   pen.strokeStyle = colours.line; pen.fillStyle = colours.faint;
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
     pen.beginPath(); pen.moveTo(x(at), AXIS - 5); pen.lineTo(x(at), height); pen.globalAlpha = 0.45; pen.stroke(); pen.globalAlpha = 1;
-    pen.fillText(show(at), x(at) + 3, 13);
+    pen.fillText(moment(at, step), x(at) + 3, 13);
   }
 }
 // What was lost is never hidden: hatched over all lanes, for any of them may miss calls there.
@@ -260,7 +268,7 @@ function draw() {
     pen.fillText(row.label, row.heading ? 4 : 12, top + 14, GUTTER - 18);
   }
   drawLosses(); drawAxis(); drawOverview();
-  document.getElementById('range').textContent = show(from) + ' to ' + show(to) + ' (' + show(to - from) + ')';
+  document.getElementById('range').textContent = moment(from, (to - from) / 100) + ' to ' + moment(to, (to - from) / 100) + ' (' + show(to - from) + ')';
 }
 function drawOverview() {
   small.clearRect(0, 0, width, 36);
@@ -273,16 +281,18 @@ let kept = null;
 function background() {
   if (kept) return kept;
   kept = document.createElement('canvas'); kept.width = 800; kept.height = 36;
-  const ink = kept.getContext('2d'), lanes = threads.length > 60 ? threads.slice(0, 60) : threads, per = length / 800;
+  const ink = kept.getContext('2d'), per = length / 800;
+  // CPUs in use; without them, threads in calls.
+  const lanes = cpus.length ? cpus : threads.slice(0, 60);
+  ink.fillStyle = colours.run2;
   for (let px = 0; px < 800; px++) {
     let sum = 0;
     for (const lane of lanes) {
       const first = search(lane.to, px * per), last = search(lane.from, (px + 1) * per);
-      if (last > first) sum += (covered(lane, lane.all, px * per, (px + 1) * per, first, last, false)
-        - covered(lane, lane.blocked, px * per, (px + 1) * per, first, last, true)) / per;
+      sum += covered(lane, lane.all, px * per, (px + 1) * per, first, last, false) / per;
     }
-    const h = Math.min(1, sum) * 34;
-    ink.fillStyle = colours.receive; ink.fillRect(px, 36 - h, 1, h);
+    const h = Math.min(1, sum / lanes.length) * 34;
+    ink.fillRect(px, 36 - h, 1, h);
   }
   for (const loss of head.losses) { ink.fillStyle = colours.bad; ink.fillRect(loss.from / per, 0, Math.max((loss.to - loss.from) / per, 1), 6); }
   return kept;
@@ -316,10 +326,12 @@ function tell(event) {
   const found = spanAt(event);
   tip.hidden = !found;
   if (!found) return;
-  const { lane, i } = found, what = lane.what[i];
-  const lines = [nameOf(lane, what) + ': ' + show(lane.to[i] - lane.from[i]), 'from ' + show(lane.from[i]) + ' to ' + show(lane.to[i])];
+  const { lane, i } = found, what = lane.what[i], precision = (lane.to[i] - lane.from[i]) / 100;
+  const lines = [nameOf(lane, what) + ': ' + show(lane.to[i] - lane.from[i]), 'from ' + moment(lane.from[i], precision) + ' to ' + moment(lane.to[i], precision)];
   if (lane.kind === 'thread') {
-    lines.push(what & 2 ? 'its end was not seen' : (what & 1 ? 'blocked: switched out inside' : 'ready: kept its CPU') + '; returned ' + lane.value[i]);
+    const ready = head.states ? 'ready: kept its CPU' : 'ready or blocked: this system does not tell';
+    const state = what & 2 ? 'its end was not seen' : what & 1 ? 'blocked: switched out inside' : ready;
+    lines.push(head.returns && !(what & 2) ? state + '; returned ' + lane.value[i] : state);
     lines.push(lane.label + ', process ' + lane.process);
   }
   tip.textContent = lines.join('\n');
@@ -364,13 +376,15 @@ document.getElementById('all').onclick = () => look(0, length);
 scroll.addEventListener('scroll', redraw);
 addEventListener('resize', layout);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', layout);
-const seen = new Set(threads.flatMap(lane => [...new Set(lane.what)].map(what => families[what >>> 2])));
-const legend = document.getElementById('legend');
-for (const name of ['receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'].filter(name => seen.has(name))) {
+const seen = new Set(head.lanes.filter(lane => lane.kind !== 'cpu').flatMap(lane => [...new Set(lane.what)].map(what => familyOf(nameOf(lane, what)))));
+if (cpus.length) seen.add('cpu');
+const KEYS = { cpu: ['linear-gradient(90deg, var(--run1) 33%, var(--run2) 33% 67%, var(--run3) 67%)', 'thread on a CPU'] };
+for (const name of ['cpu', 'receive', 'send', 'wait', 'file', 'sync', 'connect', 'other'].filter(name => seen.has(name))) {
   const item = document.createElement('span'), swatch = document.createElement('i');
-  swatch.style.background = 'var(--' + name + ')';
-  item.append(swatch, name);
-  legend.append(item);
+  const [colour, label] = KEYS[name] || ['var(--' + name + ')', name];
+  swatch.style.background = colour;
+  item.append(swatch, label);
+  document.getElementById('legend').append(item);
 }
 layout();
 })();

@@ -1,6 +1,6 @@
 //! Sentences on where a program's time went.
 
-use base::timeline::{CallState, CallTimes, IN_PROCESS};
+use base::timeline::{CallState, CallTimes, IN_PROCESS, LITTLE};
 
 use crate::terminal::percent;
 use crate::units::{duration, plain, tidy};
@@ -11,20 +11,30 @@ pub fn watched(times: &CallTimes) -> String {
     let processes = counted(times.processes, "process", "processes");
     let threads = counted(times.threads, "thread", "threads");
     let ended = times.ended.as_deref().map_or_else(String::new, |ended| format!("; {}", plain(ended)));
-    let most = times.calls.first().map_or_else(String::new, |row| {
-        format!(
-            " Most of the time: {} ({}), {} % of the wall's.",
-            plain(&row.name),
-            row.state.name(),
-            percent(row.wall_share)
-        )
-    });
     format!(
-        "{}: {}, {processes}, {threads}, {}{ended}.{most}",
+        "{}: {}, {processes}, {threads}, {}{ended}.{}",
         plain(&times.target),
         duration(times.wall_s),
-        counted(calls, "call", "calls")
+        counted(calls, "call", "calls"),
+        most(times)
     )
+}
+
+/// The call that took the most time, and how much that was; where all of them took little, that the rest is elsewhere.
+fn most(times: &CallTimes) -> String {
+    let Some(row) = times.calls.first() else { return String::new() };
+    let share = match row.wall_share {
+        // Of threads that wait side by side.
+        share if share > 1.0 => format!("{share:.1} times the wall's, all threads together"),
+        share => format!("{} % of the wall's", percent(share)),
+    };
+    let rest = match times.wall_share() {
+        all if all < LITTLE => {
+            format!(" All watched calls together: {} %; the rest went by outside of them.", percent(all))
+        }
+        _ => String::new(),
+    };
+    format!(" Most time in calls: {} ({}), {share}.{rest}", plain(&row.name), row.state.name())
 }
 
 /// How it was traced, and what that cost.

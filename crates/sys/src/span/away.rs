@@ -95,8 +95,9 @@ impl Marks {
             std::thread::sleep(Duration::from_micros(1));
             self.is_gone_and_renewed()
         };
-        // A thread may lose its CPU in a call that does not wait.
-        (0..TRIES).filter(|_| stays()).count() > TRIES / 2 && (0..TRIES).all(|_| goes())
+        // A thread may lose its CPU in a call that does not wait; and a short sleep may be over before it has left the CPU.
+        (0..TRIES).filter(|_| stays()).count() > TRIES / 2
+            && (0..TRIES).filter(|_| goes()).count() >= TRIES * 9 / 10
     }
 }
 

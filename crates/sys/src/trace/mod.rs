@@ -12,7 +12,7 @@ mod target;
 
 use std::io;
 
-pub use target::{Target, name_of_thread, threads_of, waits_in};
+pub use target::{Target, children_of, name_of_thread, threads_of, waits_in};
 
 /// The largest number of a system call that can be asked for, and one more.
 pub const CALLS_MAX: usize = 512;

@@ -35,6 +35,16 @@ pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
     }
 }
 
+/// The processes that process `pid` has started and that still run (`/proc/PID/task/TID/children`, proc(5)); none where the
+/// kernel does not tell.
+pub fn children_of(pid: i32) -> Vec<i32> {
+    let threads = threads_of(pid).unwrap_or_default();
+    let of_thread =
+        |thread| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
+    let lists: Vec<String> = threads.into_iter().map(of_thread).collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
+}
+
 /// The process that a thread belongs to; the thread itself if that cannot be told any more.
 pub(super) fn process_of(thread: i32) -> i32 {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();

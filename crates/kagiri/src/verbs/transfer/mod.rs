@@ -11,6 +11,7 @@ use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::hosts::{HostArgs, PlaceArgs, Places};
 use crate::measure;
+use crate::verbs::timeline::own::CallArgs;
 use serve::ServeArgs;
 
 /// Find how fast bytes move to a server and back, and what holds them back.
@@ -95,9 +96,8 @@ pub struct TransferArgs {
     /// Requests a second that each flow makes, whether or not answers came
     #[arg(long, value_name = "N", requires = "rr")]
     requests_per_s: Option<f64>,
-    /// Time each call to the kernel at both ends, and show where the time went
-    #[arg(long)]
-    calls: bool,
+    #[command(flatten)]
+    calls: CallArgs,
     /// Search the highest rate of datagrams without loss, up to RATE
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "100Gbit/s")]
     search: Option<BitRate>,
@@ -120,7 +120,10 @@ impl TransferArgs {
         if self.serve.is_wanted() {
             return self.serve.perform(self.hosts.listen.as_deref(), self.common.json, self.common.quiet);
         }
-        measure::run_plan(&self.plan()?, &self.common, &self.hosts, Places::Options)
+        let plan = self.plan()?;
+        self.calls.draw(&plan.name, self.common.quiet, || {
+            measure::run_plan(&plan, &self.common, &self.hosts, Places::Options)
+        })
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
@@ -159,7 +162,7 @@ impl TransferArgs {
         set("no_delay", self.no_delay.then_some(json!(true)));
         set("link", self.link.map(|link| json!(link)));
         set("requests", self.rr.map(|size| self.requests(size)));
-        set("calls", self.calls.then_some(json!(true)));
+        set("calls", self.calls.are_wanted().then_some(json!(true)));
         set("search", self.search.map(|max| self.search(max)));
         Value::Object(settings)
     }

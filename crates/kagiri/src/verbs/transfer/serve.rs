@@ -21,9 +21,10 @@ use crate::{measure, output};
 
 /// What clients say of a transfer, and a server is told by them.
 #[rustfmt::skip]
-const OF_CLIENTS: [&str; 22] = [
+const OF_CLIENTS: [&str; 29] = [
     "host", "peer", "proto", "direction", "flows", "time", "bytes", "omit", "mode", "size", "rate", "engine",
-    "threads", "congestion", "window", "send_buffer", "receive_buffer", "no_delay", "link", "rr", "calls", "search",
+    "threads", "congestion", "window", "send_buffer", "receive_buffer", "no_delay", "link", "rr", "calls",
+    "calls_html", "calls_pftrace", "search", "place", "out", "require", "repeat", "seed",
 ];
 /// How often it is looked for sessions that have ended.
 const LOOK: Duration = Duration::from_millis(100);

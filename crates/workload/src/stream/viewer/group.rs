@@ -169,7 +169,7 @@ impl Group {
             plan,
         });
         // From here on a failure drops the group, which ends the threads that run.
-        let recorder = shared.plan.calls.then(|| Recorder::start(0));
+        let recorder = shared.plan.calls.then(crate::calls::record);
         let mut group = Self { shared, threads: Vec::new(), recorder };
         for (i, viewers) in shares.into_iter().enumerate() {
             let worker = Worker::new(Arc::clone(&group.shared), viewers)?;
@@ -206,7 +206,7 @@ impl Group {
         self.shared.stop.store(true, Ordering::Relaxed);
         let threads = self.threads.drain(..).map(|thread| thread.join().map_err(|_| GroupError::Panicked));
         let threads = threads.collect::<Result<_, _>>()?;
-        let calls = self.recorder.take().map(|recorder| recorder.finish("players").times);
+        let calls = self.recorder.take().map(|recorder| crate::calls::finish(recorder, "players"));
         let aborted = self.shared.aborted.load(Ordering::Relaxed);
         Ok(GroupRecord { shared: Arc::clone(&self.shared), threads, calls, aborted, stopped })
     }

@@ -145,7 +145,7 @@ pub(super) fn begin(
         let sends = (way == Way::Up) == is_client;
         let side = if sends { Side::Sender } else { Side::Receiver };
         let flows = flow_orders(order, side, start_ns);
-        let recorder = order.calls.then(|| Recorder::start(0));
+        let recorder = order.calls.then(crate::calls::record);
         let carrier = match quic {
             Some(quic) => Carrier::Quic(quic.begin(flows, start_ns)?),
             None => {
@@ -175,7 +175,7 @@ fn begin_requests(
         true => (RequestSide::Requester, RequestEnd::AtNs(omit_until_ns.saturating_add(order.time_ns))),
         false => (RequestSide::Answerer, RequestEnd::Peer),
     };
-    let recorder = order.calls.then(|| Recorder::start(0));
+    let recorder = order.calls.then(crate::calls::record);
     // Requests that are seldom made have long pauses between them.
     let pause_s = requests.rate_per_s.map_or(0.0, f64::recip);
     let told = RequestOrder {
