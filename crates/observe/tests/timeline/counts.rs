@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
-use crate::common::{BACKENDS, WAYS, assert_balanced, can_trace, count, has, python, rows, watch, wish};
+use crate::common::{
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, python, rows, watch, wish,
+};
 
 /// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
 fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
@@ -22,7 +24,7 @@ fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
 fn a_loop_of_three_calls_is_counted_to_the_call() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let watched = watch(wish(backend, "", picture), &loop_of(2000), false);
@@ -54,7 +56,7 @@ fn more_than_is_taken_at_once_is_taken_in_the_end() {
     let _alone = crate::common::alone();
     // The other tells what is in its rings, and no more.
     let [bpf, _] = BACKENDS;
-    if !has("python3") || !can_trace(bpf) {
+    if !has_python() || !can_trace(bpf) {
         return;
     }
     let wish = Wish { ring_bytes: 64 << 20, ..wish(bpf, "pwrite64,writev", true) };
@@ -68,7 +70,7 @@ fn more_than_is_taken_at_once_is_taken_in_the_end() {
 fn what_a_small_ring_loses_is_counted_and_drawn() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let mut wish = wish(backend, "pwrite64", true);
@@ -94,7 +96,7 @@ fn a_picture_that_is_full_says_so_and_the_table_goes_on() {
     let _alone = crate::common::alone();
     let [bpf, perf] = BACKENDS;
     let backend = if can_trace(bpf) { bpf } else { perf };
-    if !has("python3") || !can_trace(backend) {
+    if !has_python() || !can_trace(backend) {
         return;
     }
     let mut wish = wish(backend, "pwrite64", true);

@@ -7,7 +7,7 @@ use kagiri_observe::timeline::session::Session;
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has, program, python, rows, watch, wish, words,
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, watch, wish, words,
 };
 
 #[test]
@@ -65,7 +65,7 @@ fn orphans_are_waited_for() {
 fn a_thread_that_executes_another_program_is_followed() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         // It takes over the number of its process, whose first thread ends by it.
@@ -86,7 +86,7 @@ time.sleep(60)
 fn threads_have_their_names_and_lanes() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let lines = "
@@ -119,7 +119,7 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 fn a_running_process_is_followed_and_goes_on() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let lines = "
@@ -213,7 +213,7 @@ fn what_waits_in_sockets_is_drawn() {
     let _alone = crate::common::alone();
     let [bpf, perf] = BACKENDS;
     let backend = if can_trace(bpf) { bpf } else { perf };
-    if !has("python3") || !can_trace(backend) {
+    if !has_python() || !can_trace(backend) {
         return;
     }
     let (folder, path) = crate::common::folder();

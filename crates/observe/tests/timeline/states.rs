@@ -8,7 +8,7 @@ use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has, program, python, rows, start, watch, wish,
+    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, start, watch, wish,
 };
 
 /// 40 reads of a pipe that a second thread fills 2 ms later, and 40 that find it full.
@@ -39,7 +39,7 @@ thread.join()
 fn waiting_calls_stand_apart_from_those_that_find_their_data() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let watched = watch(wish(backend, "", picture), &python(PIPE), false);
@@ -64,7 +64,7 @@ fn waiting_calls_stand_apart_from_those_that_find_their_data() {
 fn a_call_that_never_ends_is_told_as_such() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
-        if !has("python3") || !can_trace(backend) {
+        if !has_python() || !can_trace(backend) {
             return;
         }
         let mut session = Session::open(wish(backend, "", picture)).unwrap();
@@ -125,7 +125,7 @@ time.sleep(60)
 #[test]
 fn the_end_of_the_watching_makes_no_call_seem_ready_that_waits() {
     let _alone = crate::common::alone();
-    if !has("python3") {
+    if !has_python() {
         return;
     }
     let mut child = program(&python(SLEEPERS)).stdout(Stdio::piped()).spawn().unwrap();
