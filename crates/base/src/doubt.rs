@@ -26,6 +26,8 @@ pub enum Doubt {
     GeneratorLate { late_ms_max: f64 },
     /// Requests were sent later than intended: so many of them, and the latest by so much.
     RequestsLate { late_percent: f64, late_ms_max: f64 },
+    /// Bytes that were asked for moved within so short a time that nothing can be told of a rate.
+    TransferTooShort { moved_ms: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },
     /// What was to be sampled and could not be, and why: a sentence each.
@@ -104,6 +106,7 @@ impl Doubt {
             Self::RequestsLate { .. } => {
                 "ask for fewer requests a second or on fewer flows; what was late counts as waiting all the same"
             }
+            Self::TransferTooShort { .. } => "move more (--bytes 1GiB), or for a time (--time 5s)",
             Self::SamplesMissing { .. } => {
                 "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
             }
@@ -180,6 +183,9 @@ impl fmt::Display for Doubt {
                     "{late_percent:.1} % of the requests were sent late, the latest by {late_ms_max:.1} ms"
                 )
             }
+            Self::TransferTooShort { moved_ms } => {
+                write!(f, "all bytes moved within {moved_ms:.1} ms, too short to tell a rate or a limit")
+            }
             Self::SamplesMissing { resource, missing_percent } => {
                 write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
             }
@@ -209,13 +215,7 @@ impl fmt::Display for Doubt {
                 write!(f, "repetitions gave capacities from {least} to {most}")
             }
             Self::FewLoads { loads } => f.write_str(&few(*loads)),
-            Self::FarPrediction { predicted, greatest } => {
-                let times = predicted / greatest;
-                write!(
-                    f,
-                    "{predicted:.0} is predicted from loads up to {greatest}, {times:.0} times less: the lines may bend long before"
-                )
-            }
+            Self::FarPrediction { predicted, greatest } => f.write_str(&far(*predicted, *greatest)),
             Self::NotLinear { resource, error_percent } => {
                 write!(f, "{resource} departs from a straight line by up to {error_percent:.0} %")
             }
@@ -268,6 +268,14 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
 /// How many streams share the content.
 fn overlapping(streams: u64, content_s: f64) -> String {
     format!("{streams} streams share {content_s:.0} s of content, so some read what others had read")
+}
+
+/// How far beyond the measured loads a predicted one is.
+fn far(predicted: f64, greatest: f64) -> String {
+    let times = predicted / greatest;
+    format!(
+        "{predicted:.0} is predicted from loads up to {greatest}, {times:.0} times less: the lines may bend long before"
+    )
 }
 
 /// How few loads were measured.

@@ -160,8 +160,10 @@ pub fn metric_words(name: &str) -> String {
     // Abbreviations are written as such; everything else stays in lower case.
     let spelt = words.split(' ').map(|word| match word {
         "cpu" => "CPU",
+        "gb" => "GB",
         "psi" => "PSI",
         "rss" => "RSS",
+        "rtt" => "RTT",
         "tcp" => "TCP",
         other => other,
     });

@@ -43,16 +43,44 @@ impl Intervals {
         is_due
     }
 
-    /// All of them, the last one to `now_ns` if it is worth one.
-    pub(super) fn finish(mut self, now_ns: u64, bytes: u64) -> Vec<(f64, f64, u64)> {
-        // A sliver at the end would show the noise of a few calls as a rate.
-        let is_sliver = now_ns.saturating_sub(self.last.0) * 4 < self.every_ns;
-        if bytes > self.last.1 && (!is_sliver || self.done.is_empty()) {
+    /// All of them, the last one to `now_ns`. Where it is known when bytes `moved` first and last, the time before and
+    /// after is no part of any: what began late or ended early would look slow.
+    pub(super) fn finish(
+        mut self,
+        now_ns: u64,
+        bytes: u64,
+        moved: Option<(u64, u64)>,
+    ) -> Vec<(f64, f64, u64)> {
+        if bytes > self.last.1 {
             self.close(now_ns, bytes);
-        } else if let Some(last) = self.done.last_mut() {
-            last.2 += bytes.saturating_sub(self.last.1);
         }
-        self.done
+        let s = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        let (from_s, to_s) =
+            moved.map_or((0.0, f64::INFINITY), |(first_ns, last_ns)| (s(first_ns), s(last_ns)));
+        let mut whole: Vec<(f64, f64, u64)> = Vec::new();
+        for (begin_s, end_s, bytes) in self.done {
+            match whole.last_mut() {
+                // A look comes a moment after what it sees.
+                Some(last) if begin_s >= to_s => last.2 += bytes,
+                None if end_s <= from_s && bytes == 0 => {}
+                _ => whole.push((begin_s.max(from_s).min(end_s), end_s.min(to_s), bytes)),
+            }
+        }
+        // A sliver at either end would show the noise of a few calls as a rate.
+        let is_sliver = |one: &(f64, f64, u64)| (one.1 - one.0) * 4e9 < self.every_ns as f64;
+        if let [.., before, last] = &mut whole[..]
+            && is_sliver(last)
+        {
+            (before.1, before.2) = (last.1, before.2 + last.2);
+            whole.pop();
+        }
+        if let [first, second, ..] = &mut whole[..]
+            && is_sliver(first)
+        {
+            (second.0, second.2) = (first.0, first.2 + second.2);
+            whole.remove(0);
+        }
+        whole
     }
 
     fn close(&mut self, now_ns: u64, bytes: u64) {
@@ -79,13 +107,30 @@ mod tests {
             intervals.look(now_ns, bytes);
         }
         assert_eq!(intervals.next_ns(), 1_400);
-        let whole = intervals.clone().finish(1_390, 25);
+        let whole = intervals.clone().finish(1_390, 25, None);
         let sum: u64 = whole.iter().map(|(_, _, bytes)| bytes).sum();
         assert_eq!((whole.len(), sum), (3, 25));
         assert_eq!(whole[1], (101e-9, 350e-9, 10));
-        let sliver = intervals.finish(1_355, 21);
+        let sliver = intervals.finish(1_355, 21, None);
         assert_eq!(sliver.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 21);
         assert_eq!(sliver.len(), 2);
+    }
+
+    #[test]
+    fn time_in_which_nothing_had_begun_or_all_had_ended_is_no_part_of_them() {
+        let mut intervals = Intervals::new(0, 100);
+        for (now_ns, bytes) in [(100, 0), (200, 50), (300, 150), (400, 210), (500, 210), (600, 210)] {
+            intervals.look(now_ns, bytes);
+        }
+        let whole = intervals.clone().finish(650, 210, Some((150, 360)));
+        assert_eq!(
+            whole,
+            [(150e-9, 200e-9, 50), (200e-9, 300e-9, 100), (300e-9, 360e-9, 60)],
+            "all at one rate"
+        );
+        // What begins or ends with a sliver is part of its neighbour.
+        let whole = intervals.finish(650, 210, Some((190, 310)));
+        assert_eq!(whole, [(190e-9, 310e-9, 210)]);
     }
 
     #[test]
@@ -94,7 +139,7 @@ mod tests {
         for n in 1..=10 * MOST as u64 {
             intervals.look(n * 100, n);
         }
-        let whole = intervals.finish(MOST as u64 * 1000, 10 * MOST as u64);
+        let whole = intervals.finish(MOST as u64 * 1000, 10 * MOST as u64, None);
         assert!((MOST / 2..MOST).contains(&whole.len()), "{}", whole.len());
         assert_eq!(whole.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 10 * MOST as u64);
         assert!(whole.windows(2).all(|two| two[0].1 == two[1].0), "one after the other");

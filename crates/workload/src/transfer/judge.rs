@@ -1,16 +1,22 @@
 //! From a transfer's report to the verdict, with the reasons as sentences. Pure.
 
 use base::doubt::Doubt;
+use base::outcome::Certainty;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
-use super::flow::Ended;
-use super::report::{EndReport, Responses, TransferReport, Way, WayReport};
-use super::settings::{TransferSettings, Waiting};
+use super::flow::{Ended, FlowReport};
+use super::limit::{Asked, Cause, Held};
+use super::report::{EndReport, Responses, TransferReport, WayReport};
+use super::settings::TransferSettings;
 use super::{limit, metrics};
 
 /// Flows that are named one by one.
 const NAMED_MAX: usize = 5;
+/// A rate of which this share arrived was met.
+const RATE_MET: f64 = 0.97;
+/// In less time than this a connection has not found its pace, nor has the scheduler had a say.
+const LONG_ENOUGH_S: f64 = 0.05;
 
 /// Judge a report.
 #[must_use]
@@ -20,6 +26,9 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     let is_broken = !broken.is_empty();
     let mut reasons = broken;
     reasons.extend(unbalanced(report));
+    if settings.search.is_none() {
+        reasons.extend(report.ways.iter().filter_map(|way| unmet(settings, way)));
+    }
     let is_wrong = !reasons.is_empty();
     let too_much = settings.search.as_ref().and_then(|search| {
         let loss_percent = 100.0 * metrics.get("loss_ratio").copied().flatten()?;
@@ -46,29 +55,24 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     Judgement {
         verdict,
         reasons,
-        is_definite: is_broken,
+        // Nobody else on the host is to blame for what the path does.
+        is_definite: is_broken || path_is_short(settings, report),
         metrics,
         series: super::series::of(report),
-        doubts: doubts(report),
+        doubts: doubts(settings, report),
         hold_s: report.hold_s,
         account: super::account::of(settings, report),
     }
 }
 
-/// What each way was held back by, as sentences for the reader.
+/// What one way was held back by, as far as that is known, and the evidence as sentences.
 #[must_use]
 pub fn held_back(
     settings: &TransferSettings,
     report: &TransferReport,
-) -> Vec<(Way, limit::Held, Vec<String>)> {
-    if spins(settings) {
-        return Vec::new();
-    }
-    let of = |way: &WayReport| {
-        let (held, evidence) = limit::of(way, is_paced(settings), link_share(report, way))?;
-        Some((way.way, held, evidence))
-    };
-    report.ways.iter().filter_map(of).collect()
+    way: &WayReport,
+) -> (Option<Cause>, Vec<String>) {
+    limit::of(way, asked(settings, way), link_share(report, way))
 }
 
 /// The same of each flow of a way.
@@ -76,26 +80,67 @@ pub(super) fn each_held_back(
     settings: &TransferSettings,
     report: &TransferReport,
     way: &WayReport,
-) -> Vec<Option<limit::Held>> {
-    if spins(settings) {
+) -> Vec<Option<Cause>> {
+    // Threads that ask again and again use their cores whatever they wait for; who waits for answers moves few bytes.
+    if settings.requests.is_some() {
         return Vec::new();
     }
-    limit::of_each(way, is_paced(settings), link_share(report, way))
+    limit::of_each(way, asked(settings, way), link_share(report, way))
 }
 
-/// Whether its threads ask again and again: they use their cores whatever they wait for.
-fn spins(settings: &TransferSettings) -> bool {
-    settings.requests.as_ref().is_some_and(|requests| requests.waiting == Waiting::Spin)
+/// What was asked of a way beside its bytes, and whether it arrived.
+fn asked(settings: &TransferSettings, way: &WayReport) -> Asked {
+    match (settings.rate, unmet(settings, way)) {
+        (None, _) => Asked::FlatOut,
+        (Some(_), Some(_)) => Asked::Unmet,
+        (Some(_), None) => Asked::Met,
+    }
 }
 
-fn is_paced(settings: &TransferSettings) -> bool {
-    settings.rate.is_some() || settings.search.is_some()
+/// How a rate that was asked for was not met: as a sentence.
+fn unmet(settings: &TransferSettings, way: &WayReport) -> Option<String> {
+    let end = way.receiver.as_ref().or(way.sender.as_ref())?;
+    let wanted = settings.rate?.bit_per_s() as f64 * end.flows.len() as f64;
+    let (arrived, elapsed_s) = (end.goodput_bit_per_s()?, end.elapsed_s()?);
+    // Blocks that were begun and not ended are no shortfall.
+    let whole_blocks = 16.0 * settings.size_bytes() as f64 * end.flows.len() as f64;
+    let is_short = (RATE_MET * wanted - arrived) * elapsed_s > whole_blocks;
+    is_short.then(|| {
+        format!(
+            "{:.1} of the {:.1} Mbit/s that were asked for {} arrived",
+            arrived / 1e6,
+            wanted / 1e6,
+            way.way.word()
+        )
+    })
 }
 
 /// How much of what the path can carry at best arrived of a way.
-fn link_share(report: &TransferReport, way: &WayReport) -> Option<f64> {
+pub(super) fn link_share(report: &TransferReport, way: &WayReport) -> Option<f64> {
     let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
     goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most)
+}
+
+/// Why a transfer did not come to its end, where it did not: as a whole, or with all flows of a way.
+pub(super) fn broke_off(report: &TransferReport) -> Option<String> {
+    let lost = |end: &EndReport| {
+        let why = |flow: &FlowReport| match &flow.ended {
+            Ended::Failed(why) => Some(why.clone()),
+            _ => None,
+        };
+        let whys: Option<Vec<String>> = end.flows.iter().map(why).collect();
+        whys?.into_iter().next()
+    };
+    let ends = report.ways.iter().flat_map(|way| [&way.sender, &way.receiver]).flatten();
+    report.broken.clone().or_else(|| ends.into_iter().find_map(lost))
+}
+
+/// Whether a rate was not met because of the path, by counts of its own.
+fn path_is_short(settings: &TransferSettings, report: &TransferReport) -> bool {
+    report.ways.iter().any(|way| {
+        unmet(settings, way).is_some()
+            && held_back(settings, report, way).0 == Some((Held::Path, Certainty::Confirmed))
+    })
 }
 
 /// What broke off: the transfer, or single flows.
@@ -163,12 +208,21 @@ fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<
     report.ways.iter().find_map(short)
 }
 
-fn doubts(report: &TransferReport) -> Vec<Doubt> {
+fn doubts(settings: &TransferSettings, report: &TransferReport) -> Vec<Doubt> {
     let late = report.responses.as_ref().filter(|responses| responses.late * 100 > responses.answered);
     let doubt = |responses: &Responses| Doubt::RequestsLate {
         late_percent: 100.0 * responses.late as f64
             / (responses.answered + responses.unanswered).max(1) as f64,
         late_ms_max: responses.late_ms_max,
     };
-    late.map(doubt).into_iter().collect()
+    let short = too_short_ms(settings, report).map(|moved_ms| Doubt::TransferTooShort { moved_ms });
+    late.map(doubt).into_iter().chain(short).collect()
+}
+
+/// How long bytes that were asked for took, where that is too short to tell a rate, ms.
+pub(super) fn too_short_ms(settings: &TransferSettings, report: &TransferReport) -> Option<f64> {
+    let elapsed = |way: &WayReport| way.receiver.as_ref().or(way.sender.as_ref())?.elapsed_s();
+    let longest_s = report.ways.iter().filter_map(elapsed).max_by(f64::total_cmp)?;
+    (settings.bytes.is_some() && longest_s < LONG_ENOUGH_S && broke_off(report).is_none())
+        .then_some(1e3 * longest_s)
 }

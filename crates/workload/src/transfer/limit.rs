@@ -1,22 +1,36 @@
-//! What held a transfer back. Pure: from the reports of both ends to a word and its evidence.
+//! What held a transfer back. Pure: from the reports of both ends to a word, how it is known, and its evidence.
 
-use super::flow::ThreadReport;
+use base::outcome::Certainty;
+
+use super::flow::{FlowCount, ThreadReport};
 use super::report::{EndReport, Waits, WayReport};
 
 /// A thread that worked for this share of its time had none to spare.
 const CPU_SHARE_FULL: f64 = 0.9;
 /// A thread that waited for a CPU for this share of its time was held back by it, however little it used.
 const READY_SHARE_FULL: f64 = 0.5;
-/// A connection that waited for one thing for this share of its busy time was held back by it.
+/// Threads that worked, or waited for a CPU, for this share of their time were near their end.
+const CPU_SHARE_NEAR: f64 = 0.5;
+/// From this share of waiting for a CPU on, what a connection waited for may be its doing.
+const READY_SHARE_NEAR: f64 = 0.1;
+/// A connection that waited for one thing for most of its busy time was held back by it.
+const WAIT_SHARE_MOST: f64 = 0.5;
+/// Less than this says nothing; in between it is a sign, no proof.
 const WAIT_SHARE: f64 = 0.2;
+/// A buffer that had nothing unsent in so many of the looks at it held less than the path.
+const DRAINED_SHARE_MOST: f64 = 0.6;
 /// A sender that had data under way for less than this share of its time was not asked for more.
 const BUSY_SHARE: f64 = 0.5;
+/// Losing more than this share of the datagrams is no accident.
+const LOST_SHARE: f64 = 0.01;
 
 /// Fewer looks at the buffers than this say nothing.
 const LOOKS_MIN: u32 = 3;
 
 /// A link that carries this share of what it can at best is full.
 const LINK_SHARE_FULL: f64 = 0.97;
+/// More than this cannot be (but for the first burst of a shaper): the link's rate is not what its device says.
+pub const LINK_SHARE_MAX: f64 = 1.05;
 
 /// What held a group of flows back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +45,7 @@ pub enum Held {
     SendBuffer,
     /// The path: its rate, or its losses.
     Path,
-    /// Nothing: the flows were paced, or had nothing more to send.
+    /// Nothing: the rate that was asked for arrived, or there was nothing more to send.
     Offered,
 }
 
@@ -49,85 +63,204 @@ impl Held {
     }
 }
 
-/// What held one way back, with the evidence as sentences; `None` where neither end can tell. `link_share`: how much of
-/// what the link can carry arrived, where that is known.
-pub fn of(way: &WayReport, paced: bool, link_share: Option<f64>) -> Option<(Held, Vec<String>)> {
+/// What held flows back, and how that is known: confirmed where a count of its own says so most of the time, predicted
+/// where it is only the nearest.
+pub type Cause = (Held, Certainty);
+
+/// What was asked of a way beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// As much as goes.
+    FlatOut,
+    /// A rate, which arrived.
+    Met,
+    /// A rate, of which less arrived.
+    Unmet,
+}
+
+/// What held one way back, `None` where nothing tells; and the evidence as sentences. `link_share`: how much of what the
+/// link can carry arrived, where that is known.
+pub fn of(way: &WayReport, asked: Asked, link_share: Option<f64>) -> (Option<Cause>, Vec<String>) {
     let (sender, receiver) = (way.sender.as_ref(), way.receiver.as_ref());
     let signs = Signs {
-        paced,
-        link_is_full: link_share.is_some_and(|share| share >= LINK_SHARE_FULL),
-        sender_is_full: sender.is_some_and(is_out_of_cpu),
-        receiver_is_full: receiver.is_some_and(is_out_of_cpu),
+        asked,
+        link_is_full: link_share.is_some_and(is_full),
+        sender: sender.and_then(Load::of),
+        receiver: receiver.and_then(Load::of),
+        lost: Lost::of(way),
+        waits: sender.and_then(|sender| Waiting::of(&sender.waits, sender.elapsed_s()?)),
     };
-    let waits = sender.and_then(|sender| Waiting::of(&sender.waits, sender.elapsed_s()?));
-    let link = link_share.filter(|_| signs.link_is_full);
     let evidence = [
-        link.map(|share| format!("{:.1} % of what the link can carry arrived", 100.0 * share)),
+        link_share.and_then(link_sentence),
         sender.and_then(|end| cpu_sentence(end, "sending")),
         receiver.and_then(|end| cpu_sentence(end, "receiving")),
-        waits.as_ref().map(Waiting::sentence),
+        signs.waits.as_ref().map(Waiting::sentence),
+        signs.lost.sentence(),
     ];
-    Some((signs.held(waits.as_ref())?, evidence.into_iter().flatten().collect()))
+    (signs.held(), evidence.into_iter().flatten().collect())
 }
 
 /// What held each flow of a way back, by its own connection, and by its own threads where it has some for itself.
-pub fn of_each(way: &WayReport, paced: bool, link_share: Option<f64>) -> Vec<Option<Held>> {
+pub fn of_each(way: &WayReport, asked: Asked, link_share: Option<f64>) -> Vec<Option<Cause>> {
     let flows = way.receiver.as_ref().or(way.sender.as_ref()).map_or(0, |end| end.flows.len());
-    let link_is_full = link_share.is_some_and(|share| share >= LINK_SHARE_FULL);
+    let lost = Lost::of(way);
     let one = |index: usize| {
-        let is_full = |end: &Option<EndReport>| {
-            let Some(end) = end else { return false };
+        let load = |end: &Option<EndReport>| {
+            let end = end.as_ref()?;
             let own = end.threads.get(index..=index).filter(|_| end.threads.len() == end.flows.len());
-            have_no_time(own.unwrap_or(&end.threads))
+            own.map_or_else(|| Load::of(end), Load::of_threads)
         };
         let waits = way.sender.as_ref().and_then(|sender| {
             let (first_ns, last_ns) = sender.flows.get(index)?.moved_ns?;
             let own = sender.waits.get(index..=index).filter(|_| sender.waits.len() == sender.flows.len())?;
             Waiting::of(own, last_ns.saturating_sub(first_ns) as f64 / 1e9)
         });
-        let (sender_is_full, receiver_is_full) = (is_full(&way.sender), is_full(&way.receiver));
-        Signs { paced, link_is_full, sender_is_full, receiver_is_full }.held(waits.as_ref())
+        let (sender, receiver) = (load(&way.sender), load(&way.receiver));
+        Signs { asked, link_is_full: link_share.is_some_and(is_full), sender, receiver, lost, waits }.held()
     };
     (0..flows).map(one).collect()
 }
 
-/// What speaks for one cause or another, beside what connections waited for.
-#[derive(Debug, Clone, Copy)]
-struct Signs {
-    paced: bool,
-    link_is_full: bool,
-    sender_is_full: bool,
-    receiver_is_full: bool,
+/// Whether a link that carries this share of what it can at best is full.
+pub(super) fn is_full(link_share: f64) -> bool {
+    (LINK_SHARE_FULL..=LINK_SHARE_MAX).contains(&link_share)
 }
 
-impl Signs {
-    /// A full receiver closes its window: its CPU is the cause, the window only the sign. A full sender waits for
-    /// nothing else.
-    fn held(self, waits: Option<&Waiting>) -> Option<Held> {
-        let Self { paced, link_is_full, sender_is_full, receiver_is_full } = self;
-        Some(match waits {
-            _ if link_is_full && !paced => Held::Path,
-            _ if receiver_is_full && !sender_is_full => Held::ReceiverCpu,
-            Some(waits) if receiver_is_full && waits.rwnd >= WAIT_SHARE => Held::ReceiverCpu,
-            _ if sender_is_full => Held::SenderCpu,
-            Some(waits) if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Held::Window,
-            _ if paced => Held::Offered,
-            Some(waits)
-                if waits.sndbuf >= WAIT_SHARE || waits.drained.is_some_and(|share| share >= WAIT_SHARE) =>
-            {
-                Held::SendBuffer
-            }
-            Some(waits) if waits.busy >= BUSY_SHARE => Held::Path,
-            Some(_) => Held::Offered,
-            None => return None,
-        })
+fn link_sentence(share: f64) -> Option<String> {
+    let percent = 100.0 * share;
+    match share {
+        share if is_full(share) => Some(format!("{percent:.1} % of what the link can carry arrived")),
+        share if share > LINK_SHARE_MAX => Some(format!(
+            "{percent:.1} % of what the link is said to carry arrived, so that its rate is another"
+        )),
+        _ => None,
     }
 }
 
-/// Whether the threads of an end had no time to spare: all that carried bytes, since one slow flow of many holds
-/// only itself back.
+/// What speaks for one cause or another.
+struct Signs {
+    asked: Asked,
+    link_is_full: bool,
+    sender: Option<Load>,
+    receiver: Option<Load>,
+    lost: Lost,
+    waits: Option<Waiting>,
+}
+
+impl Signs {
+    fn held(&self) -> Option<Cause> {
+        if self.asked == Asked::Met {
+            return Some((Held::Offered, Certainty::Confirmed));
+        }
+        let proven = self.proven().map(|held| (held, Certainty::Confirmed));
+        proven
+            .or_else(|| self.nearest().map(|held| (held, Certainty::Predicted)))
+            .or_else(|| self.left_over())
+    }
+
+    /// What counters say clearly. A full receiver closes its window: its CPU is the cause, the window only the sign. A
+    /// full sender waits for nothing else.
+    fn proven(&self) -> Option<Held> {
+        let is_full = |load: Option<Load>| load.is_some_and(|load| load.is_full());
+        let (sender_is_full, receiver_is_full) = (is_full(self.sender), is_full(self.receiver));
+        let rwnd = self.waits.as_ref().map_or(0.0, |waits| waits.rwnd);
+        if self.link_is_full || (self.asked == Asked::Unmet && self.lost.on_way >= LOST_SHARE) {
+            return Some(Held::Path);
+        }
+        if receiver_is_full && (!sender_is_full || rwnd >= WAIT_SHARE) {
+            return Some(Held::ReceiverCpu);
+        }
+        if sender_is_full {
+            return Some(Held::SenderCpu);
+        }
+        if self.lost.at_socket >= LOST_SHARE {
+            return Some(Held::ReceiverCpu);
+        }
+        let waits = self.waits.as_ref()?;
+        let drained = waits.drained.is_some_and(|share| share >= DRAINED_SHARE_MOST);
+        match () {
+            () if waits.rwnd >= WAIT_SHARE_MOST && waits.rwnd >= waits.sndbuf => Some(Held::Window),
+            () if waits.sndbuf >= WAIT_SHARE_MOST => Some(Held::SendBuffer),
+            // A sender that gets no CPU leaves its buffer empty, however large it is.
+            () if drained && self.nearest_cpu().is_none() => Some(Held::SendBuffer),
+            () => None,
+        }
+    }
+
+    /// What comes nearest, where nothing is clear.
+    fn nearest(&self) -> Option<Held> {
+        if let Some(cpu) = self.nearest_cpu() {
+            return Some(cpu);
+        }
+        let waits = self.waits.as_ref()?;
+        match () {
+            () if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Some(Held::Window),
+            () if waits.sndbuf >= WAIT_SHARE => Some(Held::SendBuffer),
+            () if waits.drained.is_some_and(|share| share >= WAIT_SHARE) => Some(Held::SendBuffer),
+            () => None,
+        }
+    }
+
+    /// The end whose threads had less to spare, if they had to wait for their CPUs.
+    fn nearest_cpu(&self) -> Option<Held> {
+        let ends = [(self.sender, Held::SenderCpu), (self.receiver, Held::ReceiverCpu)];
+        let near =
+            ends.into_iter().filter_map(|(load, held)| Some((load.filter(Load::is_near)?.taken, held)));
+        near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, held)| held)
+    }
+
+    /// What is left when nothing else speaks.
+    fn left_over(&self) -> Option<Cause> {
+        match &self.waits {
+            // TCP itself says that it waited for neither end.
+            Some(waits) if waits.busy >= BUSY_SHARE => Some((Held::Path, Certainty::Confirmed)),
+            Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
+            _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
+            _ => None,
+        }
+    }
+}
+
+/// How much of their time the threads of an end could not spare, as far as all of them could not: one slow flow of many
+/// holds only itself back.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// They worked, or others had their CPU.
+    taken: f64,
+    /// Others had their CPU.
+    ready: f64,
+}
+
+impl Load {
+    fn of(end: &EndReport) -> Option<Self> {
+        if !end.threads.is_empty() {
+            return Self::of_threads(&end.threads);
+        }
+        // A peer that tells of its CPU time alone: one flow has one thread.
+        let cpu_s = end.cpu_s.filter(|cpu_s| *cpu_s > 0.0 && end.flows.len() == 1)?;
+        Some(Self { taken: cpu_s / end.elapsed_s()?, ready: 0.0 })
+    }
+
+    fn of_threads(threads: &[ThreadReport]) -> Option<Self> {
+        // A thread that others kept from its CPU had none to spare either.
+        let taken =
+            |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
+        let least = |of: &dyn Fn(&ThreadReport) -> f64| threads.iter().map(of).min_by(f64::total_cmp);
+        Some(Self { taken: least(&taken)?, ready: least(&ready_share)? })
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken >= CPU_SHARE_FULL || self.ready >= READY_SHARE_FULL
+    }
+
+    fn is_near(&self) -> bool {
+        self.taken >= CPU_SHARE_NEAR && self.ready >= READY_SHARE_NEAR
+    }
+}
+
+/// Whether the threads of an end had no time to spare.
 pub fn is_out_of_cpu(end: &EndReport) -> bool {
-    have_no_time(&end.threads)
+    Load::of(end).is_some_and(|load| load.is_full())
 }
 
 /// The share of its time for which a thread was ready to run and others had its CPU.
@@ -135,22 +268,63 @@ fn ready_share(thread: &ThreadReport) -> f64 {
     thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
 }
 
-fn have_no_time(threads: &[ThreadReport]) -> bool {
-    // A thread that others kept from its CPU had none to spare either.
-    let share =
-        |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
-    let is_full = |thread: &ThreadReport| share(thread) >= CPU_SHARE_FULL;
-    !threads.is_empty()
-        && (threads.iter().all(is_full)
-            || threads.iter().all(|thread| ready_share(thread) >= READY_SHARE_FULL))
-}
-
 fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
-    let most = end.busiest_percent()?;
+    let Some(most) = end.busiest_percent() else {
+        let load = Load::of(end)?;
+        return Some(format!("the {word} end used {:.0} % of a core", 100.0 * load.taken));
+    };
     let waited = 100.0 * end.threads.iter().map(ready_share).fold(0.0, f64::max);
     let waited =
         if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
     Some(format!("the busiest {word} thread used {most:.0} % of a core{waited}"))
+}
+
+/// What did not arrive, or had to be sent again: shares of the datagrams that were sent, by place.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    at_socket: f64,
+    on_way: f64,
+    /// Packets that QUIC took for lost.
+    packets: u64,
+}
+
+impl Lost {
+    fn of(way: &WayReport) -> Self {
+        let count = |end: &Option<EndReport>| {
+            end.as_ref()
+                .map(|end| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count)))
+        };
+        let waits = way.sender.iter().flat_map(|end| &end.waits).filter(|waits| waits.busy_us.is_none());
+        let packets = waits.filter_map(|waits| waits.retransmits).fold(0, u64::saturating_add);
+        let (at_socket, on_way) = match (count(&way.sender), count(&way.receiver)) {
+            (Some(sent), Some(came)) if sent.datagrams > 0 => {
+                let once = came.datagrams.saturating_sub(came.duplicated);
+                let lost = sent.datagrams.saturating_sub(once);
+                let at_socket = came.overflowed.unwrap_or(0).min(lost);
+                let share = |number: u64| number as f64 / sent.datagrams as f64;
+                (share(at_socket), share(lost - at_socket))
+            }
+            _ => (0.0, 0.0),
+        };
+        Self { at_socket, on_way, packets }
+    }
+
+    fn any(&self) -> bool {
+        self.on_way >= LOST_SHARE || self.packets > 0
+    }
+
+    fn sentence(&self) -> Option<String> {
+        let percent = |share: f64| 100.0 * share;
+        match self {
+            Self { packets: 1.., .. } => Some(format!("{} packets were taken for lost", self.packets)),
+            _ if self.at_socket + self.on_way == 0.0 => None,
+            _ => Some(format!(
+                "{:.3} % of the datagrams were lost on the way and {:.3} % at the receiver's full socket",
+                percent(self.on_way),
+                percent(self.at_socket)
+            )),
+        }
+    }
 }
 
 /// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
@@ -208,125 +382,4 @@ impl Waiting {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::flow::{Ended, FlowCount, FlowReport};
-    use super::super::report::Way;
-    use super::*;
-
-    fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
-        let flow = FlowReport {
-            count: FlowCount { bytes: 1000, ..FlowCount::default() },
-            moved_ns: Some((0, 1_000_000_000)),
-            ..FlowReport::new(Ended::Done)
-        };
-        let waits = waits.map(|(busy, rwnd, sndbuf)| Waits {
-            busy_us: Some(busy),
-            rwnd_limited_us: Some(rwnd),
-            sndbuf_limited_us: Some(sndbuf),
-            ..Waits::default()
-        });
-        EndReport {
-            flows: vec![flow],
-            waits: waits.into_iter().collect(),
-            threads: vec![ThreadReport {
-                cpu_ns: (cpu_share * 1e9) as u64,
-                ready_ns: None,
-                wall_ns: 1_000_000_000,
-            }],
-            ..EndReport::default()
-        }
-    }
-
-    #[test]
-    fn each_cause_by_its_signs() {
-        let all = 1_000_000;
-        for (sender, receiver, waits, paced, held) in [
-            (0.98, 0.5, Some((all, 0, 0)), false, Some(Held::SenderCpu)),
-            (0.5, 0.97, Some((all, 900_000, 0)), false, Some(Held::ReceiverCpu)),
-            (0.97, 0.97, Some((all, 900_000, 0)), false, Some(Held::ReceiverCpu)),
-            (0.2, 0.2, Some((all, 900_000, 0)), false, Some(Held::Window)),
-            (0.2, 0.2, Some((all, 0, 800_000)), false, Some(Held::SendBuffer)),
-            (0.2, 0.2, Some((all, 100_000, 0)), false, Some(Held::Path)),
-            (0.2, 0.2, Some((300_000, 0, 0)), false, Some(Held::Offered)),
-            (0.2, 0.2, Some((all, 0, 0)), true, Some(Held::Offered)),
-            // Datagrams: only CPU is known.
-            (0.98, 0.2, None, false, Some(Held::SenderCpu)),
-            (0.2, 0.2, None, false, None),
-        ] {
-            let way = WayReport {
-                way: Way::Up,
-                sender: Some(end(sender, waits)),
-                receiver: Some(end(receiver, None)),
-            };
-            assert_eq!(
-                of(&way, paced, None).map(|(held, _)| held),
-                held,
-                "{sender} {receiver} {waits:?} {paced}"
-            );
-        }
-    }
-
-    #[test]
-    fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
-        let mut sender = end(0.98, Some((1_000_000, 0, 0)));
-        sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
-        let way = WayReport { way: Way::Down, sender: Some(sender), receiver: None };
-        assert_eq!(of(&way, false, Some(0.5)).map(|(held, _)| held), Some(Held::Path));
-    }
-
-    #[test]
-    fn each_flow_has_a_cause_of_its_own() {
-        let all = 1_000_000;
-        let mut sender = end(0.2, Some((all, 900_000, 0)));
-        let other = end(0.97, Some((all, 0, 0)));
-        sender.flows.extend(other.flows.clone());
-        sender.waits.extend(other.waits.clone());
-        let mut way = WayReport { way: Way::Up, sender: Some(sender), receiver: None };
-        assert_eq!(of_each(&way, false, None), [Some(Held::Window), Some(Held::Path)], "one thread has both");
-        way.sender.as_mut().unwrap().threads.extend(other.threads);
-        assert_eq!(of_each(&way, false, None), [Some(Held::Window), Some(Held::SenderCpu)]);
-        assert_eq!(of_each(&way, false, Some(0.99)), [Some(Held::Path); 2]);
-        way.sender.as_mut().unwrap().waits.truncate(1);
-        assert_eq!(
-            of_each(&way, false, None),
-            [None, Some(Held::SenderCpu)],
-            "whose waits they are is not known"
-        );
-    }
-
-    #[test]
-    fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
-        let way = WayReport {
-            way: Way::Up,
-            sender: Some(end(0.98, Some((1_000_000, 0, 0)))),
-            receiver: Some(end(0.98, None)),
-        };
-        assert_eq!(of(&way, false, Some(0.985)).map(|(held, _)| held), Some(Held::Path));
-        assert_eq!(of(&way, true, Some(0.985)).map(|(held, _)| held), Some(Held::SenderCpu));
-    }
-
-    #[test]
-    fn a_buffer_with_nothing_unsent_holds_less_than_the_path() {
-        let mut sender = end(0.1, Some((1_000_000, 0, 0)));
-        (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
-        let mut way = WayReport { way: Way::Up, sender: Some(sender), receiver: None };
-        let (held, evidence) = of(&way, false, None).unwrap();
-        assert_eq!(held, Held::SendBuffer);
-        assert!(evidence.iter().any(|line| line.contains("90 %")), "{evidence:?}");
-        // Two looks say nothing.
-        way.sender.as_mut().unwrap().waits[0].looks = 2;
-        assert_eq!(of(&way, false, None).map(|(held, _)| held), Some(Held::Path));
-    }
-
-    #[test]
-    fn a_thread_that_waits_for_a_cpu_has_none_to_spare() {
-        let mut receiver = end(0.08, None);
-        receiver.threads[0].ready_ns = Some(600_000_000);
-        let way = WayReport {
-            way: Way::Up,
-            sender: Some(end(0.2, Some((1_000_000, 0, 0)))),
-            receiver: Some(receiver),
-        };
-        assert_eq!(of(&way, false, None).map(|(held, _)| held), Some(Held::ReceiverCpu));
-    }
-}
+mod tests;

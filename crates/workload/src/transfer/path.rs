@@ -55,7 +55,6 @@ pub(super) fn theoretical_bit_per_s(
     match settings.protocol {
         Protocol::Tcp => path.tcp_bit_per_s(),
         Protocol::Udp => path.udp_bit_per_s(settings.size_bytes()),
-        // How much a packet holds is found out while data flows.
-        Protocol::Quic => None,
+        Protocol::Quic => path.quic_bit_per_s(),
     }
 }

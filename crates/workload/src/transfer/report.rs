@@ -178,9 +178,7 @@ impl EndReport {
 
     /// From the first byte of any flow to the last of any, s; `None` when fewer than two moments are known.
     pub fn elapsed_s(&self) -> Option<f64> {
-        let moments = || self.flows.iter().filter_map(|flow| flow.moved_ns);
-        let (first, last) =
-            (moments().map(|(first, _)| first).min()?, moments().map(|(_, last)| last).max()?);
+        let (first, last) = moved_ns(&self.flows)?;
         (last > first).then(|| (last - first) as f64 / 1e9)
     }
 
@@ -197,6 +195,12 @@ impl EndReport {
         let percent = |thread: &ThreadReport| 100.0 * thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64;
         self.threads.iter().map(percent).max_by(f64::total_cmp)
     }
+}
+
+/// When the first and the last bytes of any flow moved, ns.
+pub(super) fn moved_ns<'a>(flows: impl IntoIterator<Item = &'a FlowReport>) -> Option<(u64, u64)> {
+    let moments = flows.into_iter().filter_map(|flow| flow.moved_ns);
+    moments.reduce(|(first, last), (begun, ended)| (first.min(begun), last.max(ended)))
 }
 
 /// At a flow's end: what its sender waited for (`TCP_INFO`), and how the path was (also of QUIC).

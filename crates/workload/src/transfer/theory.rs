@@ -5,13 +5,15 @@ pub const ETHERNET_BYTES: u64 = 38;
 /// Of these, what a shaper below the IP layer usually counts (addresses and type).
 pub const ETHERNET_HEADER_BYTES: u64 = 14;
 /// IPv4's header without options (RFC 791).
-const IPV4_BYTES: u64 = 20;
+pub(super) const IPV4_BYTES: u64 = 20;
 /// IPv6's header (RFC 8200).
-const IPV6_BYTES: u64 = 40;
+pub(super) const IPV6_BYTES: u64 = 40;
 /// TCP's header (RFC 9293) with the timestamps option, padded (RFC 7323).
 const TCP_BYTES: u64 = 20 + 12;
 /// UDP's header (RFC 768).
-const UDP_BYTES: u64 = 8;
+pub(super) const UDP_BYTES: u64 = 8;
+/// QUIC's in a packet with one frame of a stream: flags 1, connection 8 (quinn's), number 1, tag 16, frame 1 + 1 + 4.
+const QUIC_BYTES: u64 = 32;
 /// Fragments begin at multiples of 8 bytes of payload (RFC 791).
 const FRAGMENT_UNIT_BYTES: u64 = 8;
 
@@ -53,6 +55,13 @@ impl Path {
             datagram + fragments * (self.ip_bytes() + more + self.around_bytes)
         };
         Some(self.share(payload_bytes, on_wire))
+    }
+
+    /// The most payload that one stream of QUIC carries, bit/s: each packet fills the MTU, and spends as little as it can on
+    /// its own headers (RFC 9000, 17.3 and 19.8) and the encryption's tag (RFC 9001).
+    pub fn quic_bit_per_s(&self) -> Option<f64> {
+        let payload = self.mtu_bytes.checked_sub(self.ip_bytes() + UDP_BYTES + QUIC_BYTES)?;
+        Some(self.share(payload, self.mtu_bytes + self.around_bytes)).filter(|_| payload > 0)
     }
 
     fn share(&self, payload_bytes: u64, on_wire_bytes: u64) -> f64 {
@@ -98,5 +107,6 @@ mod tests {
         let narrow = Path { mtu_bytes: 50, ..GIGABIT };
         assert_eq!(narrow.tcp_bit_per_s(), None);
         assert_eq!(Path { mtu_bytes: 20, ..GIGABIT }.udp_bit_per_s(100), None);
+        assert_eq!(Path { mtu_bytes: 60, ..GIGABIT }.quic_bit_per_s(), None);
     }
 }

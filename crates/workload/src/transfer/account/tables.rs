@@ -1,19 +1,23 @@
 //! The tables of a transfer: where the bytes are, flow by flow, requests, calls.
 
-use base::outcome::Table;
-use base::timeline::CallRow;
+use std::net::SocketAddr;
+
+use base::outcome::{Certainty, Table};
 
 use super::super::flow::{Ended, FlowCount, FlowReport};
-use super::super::judge::each_held_back;
-use super::super::limit::Held;
+use super::super::judge::{broke_off, each_held_back};
 use super::super::metrics;
 use super::super::report::{EndReport, Responses, TransferReport, Waits, WayReport};
 use super::super::settings::TransferSettings;
-use super::is_loopback;
-use super::words::{micros, rate_words, size, unknown, words};
+use super::super::theory::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
+use super::known;
+use super::words::{byte_rate_words, micros, rate_words, size, unknown, words};
 
 /// Flows that a table lists one by one; of more, the slowest.
 const FLOWS_SHOWN: usize = 16;
+
+/// Broken flows whose reason is told.
+const BROKEN_SHOWN: usize = 3;
 
 /// What the columns of waits mean.
 const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender waited for the \
@@ -23,7 +27,7 @@ const WAITS: &str = "busy: data was under way; window, buffer: share of that tim
 const INTERVALS_SHOWN: usize = 10;
 
 /// Where the bytes are: asked for, sent, arrived, and how long it took.
-pub(super) fn balance(report: &TransferReport) -> Table {
+pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> Table {
     let mut rows = Vec::new();
     let mut notes = vec![format!("by {}, with {} at {}", report.engine, report.peer, report.server)];
     let each = report.asked_bytes.map(|bytes| bytes / report.ways.len().max(1) as u64);
@@ -37,19 +41,43 @@ pub(super) fn balance(report: &TransferReport) -> Table {
             bytes(&way.sender).map_or_else(unknown, size),
             bytes(&way.receiver).map_or_else(unknown, size),
             arrived_s.map_or_else(unknown, |s| format!("{:.1} ms", s * 1e3)),
-            goodput.map_or_else(unknown, |rate| format!("{:.2} MB/s", rate / 8e6)),
-            goodput.map_or_else(unknown, |rate| format!("{:.1} Mbit/s", rate / 1e6)),
+            goodput.map_or_else(unknown, byte_rate_words),
+            goodput.map_or_else(unknown, rate_words),
             loss(way),
         ]);
-        notes.extend(over_time(way));
+        // Requests come one by one: their rate is told by their own table.
+        notes.extend(over_time(way).filter(|_| report.responses.is_none()));
         notes.extend(missing(way));
+        notes.extend(fragments(settings, report, way));
     }
-    Table {
-        title: "Bytes".to_owned(),
-        head: words(&["way", "asked", "sent", "arrived", "in", "goodput", "", "datagrams lost"]),
-        rows,
-        notes,
-    }
+    let head = words(&["way", "asked", "sent", "arrived", "in", "goodput", "", "datagrams lost"]);
+    told(Table { title: "Bytes".to_owned(), head, rows, notes })
+}
+
+/// A table without the columns in which no row knows anything.
+fn told(table: Table) -> Table {
+    let says = |column: &usize| {
+        *column == 0
+            || table.rows.iter().any(|row| row.get(*column).is_some_and(|cell| cell != "?" && cell != "-"))
+    };
+    let columns: Vec<usize> = (0..table.head.len()).filter(says).collect();
+    let of = |row: &Vec<String>| columns.iter().filter_map(|column| row.get(*column).cloned()).collect();
+    Table { head: of(&table.head), rows: table.rows.iter().map(of).collect(), ..table }
+}
+
+/// That datagrams do not fit into a packet of the path, where they do not.
+fn fragments(settings: &TransferSettings, report: &TransferReport, way: &WayReport) -> Option<String> {
+    let flows = [&way.sender, &way.receiver].into_iter().flatten().flat_map(|end| &end.flows);
+    let mtu = flows.filter(|flow| flow.count.datagrams > 0).filter_map(|flow| flow.path_mtu_bytes).min()?;
+    let bytes = settings.size_bytes();
+    let is_ipv6 = report.server.parse::<SocketAddr>().is_ok_and(|server| server.is_ipv6());
+    let packet = bytes + UDP_BYTES + if is_ipv6 { IPV6_BYTES } else { IPV4_BYTES };
+    (packet > u64::from(mtu)).then(|| {
+        format!(
+            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one that is lost loses the whole",
+            way.way.word()
+        )
+    })
 }
 
 /// The goodput from one interval to the next, in a few numbers.
@@ -61,14 +89,19 @@ pub(super) fn over_time(way: &WayReport) -> Option<String> {
         let bytes = group.iter().map(|(_, _, bytes)| *bytes as f64).sum::<f64>();
         (to_s > from_s).then(|| bytes * 8e-6 / (to_s - from_s))
     };
-    let rates: Vec<f64> = intervals.chunks(together).filter_map(rate).collect();
-    let each_s = intervals.get(together - 1)?.1 - intervals.first()?.0;
+    let groups: Vec<_> = intervals.chunks(together).collect();
+    let rates: Vec<f64> = groups.iter().filter_map(|group| rate(group)).collect();
     if rates.len() < 2 {
         return None;
     }
+    // The first and the last are as long as bytes moved in them; those between are alike.
+    let usual = groups.get(1).filter(|_| groups.len() > 2).unwrap_or(&groups[0]);
+    let each_s = usual.last()?.1 - usual.first()?.0;
     let digits = if rates.iter().all(|rate| *rate >= 99.5) { 0 } else { 1 };
     let rates: Vec<String> = rates.iter().map(|rate| format!("{rate:.digits$}")).collect();
-    Some(format!("every {each_s:.1} s {}, Mbit/s: {}", way.way.word(), rates.join(" ")))
+    let each = format!("{each_s:.2}");
+    let each = each.strip_suffix('0').unwrap_or(&each);
+    Some(format!("every {each} s {}, Mbit/s: {}", way.way.word(), rates.join(" ")))
 }
 
 /// Why what arrived is not what was sent, where it is not.
@@ -114,22 +147,28 @@ fn loss(way: &WayReport) -> String {
 
 /// Flow by flow: what arrived, what its connection waited for, and what held it back.
 pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Option<Table> {
-    let mut rows = Vec::new();
+    let (mut rows, mut broken, is_broken) = (Vec::new(), Vec::new(), broke_off(report).is_some());
     let mut all = 0;
     for way in &report.ways {
         let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
         let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
-        let held = each_held_back(settings, report, way);
+        let held = if is_broken { Vec::new() } else { each_held_back(settings, report, way) };
         all += end.flows.len();
         for number in slowest(&end.flows) {
             let (flow, held) = (&end.flows[number], held.get(number).copied().flatten());
-            let held = held.filter(|held| *held != Held::Path || !is_loopback(report));
+            let held = known(report, held);
             let mut row = vec![format!("{} {}", name(way), number + 1)];
             row.extend(flow_cells(flow, waits.get(number)));
-            row.push(held.map_or_else(unknown, |held| held.word().to_owned()));
+            row.push(held.map_or_else(unknown, |(held, certainty)| match certainty {
+                Certainty::Confirmed => held.word().to_owned(),
+                _ => format!("{}?", held.word()),
+            }));
             // Nobody tells a receiver of datagrams that the last has come but this end itself.
             let is_told = flow.count.datagrams > 0 && !report.stopped && flow.ended == Ended::Stopped;
-            row.push(if is_told { ended(&Ended::Done) } else { ended(&flow.ended) });
+            row.push(ended(if is_told { &Ended::Done } else { &flow.ended }).to_owned());
+            if let Ended::Failed(why) = &flow.ended {
+                broken.push(format!("{} broke off: {why}", row[0]));
+            }
             rows.push(row);
         }
     }
@@ -140,11 +179,23 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
     if all > rows.len() {
         notes.push(format!("{} quicker flows are not listed", all - rows.len()));
     }
+    broken.truncate(BROKEN_SHOWN);
+    notes.extend(broken);
+    let is_arrived = report.ways.iter().all(|way| way.receiver.is_some());
     let head = words(&[
-        "flow", "arrived", "goodput", "control", "resent", "min RTT", "busy", "window", "buffer", "held by",
+        "flow",
+        if is_arrived { "arrived" } else { "moved" },
+        "goodput",
+        "control",
+        "resent",
+        "min RTT",
+        "busy",
+        "window",
+        "buffer",
+        "held by",
         "end",
     ]);
-    (!rows.is_empty()).then(|| Table { title: "Flows".to_owned(), head, rows, notes })
+    (!rows.is_empty()).then(|| told(Table { title: "Flows".to_owned(), head, rows, notes }))
 }
 
 fn flow_cells(flow: &FlowReport, waits: Option<&Waits>) -> Vec<String> {
@@ -206,26 +257,13 @@ pub(super) fn responses(responses: &Responses) -> Table {
 /// Where the time of an end's threads went.
 pub(super) fn calls(side: &str, way: &WayReport, end: Option<&EndReport>) -> Option<Table> {
     let times = end?.calls.as_ref()?;
-    let us = |us: f64| format!("{us:.2}");
-    let row = |row: &CallRow| {
-        let wall = format!("{:.1} %", 100.0 * row.wall_share);
-        let cells = [us(row.p50_us), us(row.mean_us), us(row.p99_us), us(row.max_us), wall];
-        [vec![row.name.clone(), row.state.name().to_owned(), row.count.to_string()], cells.to_vec()].concat()
-    };
-    let lost = (times.events_lost > 0)
-        .then(|| format!("{} of {} spans were lost", times.events_lost, times.events_counted));
-    Some(Table {
-        title: format!("Calls of the {side} {}", name(way)),
-        head: words(&["call", "state", "calls", "p50 us", "mean us", "p99 us", "max us", "of wall"]),
-        rows: times.calls.iter().map(row).collect(),
-        notes: lost.into_iter().chain(times.doubts.iter().cloned()).collect(),
-    })
+    Some(crate::calls::table(format!("Calls of the {side} {}", name(way)), times))
 }
 
-fn ended(ended: &Ended) -> String {
+fn ended(ended: &Ended) -> &'static str {
     match ended {
-        Ended::Done | Ended::ByPeer => "in order".to_owned(),
-        Ended::Stopped => "stopped".to_owned(),
-        Ended::Failed(why) => why.clone(),
+        Ended::Done | Ended::ByPeer => "in order",
+        Ended::Stopped => "stopped",
+        Ended::Failed(_) => "broke off",
     }
 }

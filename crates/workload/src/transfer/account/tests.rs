@@ -1,4 +1,5 @@
 use base::doubt::Doubt;
+use base::verdict::Verdict;
 use serde_json::json;
 
 use super::super::flow::{Ended, FlowCount, FlowReport, ThreadReport};
@@ -37,7 +38,8 @@ fn a_sentence_says_what_came_of_it_and_what_the_link_could() {
     let discarded = TransferSettings::read(json!({ "mode": "discard" })).unwrap();
     let account = of(&discarded, &report(bytes(1_000_000), bytes(1_000_000)));
     assert!(account.headline.is_some_and(|text| text.contains("discarded unread")));
-    assert_eq!(account.limit, None, "nobody told of CPU or connections");
+    let limit = account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown), "nobody told of CPU");
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn over_loopback_a_path_is_no_limit_that_is_known() {
     let account = of(&settings, &report);
     let limit = account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
-    assert_eq!(account.tables[1].rows[0][9], "?", "of its one flow neither");
+    assert!(!account.tables[1].head.contains(&"held by".to_owned()), "of its one flow neither");
 }
 
 #[test]
@@ -113,7 +115,112 @@ fn threads_that_ask_again_and_again_are_no_limit() {
     report.ways[0].receiver.as_mut().unwrap().threads = vec![busy];
     let waiting = |how: &str| TransferSettings::read(json!({ "requests": { "waiting": how } })).unwrap();
     let limit = |how| of(&waiting(how), &report).limit.map(|limit| limit.resource);
-    assert_eq!((limit("block"), limit("spin")), (Some(Resource::Cpu), None));
+    assert_eq!((limit("block"), limit("spin")), (Some(Resource::Cpu), Some(Resource::None)));
+    report.ways[0].receiver.as_mut().unwrap().threads[0].cpu_ns = 100_000_000;
+    let account = of(&waiting("block"), &report);
+    let limit = account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Confirmed));
+    assert!(limit.evidence[0].statement.contains("only when its answer has come"), "{limit:?}");
+}
+
+#[test]
+fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
+    let sent = FlowCount { bytes: 25_000_000, datagrams: 17_000, ..FlowCount::default() };
+    let came = FlowCount { bytes: 12_000_000, datagrams: 8_160, lost: 8_840, ..FlowCount::default() };
+    let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
+    let judged = judge(&settings, &report(sent, came));
+    assert_eq!((judged.verdict, judged.is_definite), (Verdict::Fail, true), "no neighbour's doing");
+    assert_eq!(judged.reasons, ["96.0 of the 200.0 Mbit/s that were asked for up arrived"]);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::Network, Certainty::Confirmed));
+    let met = judge(&settings, &report(sent, sent));
+    assert_eq!(met.verdict, Verdict::Pass);
+    let limit = met.account.limit.unwrap();
+    assert_eq!(
+        (limit.resource, limit.evidence[0].statement.as_str()),
+        (Resource::None, "no more was asked for")
+    );
+}
+
+#[test]
+fn what_broke_off_names_no_limit_and_says_why_below_its_flows() {
+    let mut report = report(bytes(2_000_000), bytes(1_500_000));
+    report.broken = Some("the server 10.0.0.2:5201 gave up: stopped before its end".to_owned());
+    report.ways[0].receiver = None;
+    let flow = &mut report.ways[0].sender.as_mut().unwrap().flows[0];
+    flow.ended = Ended::Failed("the connection was reset".to_owned());
+    let judged = judge(&TransferSettings::default(), &report);
+    let Account { limit, broke_off, tables, .. } = judged.account;
+    assert_eq!((judged.verdict, limit, broke_off), (Verdict::Fail, None, report.broken.clone()));
+    let flows = &tables[1];
+    assert_eq!(flows.head[1], "moved", "nobody knows what arrived");
+    assert_eq!(flows.rows[0].last().unwrap(), "broke off");
+    assert_eq!(flows.notes, ["up 1 broke off: the connection was reset"]);
+}
+
+#[test]
+fn bytes_that_moved_in_no_time_tell_no_limit() {
+    let mut report = report(bytes(16 << 20), bytes(16 << 20));
+    report.theoretical_bit_per_s = None;
+    let way = &mut report.ways[0];
+    for end in [&mut way.sender, &mut way.receiver].into_iter().flatten() {
+        end.flows[0].moved_ns = Some((0, 3_100_000));
+        end.threads = vec![ThreadReport { cpu_ns: 3_000_000, ready_ns: None, wall_ns: 3_100_000 }];
+    }
+    let settings = TransferSettings::read(json!({ "bytes": "16MiB" })).unwrap();
+    let judged = judge(&settings, &report);
+    assert_eq!(judged.doubts, [Doubt::TransferTooShort { moved_ms: 3.1 }]);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    assert!(limit.evidence[0].statement.contains("within 3.1 ms, too short"), "{limit:?}");
+}
+
+#[test]
+fn of_two_ways_each_has_its_losses_and_its_limit() {
+    let sent = FlowCount { bytes: 1_472_000, datagrams: 1000, ..FlowCount::default() };
+    let came = FlowCount { bytes: 1_324_800, datagrams: 900, lost: 100, ..FlowCount::default() };
+    let mut both = report(sent, sent);
+    let mut down = report(sent, came).ways.remove(0);
+    down.way = Way::Down;
+    let busy = ThreadReport { cpu_ns: 1_000_000_000, ready_ns: None, wall_ns: 1_000_000_000 };
+    down.sender.as_mut().unwrap().threads = vec![busy];
+    both.ways.push(down);
+    both.theoretical_bit_per_s = None;
+    let account = of(&TransferSettings::default(), &both);
+    assert!(
+        account
+            .headline
+            .as_deref()
+            .is_some_and(|text| text.ends_with("of the datagrams none were lost up, 10.000 % down")),
+        "{:?}",
+        account.headline
+    );
+    let limit = account.limit.unwrap();
+    assert_eq!(limit.resource, Resource::Cpu);
+    let first = &limit.evidence[0].statement;
+    assert!(first.contains("the sender's CPU down has no time to spare; "), "{first}");
+    assert!(first.ends_with(" up"), "{first}");
+}
+
+#[test]
+fn more_than_a_link_can_carry_is_no_full_link() {
+    let account = of(&TransferSettings::default(), &report(bytes(170_000_000), bytes(170_000_000)));
+    let headline = account.headline.unwrap();
+    assert!(headline.contains("more than the 956.4 Mbit/s that the link is said to carry"), "{headline}");
+    assert_ne!(account.limit.unwrap().resource, Resource::Network);
+}
+
+#[test]
+fn datagrams_larger_than_a_packet_are_said_to_be_cut() {
+    let sent = FlowCount { bytes: 9_000_000, datagrams: 1000, ..FlowCount::default() };
+    let mut report = report(sent, sent);
+    report.ways[0].sender.as_mut().unwrap().flows[0].path_mtu_bytes = Some(1500);
+    let notes = |size: &str| {
+        let settings = TransferSettings::read(json!({ "protocol": "udp", "size": size })).unwrap();
+        of(&settings, &report).tables[0].notes.join("\n")
+    };
+    assert!(notes("9000B").contains("datagrams of 9000 B are cut into packets of up to 1500 B"));
+    assert!(!notes("1472B").contains("cut"));
 }
 
 #[test]

@@ -31,7 +31,16 @@ pub(super) fn rate_words(bit_per_s: f64) -> String {
     match bit_per_s {
         rate if rate >= 1e10 => format!("{:.1} Gbit/s", rate / 1e9),
         rate if rate >= 1e9 => format!("{:.2} Gbit/s", rate / 1e9),
-        rate => format!("{:.1} Mbit/s", rate / 1e6),
+        rate if rate >= 1e6 => format!("{:.1} Mbit/s", rate / 1e6),
+        rate => format!("{:.1} kbit/s", rate / 1e3),
+    }
+}
+
+/// A rate of bits in bytes.
+pub(super) fn byte_rate_words(bit_per_s: f64) -> String {
+    match bit_per_s / 8.0 {
+        rate if rate >= 1e6 => format!("{:.2} MB/s", rate / 1e6),
+        rate => format!("{:.2} kB/s", rate / 1e3),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::transfer::iperf3::{
     Carrying, Client, ClientOrder, Deadlines, Length, Live, Parameters, StreamReport, StreamResult,
     TestReport,
 };
-use crate::transfer::report::{EndReport, TransferReport, Waits, Way, WayReport};
+use crate::transfer::report::{EndReport, TransferReport, Waits, Way, WayReport, moved_ns};
 use crate::transfer::settings::TransferSettings;
 
 /// How often a test that runs is looked at.
@@ -159,7 +159,12 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<WayReport> {
     let direction = test.parameters.as_ref().map_or(Direction::Up, |parameters| parameters.direction);
     let now_ns = monotonic_ns();
     let Watched { up, down, bytes } = watched;
-    let mut intervals = [up.finish(now_ns, bytes[0]), down.finish(now_ns, bytes[1])];
+    let moved =
+        |side| moved_ns(test.streams.iter().filter(|stream| stream.side == side).map(|stream| &stream.flow));
+    let mut intervals = [
+        up.finish(now_ns, bytes[0], moved(Side::Sender)),
+        down.finish(now_ns, bytes[1], moved(Side::Receiver)),
+    ];
     let sides: &[(Way, Side)] = match direction {
         Direction::Up => &[(Way::Up, Side::Sender)],
         Direction::Down => &[(Way::Down, Side::Receiver)],
@@ -202,7 +207,7 @@ fn own(streams: &[&StreamReport]) -> EndReport {
             lost: counted.lost,
             ..stream.flow.count
         };
-        let moved_ns = moved_ns(&stream.flow, &stream.own);
+        let moved_ns = counted_ns(&stream.flow, &stream.own);
         let first_bytes = if moved_ns == stream.flow.moved_ns { stream.flow.first_bytes } else { 0 };
         FlowReport { count, moved_ns, first_bytes, ..stream.flow.clone() }
     };
@@ -242,10 +247,10 @@ fn counted(result: &StreamResult, side: Side) -> FlowCount {
 }
 
 /// When a flow moved, the omitted time deducted.
-fn moved_ns(flow: &FlowReport, own: &StreamResult) -> Option<(u64, u64)> {
+fn counted_ns(flow: &FlowReport, own: &StreamResult) -> Option<(u64, u64)> {
     let (first_ns, last_ns) = flow.moved_ns?;
-    let counted_ns = (own.seconds? * 1e9) as u64;
-    Some((first_ns.max(last_ns.saturating_sub(counted_ns)), last_ns))
+    let seconds_ns = (own.seconds? * 1e9) as u64;
+    Some((first_ns.max(last_ns.saturating_sub(seconds_ns)), last_ns))
 }
 
 fn remote_cpu_s(test: &TestReport) -> Option<f64> {

@@ -44,6 +44,14 @@ pub enum ClientError {
         /// The kernel's words.
         source: ControlError,
     },
+    /// Something listens there, but does not answer as a server does.
+    #[error(
+        "{source}; is something else listening there, or a server stuck? start 'kagiri transfer --serve' or 'iperf3 -s' there, or say --peer ttcp for a classic ttcp"
+    )]
+    Stranger {
+        /// What it did.
+        source: Iperf3Error,
+    },
     /// Before it is known whose server it is.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -137,7 +145,7 @@ impl Ready {
         let cookie = name.cookie(Role::Control);
         control.say_cookie(&cookie)?;
         let during = "saying whose server it is";
-        let first = control.receive_byte(during)?;
+        let first = control.receive_byte(during).map_err(|error| stranger(error.into()))?;
         let wanted = task.settings.peer;
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
         match (first, wanted) {
@@ -145,8 +153,8 @@ impl Ready {
             (protocol::GREETING, _) => {
                 Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, bell)?)))
             }
-            (byte, _) if control.state_of(byte, during)? != State::ParamExchange => {
-                Err(Iperf3Error::Unexpected { peer: server, byte, during }.into())
+            (byte, _) if control.state_of(byte, during).map_err(stranger)? != State::ParamExchange => {
+                Err(stranger(Iperf3Error::Unexpected { peer: server, byte, during }))
             }
             (_, Peer::Kagiri) => Err(other("iperf3", "kagiri")),
             _ => Ok(Self::Iperf3(Box::new(iperf3::Ready::prepare(task, control, cookie, bell)?))),
@@ -187,6 +195,15 @@ impl Ready {
 fn nobody(source: ControlError) -> ClientError {
     match source {
         ControlError::Net(_) | ControlError::Silent { .. } => ClientError::Nobody { source },
+        other => other.into(),
+    }
+}
+
+/// Who says nothing, leaves, or says something else before it is known whose server it is, may be nobody's.
+fn stranger(source: Iperf3Error) -> ClientError {
+    match source {
+        Iperf3Error::Control(ControlError::Silent { .. } | ControlError::Closed { .. })
+        | Iperf3Error::Unexpected { .. } => ClientError::Stranger { source },
         other => other.into(),
     }
 }

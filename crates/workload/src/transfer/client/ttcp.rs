@@ -59,7 +59,8 @@ impl Ready {
         match outcome {
             Ok(moved) => {
                 report.engine = format!("here {}; there ttcp", moved.engine);
-                let end = end(moved, intervals.finish(monotonic_ns(), bytes));
+                let intervals = intervals.finish(monotonic_ns(), bytes, moved.flow.moved_ns);
+                let end = end(moved, intervals);
                 let (sender, receiver) = if way == Way::Up { (Some(end), None) } else { (None, Some(end)) };
                 report.ways = vec![WayReport { way, sender, receiver }];
             }

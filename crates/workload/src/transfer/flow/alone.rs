@@ -23,7 +23,7 @@ pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
     if flow.is_sender() && !orders.sleep_until_start() {
         return Ended::Stopped;
     }
-    if let Err(error) = flow.socket.set_wait(Some(Duration::from_nanos(WAIT_NS))) {
+    if let Err(error) = flow.set_wait(Duration::from_nanos(WAIT_NS)) {
         return Ended::Failed(error.to_string());
     }
     let mut moved_ns = flow.course.look();
@@ -35,7 +35,7 @@ pub(super) fn run(flow: &mut Flow, room: &mut Room, orders: &Orders) -> Ended {
         }
         let left_ns = flow.course.end_ns().map(|end| end.saturating_sub(flow.course.now_ns()));
         if let Some(left_ns) = left_ns.filter(|&left| left < WAIT_NS && !waits_to_the_end) {
-            waits_to_the_end = flow.socket.set_wait(Some(Duration::from_nanos(left_ns))).is_ok();
+            waits_to_the_end = flow.set_wait(Duration::from_nanos(left_ns)).is_ok();
         }
         match flow.turn(room) {
             Turn::Moved => moved_ns = flow.course.now_ns(),

@@ -2,6 +2,8 @@
 
 use sys::span::{Handle, Joined, SpanName};
 
+use super::crew::Orders;
+
 pub(in crate::transfer) static SENDMSG: SpanName = SpanName::new("sendmsg");
 pub(in crate::transfer) static SEND: SpanName = SpanName::new("send");
 pub(in crate::transfer) static TEE: SpanName = SpanName::new("tee");
@@ -14,7 +16,12 @@ pub(in crate::transfer) static EPOLL_WAIT: SpanName = SpanName::new("epoll_pwait
 pub(in crate::transfer) static POLLING: SpanName = SpanName::new("polling");
 pub(in crate::transfer) static SLEEP: SpanName = SpanName::new("clock_nanosleep");
 
-/// Lets a recorder time this thread's calls, where one is given, for as long as what is returned lives.
-pub(in crate::transfer) fn record(recorder: Option<&Handle>) -> Option<Joined> {
-    recorder.map(Handle::join)
+/// Lets a recorder time this thread's calls from the start on, where one is given, for as long as what is returned lives: a
+/// receiver that waits for the common start does not wait for its sender.
+pub(in crate::transfer) fn record(recorder: Option<&Handle>, orders: &Orders) -> Option<Joined> {
+    let joined = recorder.map(Handle::join);
+    if joined.is_some() {
+        orders.sleep_until_start();
+    }
+    joined
 }

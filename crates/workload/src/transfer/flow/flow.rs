@@ -127,6 +127,16 @@ impl Flow {
         }
     }
 
+    /// Lets its calls wait in the kernel, at most so long.
+    pub(super) fn set_wait(&mut self, wait: Duration) -> Result<(), NetError> {
+        match &mut self.mover {
+            Mover::TcpReceive(receiver) => receiver.vigil.wait_in_kernel(),
+            Mover::UdpReceive(receiver) => receiver.vigil.wait_in_kernel(),
+            Mover::TcpSend(_) | Mover::UdpSend(_) => {}
+        }
+        self.socket.set_wait(Some(wait))
+    }
+
     /// What its socket must be ready for.
     pub(super) fn interest(&self) -> Interest {
         if self.is_sender() { Interest::WRITE } else { Interest::READ }

@@ -116,7 +116,7 @@ impl Group {
         for share in shares {
             let recorder = setting.recorder.clone();
             crew.spawn(shared, move |orders, waker| {
-                let _recorded = record(recorder.as_ref());
+                let _recorded = record(recorder.as_ref(), orders);
                 drive(share, orders, waker)
             })?;
         }

@@ -37,6 +37,7 @@ mod tcp_send;
 mod udp_receive;
 mod udp_send;
 mod usage;
+mod vigil;
 
 pub(super) use cell::Cell;
 pub(super) use content::{BLOCK_BYTES, block, fill};

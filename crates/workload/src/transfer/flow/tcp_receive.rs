@@ -1,7 +1,6 @@
 //! TCP receivers: `copy` reads into this program's memory, `discard` lets the kernel free what came unread.
 
 use sys::net::{Moved, NetError, TcpSocket};
-use sys::span::time;
 use sys::thread::thread_cpu_ns;
 
 use super::asking::Asking;
@@ -9,6 +8,7 @@ use super::calls::{RECV, RECV_TRUNCATED};
 use super::course::{Course, Turn};
 use super::order::{Ended, Mode};
 use super::tcp_send::failed;
+use super::vigil::Vigil;
 
 /// A receiver.
 #[derive(Debug)]
@@ -17,13 +17,19 @@ pub(super) struct TcpReceiver {
     asking: Asking,
     /// The low-water mark that the socket has.
     lowat_bytes: u32,
+    pub(super) vigil: Vigil,
 }
 
 impl TcpReceiver {
     /// A receiver that asks for `size_bytes` a call (0: as many as turns out best). `is_one_of_few`: so few flows share
     /// the host that it is worth finding out.
     pub(super) fn new(mode: Mode, size_bytes: usize, is_one_of_few: bool) -> Self {
-        Self { mode, asking: Asking::new(mode, size_bytes, is_one_of_few), lowat_bytes: 1 }
+        Self {
+            mode,
+            asking: Asking::new(mode, size_bytes, is_one_of_few),
+            lowat_bytes: 1,
+            vigil: Vigil::default(),
+        }
     }
 
     /// The room that a call may need, bytes.
@@ -37,12 +43,13 @@ impl TcpReceiver {
             Ok(allowed) => allowed,
             Err(turn) => return turn,
         };
+        let came = |moved: &Result<Moved, NetError>| !matches!(moved, Ok(Moved::WouldBlock));
         let moved = match self.mode {
             Mode::Copy => {
                 let fits = allowed.min(room.len());
-                time(&RECV, || socket.recv_waiting(&mut room[..fits]))
+                self.vigil.time(&RECV, || socket.recv_waiting(&mut room[..fits]), came)
             }
-            Mode::Discard => time(&RECV_TRUNCATED, || socket.discard_waiting(allowed)),
+            Mode::Discard => self.vigil.time(&RECV_TRUNCATED, || socket.discard_waiting(allowed), came),
         };
         let (bytes, turn) = match moved {
             Ok(Moved::Bytes(bytes)) => (bytes, Turn::Moved),

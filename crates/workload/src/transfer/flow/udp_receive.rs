@@ -1,7 +1,6 @@
 //! A UDP receiver: datagrams that came in a row in one call where the kernel gives them so (`UDP_GRO`), each counted.
 
 use sys::net::{Arrived, Batch, NetError, UdpFlow};
-use sys::span::time;
 
 use super::calls::RECVMSG;
 use super::course::{Course, Turn};
@@ -9,6 +8,7 @@ use super::nap::Naps;
 use super::order::{Ended, FlowCount, Mode, Stamp, Transit};
 use super::tally::Tally;
 use super::tcp_send::failed;
+use super::vigil::Vigil;
 
 /// What receivers that nobody gave a size ask for together: at 80 Gbit/s it is full after 3 ms, for which a thread may
 /// wait for its turn. Linux's default is full after 20 us.
@@ -32,6 +32,7 @@ pub(super) struct UdpReceiver {
     /// The most datagrams that came in one packet: what a dropped packet may have held.
     datagrams_most: u64,
     naps: Naps,
+    pub(super) vigil: Vigil,
 }
 
 impl UdpReceiver {
@@ -54,6 +55,7 @@ impl UdpReceiver {
             counts_overflows,
             datagrams_most: 1,
             naps: Naps::default(),
+            vigil: Vigil::default(),
         })
     }
 
@@ -68,7 +70,9 @@ impl UdpReceiver {
         };
         let room = &mut room[..wanted];
         let naps = self.naps.may_nap(course.now_ns());
-        match time(&RECVMSG, || if naps { socket.receive_now(room) } else { socket.receive(room) }) {
+        let receive = || if naps { socket.receive_now(room) } else { socket.receive(room) };
+        let came = |arrived: &Result<Arrived, NetError>| naps || !matches!(arrived, Ok(Arrived::WouldBlock));
+        match self.vigil.time(&RECVMSG, receive, came) {
             Ok(Arrived::Batch(mut batch)) => {
                 let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
                 let Some(marks) = marks else {

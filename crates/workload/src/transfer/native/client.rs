@@ -246,8 +246,8 @@ impl Client {
         let mut moved = course.finish(broke);
         let responses = moved.iter_mut().find_map(|moved| moved.responses.take());
         let (remote_ways, remote_engines) = remote.unwrap_or_default();
-        let mut engines: Vec<String> = moved.iter().map(|moved| format!("here {}", moved.engine)).collect();
-        engines.extend(remote_engines.into_iter().map(|(_, engine)| format!("there {engine}")));
+        let own: Vec<(Way, String)> = moved.iter().map(|moved| (moved.way, moved.engine.clone())).collect();
+        let engines = [("here", own), ("there", remote_engines)].map(|(place, all)| engines(place, &all));
         // Once more: clocks drift while data flows.
         let clock = self
             .clock
@@ -257,7 +257,7 @@ impl Client {
         let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
         ClientEnd {
             ways: together(moved, remote_ways),
-            engines,
+            engines: engines.concat(),
             broken,
             stopped,
             program: self.program,
@@ -371,5 +371,17 @@ fn together(own: Vec<Moved>, mut remote: Vec<WayReport>) -> Vec<WayReport> {
     // What only the server saw: the requests that reached it.
     remote.retain(|way| ways.iter().all(|own| own.way != way.way));
     ways.extend(remote);
+    ways.sort_by_key(|way| way.way);
     ways
+}
+
+/// How the flows were moved at one end, of two ways that differ each with its own.
+fn engines(place: &str, all: &[(Way, String)]) -> Vec<String> {
+    match all {
+        [(_, up), (_, down)] if up == down => vec![format!("{place} {up}")],
+        [(up, first), (down, second)] => {
+            vec![format!("{place} {first} {}, {second} {}", up.word(), down.word())]
+        }
+        _ => all.iter().map(|(_, engine)| format!("{place} {engine}")).collect(),
+    }
 }

@@ -59,8 +59,8 @@ pub enum NativeError {
         /// Its version.
         theirs: u32,
     },
-    /// The server will not.
-    #[error("the server {peer} refuses: {why}")]
+    /// The server will not, or cannot.
+    #[error("the server {peer} cannot take this: {why}")]
     Refused {
         /// Who.
         peer: SocketAddr,

@@ -10,7 +10,7 @@ use super::carrier::{Carried, Carrier};
 use super::message::Sent;
 use crate::transfer::flow::{Ended, FlowCount, FlowReport, FlowSocket, Protocol};
 use crate::transfer::intervals::Intervals;
-use crate::transfer::report::{EndReport, Responses, Waits, Way};
+use crate::transfer::report::{EndReport, Responses, Waits, Way, moved_ns};
 
 /// Datagrams are under way no longer than this after the last that came.
 const QUIET: Duration = Duration::from_millis(300);
@@ -180,8 +180,8 @@ impl Moving {
     /// Ends them, and what they came to. Their sockets are closed: the ends of the streams follow their last bytes;
     /// with `reset`, what is still queued is dropped instead.
     pub(super) fn finish(self, reset: bool) -> Moved {
-        let now_ns = monotonic_ns();
         let Carried { flows, threads, cpu_ns, waits, engine, responses, sockets } = self.carrier.finish();
+        let now_ns = monotonic_ns();
         for socket in sockets.iter().flatten().filter(|_| reset) {
             if let FlowSocket::Tcp(socket) = socket {
                 // It is closed anyhow, if perhaps later.
@@ -195,6 +195,8 @@ impl Moving {
             .zip(looks)
             .map(|(waits, Looks { all, drained })| Waits { looks: all, drained, ..waits })
             .collect();
+        let moved = moved_ns(&flows);
+        let wall_ns = moved.map_or(now_ns, |(_, last_ns)| last_ns).saturating_sub(self.start_ns);
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
             flows,
@@ -202,10 +204,8 @@ impl Moving {
             omitted,
             cpu_s: Some(cpu_ns as f64 / 1e9),
             threads,
-            calls: self
-                .recorder
-                .map(|recorder| calls(recorder, self.way, now_ns.saturating_sub(self.start_ns))),
-            intervals: self.intervals.finish(now_ns, bytes),
+            calls: self.recorder.map(|recorder| calls(recorder, self.way, wall_ns)),
+            intervals: self.intervals.finish(now_ns, bytes, moved),
             ..EndReport::default()
         };
         Moved { way: self.way, end, engine, responses }
@@ -218,9 +218,10 @@ pub(super) fn sent(end: &EndReport) -> Sent {
     Sent { bytes: end.bytes() + end.omitted.bytes, datagrams: datagrams + end.omitted.datagrams }
 }
 
-/// What a recorder saw, as shares of the time from the start on: it has been there since the flows were made ready.
+/// What a recorder saw, as shares of the time from the start to the last byte: it has been there since the flows were made
+/// ready, and nothing is timed before or after.
 fn calls(recorder: Recorder, way: Way, wall_ns: u64) -> CallTimes {
-    let mut times = recorder.finish(way.word()).times;
+    let mut times = crate::calls::finish(recorder, way.word());
     let wall_s = wall_ns.max(1) as f64 / 1e9;
     for row in &mut times.calls {
         row.wall_share *= times.wall_s / wall_s;

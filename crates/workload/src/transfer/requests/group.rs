@@ -53,7 +53,7 @@ impl RequestGroup {
         for share in shares {
             let order = order.clone();
             crew.spawn(waits_for_several, move |orders, waker| {
-                let _recorded = record(order.recorder.as_ref());
+                let _recorded = record(order.recorder.as_ref(), orders);
                 drive(share, &order, orders, waker)
             })?;
         }
