@@ -1,5 +1,7 @@
 //! What came of single loads, variant beside variant: of a transfer its goodput says what a capacity of one flow cannot.
 
+use std::cmp::Reverse;
+
 use base::outcome::{Finding, Run, Table, VariantOutcome};
 
 use crate::units::{self, UNKNOWN};
@@ -20,10 +22,12 @@ impl Row<'_> {
     }
 }
 
-/// The findings of all variants, the main ones first; nothing where capacities are the answer.
+/// The findings of all variants, in the order of the one that has most; nothing where capacities are the answer.
 pub fn side_by_side(run: &Run) -> Vec<Row<'_>> {
     let mut metrics: Vec<&str> = Vec::new();
-    for finding in run.variants.iter().flat_map(|variant| &variant.findings) {
+    let mut fullest: Vec<&VariantOutcome> = run.variants.iter().collect();
+    fullest.sort_by_key(|variant| Reverse(variant.findings.len()));
+    for finding in fullest.into_iter().flat_map(|variant| &variant.findings) {
         if !metrics.contains(&finding.metric.as_str()) {
             metrics.push(&finding.metric);
         }
@@ -60,38 +64,55 @@ pub fn sureness(finding: &Finding) -> String {
     }
 }
 
-/// The workload's own tables of all variants, those of one title and form as one, in which each row begins with its
-/// variant.
+/// A variant's name, and a table of its own.
+type Named<'a> = (&'a str, &'a Table);
+
+/// The workload's own tables of all variants, those of one title as one, in which each row begins with its variant.
 pub fn tables(run: &Run) -> Vec<Table> {
-    let all = || {
-        run.variants.iter().flat_map(|v| v.account.tables.iter().map(move |table| (v.name.as_str(), table)))
-    };
-    let mut forms: Vec<&Table> = Vec::new();
-    for (_, table) in all() {
-        if !forms.iter().any(|known| is_alike(known, table)) {
-            forms.push(table);
+    let own = run.variants.iter().map(|variant| (variant.name.as_str(), &variant.account.tables));
+    let all: Vec<Named> =
+        own.flat_map(|(name, tables)| tables.iter().map(move |table| (name, table))).collect();
+    let mut titles: Vec<&str> = Vec::new();
+    for (_, table) in &all {
+        if !titles.contains(&table.title.as_str()) {
+            titles.push(&table.title);
         }
     }
-    let merged = |form: &Table| {
-        let alike: Vec<(&str, &Table)> = all().filter(|(_, table)| is_alike(form, table)).collect();
-        let named = |name: &str, row: &[String]| [&[name.to_owned()], row].concat();
-        let rows = alike.iter().flat_map(|(name, table)| table.rows.iter().map(|row| named(name, row)));
-        Table {
-            title: form.title.clone(),
-            head: named("variant", &form.head),
-            rows: rows.collect(),
-            notes: notes(&alike, run.variants.len()),
-        }
-    };
-    forms.into_iter().map(merged).collect()
+    let alike =
+        |title: &str| all.iter().filter(|(_, table)| table.title == title).copied().collect::<Vec<_>>();
+    titles.into_iter().map(|title| as_one(&alike(title), run.variants.len())).collect()
 }
 
-fn is_alike(one: &Table, other: &Table) -> bool {
-    one.title == other.title && one.head == other.head
+/// Tables of one title as one; a column that one of them lacks is unknown of it.
+fn as_one(tables: &[Named], variants: usize) -> Table {
+    let mut widest: Vec<&Table> = tables.iter().map(|(_, table)| *table).collect();
+    widest.sort_by_key(|table| Reverse(table.head.len()));
+    let mut head: Vec<&String> = Vec::new();
+    for name in widest.iter().flat_map(|table| &table.head) {
+        if !head.contains(&name) {
+            head.push(name);
+        }
+    }
+    let cell = |table: &Table, row: &[String], name: &String| {
+        let at = table.head.iter().position(|known| known == name);
+        at.and_then(|at| row.get(at)).map_or(UNKNOWN.to_owned(), String::clone)
+    };
+    let row = |variant: &str, table: &Table, row: &[String]| {
+        let cells = head.iter().map(|name| cell(table, row, name));
+        std::iter::once(variant.to_owned()).chain(cells).collect::<Vec<_>>()
+    };
+    let rows =
+        tables.iter().flat_map(|(variant, table)| table.rows.iter().map(|cells| row(variant, table, cells)));
+    Table {
+        title: widest.first().map(|table| table.title.clone()).unwrap_or_default(),
+        rows: rows.collect(),
+        notes: notes(tables, variants),
+        head: std::iter::once("variant".to_owned()).chain(head.iter().copied().cloned()).collect(),
+    }
 }
 
 /// Each note once, after the names of the variants that have it; after none where all of them do.
-fn notes(tables: &[(&str, &Table)], variants: usize) -> Vec<String> {
+fn notes(tables: &[Named], variants: usize) -> Vec<String> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, note) in
         tables.iter().flat_map(|(name, table)| table.notes.iter().map(move |note| (*name, note)))

@@ -102,16 +102,19 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     let account =
         representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
     let telling = workload.findings(&variant.settings);
-    table.limit = match loads.fixed {
+    if loads.fixed.is_some() {
         // That a load passes which says little by itself does not say that no limit was met.
-        Some(_) => account.limit.clone().or_else(|| (!telling.is_empty()).then(unknown_limit)),
-        None => limit_above(&trials, &capacity),
-    };
-    let explanation = explain::explain(&table);
+        table.limit = account.limit.clone().or_else(|| (!telling.is_empty()).then(unknown_limit));
+    }
+    let mut explanation = explain::explain(&table);
+    if loads.fixed.is_none() && explanation.limit.certainty == Certainty::Unknown {
+        table.limit = limit_above(&trials, &capacity);
+        explanation = explain::explain(&table);
+    }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
-    let is_own = table.limit.is_some();
-    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, is_own);
+    let takes_ceilings = variant.settings.get("ceiling").is_some();
+    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, takes_ceilings);
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
@@ -171,7 +174,7 @@ fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let above = |trial: &&&Trial| trial.verdict == Verdict::Fail && Some(trial.load) > capacity.value;
     let told = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
     let limit = told.min_by(|a, b| a.load.total_cmp(&b.load))?.account.limit.clone();
-    limit.filter(|limit| limit.resource != Resource::None)
+    limit.filter(|limit| limit.resource != Resource::None && limit.certainty == Certainty::Confirmed)
 }
 
 /// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute and that
@@ -275,10 +278,10 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
 }
 
 /// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a search,
-/// a search that was ended early did not reach its upper end, and a limit that the workload knows needs no ceilings.
-fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, limit_is_own: bool) -> bool {
+/// a search that was ended early did not reach its upper end, and a workload may have no ceilings to be given.
+fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, takes_ceilings: bool) -> bool {
     match doubt {
-        Doubt::CeilingUnknown { .. } => !limit_is_own,
+        Doubt::CeilingUnknown { .. } => takes_ceilings,
         Doubt::FewLoads { .. } => loads.fixed.is_none(),
         Doubt::CapacityIsLowerBound { reason } if reason == lower_bound::NO_LOAD_FAILED => {
             loads.fixed.is_none() && state == State::Complete

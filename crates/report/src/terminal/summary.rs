@@ -93,13 +93,17 @@ fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
     let numbers = medians.iter().map(|median| scale.number(*median)).collect();
     let mut columns = vec![Column::numbers(&[&heading, &scale.unit], numbers)];
     if is_main {
-        let each = |of: fn(&Finding) -> String| {
+        let each = |of: &dyn Fn(&Finding) -> String| {
             row.findings.iter().map(|found| found.map_or(UNKNOWN.to_owned(), of)).collect::<Vec<_>>()
         };
+        let ends = |[least, most]: [f64; 2]| {
+            format!("{} to {}", scale.number(Some(least * factor)), scale.number(Some(most * factor)))
+        };
+        let spread = |found: &Finding| found.spread().map_or(UNKNOWN.to_owned(), ends);
         let first = medians.first().copied().flatten();
         let change = medians.iter().map(|median| words::change(first, *median)).collect();
-        columns.push(Column::numbers(&["repetitions"], each(findings::spread)));
-        columns.push(Column::numbers(&["n"], each(|found| found.values.len().to_string())));
+        columns.push(Column::numbers(&["repetitions"], each(&spread)));
+        columns.push(Column::numbers(&["n"], each(&|found| found.values.len().to_string())));
         columns.push(Column::numbers(&["change"], change));
     }
     columns

@@ -75,7 +75,7 @@ fn run() -> Run {
 fn a_terminal_shows_what_came_of_single_loads_side_by_side() {
     let text = summary(&run(), SPECS, PLAIN, None);
     let table: Vec<&str> = text.lines().skip_while(|line| !line.contains("repetitions")).take(7).collect();
-    for said in ["goodput", "loss", "Mbit/s", "938 to 941 Mbit/s", "+1.1 %", "network (confirmed)"] {
+    for said in ["goodput", "loss", "Mbit/s", "938.0 to 941.0", "+1.1 %", "network (confirmed)"] {
         assert!(table.iter().any(|line| line.contains(said)), "{said}\n{text}");
     }
     assert!(!table.join("\n").contains("capacity"), "{text}");

@@ -298,5 +298,5 @@ fn the_limit_of_a_search_is_what_held_back_the_load_that_failed() {
     assert_eq!(run.limit, path_is_full());
     assert!(run.variants[0].findings.is_empty(), "a search has a capacity");
     let is_ceiling = |note: &DoubtNote| matches!(note.doubt, Doubt::CeilingUnknown { .. });
-    assert!(!run.variants[0].doubts.iter().any(is_ceiling), "the workload knows it without ceilings");
+    assert!(!run.variants[0].doubts.iter().any(is_ceiling), "a transfer has none to be given");
 }

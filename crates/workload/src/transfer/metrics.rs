@@ -77,7 +77,7 @@ pub const METRICS: &[MetricSpec] = &[
 
 /// What tells what came of moving bytes, the main number first.
 pub const OF_BYTES: &[&str] =
-    &["goodput_bit_per_s", "loss_ratio", "cpu_s_per_gb", "sender_cpu_percent", "receiver_cpu_percent"];
+    &["goodput_bit_per_s", "loss_ratio", "sender_cpu_percent", "receiver_cpu_percent"];
 
 /// What tells what came of requests.
 pub const OF_REQUESTS: &[&str] = &[
