@@ -120,6 +120,11 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
     let (sent, came) = (metric(&udp, "datagrams_sent"), metric(&udp, "datagrams_received"));
     assert_eq!(metric(&udp, "datagrams_lost"), sent - came);
     assert!(came * 1472.0 * 8.0 <= 1.3 * 50e6 * metric(&udp, "elapsed_s").max(1.0), "{came}");
+    assert_eq!(udp["trials"][0]["verdict"], "fail", "a quarter of what was asked for arrived");
+    assert_eq!(
+        (&udp["limit"]["resource"], &udp["limit"]["certainty"]),
+        (&"network".into(), &"confirmed".into())
+    );
 
     let search = [&narrow[..], &["--proto", "udp", "--search", "100Mbit/s"]].concat();
     let most_lost = |document: &Value| document["capacity"]["interval"][1].is_number();
@@ -161,8 +166,11 @@ fn what_came_of_a_transfer_is_listed_compared_and_required_in_its_unit() {
     let world = World::new();
     let words = ["transfer", "--time", "200ms", "-q", "--require", "goodput>=1Tbit/s"];
     for _ in 0..2 {
-        let ended = world.run(&words).fails(3, &[]);
-        assert!(ended.stdout.contains("did not hold (measured ") && ended.stdout.contains("bit/s)"), "{ended:?}");
+        let ended = world.run(&words).code(3);
+        assert!(
+            ended.stdout.contains("did not hold (measured ") && ended.stdout.contains("bit/s)"),
+            "{ended:?}"
+        );
     }
     let listed = world.run(&["runs", "list"]).code(0).stdout;
     assert!(listed.contains("bit/s") && !listed.contains("1 flow"), "{listed}");
@@ -324,6 +332,49 @@ fn an_interrupted_transfer_keeps_what_it_measured() {
     let series = trials[0]["series"].as_array().expect("series");
     let goodput = series.iter().find(|one| one["name"] == "goodput_up_bit_per_s").expect("its course");
     assert!(goodput["values"].as_array().is_some_and(|values| !values.is_empty()), "{goodput}");
+}
+
+#[test]
+fn a_transfer_that_breaks_off_fails_its_run_and_names_no_limit() {
+    let world = World::new();
+    let (server, port) = serve(&world);
+    let (address, passed) = door(port);
+    let live = world.start(&["transfer", &address.to_string(), "--time", "60s", "--json"]);
+    wait_until("bytes move", PATIENCE, || passed.load(Ordering::Relaxed) > 10_000_000);
+    server.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE).fails(1, &["gave up", "stopped before its end"]);
+    let document = ended.json();
+    assert_eq!((&document["state"], &document["limit"]["certainty"]), (&"failed".into(), &"unknown".into()));
+    assert!(metric(&document, "sent_bytes") > 1e6, "what had moved is kept");
+}
+
+#[test]
+fn who_is_no_server_is_told_from_one_that_is_not_there() {
+    let world = World::new();
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let host = silent.local_addr().expect("its address").to_string();
+    world
+        .run(&["transfer", &host, "-q"])
+        .fails(1, &["did not answer within 5 s", "something else", "--peer ttcp"]);
+}
+
+#[test]
+fn the_calls_of_a_receiver_are_those_of_the_transfer() {
+    let world = World::new();
+    for proto in ["tcp", "udp"] {
+        let asked = ["--proto", proto, "--direction", "down", "--bytes", "16MiB", "--calls", "--json", "-q"];
+        let document = world.run(&[&["transfer"][..], &asked].concat()).code(0).json();
+        let tables = document["variants"][0]["account"]["tables"].as_array().expect("tables");
+        let calls =
+            tables.iter().find(|table| table["title"] == "Calls of the receiver down").expect("its calls");
+        let shares =
+            calls["rows"].as_array().expect("rows").iter().filter_map(|row| row.as_array()?.last()?.as_str());
+        let percent: f64 = shares.filter_map(|share| share.strip_suffix(" %")?.parse::<f64>().ok()).sum();
+        assert!(
+            percent > 0.0 && percent < 110.0,
+            "{proto}: one thread cannot be in calls for longer: {calls}"
+        );
+    }
 }
 
 #[test]

@@ -118,6 +118,10 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         (resource, Certainty::Confirmed) => {
             format!("The limit is {}, confirmed by counters", limited(resource))
         }
+        // The workload's own: nothing was drawn through anything.
+        (resource, _) if analysis.table.limit.is_some() => {
+            format!("The limit is probably {}, which comes nearest; no counter proves it", limited(resource))
+        }
         (resource, _) => format!("The limit is {}, as predicted from its line (inferred)", limited(resource)),
     };
     let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);

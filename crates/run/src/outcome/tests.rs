@@ -300,3 +300,13 @@ fn the_limit_of_a_search_is_what_held_back_the_load_that_failed() {
     let is_ceiling = |note: &DoubtNote| matches!(note.doubt, Doubt::CeilingUnknown { .. });
     assert!(!run.variants[0].doubts.iter().any(is_ceiling), "a transfer has none to be given");
 }
+
+#[test]
+fn a_run_whose_trials_all_broke_off_failed_whatever_they_had_measured() {
+    let mut trials = searched(&[(1.0, Phase::Single, Fail), (1.0, Phase::Single, Fail)]);
+    trials[0].account.broke_off = Some("the server gave up".into());
+    assert!(nothing_measured(&trials).is_none(), "one came to its end");
+    trials[1].account.broke_off = Some("the server gave up".into());
+    let error = nothing_measured(&trials).unwrap();
+    assert_eq!(error.message, "no trial could be finished: the server gave up; mend that, and measure again");
+}

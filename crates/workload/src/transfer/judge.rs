@@ -40,7 +40,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     if unknown {
         reasons.push("the receiver did not tell what came, so that loss is not known".to_owned());
     }
-    let short = settings.search.as_ref().and(offered_less(settings, report));
+    let short = settings.search.as_ref().and(report.ways.iter().find_map(|way| short(settings, way)));
     let verdict = match &short {
         _ if report.stopped || unknown => Verdict::Invalid,
         _ if is_wrong || too_much.is_some() => Verdict::Fail,
@@ -90,10 +90,18 @@ pub(super) fn each_held_back(
 
 /// What was asked of a way beside its bytes, and whether it arrived.
 fn asked(settings: &TransferSettings, way: &WayReport) -> Asked {
-    match (settings.rate, unmet(settings, way)) {
-        (None, _) => Asked::FlatOut,
-        (Some(_), Some(_)) => Asked::Unmet,
-        (Some(_), None) => Asked::Met,
+    // A search asks for more than that it arrives: that all of it does.
+    let is_short = || {
+        settings.search.as_ref().is_some_and(|search| {
+            let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
+            lost_percent.is_some_and(|percent| percent > search.loss_percent_max)
+                || short(settings, way).is_some()
+        })
+    };
+    match settings.rate {
+        None => Asked::FlatOut,
+        Some(_) if unmet(settings, way).is_some() || is_short() => Asked::Unmet,
+        Some(_) => Asked::Met,
     }
 }
 
@@ -132,7 +140,9 @@ pub(super) fn broke_off(report: &TransferReport) -> Option<String> {
         whys?.into_iter().next()
     };
     let ends = report.ways.iter().flat_map(|way| [&way.sender, &way.receiver]).flatten();
-    report.broken.clone().or_else(|| ends.into_iter().find_map(lost))
+    // Who ends it early breaks its flows.
+    let flows = if report.stopped { None } else { ends.into_iter().find_map(lost) };
+    report.broken.clone().or(flows)
 }
 
 /// Whether a rate was not met because of the path, by counts of its own.
@@ -191,21 +201,18 @@ struct Short {
 
 /// A search asks for rates: what a sender's own device does not take, the path does not carry; a sender without CPU to
 /// spare says nothing of the path.
-fn offered_less(settings: &TransferSettings, report: &TransferReport) -> Option<Short> {
+fn short(settings: &TransferSettings, way: &WayReport) -> Option<Short> {
     let rate = settings.rate?.bit_per_s() as f64;
-    let short = |way: &WayReport| {
-        let sender = way.sender.as_ref()?;
-        let offered = sender.bytes() as f64 * 8.0 / sender.elapsed_s()?;
-        let wanted = rate * sender.flows.len() as f64;
-        // A hundredth is within what pacing by bursts leaves open at either end of the hold.
-        (offered < 0.99 * wanted).then(|| {
-            let by_sender = limit::is_out_of_cpu(sender);
-            let who = if by_sender { "it had no CPU to send more" } else { "its device took no more" };
-            let (offered, wanted) = (offered / 1e6, wanted / 1e6);
-            Short { why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"), by_sender }
-        })
-    };
-    report.ways.iter().find_map(short)
+    let sender = way.sender.as_ref()?;
+    let offered = sender.bytes() as f64 * 8.0 / sender.elapsed_s()?;
+    let wanted = rate * sender.flows.len() as f64;
+    // A hundredth is within what pacing by bursts leaves open at either end of the hold.
+    (offered < 0.99 * wanted).then(|| {
+        let by_sender = limit::is_out_of_cpu(sender);
+        let who = if by_sender { "it had no CPU to send more" } else { "its device took no more" };
+        let (offered, wanted) = (offered / 1e6, wanted / 1e6);
+        Short { why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"), by_sender }
+    })
 }
 
 fn doubts(settings: &TransferSettings, report: &TransferReport) -> Vec<Doubt> {

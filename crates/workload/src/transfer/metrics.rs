@@ -163,6 +163,11 @@ fn whole(parts: impl Iterator<Item = Option<u64>>) -> Option<f64> {
     parts.map(|part| part.map(|part| part as f64)).sum()
 }
 
+/// The share of the datagrams that did not come; unknown for TCP.
+pub(super) fn loss_ratio(ways: &[WayReport]) -> Option<f64> {
+    datagrams(ways).get("loss_ratio").copied().flatten()
+}
+
 /// What datagrams came to; unknown for TCP.
 fn datagrams(ways: &[WayReport]) -> Metrics {
     let counts = |end: fn(&WayReport) -> Option<&EndReport>| -> Option<Vec<FlowCount>> {

@@ -71,10 +71,7 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
 
 /// `; 1.131 % of the datagrams were lost`, of two ways each.
 fn lost(report: &TransferReport) -> Option<String> {
-    let ratio = |ways: &[WayReport]| {
-        let report = TransferReport { ways: ways.to_vec(), ..TransferReport::default() };
-        metrics::of(&report).get("loss_ratio").copied().flatten().map(percent)
-    };
+    let ratio = |ways: &[WayReport]| metrics::loss_ratio(ways).map(percent);
     let of = |wanted: Way| -> Vec<WayReport> {
         report.ways.iter().filter(|way| way.way == wanted).cloned().collect()
     };

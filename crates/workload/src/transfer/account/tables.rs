@@ -173,7 +173,8 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
         }
     }
     let mut notes = Vec::new();
-    if report.ways.iter().any(|way| way.sender.as_ref().is_some_and(|end| !end.waits.is_empty())) {
+    let waits = report.ways.iter().flat_map(|way| &way.sender).flat_map(|end| &end.waits);
+    if waits.into_iter().any(|waits| waits.busy_us.is_some()) {
         notes.push(WAITS.to_owned());
     }
     if all > rows.len() {

@@ -143,6 +143,17 @@ fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
 }
 
 #[test]
+fn a_search_that_ends_at_the_link_is_told_so() {
+    let count = |datagrams: u64| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
+    let mut report = report(count(84_918), count(82_600));
+    report.theoretical_bit_per_s = Some(972.3e6);
+    let settings = TransferSettings::read(json!({ "protocol": "udp", "search": {} })).unwrap().at_load(1000);
+    let judged = judge(&settings, &report);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((judged.verdict, limit.resource), (Verdict::Fail, Resource::Network), "97.3 % came");
+}
+
+#[test]
 fn what_broke_off_names_no_limit_and_says_why_below_its_flows() {
     let mut report = report(bytes(2_000_000), bytes(1_500_000));
     report.broken = Some("the server 10.0.0.2:5201 gave up: stopped before its end".to_owned());
