@@ -173,7 +173,7 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
         if let (Some(headline), Verdict::Pass) = (&variant.account.headline, row.verdict) {
             return match row.trials.len() {
                 1 => format!("{headline}."),
-                n => format!("{headline} (the median of {n} trials)."),
+                n => format!("{headline} (the median trial of {n})."),
             };
         }
         return single(row, &format!("{}{each}", load(row.load, unit)));

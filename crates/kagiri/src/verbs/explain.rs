@@ -69,10 +69,9 @@ impl Explain {
         }
         let bytes = self.read()?;
         if bytes.trim_ascii_start().starts_with(b"{") {
-            let run = store::read_export(&bytes).map_err(|error| {
+            let run = store::read_export(&bytes).map_err(|_| {
                 Failure::usage(format!(
-                    "{file} is JSON and no run that kagiri exported ({error}); explain a table (CSV), or a stored run \
-                     by its id"
+                    "{file} is JSON and no run that kagiri exported; explain a table (CSV), or a stored run by its id"
                 ))
             })?;
             return self.of_run(&run);

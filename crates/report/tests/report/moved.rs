@@ -79,7 +79,7 @@ fn a_terminal_shows_what_came_of_single_loads_side_by_side() {
         assert!(table.iter().any(|line| line.contains(said)), "{said}\n{text}");
     }
     assert!(!table.join("\n").contains("capacity"), "{text}");
-    assert!(text.contains("TCP up: moved 940.0 Mbit/s up (the median of 3 trials)"), "{text}");
+    assert!(text.contains("TCP up: moved 940.0 Mbit/s up (the median trial of 3)"), "{text}");
     assert!(text.contains("did not hold (measured 938 Mbit/s)"), "{text}");
     assert!(!text.contains("--max"), "{text}");
 }
