@@ -170,11 +170,8 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
     if let [row] = &rows[..]
         && is_one_load(run, variant)
     {
-        if let (Some(headline), Verdict::Pass) = (&variant.account.headline, row.verdict) {
-            return match row.trials.len() {
-                1 => format!("{headline}."),
-                n => format!("{headline} (the median trial of {n})."),
-            };
+        if let Some(headline) = &variant.account.headline {
+            return came_of(row, headline);
         }
         return single(row, &format!("{}{each}", load(row.load, unit)));
     }
@@ -224,6 +221,20 @@ fn unconfirmed(variant: &VariantOutcome) -> Option<String> {
 /// A sentence without its full stop, to stand inside another.
 fn clause(text: &str) -> &str {
     text.trim().trim_end_matches('.')
+}
+
+/// What came of the one load that was offered, in the workload's own words, and why that is no pass.
+fn came_of(row: &Row, headline: &str) -> String {
+    let all = row.trials.len();
+    let whose = if all == 1 { String::new() } else { format!(" (the median trial of {all})") };
+    let of_all =
+        if row.agreeing == all { String::new() } else { format!(" in {} of {all} trials", row.agreeing) };
+    let word = match row.verdict {
+        Verdict::Pass => return format!("{headline}{whose}."),
+        Verdict::Fail => "Failed",
+        Verdict::Invalid => "Not judged",
+    };
+    format!("{headline}{whose}. {word}{of_all}: {}.", clause(&row.how()))
 }
 
 /// How the one load that was offered went: `Carried 3 streams of 25 Mbit/s in a single trial.`

@@ -3,9 +3,11 @@
 use base::metric::{Better, MetricSpec};
 use base::objective::Requirement;
 use base::outcome::{Account, Finding, Limit, Phase, Resource, Run, Table};
+use base::verdict::Verdict;
 
 use crate::report::html::{Extras, page};
 use crate::report::terminal::{Style, differences, explained, summary};
+use crate::report::words;
 use crate::simulate::{self, CPU_LIMITED, Server};
 
 const PLAIN: Style = Style { colour: false, width: 100, unicode: true };
@@ -82,6 +84,19 @@ fn a_terminal_shows_what_came_of_single_loads_side_by_side() {
     assert!(text.contains("TCP up: moved 940.0 Mbit/s up (the median trial of 3)"), "{text}");
     assert!(text.contains("did not hold (measured 938 Mbit/s)"), "{text}");
     assert!(!text.contains("--max"), "{text}");
+}
+
+#[test]
+fn why_a_transfer_is_no_pass_is_told_beside_what_moved() {
+    let mut run = run();
+    run.variants.truncate(1);
+    run.trials.retain(|trial| trial.variant == "TCP up");
+    run.trials[2].verdict = Verdict::Fail;
+    run.trials[2].reasons = vec!["940.0 of the 2000.0 Mbit/s that were asked for up arrived".into()];
+    let said = words::carries(&run, &run.variants[0]);
+    let expected = "Moved 940.0 Mbit/s up (the median trial of 3). Failed in 1 of 3 trials: 940.0 of the 2000.0 \
+                    Mbit/s that were asked for up arrived.";
+    assert_eq!(said, expected);
 }
 
 #[test]
