@@ -361,9 +361,10 @@ fn who_is_no_server_is_told_from_one_that_is_not_there() {
 #[test]
 fn the_calls_of_a_receiver_are_those_of_the_transfer() {
     let world = World::new();
-    for proto in ["tcp", "udp"] {
-        let asked = ["--proto", proto, "--direction", "down", "--bytes", "16MiB", "--calls", "--json", "-q"];
-        let document = world.run(&[&["transfer"][..], &asked].concat()).code(0).json();
+    for (proto, flows) in [("tcp", "1"), ("tcp", "4"), ("udp", "1")] {
+        let asked = ["--proto", proto, "--flows", flows, "--direction", "down", "--bytes", "16MiB"];
+        let common = ["transfer", "--calls", "--json", "-q"];
+        let document = world.run(&[&common[..], &asked].concat()).code(0).json();
         let tables = document["variants"][0]["account"]["tables"].as_array().expect("tables");
         let calls =
             tables.iter().find(|table| table["title"] == "Calls of the receiver down").expect("its calls");
@@ -372,7 +373,7 @@ fn the_calls_of_a_receiver_are_those_of_the_transfer() {
         let percent: f64 = shares.filter_map(|share| share.strip_suffix(" %")?.parse::<f64>().ok()).sum();
         assert!(
             percent > 0.0 && percent < 110.0,
-            "{proto}: one thread cannot be in calls for longer: {calls}"
+            "{proto} {flows}: no thread can be in calls for longer: {calls}"
         );
     }
 }
