@@ -8,6 +8,8 @@ mod loop_device;
 
 use std::path::{Path, PathBuf};
 
+use nix::mount::{MntFlags, umount2};
+
 use crate::{Error, Result};
 
 pub use cache::{drop_file_cache, resident_bytes};
@@ -16,6 +18,14 @@ pub use image::{DiskImage, FileSystem, ImageSpec};
 pub use image_file::ImageFile;
 pub use loop_device::LoopDevice;
 pub(crate) use loop_device::detach_if_backed_by;
+
+/// Cuts a file system in user space off from its server: whoever waits for it gets an error at once, though the server may
+/// hang, or be in the middle of its end (umount(2), `MNT_FORCE`: the kernel does this first, busy or not). Where it is in
+/// use it stays mounted; taking it away is left to its undoing.
+pub fn cut_off(mount: &Path) {
+    // Busy is what it is as a rule, and one that has gone needs no cutting off.
+    let _ = umount2(mount, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
+}
 
 /// Room in a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -123,6 +123,9 @@ fn ten_players_at_the_embedded_server_are_undisturbed() {
         series[0].at_s.len()
     );
     assert!((series[2].mean(from, to).unwrap() / 250e6 - 1.0).abs() < 0.2);
+    // What they used while they filled their buffers is known, too.
+    let before = report.threads.iter().map(|thread| thread.cpu_before_percent_max.unwrap());
+    assert!(before.clone().count() == 2 && before.clone().all(|percent| percent > 0.0 && percent < 110.0));
     assert!(report.slack_per_s().len() == 6 && !report.slack_trend().unwrap().drains);
 }
 

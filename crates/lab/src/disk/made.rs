@@ -120,10 +120,12 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // What is still in memory would be written to a disk that is about to go: at least it takes no time. A server
-        // that does not answer would keep whoever unmounts waiting for it; without one, the kernel gives up at once.
+        // that does not answer would keep whoever unmounts waiting for it, even once it is killed if it is amid a write to
+        // a busy disk: it is cut off first, and the kernel gives up at once.
         if let Some(server) = &mut self.server
             && server.tell(PACE, 0).is_err()
         {
+            sys::disk::cut_off(&server.mount);
             drop(server.child.take());
         }
     }

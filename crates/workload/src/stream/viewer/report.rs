@@ -115,7 +115,6 @@ pub struct ThreadReport {
     /// How late its reads came at most before the hold.
     pub late_before_ms_max: f64,
     /// CPU time in the busiest second before the hold, in % of one core.
-    #[serde(default)]
     pub cpu_before_percent_max: Option<f64>,
 }
 
