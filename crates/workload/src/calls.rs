@@ -37,7 +37,24 @@ pub(crate) fn record() -> Recorder {
 
 /// Ends it: the table.
 pub(crate) fn finish(recorder: Recorder, target: &str) -> CallTimes {
+    keep_spans(recorder.finish(target))
+}
+
+/// Ends it: the table, its shares of the time from `start_ns`, before which nothing was timed, to `end_ns` or, where that is
+/// later, to the end of the last call.
+pub(crate) fn finish_between(recorder: Recorder, target: &str, start_ns: u64, end_ns: u64) -> CallTimes {
     let recorded = recorder.finish(target);
+    let wall_ns = end_ns.max(recorded.last_ns).saturating_sub(start_ns).max(1);
+    let wall_s = wall_ns as f64 / 1e9;
+    let mut times = keep_spans(recorded);
+    for row in &mut times.calls {
+        row.wall_share *= times.wall_s / wall_s;
+    }
+    times.wall_s = wall_s;
+    times
+}
+
+fn keep_spans(recorded: Recorded) -> CallTimes {
     let mut kept = kept();
     let Some(room) = kept.room else { return recorded.times };
     let spans: usize = recorded.threads.iter().map(|thread| thread.spans.len()).sum();

@@ -33,6 +33,8 @@ pub struct Handle(Arc<Shared>);
 pub struct Recorded {
     /// The table.
     pub times: CallTimes,
+    /// When the last span of it ended, monotonic ns; 0 where there is none.
+    pub last_ns: u64,
     /// The spans themselves, as many as were to be kept.
     pub threads: Vec<ThreadSpans>,
 }
@@ -118,6 +120,7 @@ impl Drop for Recorder {
 struct Sum {
     began: Anchor,
     times: BTreeMap<(u32, CallState), Times>,
+    last_ns: u64,
     threads: Vec<ThreadSpans>,
     /// How many more spans are kept.
     room: usize,
@@ -131,6 +134,7 @@ impl Sum {
         Self {
             began: Anchor::now(),
             times: BTreeMap::new(),
+            last_ns: 0,
             threads: Vec::new(),
             room: spans_max,
             left_out: 0,
@@ -169,6 +173,7 @@ impl Sum {
             ring.take(|from, to, what| {
                 let What { number, state } = What::unpacked(what);
                 let (from_ns, to_ns) = (line.ns_of(from), line.ns_of(to));
+                self.last_ns = self.last_ns.max(to_ns);
                 self.times.entry((number, state)).or_default().add(to_ns.saturating_sub(from_ns));
                 if self.room > 0 {
                     self.room -= 1;
@@ -239,7 +244,7 @@ impl Sum {
             cost: Some(self.cost).filter(|cost| cost.batches > 0),
             doubts,
         };
-        Recorded { times, threads: self.threads }
+        Recorded { times, last_ns: self.last_ns, threads: self.threads }
     }
 }
 

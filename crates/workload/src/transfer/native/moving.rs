@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use base::timeline::CallTimes;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::span::Recorder;
 
@@ -196,7 +195,10 @@ impl Moving {
             .map(|(waits, Looks { all, drained })| Waits { looks: all, drained, ..waits })
             .collect();
         let moved = moved_ns(&flows);
-        let wall_ns = moved.map_or(now_ns, |(_, last_ns)| last_ns).saturating_sub(self.start_ns);
+        let last_ns = moved.map_or(now_ns, |(_, last_ns)| last_ns);
+        let (word, start_ns) = (self.way.word(), self.start_ns);
+        // The recorder has been there since the flows were made ready.
+        let calls = |recorder| crate::calls::finish_between(recorder, word, start_ns, last_ns);
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
             flows,
@@ -204,7 +206,7 @@ impl Moving {
             omitted,
             cpu_s: Some(cpu_ns as f64 / 1e9),
             threads,
-            calls: self.recorder.map(|recorder| calls(recorder, self.way, wall_ns)),
+            calls: self.recorder.map(calls),
             intervals: self.intervals.finish(now_ns, bytes, moved),
             ..EndReport::default()
         };
@@ -216,18 +218,6 @@ impl Moving {
 pub(super) fn sent(end: &EndReport) -> Sent {
     let datagrams: u64 = end.flows.iter().map(|flow| flow.count.datagrams).sum();
     Sent { bytes: end.bytes() + end.omitted.bytes, datagrams: datagrams + end.omitted.datagrams }
-}
-
-/// What a recorder saw, as shares of the time from the start to the last byte: it has been there since the flows were made
-/// ready, and nothing is timed before or after.
-fn calls(recorder: Recorder, way: Way, wall_ns: u64) -> CallTimes {
-    let mut times = crate::calls::finish(recorder, way.word());
-    let wall_s = wall_ns.max(1) as f64 / 1e9;
-    for row in &mut times.calls {
-        row.wall_share *= times.wall_s / wall_s;
-    }
-    times.wall_s = wall_s;
-    times
 }
 
 /// The flows without what came before the omitted beginning was over, and what that was.
