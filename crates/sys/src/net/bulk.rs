@@ -97,11 +97,6 @@ impl TcpSocket {
             Err(error) => Err(self.fail("read the state of", error)),
         }
     }
-
-    /// What a splice or a tee achieved: a number of bytes, or the error of this thread's last call.
-    pub(super) fn spliced(&self, n: libc::ssize_t) -> Result<Moved, NetError> {
-        self.moved(n, "splice into")
-    }
 }
 
 /// Whether a call failed because the kernel has no such thing, or does not allow it here.

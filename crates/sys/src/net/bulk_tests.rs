@@ -29,18 +29,10 @@ fn datagrams() -> (UdpFlow, UdpFlow) {
 
 #[test]
 fn a_pipe_of_references_is_sent_again_and_again() {
-    let payload = Payload::new(300_000, |bytes| {
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = (at % 251) as u8;
-        }
-    })
-    .unwrap();
+    let expected: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
     let (full, work) = (Pipe::new(512 << 10).unwrap(), Pipe::new(512 << 10).unwrap());
     assert!(full.capacity_bytes() >= 512 << 10);
-    assert_eq!(full.refer_to(&payload, 100_000..usize::MAX).unwrap(), 200_000);
-    let expected = payload.as_slice()[100_000..].to_vec();
-    // What the pipe refers to outlives its mapping.
-    drop(payload);
+    assert_eq!(full.append(&expected).unwrap(), 200_000);
     let (socket, mut peer) = pair();
     socket.set_wait(Some(Duration::from_secs(10))).unwrap();
     let reader = std::thread::spawn(move || {
@@ -48,9 +40,11 @@ fn a_pipe_of_references_is_sent_again_and_again() {
         peer.read_to_end(&mut came).unwrap();
         came
     });
-    for bytes in [200_000, 150_001] {
-        assert_eq!(full.tee(&work, bytes).unwrap(), bytes);
-        let mut left = bytes;
+    for parts in [&[70_000, 200_000][..], &[150_001]] {
+        for &bytes in parts {
+            assert_eq!(full.tee(&work, bytes).unwrap(), bytes);
+        }
+        let mut left: usize = parts.iter().sum();
         while left > 0 {
             match work.splice_to(&socket, left).unwrap() {
                 Moved::Bytes(moved) => left -= moved,
@@ -60,7 +54,15 @@ fn a_pipe_of_references_is_sent_again_and_again() {
     }
     assert_eq!(work.tee(&full, 1).unwrap(), 0, "nothing is left");
     drop(socket);
-    assert!(reader.join().unwrap() == [&expected[..], &expected[..150_001]].concat());
+    assert!(reader.join().unwrap() == [&expected[..70_000], &expected, &expected[..150_001]].concat());
+}
+
+#[test]
+fn a_pipe_takes_what_it_has_room_for() {
+    let pipe = Pipe::new(64 << 10).unwrap();
+    let took = pipe.append(&[7; 1 << 20]).unwrap();
+    assert!((64 << 10..1 << 20).contains(&took), "{took}");
+    assert_eq!(pipe.append(b"more").unwrap(), 0);
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Pipes as stores of references to memory: filled once, duplicated by `tee(2)`, spliced into sockets by `splice(2)`.
 //! Bytes go out without being copied, and without the kernel looking their pages up again.
 
-use std::io;
-use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
 
-use super::{Moved, NetError, Payload, TcpSocket};
+use super::{Moved, NetError, TcpSocket};
+
+/// What a socket keeps in one piece of memory where the kernel has one so large (`PAGE_ALLOC_COSTLY_ORDER` pages).
+const PIECE_BYTES: usize = 32 << 10;
 
 /// A pipe within this process, close-on-exec; its own calls never wait.
 #[derive(Debug)]
@@ -37,35 +41,41 @@ impl Pipe {
         self.capacity_bytes
     }
 
-    /// Appends references to the bytes of `payload` in `range`, cut off at its end (`vmsplice(2)`); returns how many
-    /// bytes there was room for.
+    /// Appends `bytes`, as far as there is room for them; returns how many. They pass through a socket, which keeps them in
+    /// pieces of up to 32 KiB: what `vmsplice(2)` or a file give are pages of 4 KiB, each of which is counted again in every
+    /// duplicate and every packet. Over loopback, streams into a kernel that drops them were 1.6 times as fast.
     ///
     /// # Errors
-    /// [`NetError`]; full is an error too.
-    pub fn refer_to(&self, payload: &Payload, range: Range<usize>) -> Result<usize, NetError> {
-        let end = range.end.min(payload.as_slice().len());
-        let slice = &payload.as_slice()[range.start.min(end)..end];
-        let one = libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
-        let flags = libc::SPLICE_F_NONBLOCK;
-        // SAFETY: the vector names live memory. The pipe keeps references to its pages beyond this call, which is sound
-        // because a `Payload` is never written to again, and pages outlive their mapping while referred to.
-        let n = unsafe { libc::vmsplice(self.write.as_raw_fd(), &raw const one, 1, flags) };
-        usize::try_from(n).map_err(|_| NetError::last("fill", "a pipe"))
+    /// [`NetError`].
+    pub fn append(&self, bytes: &[u8]) -> Result<usize, NetError> {
+        let fail = |e: io::Error| NetError::new("fill", "a pipe", e);
+        let (mut to, from) = UnixStream::pair().map_err(fail)?;
+        from.set_nonblocking(true).map_err(fail)?;
+        let mut appended = 0;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            // The socket is empty, and has room for this much.
+            to.write_all(piece).map_err(fail)?;
+            let mut left = piece.len();
+            while left > 0 {
+                match splice(&from, None, &self.write, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
+                    Ok(0) | Err(Errno::EAGAIN) => return Ok(appended),
+                    Ok(moved) => (left, appended) = (left.saturating_sub(moved), appended + moved),
+                    Err(error) => return Err(fail(error.into())),
+                }
+            }
+        }
+        Ok(appended)
     }
 
-    /// Duplicates up to `bytes` from the start of this pipe into `to`, without consuming them (`tee(2)`). Returns how
-    /// many; 0 when this is empty or `to` is full.
+    /// Duplicates up to `bytes` from the start of this pipe to the end of `to`, without consuming them (`tee(2)`). Returns
+    /// how many; 0 when this is empty or `to` is full.
     ///
     /// # Errors
     /// [`NetError`].
     pub fn tee(&self, to: &Self, bytes: usize) -> Result<usize, NetError> {
-        let flags = libc::SPLICE_F_NONBLOCK;
-        // SAFETY: both descriptors are open; no memory of this process is named.
-        let n = unsafe { libc::tee(self.read.as_raw_fd(), to.write.as_raw_fd(), bytes, flags) };
-        match usize::try_from(n) {
-            Ok(n) => Ok(n),
-            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) => Ok(0),
-            Err(_) => Err(NetError::last("duplicate", "a pipe")),
+        match tee(&self.read, &to.write, bytes, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            Err(Errno::EAGAIN) => Ok(0),
+            done => done.map_err(|e| NetError::new("duplicate", "a pipe", e.into())),
         }
     }
 
@@ -75,12 +85,7 @@ impl Pipe {
     /// # Errors
     /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn splice_to(&self, socket: &TcpSocket, bytes: usize) -> Result<Moved, NetError> {
-        use std::os::fd::AsFd;
-        let (from, to) = (self.read.as_raw_fd(), socket.as_fd().as_raw_fd());
-        // SAFETY: both descriptors are open; null offsets are required for pipes and sockets.
-        let n = unsafe {
-            libc::splice(from, std::ptr::null_mut(), to, std::ptr::null_mut(), bytes, libc::SPLICE_F_MOVE)
-        };
-        socket.spliced(n)
+        let spliced = splice(&self.read, None, socket, None, bytes, SpliceFFlags::SPLICE_F_MOVE);
+        socket.did(spliced.map_err(Into::into), "splice into")
     }
 }

@@ -325,17 +325,20 @@ impl TcpSocket {
             .ok_or_else(|| self.fail("read the peer address of", io::ErrorKind::Unsupported.into()))
     }
 
+    /// What a call achieved: a number of bytes, or the error of this thread's last call.
     pub(super) fn moved(&self, n: libc::ssize_t, action: &'static str) -> Result<Moved, NetError> {
-        match n {
-            1.. => Ok(Moved::Bytes(n.cast_unsigned())),
-            0 => Ok(Moved::End),
-            _ => {
-                let e = io::Error::last_os_error();
-                match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINTR) => Ok(Moved::WouldBlock),
-                    _ => Err(self.fail(action, e)),
-                }
-            }
+        self.did(usize::try_from(n).map_err(|_| io::Error::last_os_error()), action)
+    }
+
+    /// What a call achieved.
+    pub(super) fn did(&self, called: io::Result<usize>, action: &'static str) -> Result<Moved, NetError> {
+        match called {
+            Ok(0) => Ok(Moved::End),
+            Ok(bytes) => Ok(Moved::Bytes(bytes)),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Ok(Moved::WouldBlock),
+                _ => Err(self.fail(action, e)),
+            },
         }
     }
 

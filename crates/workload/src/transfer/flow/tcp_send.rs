@@ -1,8 +1,7 @@
 //! TCP senders: `write`, large calls that copy from a block in the cache, and `splice`, references to pages that a pipe
 //! holds.
 
-use sys::net::{Moved, NetError, Payload, Pipe, TcpSocket};
-
+use sys::net::{Moved, NetError, Pipe, TcpSocket};
 use sys::span::time;
 
 use super::calls::{SENDMSG, SPLICE, TEE};
@@ -86,12 +85,11 @@ impl Pipes {
     pub(super) fn new() -> Result<Self, NetError> {
         // Of each sender's own: several that count references to the same pages slow each other down. One block over and
         // over, so that the receiver's copy finds it in a cache.
-        let payload = Payload::new(content::BLOCK_BYTES, content::fill)?;
-        let full = Pipe::new(PIPE_BYTES)?;
-        let mut filled = 0;
-        while filled < PIPE_BYTES {
-            let at = filled % content::BLOCK_BYTES;
-            filled += full.refer_to(&payload, at..content::BLOCK_BYTES.min(at + PIPE_BYTES - filled))?;
+        let (block, full) = (Pipe::new(content::BLOCK_BYTES)?, Pipe::new(PIPE_BYTES)?);
+        whole(block.append(content::block())?, content::BLOCK_BYTES)?;
+        for at in (0..PIPE_BYTES).step_by(content::BLOCK_BYTES) {
+            let bytes = content::BLOCK_BYTES.min(PIPE_BYTES - at);
+            whole(block.tee(&full, bytes)?, bytes)?;
         }
         Ok(Self { full, work: Pipe::new(PIPE_BYTES)?, left: 0 })
     }
@@ -101,10 +99,7 @@ impl Pipes {
         if self.left == 0 {
             // Always a whole message, however little of it may leave now: a duplicate begins where the message does.
             self.left = time(&TEE, || self.full.tee(&self.work, message_bytes))?;
-            if self.left == 0 {
-                let source = std::io::Error::other("the pipe with the content is empty");
-                return Err(NetError { action: "duplicate", target: "the content".into(), source });
-            }
+            whole(self.left, message_bytes)?;
         }
         let moved = time(&SPLICE, || self.work.splice_to(socket, self.left.min(bytes)))?;
         if let Moved::Bytes(bytes) = moved {
@@ -112,4 +107,13 @@ impl Pipes {
         }
         Ok(moved)
     }
+}
+
+/// A pipe that holds less than it was asked to would begin its messages anew within them.
+fn whole(bytes: usize, asked: usize) -> Result<(), NetError> {
+    if bytes == asked {
+        return Ok(());
+    }
+    let source = std::io::Error::other(format!("a pipe took {bytes} bytes of {asked}"));
+    Err(NetError { action: "duplicate", target: "the content".into(), source })
 }
