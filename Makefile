@@ -8,7 +8,7 @@ KAGIRI := target/release/kagiri
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
 	@echo "make test     install what the tests need, then run every test"
-	@echo "make bench    compare side by side with nginx (about 20 minutes)"
+	@echo "make bench    compare side by side with other tools (some two hours on a quiet machine)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
 survey: build
@@ -31,7 +31,8 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench: build
-	cargo run --release --package kagiri-bench -- stream
+	set -e; for suite in stream fleet lab transfer timeline; do \
+	  cargo run --release --package kagiri-bench -- $$suite; done
 
 fuzz:
 	./scripts/fuzz 60
