@@ -200,13 +200,6 @@ fn a_flood_of_tales_is_cut_short() {
     let coordinator = coordinator.unwrap();
     let roster = coordinator.roster().clone();
     let line = |text: String| protocol::write(&Tell::Line { run: "run".into(), text });
-    for (bytes, _) in nonsense() {
-        odd.tell(bytes);
-    }
-    odd.tell(line(format!("\u{1b}[2J{}", "long".repeat(1 << 20))));
-    for n in 0..5000 {
-        odd.tell(line(format!("line {n}")));
-    }
     let beat = Tell::Beat {
         run: "run".into(),
         parts: [("a".to_owned(), Progress::Finished)].into(),
@@ -214,14 +207,28 @@ fn a_flood_of_tales_is_cut_short() {
         start_late_ns: Some(u64::MAX),
     };
     let began = Instant::now();
-    while roster.progress("odd", "a").is_none() {
-        assert!(began.elapsed() < GUARD, "what comes after a flood is heard");
-        // Under a flood the bus drops some; beats are repeated.
-        odd.tell(protocol::write(&beat));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let lines = roster.take_lines();
-    assert!((1..=1000).contains(&lines.len()), "{} lines", lines.len());
+    let lines = loop {
+        for (bytes, _) in nonsense() {
+            odd.tell(bytes);
+        }
+        odd.tell(line(format!("\u{1b}[2J{}", "long".repeat(1 << 20))));
+        for n in 0..5000 {
+            odd.tell(line(format!("line {n}")));
+        }
+        while roster.progress("odd", "a").is_none() {
+            assert!(began.elapsed() < GUARD, "what comes after a flood is heard");
+            // Under a flood the bus drops some; beats are repeated.
+            odd.tell(protocol::write(&beat));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let lines = roster.take_lines();
+        // On a busy machine it drops all of them.
+        if !lines.is_empty() {
+            break lines;
+        }
+        assert!(began.elapsed() < GUARD, "not a line of any flood came");
+    };
+    assert!(lines.len() <= 1000, "{} lines", lines.len());
     for (name, text) in &lines {
         assert!(name == "odd" && text.len() <= 500 && !text.contains('\u{1b}'), "{text}");
     }

@@ -140,15 +140,18 @@ pub fn iperf3_server(arguments: &[&str]) -> (Process, SocketAddr) {
 
 /// iperf3 as a server at an address of this host.
 pub fn iperf3_server_at(ip: IpAddr, arguments: &[&str]) -> (Process, SocketAddr) {
-    let address = free_address(ip);
-    let (host, port) = (ip.to_string(), address.port().to_string());
-    let mut process =
-        Process::start("iperf3", &[&["-s", "-B", &host, "-p", &port, "--forceflush"], arguments].concat());
-    until("iperf3 listens", || {
-        assert!(!process.has_ended(), "iperf3 has ended");
-        listens(address)
-    });
-    (process, address)
+    // A child that another thread of this test is just starting may hold the port for a moment, and iperf3 ends then.
+    for _ in 0..5 {
+        let address = free_address(ip);
+        let (host, port) = (ip.to_string(), address.port().to_string());
+        let common = ["-s", "-B", &host, "-p", &port, "--forceflush"];
+        let mut process = Process::start("iperf3", &[&common, arguments].concat());
+        until("iperf3 listens, or has ended", || process.has_ended() || listens(address));
+        if !process.has_ended() {
+            return (process, address);
+        }
+    }
+    panic!("iperf3 has ended, five times");
 }
 
 /// An address that was free a moment ago, with a port that the kernel gives to nobody who does not ask for it.
