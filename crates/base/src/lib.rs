@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a file or a socket. Every hand-over between the other floors is a type of this
 //! crate that can be written to a file and read again, so that any stage can be replayed from a stored run.
 
+pub mod clock;
 pub mod doubt;
 pub mod histogram;
 pub mod metric;

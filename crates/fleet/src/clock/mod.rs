@@ -5,12 +5,11 @@
 //! them shows ([`Batch`]) goes to the coordinator, which makes an [`Offset`] of all batches of an agent: before, during
 //! and after a run.
 
-mod estimate;
 mod prober;
 mod responder;
 pub mod wire;
 
-pub use estimate::{Batch, Edge, Offset, Probe, RATE_MAX_PPB, Unsynchronised, WANDER_MAX_PPB};
+pub use base::clock::{Batch, Edge, Offset, Probe, RATE_MAX_PPB, Unsynchronised, WANDER_MAX_PPB};
 pub use prober::{Ask, Probed, Prober};
 pub use responder::{Counts, Responder};
 pub use sys::net::DatagramAddress;

@@ -1,0 +1,55 @@
+//! What the parts of a trial are told.
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::DaqSettings;
+
+/// What the port (the standing part on each builder's host) is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PortTask {
+    /// The settings.
+    pub settings: DaqSettings,
+    /// Whether some sources are on other hosts.
+    pub sources_elsewhere: bool,
+}
+
+/// What a port tells the builders and sources of every trial, as an endpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PortFacts {
+    /// Where the builders of this host listen, by TCP and UDP, in the order of their numbers.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// The multicast group and port of each builder's orders.
+    pub groups: Vec<std::net::SocketAddrV4>,
+    /// Which run: sources of another are turned away.
+    pub run: u32,
+}
+
+/// What a builder's host is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuilderTask {
+    /// The settings at the trial's load.
+    pub settings: DaqSettings,
+    /// The name of the port on its host.
+    pub port: String,
+    /// The number of its first builder.
+    pub builder_first: u16,
+    /// How many builders there are on all hosts.
+    pub builders_all: u16,
+    /// Seed of times and sizes.
+    pub seed: u64,
+}
+
+/// What a sources' host is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourcesTask {
+    /// The settings at the trial's load.
+    pub settings: DaqSettings,
+    /// The names of the ports of all builders' hosts, in the order of their numbers.
+    pub ports: Vec<String>,
+    /// The number of its first source.
+    pub source_first: u32,
+    /// How many sources are on this host.
+    pub sources: u32,
+    /// Seed of times and sizes.
+    pub seed: u64,
+}
