@@ -46,7 +46,7 @@ pub struct Ledger {
     pub duplicate: u64,
     /// Refused, by reason: `wrong_run`, `wrong_version`, `bad_header`, `header_checksum`, `payload_checksum`,
     /// `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`, `wrong_builder`, `from_the_past`,
-    /// `no_memory`, `wrong_kind`.
+    /// `no_memory`, `wrong_kind`, `configuration`.
     pub refused: BTreeMap<String, u64>,
     /// Connections that broke in the middle of a fragment, and those that ended before the run did.
     pub broken_connections: u64,

@@ -53,3 +53,10 @@ pub struct SourcesTask {
     /// Seed of times and sizes.
     pub seed: u64,
 }
+
+/// Tells whether builder and sources were told the same: goes into each source's hello. Never 0, which stands for unknown.
+pub fn configuration_of(settings: &DaqSettings) -> u64 {
+    let text = serde_json::to_vec(settings).unwrap_or_default();
+    let (low, high) = (crc32c::crc32c(&text), crc32c::crc32c_append(!0, &text));
+    (u64::from(high) << 32 | u64::from(low)).max(1)
+}
