@@ -57,6 +57,14 @@ pub struct TcpInfo {
     pub received_out_of_order_segments: Option<u32>,
     /// Segments delivered that a router had marked as congested (ECN, RFC 3168).
     pub congestion_marked_segments: Option<u32>,
+    /// Segments that the peer reported to have received twice (D-SACK, RFC 2883): they were sent again for nothing.
+    pub duplicates_reported_segments: Option<u32>,
+    /// Retransmission timeouts over the connection's life, those of its SYN and recurring ones included (Linux 6.7).
+    pub timeouts_total: Option<u16>,
+    /// Recoveries that began with such a timeout, finished or not (Linux 6.7).
+    pub timeout_recoveries_total: Option<u16>,
+    /// Time spent in them (Linux 6.7).
+    pub timeout_recovery_ms: Option<u32>,
 }
 
 /// `TCP_INFINITE_SSTHRESH` of the kernel.
@@ -68,6 +76,7 @@ impl TcpInfo {
 
     /// Reads the fields that lie within `bytes`, which is as long as the kernel filled.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
+        let u16_at = |at: usize| field::<2>(bytes, at).map(u16::from_ne_bytes);
         let u32_at = |at: usize| field::<4>(bytes, at).map(u32::from_ne_bytes);
         let u64_at = |at: usize| field::<8>(bytes, at).map(u64::from_ne_bytes);
         Self {
@@ -98,6 +107,10 @@ impl TcpInfo {
             sent_bytes: u64_at(200),
             received_out_of_order_segments: u32_at(224),
             congestion_marked_segments: u32_at(196),
+            duplicates_reported_segments: u32_at(216),
+            timeouts_total: u16_at(240),
+            timeout_recoveries_total: u16_at(242),
+            timeout_recovery_ms: u32_at(244),
         }
     }
 }

@@ -133,8 +133,39 @@ fn a_waker_wakes_across_threads_and_a_wait_ends() {
 #[test]
 fn older_kernels_leave_fields_out() {
     let full = TcpInfo::parse(&[1; 232]);
-    assert!(full.send_window_bytes.is_some());
+    assert!(full.send_window_bytes.is_some() && full.duplicates_reported_segments.is_some());
+    assert_eq!((full.timeouts_total, full.timeout_recovery_ms), (None, None));
+    let newer = TcpInfo::parse(&[1; 248]);
+    assert_eq!((newer.timeouts_total, newer.timeout_recovery_ms), (Some(0x0101), Some(0x0101_0101)));
     let old = TcpInfo::parse(&[1; 104]);
     assert_eq!((old.retransmits_total, old.busy_us, old.min_rtt_us), (Some(0x0101_0101), None, None));
     assert_eq!(TcpInfo::parse(&[]), TcpInfo::default());
+}
+
+#[test]
+fn a_timeout_is_counted_and_nothing_else_is() {
+    let few = ListenOptions { backlog: 0, ..ListenOptions::default() };
+    let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &few).unwrap();
+    let connect =
+        || TcpSocket::connect_start(listener.local_addr(), None, &SocketOptions::default()).unwrap();
+    // The kernel passes over a SYN for which there is no room, and it is sent again after a timeout.
+    let sockets: Vec<_> = (0..4).map(|_| connect()).collect();
+    let first = sockets[0].info().unwrap();
+    let Some(before) = first.timeouts_total else { return };
+    assert_eq!(
+        (before, first.timeout_recovery_ms, first.duplicates_reported_segments),
+        (0, Some(0), Some(0))
+    );
+    let give_up = Instant::now() + GUARD;
+    let last = sockets.last().expect("there are four");
+    while last.info().unwrap().timeouts_total == Some(0) {
+        assert!(Instant::now() < give_up, "no timeout: {:?}", last.info());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let info = last.info().unwrap();
+    assert!(info.timeouts_total < Some(10) && info.timeout_recovery_ms < Some(20_000), "{info:?}");
+    assert_eq!(
+        (info.duplicates_reported_segments, sockets[0].info().unwrap().timeouts_total),
+        (Some(0), Some(0))
+    );
 }
