@@ -1,5 +1,6 @@
 //! What came of a run: the one document that is stored, exported, compared and reported.
 
+mod figure;
 mod finding;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::objective::Requirement;
 use crate::series::Series;
 use crate::verdict::Verdict;
 
+pub use figure::{Axis, Figure, Layer, MARKS_MAX, Marks, Tone};
 pub use finding::Finding;
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
@@ -168,6 +170,9 @@ pub struct Account {
     pub limit: Option<Limit>,
     /// What a reader may want to look up.
     pub tables: Vec<Table>,
+    /// What a reader may want to see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
     /// Why it broke off, where it did: what was measured until then tells nothing of how it would have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_off: Option<String>,
@@ -310,6 +315,9 @@ pub struct VariantOutcome {
     /// largest load that was carried.
     #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,
+    /// What the workload shows of all trials together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
 }
 
 /// How a run ended.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::doubt::Doubt;
 use crate::metric::{MetricSpec, Metrics};
-use crate::outcome::{Account, Phase};
+use crate::outcome::{Account, Figure, Phase, Trial};
 use crate::part::{Endpoints, PartError, PartKind, PartSpec};
 use crate::placement::{Placement, Role};
 use crate::plan::{LoadPlan, PlanError};
@@ -106,6 +106,12 @@ pub trait Workload: Sync {
         peers: &Endpoints,
         placement: &Placement,
     ) -> Result<Vec<PartSpec>, PartError>;
+
+    /// What is to be seen in all trials of a variant together, under its (resolved) settings; what is to be seen in one of
+    /// them is in its account.
+    fn figures(&self, _settings: &Value, _trials: &[&Trial]) -> Vec<Figure> {
+        Vec::new()
+    }
 
     /// Judge a trial by its parts' reports, by part name.
     ///

@@ -131,6 +131,7 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
         considerations: explanation.considerations,
         doubts,
         account,
+        figures: workload.figures(&variant.settings, &trials),
     }
 }
 

@@ -55,6 +55,7 @@ fn outcome(explanation: Explanation) -> VariantOutcome {
         considerations: explanation.considerations,
         doubts: explanation.doubts,
         account: base::outcome::Account::default(),
+        figures: Vec::new(),
     }
 }
 

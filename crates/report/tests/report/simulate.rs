@@ -209,6 +209,7 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
         ],
         doubts: if server.repetitions == 1 { vec![Doubt::SingleRepetition.into()] } else { Vec::new() },
         account: Default::default(),
+        figures: Vec::new(),
     }
 }
 

@@ -132,7 +132,7 @@ prop_compose! {
         let name = name.clone();
         VariantOutcome {
             name, capacity, repetitions, limit, saturation, predicted, considerations, doubts,
-            findings: Vec::new(), account: Default::default(),
+            findings: Vec::new(), account: Default::default(), figures: Vec::new(),
         }
     }
 }

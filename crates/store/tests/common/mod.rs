@@ -85,6 +85,7 @@ pub fn variant(name: &str, capacities: &[f64]) -> VariantOutcome {
         considerations: vec!["The CPU is the limit.".into()],
         doubts: vec![Doubt::SingleRepetition.into()],
         account: Default::default(),
+        figures: Vec::new(),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Accoun
     }
     let broke_off = broke_off(report);
     let limit = Some(held(settings, report)).filter(|_| broke_off.is_none() && !report.ways.is_empty());
-    Account { headline: headline(settings, report), limit, tables, broke_off }
+    Account { headline: headline(settings, report), limit, tables, broke_off, ..Account::default() }
 }
 
 /// `118.2 MB/s (945 Mbit/s) up`, and how that compares with what the path could carry.
