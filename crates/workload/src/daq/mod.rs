@@ -4,7 +4,9 @@
 //! ([`builder`]) give orders and put events together, *sources* ([`source`]) send their fragments of each event at the same
 //! instant, as [`wire`] lays down. [`judge`] makes numbers and a verdict of what both report.
 
+pub mod builder;
 pub mod report;
 pub mod settings;
 pub mod task;
+pub mod theory;
 pub mod wire;
