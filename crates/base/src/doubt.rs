@@ -26,6 +26,19 @@ pub enum Doubt {
     GeneratorLate { late_ms_max: f64 },
     /// Requests were sent later than intended: so many of them, and the latest by so much.
     RequestsLate { late_percent: f64, late_ms_max: f64 },
+    /// The busiest thread that carries sources of events was close to its own limit, in % of its core.
+    SourcesNearSaturation { cpu_percent: f64 },
+    /// Sources sent one after the other so slowly that they paced the burst themselves: what all offered at once against
+    /// the rate of the port that they share.
+    BurstPaced { offered_bit_per_s: f64, link_bit_per_s: f64 },
+    /// Sources whose clocks could not be compared with the builder's, so that their send times tell nothing.
+    ClocksNotCompared { sources: u64 },
+    /// Builder and sources used the same CPUs, so that each took time from the other.
+    CpusShared,
+    /// Fragments came that nobody says he sent: the counts of the two sides do not agree.
+    CountsDisagree { more: u64 },
+    /// Orders went another way than the one that was asked for: a sentence.
+    OrdersAnotherWay { why: String },
     /// Bytes that were asked for moved within so short a time that nothing can be told of a rate.
     TransferTooShort { moved_ms: f64 },
     /// Samples of a resource are missing.
@@ -106,6 +119,22 @@ impl Doubt {
             Self::RequestsLate { .. } => {
                 "ask for fewer requests a second or on fewer flows; what was late counts as waiting all the same"
             }
+            Self::SourcesNearSaturation { .. } => {
+                "put sources on more hosts (--place sources=...), or give them more --threads"
+            }
+            Self::BurstPaced { .. } => {
+                "put sources on more hosts, or use a scale model: a slower link and buffer, with the same burst to buffer"
+            }
+            Self::ClocksNotCompared { .. } => {
+                "let UDP pass between sources and builder, and let front ends answer clock questions"
+            }
+            Self::CpusShared => "put sources on other hosts with --place sources=... before you quote a rate",
+            Self::CountsDisagree { .. } => {
+                "look for other senders at the builder's port, and for fragments sent twice"
+            }
+            Self::OrdersAnotherWay { .. } => {
+                "look at IGMP snooping and multicast routes, or use --orders tcp for all"
+            }
             Self::TransferTooShort { .. } => "move more (--bytes 1GiB), or for a time (--time 5s)",
             Self::SamplesMissing { .. } => {
                 "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
@@ -152,6 +181,7 @@ impl Doubt {
             | Self::CpuStolen { steal_percent: degree }
             | Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
+            | Self::SourcesNearSaturation { cpu_percent: degree }
             | Self::RequestsLate { late_ms_max: degree, .. }
             | Self::SamplesMissing { missing_percent: degree, .. }
             | Self::CacheNotCold { resident_percent: degree }
@@ -183,6 +213,27 @@ impl fmt::Display for Doubt {
                     "{late_percent:.1} % of the requests were sent late, the latest by {late_ms_max:.1} ms"
                 )
             }
+            Self::SourcesNearSaturation { cpu_percent } => {
+                write!(
+                    f,
+                    "the busiest thread of sources used {cpu_percent:.0} % of its core in its busiest second"
+                )
+            }
+            Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => {
+                write!(
+                    f,
+                    "the sources offer their burst at {:.2} times the rate of the port, so that they pace it themselves",
+                    offered_bit_per_s / link_bit_per_s
+                )
+            }
+            Self::ClocksNotCompared { sources } => {
+                write!(f, "the clocks of {sources} sources could not be compared with the builder's")
+            }
+            Self::CpusShared => write!(f, "builder and sources shared the CPUs of one machine"),
+            Self::CountsDisagree { more } => {
+                write!(f, "{more} fragments came that no source says it sent")
+            }
+            Self::OrdersAnotherWay { why } => f.write_str(why.trim_end_matches('.')),
             Self::TransferTooShort { moved_ms } => {
                 write!(f, "all bytes moved within {moved_ms:.1} ms, too short to tell a rate or a limit")
             }

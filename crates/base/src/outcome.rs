@@ -41,6 +41,8 @@ pub enum Resource {
     /// The sender's buffer: smaller than what the path could hold.
     #[serde(rename = "send_buffer")]
     SendBuffer,
+    /// The buffer of a switch's port: what came at once did not fit.
+    Buffer,
     /// The measuring side: nothing was learnt about the target beyond this load.
     Player,
     /// No limit was met within the loads that were offered.
@@ -57,6 +59,7 @@ impl Resource {
             Self::Memory => "memory",
             Self::Window => "window",
             Self::SendBuffer => "send_buffer",
+            Self::Buffer => "buffer",
             Self::Player => "player",
             Self::None => "none",
         }
@@ -67,7 +70,7 @@ impl Resource {
         match self {
             Self::Cpu | Self::Player => "%",
             Self::Disk | Self::Network => "bit/s",
-            Self::Memory | Self::Window | Self::SendBuffer => "B",
+            Self::Memory | Self::Window | Self::SendBuffer | Self::Buffer => "B",
             Self::None => "",
         }
     }
@@ -80,7 +83,7 @@ impl Resource {
             Self::Network => Some("network_bit_per_s"),
             Self::Memory => Some("server_memory_bytes"),
             Self::Player => Some("player_cpu_percent"),
-            Self::Window | Self::SendBuffer | Self::None => None,
+            Self::Window | Self::SendBuffer | Self::Buffer | Self::None => None,
         }
     }
 }

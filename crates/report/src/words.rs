@@ -297,6 +297,7 @@ pub fn limited(limit: &Limit) -> String {
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (Resource::Window, _) => format!("Limited by the receiver's window ({certainty})"),
         (Resource::SendBuffer, _) => format!("Limited by the sender's buffer ({certainty})"),
+        (Resource::Buffer, _) => format!("Limited by the buffer of the port ({certainty})"),
         (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
     }

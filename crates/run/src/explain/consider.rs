@@ -203,16 +203,19 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let resource = explanation.limit.resource;
     let advice = match resource {
         Resource::Player if explanation.limit.certainty == Certainty::Unknown => {
-            "a quiet host, or viewers on another one"
+            "a quiet host, or the measuring side on another one"
         }
         Resource::Cpu => "fewer CPU cycles per byte (zero copy, offload), or more CPU",
         Resource::Disk => "a faster device, several devices, longer reads, or more of the content in memory",
         Resource::Network if analysis.table.limit.is_some() => "a faster link, or several links",
         Resource::Network => "a faster link, several links, or a lower bit rate",
         Resource::Memory => "more memory, or smaller buffers",
-        Resource::Player => "viewers on another host, more player cores, or a lighter playing depth",
+        Resource::Player => "the measuring side on another host or on several, or more cores for it",
         Resource::Window => "a larger receive buffer (net.ipv4.tcp_rmem, --window)",
         Resource::SendBuffer => "a larger send buffer (net.ipv4.tcp_wmem, --window)",
+        Resource::Buffer => {
+            "less at once (daq: --pattern grant, a smaller --credit, --stagger), or a port with a larger buffer"
+        }
         Resource::None => return None,
     };
     let twice = explanation.saturation.get(&resource).and_then(|s| {

@@ -43,7 +43,12 @@ pub fn figure(resource: Resource, value: f64) -> String {
     match resource {
         Resource::Cpu | Resource::Player => format!("{} %", number(value)),
         Resource::None => number(value),
-        Resource::Disk | Resource::Network | Resource::Memory | Resource::Window | Resource::SendBuffer => {
+        Resource::Disk
+        | Resource::Network
+        | Resource::Memory
+        | Resource::Window
+        | Resource::SendBuffer
+        | Resource::Buffer => {
             let (prefix, factor) = prefix(value);
             format!("{} {prefix}{}", number(value / factor), resource.unit())
         }
@@ -64,7 +69,12 @@ pub fn range(resource: Resource, [low, high]: [f64; 2]) -> String {
     match resource {
         Resource::Cpu | Resource::Player => format!("{}..{} %", number(low), number(high)),
         Resource::None => format!("{}..{}", number(low), number(high)),
-        Resource::Disk | Resource::Network | Resource::Memory | Resource::Window | Resource::SendBuffer => {
+        Resource::Disk
+        | Resource::Network
+        | Resource::Memory
+        | Resource::Window
+        | Resource::SendBuffer
+        | Resource::Buffer => {
             let (prefix, factor) = prefix(low.abs().max(high.abs()));
             format!("{}..{} {prefix}{}", number(low / factor), number(high / factor), resource.unit())
         }
@@ -80,6 +90,7 @@ pub fn subject(resource: Resource) -> &'static str {
         Resource::Memory => "memory",
         Resource::Window => "the receiver's window",
         Resource::SendBuffer => "the sender's buffer",
+        Resource::Buffer => "the buffer of the port",
         Resource::Player => "the players' CPU",
         Resource::None => "nothing",
     }

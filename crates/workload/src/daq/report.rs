@@ -329,6 +329,8 @@ pub struct BuilderReport {
     pub orders_note: Option<String>,
     /// Why it broke off, where it did.
     pub broke_off: Option<String>,
+    /// Whether it was told to stop before its time (or its events) had passed.
+    pub ended_early: bool,
     /// The rate of the device that its sources come through, where known.
     pub link_bit_per_s: Option<f64>,
 }
