@@ -5,6 +5,7 @@
 //! instant, as [`wire`] lays down. [`judge`] makes numbers and a verdict of what both report.
 
 pub mod builder;
+pub mod figures;
 pub mod report;
 pub mod settings;
 pub mod task;
