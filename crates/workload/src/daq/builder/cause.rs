@@ -1,0 +1,137 @@
+//! Why an event took long.
+
+use crate::daq::report::{Cause, SlowEvent, Stall};
+
+/// Over the median by more than this is slow.
+const SLOW_NS: u64 = 20_000_000;
+/// Linux waits for at least so long before it sends what nobody acknowledged again.
+const RTO_MIN_NS: u64 = 200_000_000;
+/// A fragment that was under way for so long beyond what is usual stalled: it was lost.
+pub const STALL_NS: u64 = 150_000_000;
+/// From here on a tail-loss probe alone does not explain it: it was lost as well.
+const TWICE_NS: u64 = 350_000_000;
+/// Within so much after a repeated order, or twice of what is usual, a source sent because of it.
+const PROMPT_NS: u64 = 5_000_000;
+
+/// Whether an event took long: over 4 times the median, over 20 ms more than it, or with a stall.
+pub const fn is_slow(took_ns: u64, median_ns: u64, gap_ns: u64) -> bool {
+    took_ns > median_ns.saturating_mul(4) || took_ns > median_ns.saturating_add(SLOW_NS) || gap_ns >= STALL_NS
+}
+
+/// What is known of a slow event: its worst fragments, and what is usual.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether all fragments came.
+    pub complete: bool,
+    /// Whether the connection of a source that is missing ended.
+    pub gone: bool,
+    /// The longest time from an order to its fragment's sending.
+    pub host_ns: u64,
+    /// What that is usually.
+    pub host_usual_ns: u64,
+    /// How long before that fragment's sending its order was repeated, where it was.
+    pub since_repeat_ns: Option<u64>,
+    /// The longest time from a fragment's sending to its arrival.
+    pub way_ns: u64,
+    /// What that is usually.
+    pub way_usual_ns: u64,
+    /// The longest time in which nothing of the event arrived.
+    pub gap_ns: u64,
+    /// For how long a full queue holds a fragment up, where buffer and rate are known.
+    pub queue_full_ns: Option<u64>,
+    /// How late the builder was to read.
+    pub read_late_ns: u64,
+    /// What that is usually.
+    pub read_late_usual_ns: u64,
+    /// Packets of a fragment.
+    pub packets: u64,
+    /// Whether fragments are datagrams.
+    pub datagrams: bool,
+}
+
+/// As far as the builder can tell.
+pub fn cause(facts: &Facts) -> Cause {
+    if !facts.complete {
+        return if facts.gone { Cause::Gone } else { lost(facts, u64::MAX) };
+    }
+    let read_late_ns = facts.read_late_ns.saturating_sub(facts.read_late_usual_ns);
+    // What lay unread was under way as well.
+    let way_ns = facts.way_ns.saturating_sub(facts.read_late_ns);
+    let way_over_ns = way_ns.saturating_sub(facts.way_usual_ns);
+    let host_over_ns = facts.host_ns.saturating_sub(facts.host_usual_ns);
+    if read_late_ns > way_over_ns.max(host_over_ns) {
+        return Cause::Builder;
+    }
+    if host_over_ns > way_over_ns {
+        let prompt_ns = (2 * facts.host_usual_ns).max(PROMPT_NS);
+        let by_repeat = facts.since_repeat_ns.is_some_and(|since_ns| since_ns <= prompt_ns);
+        return if by_repeat { Cause::Order } else { Cause::Host };
+    }
+    let queue_ns = facts.queue_full_ns.unwrap_or(0).saturating_mul(2);
+    let stalled =
+        facts.gap_ns >= (way_ns / 2).max(1) || facts.queue_full_ns.is_some_and(|_| way_ns >= RTO_MIN_NS);
+    if stalled && way_ns > queue_ns { lost(facts, way_ns) } else { Cause::Queueing }
+}
+
+/// How a lost fragment was brought, by the time that it took.
+fn lost(facts: &Facts, way_ns: u64) -> Cause {
+    // With several packets under way a probe comes after twice the round trip; what waits longer waits for the timeout.
+    let timeout_from_ns = if facts.packets > 1 { STALL_NS } else { TWICE_NS };
+    if facts.datagrams || way_ns < STALL_NS {
+        Cause::Loss
+    } else if way_ns < timeout_from_ns {
+        Cause::TailLossProbe
+    } else {
+        Cause::RetransmissionTimeout
+    }
+}
+
+/// The same, with what the sources' own counters say: `stalls` are those of this builder; `window` is how many numbers
+/// further the source may have been when it noticed; `whole`: the list is not cut off.
+pub fn refined(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> Cause {
+    let lossy = matches!(slow.cause, Cause::TailLossProbe | Cause::RetransmissionTimeout | Cause::Loss);
+    if !lossy && slow.cause != Cause::Queueing {
+        return slow.cause;
+    }
+    let about =
+        |stall: &&Stall| stall.source == slow.source && stall.event.wrapping_sub(slow.event) <= window;
+    let (mut noticed, mut timeouts, mut again, mut needless) = (false, 0, 0, 0);
+    for stall in stalls.iter().filter(about) {
+        noticed = true;
+        timeouts += stall.timeouts;
+        again += stall.retransmits;
+        needless += stall.dsacks;
+    }
+    let way_ns = match (slow.arrived_after_ns, slow.sent_after_ns) {
+        (Some(arrived_ns), Some(sent_ns)) => (arrived_ns as i64).saturating_sub(sent_ns).max(0) as u64,
+        _ => slow.took_ns,
+    };
+    match (noticed, timeouts) {
+        // Nothing was sent again: it had not been sent, or it waited.
+        (false, _) if whole && lossy => {
+            if slow.complete {
+                Cause::Queueing
+            } else {
+                Cause::Host
+            }
+        }
+        (false, _) => slow.cause,
+        (true, 1..) => Cause::RetransmissionTimeout,
+        // All that was sent again had arrived already.
+        (true, 0) if again <= needless => {
+            if lossy {
+                Cause::Queueing
+            } else {
+                slow.cause
+            }
+        }
+        (true, 0) if way_ns >= STALL_NS => Cause::TailLossProbe,
+        (true, 0) => {
+            if lossy {
+                Cause::Loss
+            } else {
+                slow.cause
+            }
+        }
+    }
+}
