@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""A front end for `kagiri daq`: COUNT sources that send SIZE bytes of each event to one builder.
+
+usage: frontend.py ADDR:PORT GROUP:PORT RUN FIRST COUNT SIZE [BUILDERS]
+
+ADDR:PORT, GROUP:PORT and RUN are what `kagiri daq --front-ends COUNT --listen ADDR:PORT` says; GROUP:PORT may be `-`, then
+orders come over TCP alone. FIRST is the number of the first source. BUILDERS (1 unless given) is how many builders share the
+events by their numbers, 0 if by another rule. The format is described in docs/daq-wire.md; the steps below are numbered as there.
+"""
+
+import random
+import select
+import socket
+import struct
+import sys
+import time
+
+TRIGGER, GRANT, PULL, STOP, HELLO, FRAGMENT, SYNC, NACK = range(1, 9)
+ORDER = struct.Struct("!4sBBHIHHQQIIIIQII")  # magic version kind length run flags builder event triggered first count
+PIECE = struct.Struct("!4sBBHIHHQIIQQIIII")  # ... event source payload_length received sent clock_error sequence crc crc
+CATCHUP = 2
+EVENTS_MAX = 10_000  # no builder has more under way
+SILENCE_S = 60
+
+CRC_TABLE = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    CRC_TABLE.append(byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+
+
+def piece(kind, run, builder, event, source, payload, payload_crc, received_ns, sequence=0, flags=0):
+    """A header with its payload: step 3. Its time of sending is taken here, right before the write."""
+    head = PIECE.pack(b"KGDQ", 1, kind, 64, run, flags, builder, event, source, len(payload), received_ns,
+                      time.monotonic_ns(), 0, sequence, payload_crc, 0)[:60]
+    return head + struct.pack("!I", crc32c(head)) + payload
+
+
+class Source:
+    def __init__(self, number, connection):
+        self.number, self.connection, self.bytes = number, connection, b""
+        self.sent, self.oldest, self.sequence = set(), 0, 0
+
+
+class FrontEnd:
+    def __init__(self, builder_at, group_at, run, first, count, size, builders=1):
+        self.builder_at, self.run, self.builders = builder_at, run, builders
+        self.payload = bytes(number & 255 for number in range(size))
+        self.payload_crc = crc32c(self.payload)
+        self.answers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # step 1: the group's ear
+        self.answers.bind(("", 0))
+        self.ears = [self.answers]
+        if group_at:  # step 2
+            ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ear.bind(group_at)
+            self.ears.append(ear)
+        self.sources = {}
+        group, boot = random.getrandbits(64) | 1, bytes(16)
+        try:
+            boot = bytes.fromhex(open("/proc/sys/kernel/random/boot_id").read().strip().replace("-", ""))
+        except OSError:
+            pass  # not Linux: the builder then asks what our clock says
+        hello = struct.pack("!Q16sHHIQ16s8x", group, boot, self.answers.getsockname()[1], 0, count, 0, b"")
+        for number in range(first, first + count):
+            connection = socket.create_connection(builder_at, timeout=10)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sources[connection] = Source(number, connection)
+        if group_at:  # by the way on which the builder is reached
+            local = socket.inet_aton(connection.getsockname()[0])
+            ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group_at[0]) + local)
+        for source in self.sources.values():  # step 4
+            source.connection.sendall(piece(HELLO, run, 0, 0, source.number, hello, crc32c(hello), 0))
+
+    def order(self, data, received_ns, only=None, reply=None):
+        """Steps 5 to 9. Returns True at the end of the run."""
+        magic, version, kind, _, run, _, builder, event, _, first, count, _, _, oldest, _, crc = ORDER.unpack(data[:64])
+        if magic != b"KGDQ" or version != 1 or run != self.run or crc32c(data[:60]) != crc:
+            return False  # somebody else's, or damaged
+        if kind == STOP:
+            return True
+        if kind == SYNC:
+            one = next(iter(self.sources.values())).number
+            reply(piece(SYNC, run, builder, event, only.number if only else one, b"", 0, received_ns))
+        if kind in (TRIGGER, GRANT, PULL) and oldest <= event < oldest + EVENTS_MAX * max(self.builders, 1):
+            for source in [only] if only else self.sources.values():
+                if oldest > source.oldest:  # orders may overtake each other: what was forgotten stays forgotten
+                    source.oldest, source.sent = oldest, {sent for sent in source.sent if sent >= oldest}
+                if not first <= source.number < first + count or event < source.oldest:
+                    continue
+                # A trigger tells of those before it that were not heard; a grant or pull is for its event alone.
+                back_to = source.oldest if kind == TRIGGER and self.builders else event
+                for wanted in reversed(range(event, back_to - 1, -max(self.builders, 1))):
+                    if wanted not in source.sent:
+                        self.fragment(source, builder, wanted, received_ns, CATCHUP if wanted != event else 0)
+        return False
+
+    def fragment(self, source, builder, event, received_ns, flags):
+        source.sent.add(event)
+        source.connection.sendall(piece(FRAGMENT, self.run, builder, event, source.number, self.payload,
+                                        self.payload_crc, received_ns, source.sequence, flags))
+        source.sequence += 1
+
+    def serve(self):
+        """Step 10: until the builder says STOP or ends the connection. Returns how many fragments were sent."""
+        while True:
+            ready, _, _ = select.select([*self.ears, *self.sources], [], [], SILENCE_S)
+            if not ready:
+                raise TimeoutError(f"the builder was silent for {SILENCE_S} s")
+            for one in ready:
+                received_ns, source = time.monotonic_ns(), self.sources.get(one)
+                if source is None:
+                    data, sender = one.recvfrom(2048)
+                    asker = sender if one is self.answers else self.builder_at  # a group is no address to answer to
+                    over = len(data) >= 64 and self.order(
+                        data, received_ns, reply=lambda answer: self.answers.sendto(answer, asker))
+                else:
+                    data = one.recv(65536)
+                    source.bytes += data
+                    over = not data
+                    while len(source.bytes) >= 64 and not over:
+                        if source.bytes[:5] != b"KGDQ\x01":
+                            raise ValueError("the other end does not speak version 1 of this protocol")
+                        length = max(64, int.from_bytes(source.bytes[6:8], "big"))
+                        if len(source.bytes) < length:
+                            break
+                        over = self.order(source.bytes[:length], received_ns, source, one.sendall)
+                        source.bytes = source.bytes[length:]
+                if over:
+                    return sum(source.sequence for source in self.sources.values())
+
+
+def address(text):
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port))
+
+
+if __name__ == "__main__":
+    try:
+        at, orders, *numbers = sys.argv[1:]
+        at, orders, numbers = address(at), None if orders == "-" else address(orders), [int(n, 0) for n in numbers]
+        if not 4 <= len(numbers) <= 5 or min(numbers) < 0 or numbers[2] < 1:
+            raise ValueError
+    except ValueError:
+        sys.exit(__doc__.split("\n\n")[1])
+    try:
+        print(f"{FrontEnd(at, orders, *numbers).serve()} fragments sent")
+    except (OSError, ValueError) as error:
+        sys.exit(f"frontend: {sys.argv[1]}: {error}")
