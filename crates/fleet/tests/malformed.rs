@@ -200,14 +200,18 @@ fn a_flood_of_tales_is_cut_short() {
     let coordinator = coordinator.unwrap();
     let roster = coordinator.roster().clone();
     let line = |text: String| protocol::write(&Tell::Line { run: "run".into(), text });
-    let beat = Tell::Beat {
+    let beat = |part: &str| Tell::Beat {
         run: "run".into(),
-        parts: [("a".to_owned(), Progress::Finished)].into(),
+        parts: [(part.to_owned(), Progress::Finished)].into(),
         live: Default::default(),
         start_late_ns: Some(u64::MAX),
     };
     let began = Instant::now();
+    let mut floods = 0;
     let lines = loop {
+        floods += 1;
+        // A part of its own, so that it tells that this flood has been heard to its end.
+        let part = format!("a{floods}");
         for (bytes, _) in nonsense() {
             odd.tell(bytes);
         }
@@ -215,10 +219,10 @@ fn a_flood_of_tales_is_cut_short() {
         for n in 0..5000 {
             odd.tell(line(format!("line {n}")));
         }
-        while roster.progress("odd", "a").is_none() {
+        while roster.progress("odd", &part).is_none() {
             assert!(began.elapsed() < GUARD, "what comes after a flood is heard");
             // Under a flood the bus drops some; beats are repeated.
-            odd.tell(protocol::write(&beat));
+            odd.tell(protocol::write(&beat(&part)));
             std::thread::sleep(Duration::from_millis(5));
         }
         let lines = roster.take_lines();
