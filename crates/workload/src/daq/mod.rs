@@ -8,6 +8,7 @@ pub mod builder;
 pub mod figures;
 pub mod report;
 pub mod settings;
+pub mod source;
 pub mod task;
 pub mod theory;
 pub mod wire;

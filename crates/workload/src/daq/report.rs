@@ -397,6 +397,8 @@ pub struct SourcesReport {
     pub caught_up: u64,
     /// Requests to send again that were answered (UDP).
     pub nacks: u64,
+    /// Times that a connection was begun anew because the builder had reset it.
+    pub reconnected: u64,
     /// CPU time of its threads from the start to the end, s.
     pub cpu_s: f64,
     /// The busiest second of the busiest thread, share of a CPU.

@@ -1,0 +1,33 @@
+//! What the sources cost in memory.
+
+use std::path::Path;
+
+use sys::proc::SocketMemory;
+
+/// Resident memory of this process now, with what the kernel holds in TCP's queues; `None` where neither can be read.
+pub(super) fn used_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok();
+    let resident = status.as_deref().and_then(resident_bytes);
+    let queues = SocketMemory::open(Path::new("/")).and_then(|mut memory| memory.read());
+    let queues = queues.ok().and_then(|reading| reading.tcp_bytes);
+    resident.map(|resident| resident.saturating_add(queues.unwrap_or(0)))
+}
+
+/// `VmRSS` of proc_pid_status(5).
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read() {
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t  12 kB\n"), Some(12 << 10));
+        assert_eq!(resident_bytes("VmRSS: many kB"), None);
+        assert!(used_bytes().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

@@ -1,0 +1,143 @@
+//! Doing what a builder says, however it came.
+
+use std::net::SocketAddr;
+
+use sys::clock::monotonic_ns;
+
+use super::connection::State;
+use super::group::Desk;
+use super::lane::{Lane, Wave};
+use super::{send, udp};
+use crate::daq::wire::{Kind, Order, OrderFlags, Piece, PieceFlags};
+
+/// An order for a new event that comes so long after the last fragment tells that something was waited for.
+const PAUSE_NS: u64 = 20_000_000;
+
+/// How an order came, and so how it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way {
+    /// To all.
+    Multicast,
+    /// To the group alone, from this address.
+    Udp(SocketAddr),
+    /// Over the connection of the source with this place in the group, and meant for nobody else.
+    Connection(usize),
+}
+
+/// Whether an order that came as a datagram is overheard: a fault made on purpose.
+fn is_overheard(desk: &mut Desk, order: &Order, way: Way) -> bool {
+    let can_be_lost = !matches!(way, Way::Connection(_)) && desk.told.drop_share > 0.0;
+    can_be_lost
+        && matches!(order.kind, Kind::Trigger | Kind::Grant | Kind::Pull)
+        && desk.random.f64() < desk.told.drop_share
+}
+
+/// Follows an order of the builder of `lane`; one of another run, or of another builder, is passed over.
+pub(super) fn follow(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
+    if order.run != desk.told.run || order.builder != lane.builder() || lane.is_stopped {
+        return;
+    }
+    match order.kind {
+        Kind::Trigger | Kind::Grant | Kind::Pull => {
+            desk.account.orders += 1;
+            if is_overheard(desk, order, way) {
+                desk.account.orders_dropped += 1;
+                return;
+            }
+            call(desk, lane, order, way, received_ns);
+        }
+        Kind::Stop => lane.stop(),
+        Kind::Sync => answer(desk, lane, order, way, received_ns),
+        Kind::Nack => udp::resend(desk, lane, order),
+        Kind::Hello | Kind::Fragment => {}
+    }
+}
+
+/// Lets the sources send that the order is meant for.
+fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
+    let again = order.flags.has(OrderFlags::AGAIN);
+    let heard = lane.events.hear(order.event, order.event_oldest, again, received_ns);
+    // Over a connection the others are told themselves.
+    if !matches!(way, Way::Connection(_)) || heard.is_new {
+        desk.account.orders_missed += heard.missed;
+    }
+    if heard.is_new && lane.last_sent_ns > 0 && received_ns.saturating_sub(lane.last_sent_ns) > PAUSE_NS {
+        desk.looks.ask(received_ns);
+    }
+    let Some((next, end)) = places(desk, lane, order, way) else { return };
+    let wave =
+        Wave { event: order.event, received_ns, fragment_bytes: order.fragment_bytes, flags: 0, next, end };
+    if order.kind == Kind::Trigger && desk.told.is_push {
+        for event in lane.events.behind(order.event, order.event_oldest) {
+            start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave });
+        }
+    }
+    start(desk, lane, wave);
+}
+
+/// The places of those sources of the group that an order is meant for: from, and up to.
+fn places(desk: &Desk, lane: &Lane, order: &Order, way: Way) -> Option<(usize, usize)> {
+    if let Way::Connection(place) = way {
+        return order.is_for(desk.first + place as u32).then_some((place, place + 1));
+    }
+    let first = u64::from(desk.first);
+    let from = u64::from(order.first_source).max(first) - first;
+    let to = (u64::from(order.first_source) + u64::from(order.sources)).saturating_sub(first);
+    let (from, to) = (from as usize, (to as usize).min(lane.connections.len()));
+    (from < to).then_some((from, to))
+}
+
+fn start(desk: &mut Desk, lane: &mut Lane, mut wave: Wave) {
+    if !send::roll(desk, lane, &mut wave) {
+        if lane.waves.len() >= desk.told.events_max {
+            lane.waves.pop_front();
+        }
+        lane.waves.push_back(wave);
+    }
+}
+
+/// Lets go on those waves whose moment has come.
+pub(super) fn roll_waves(desk: &mut Desk, lane: &mut Lane, now_ns: u64) {
+    for _ in 0..lane.waves.len() {
+        let Some(mut wave) = lane.waves.pop_front() else { return };
+        let is_due = send::wave_due_ns(desk, &wave) <= now_ns;
+        if !is_due || !send::roll(desk, lane, &mut wave) {
+            lane.waves.push_back(wave);
+        }
+    }
+}
+
+/// Says what the clock says.
+fn answer(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
+    let place = if let Way::Connection(place) = way { place } else { 0 };
+    let piece = Piece {
+        kind: Kind::Sync,
+        flags: PieceFlags::default(),
+        run: desk.told.run,
+        builder: lane.builder(),
+        event: order.event,
+        source: desk.first + place as u32,
+        payload_bytes: 0,
+        order_received_ns: received_ns,
+        sent_ns: 0,
+        clock_error_ns: 0,
+        sequence: 0,
+        payload_crc: 0,
+    };
+    let to = match way {
+        Way::Multicast => lane.address,
+        Way::Udp(from) => from,
+        Way::Connection(place) => {
+            let connection = &mut lane.connections[place];
+            connection.answer = Some(piece);
+            if connection.state == State::Open && !connection.is_blocked {
+                send::go_on(desk, lane, place);
+            }
+            return;
+        }
+    };
+    if let Some(socket) = &desk.udp {
+        // One that is lost is asked again.
+        let _ = socket.send_to(&Piece { sent_ns: monotonic_ns(), ..piece }.encode(), to);
+    }
+}

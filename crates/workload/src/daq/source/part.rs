@@ -1,0 +1,212 @@
+//! The sources of a host as a part of a run: kind `daq.sources`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::part::{Endpoints, HostContext, Live, Part, PartError, PartSpec, Progress};
+use serde_json::{Value, json};
+use sys::clock::{Deadline, monotonic_ns};
+
+use super::crew::Crew;
+use super::memory::used_bytes;
+use super::told::{Told, rate_max_bit_per_s};
+use crate::daq::settings::Size;
+use crate::daq::task::{PortFacts, SourcesTask};
+
+/// How long all connections may take.
+const CONNECT: Duration = Duration::from_secs(20);
+/// How often it is looked whether the run is to end while sources connect.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the threads may take to end when they are told to.
+const LEAVE: Duration = Duration::from_secs(5);
+/// Memory is looked at, and rates are those, over so long.
+const LIVE_NS: u64 = 500_000_000;
+/// Files that a process has open besides the sources' connections.
+const FILES_BESIDES: u64 = 256;
+
+struct SourcesPart {
+    task: SourcesTask,
+    host: Option<String>,
+    crew: Option<Crew>,
+    connect_s: f64,
+    /// Memory before the first connection, and the most since.
+    memory: Option<(u64, u64)>,
+    /// When rates were last computed, what had been sent then, and the rates.
+    seen: (u64, (u64, u64)),
+    live: Live,
+}
+
+/// Make the part from its settings ([`SourcesTask`]), acquiring nothing yet.
+///
+/// # Errors
+/// A usage error that names the key at fault.
+pub fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    let task = serde_json::from_value(spec.settings.clone()).map_err(PartError::usage)?;
+    Ok(Box::new(SourcesPart {
+        task,
+        host: spec.name.split_once('@').map(|(_, host)| host.to_owned()),
+        crew: None,
+        connect_s: 0.0,
+        memory: None,
+        seen: (0, (0, 0)),
+        live: Live::new(),
+    }))
+}
+
+impl SourcesPart {
+    /// What the ports of all builders' hosts say.
+    fn ports(&self, peers: &Endpoints) -> Result<Vec<PortFacts>, PartError> {
+        let port = |name: &String| {
+            let facts = peers.get(name).ok_or_else(|| {
+                PartError::new(format!("nobody said where the builders of '{name}' listen"))
+            })?;
+            let facts = serde_json::from_value::<PortFacts>(facts.clone());
+            facts.map_err(|error| {
+                PartError::new(format!("what '{name}' says of its builders makes no sense: {error}"))
+            })
+        };
+        self.task.ports.iter().map(port).collect()
+    }
+
+    fn told(&self, peers: &Endpoints, host: &HostContext) -> Result<Told, PartError> {
+        let sizes = match &self.task.settings.size {
+            Size::File(path) => {
+                host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
+                std::fs::read_to_string(path)
+                    .map_err(|error| PartError::usage(format!("daq.size: cannot read '{path}': {error}")))?
+            }
+            _ => String::new(),
+        };
+        let told = Told::new(&self.task, &self.ports(peers)?, &sizes)
+            .map_err(|error| PartError::usage(format!("daq.size: {error}")))?;
+        if told.builders.is_empty() || told.builders.len() > usize::from(u16::MAX) {
+            return Err(PartError::new(format!("{} builders cannot be sent to", told.builders.len())));
+        }
+        for builder in &told.builders {
+            host.permit.peer(builder.address)?;
+        }
+        let mean_bytes = told.draw.mean_bytes();
+        host.permit.rate(rate_max_bit_per_s(&self.task.settings, mean_bytes, self.task.sources))?;
+        Ok(told)
+    }
+
+    /// Waits until all connections stand.
+    fn connect(&self, crew: &Crew, host: &HostContext, wanted: usize) -> Result<(), PartError> {
+        let until = Deadline::after(CONNECT);
+        loop {
+            let how = match crew.wait_connected(LOOK) {
+                Ok(true) => return Ok(()),
+                Ok(false) if host.stop_requested() => "the run is to end".to_owned(),
+                Ok(false) if !until.passed() => continue,
+                Ok(false) => format!(
+                    "the rest did not come about within {} s: can the builder take so many?",
+                    CONNECT.as_secs()
+                ),
+                Err(why) => why,
+            };
+            let standing = crew.standing();
+            let advice = advice(&how);
+            return Err(PartError::new(format!(
+                "{standing} of {wanted} connections of sources stand; {how}{advice}"
+            )));
+        }
+    }
+
+    fn note_memory(&mut self) {
+        if let (Some((_, most)), Some(now)) = (&mut self.memory, used_bytes()) {
+            *most = now.max(*most);
+        }
+    }
+}
+
+/// What to do about a connection that could not be made.
+fn advice(why: &str) -> &'static str {
+    if why.contains("(os error 99)") {
+        "; this host has no free port left for them (net.ipv4.ip_local_port_range): use more hosts or more builders"
+    } else if why.contains("(os error 111)") {
+        "; nobody listens there any more"
+    } else {
+        ""
+    }
+}
+
+/// Sees to it that so many files can be open.
+fn allow_files(wanted: u64) -> Result<(), PartError> {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    // The builder may be in this process too, and then needs as many again.
+    let limit = sys::thread::raise_file_limit(open + 2 * wanted + FILES_BESIDES);
+    let limit =
+        limit.map_err(|error| PartError::new(format!("cannot raise the limit of open files: {error}")))?;
+    if limit < open + wanted + FILES_BESIDES / 4 {
+        return Err(PartError::new(format!(
+            "{wanted} connections of sources need as many open files, and this process may have {limit} of which {open} \
+             are in use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
+        )));
+    }
+    Ok(())
+}
+
+impl Part for SourcesPart {
+    fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+        let told = Arc::new(self.told(peers, host)?);
+        let sources = self.task.sources as usize;
+        let wanted = sources * told.builders.len();
+        allow_files(wanted as u64)?;
+        self.memory = used_bytes().map(|before| (before, before));
+        let began_ns = monotonic_ns();
+        let threads = self.task.settings.threads as usize;
+        let crew = Crew::start(&told, self.task.source_first, sources, threads).map_err(PartError::new)?;
+        self.connect(&crew, host, wanted)?;
+        self.connect_s = monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
+        self.crew = Some(crew);
+        self.note_memory();
+        Ok(json!({ "pid": std::process::id(), "connect_s": self.connect_s }))
+    }
+
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        let crew = self.crew.as_ref().ok_or_else(|| PartError::new("the sources were started unprepared"))?;
+        crew.begin(at_monotonic_ns);
+        self.seen = (at_monotonic_ns, crew.sent());
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Progress {
+        match &self.crew {
+            Some(crew) if crew.is_finished() => Progress::Finished,
+            _ => Progress::Running { done: None },
+        }
+    }
+
+    fn live(&mut self) -> Live {
+        let Some(crew) = &self.crew else { return Live::new() };
+        let (now_ns, now) = (monotonic_ns(), crew.sent());
+        let (then_ns, then) = self.seen;
+        let elapsed_ns = now_ns.saturating_sub(then_ns);
+        // Looked at many times a second, and nobody reads so quickly.
+        if elapsed_ns >= LIVE_NS {
+            let per_s = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / elapsed_ns as f64;
+            self.seen = (now_ns, now);
+            self.live = Live::from([
+                ("fragments_per_s".to_owned(), per_s(now.0, then.0)),
+                ("payload_bit_per_s".to_owned(), per_s(now.1, then.1) * 8.0),
+            ]);
+            self.note_memory();
+        }
+        self.live.clone()
+    }
+
+    fn stop(&mut self) -> Result<Value, PartError> {
+        let Some(crew) = self.crew.take() else {
+            return Err(PartError::new("the sources were not prepared, so there is no report"));
+        };
+        if !crew.is_finished() {
+            self.note_memory();
+        }
+        let mut report = crew.stop(LEAVE).map_err(PartError::new)?;
+        report.host = self.host.clone();
+        report.connect_s = self.connect_s;
+        report.memory_bytes = self.memory.map(|(before, most)| most.saturating_sub(before));
+        serde_json::to_value(report).map_err(PartError::new)
+    }
+}

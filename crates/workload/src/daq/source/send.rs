@@ -1,0 +1,205 @@
+//! Sending fragments: at once where there is room, and the rest as soon as there is.
+
+use sys::clock::monotonic_ns;
+use sys::net::{Interest, Moved, NetError};
+
+use super::connection::{Current, Pending, State};
+use super::dial;
+use super::group::{Desk, token};
+use super::lane::{Lane, Wave};
+use super::udp;
+use crate::daq::wire::{HEADER_BYTES, Kind, Piece, PieceFlags};
+
+/// How far one call came.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The message is out.
+    Done,
+    /// A part of it is.
+    Moved,
+    /// There is no room now.
+    Blocked,
+    /// The connection is gone.
+    Lost(Option<NetError>),
+}
+
+/// Lets the sources of `wave` send, those that have not sent yet and whose turn has come; `true` when all have had it.
+pub(super) fn roll(desk: &mut Desk, lane: &mut Lane, wave: &mut Wave) -> bool {
+    let stagger_ns = desk.told.stagger_ns;
+    let mut now_ns = wave.received_ns;
+    while wave.next < wave.end {
+        let number = u64::from(desk.first) + wave.next as u64;
+        let due_ns = wave.received_ns.saturating_add(stagger_ns.saturating_mul(number));
+        if due_ns > now_ns {
+            now_ns = monotonic_ns();
+            if due_ns > now_ns {
+                return false;
+            }
+        }
+        let place = wave.next;
+        wave.next += 1;
+        if lane.events.take(wave.event, place, wave.received_ns) {
+            let Wave { event, received_ns, fragment_bytes, flags, .. } = *wave;
+            offer(desk, lane, place, Pending { event, received_ns, due_ns, fragment_bytes, flags });
+        }
+    }
+    true
+}
+
+/// When the next source of `wave` has its turn.
+pub(super) fn wave_due_ns(desk: &Desk, wave: &Wave) -> u64 {
+    let number = u64::from(desk.first) + wave.next as u64;
+    wave.received_ns.saturating_add(desk.told.stagger_ns.saturating_mul(number))
+}
+
+/// Gives a source a fragment to send.
+fn offer(desk: &mut Desk, lane: &mut Lane, place: usize, pending: Pending) {
+    let connection = &mut lane.connections[place];
+    if connection.state == State::Ended {
+        return;
+    }
+    if connection.pending.len() >= desk.told.events_max {
+        // The builder has long given that one up.
+        connection.pending.pop_front();
+    }
+    connection.pending.push_back(pending);
+    if connection.state == State::Open && !connection.is_blocked {
+        go_on(desk, lane, place);
+    }
+}
+
+/// Sends what waits on a connection until all is out or there is no room.
+pub(super) fn go_on(desk: &mut Desk, lane: &mut Lane, place: usize) {
+    loop {
+        if !begin(desk, lane, place) {
+            unblock(desk, lane, place);
+            return;
+        }
+        let step = if desk.told.is_udp && lane.connections[place].current.is_some_and(|c| c.is_fragment()) {
+            udp::send(desk, lane, place)
+        } else {
+            write(desk, lane, place)
+        };
+        match step {
+            Step::Moved => {}
+            Step::Done => finish(desk, lane, place),
+            Step::Blocked => return block(desk, lane, place),
+            Step::Lost(error) => return dial::lost(desk, lane, place, error),
+        }
+    }
+}
+
+/// Sees to it that a message has been begun; `false` if there is none.
+fn begin(desk: &mut Desk, lane: &mut Lane, place: usize) -> bool {
+    let builder = lane.builder();
+    let connection = &mut lane.connections[place];
+    if let Some(current) = connection.current {
+        if current.written > 0 || !current.is_fragment() || !lane.events.is_forgotten(current.piece.event) {
+            return true;
+        }
+        connection.current = None;
+    }
+    if let Some(answer) = connection.answer.take() {
+        let piece = Piece { sent_ns: monotonic_ns(), ..answer };
+        connection.current = Some(Current { piece, written: 0 });
+        return true;
+    }
+    let pending = loop {
+        let Some(pending) = connection.pending.pop_front() else { return false };
+        if !lane.events.is_forgotten(pending.event) {
+            break pending;
+        }
+    };
+    let source = desk.first + place as u32;
+    let payload_bytes = match pending.fragment_bytes {
+        0 => desk.told.draw.bytes(pending.event, source),
+        bytes => bytes.min(crate::daq::wire::PAYLOAD_BYTES_MAX),
+    };
+    // Datagrams have checksums of their own.
+    let payload_crc = if desk.told.is_udp { 0 } else { desk.payload.checksum(payload_bytes) };
+    let sent_ns = monotonic_ns();
+    let piece = Piece {
+        kind: Kind::Fragment,
+        flags: PieceFlags(pending.flags),
+        run: desk.told.run,
+        builder,
+        event: pending.event,
+        source,
+        payload_bytes,
+        order_received_ns: pending.received_ns,
+        sent_ns,
+        clock_error_ns: 0,
+        sequence: connection.sequence,
+        payload_crc,
+    };
+    connection.sequence = connection.sequence.wrapping_add(1);
+    connection.current = Some(Current { piece, written: 0 });
+    desk.account.own_delay.record_ns(sent_ns.saturating_sub(pending.due_ns));
+    desk.account.caught_up += u64::from(piece.flags.has(PieceFlags::CATCHUP));
+    true
+}
+
+fn write(desk: &mut Desk, lane: &mut Lane, place: usize) -> Step {
+    let connection = &mut lane.connections[place];
+    let (Some(current), Some(socket)) = (&mut connection.current, &connection.socket) else {
+        return Step::Lost(None);
+    };
+    let payload_bytes = current.piece.payload_bytes as usize;
+    let bytes = if current.written < HEADER_BYTES {
+        desk.payload.behind(&current.piece.encode(), current.written, payload_bytes)
+    } else {
+        let offset = current.written - HEADER_BYTES;
+        desk.payload.run(offset, payload_bytes - offset)
+    };
+    match socket.send(bytes, false) {
+        Ok(Moved::Bytes(written)) => {
+            current.written += written;
+            if current.written == HEADER_BYTES + payload_bytes { Step::Done } else { Step::Moved }
+        }
+        Ok(Moved::WouldBlock) => Step::Blocked,
+        Ok(Moved::End) => Step::Lost(None),
+        Err(error) => Step::Lost(Some(error)),
+    }
+}
+
+fn finish(desk: &mut Desk, lane: &mut Lane, place: usize) {
+    let connection = &mut lane.connections[place];
+    let Some(current) = connection.current.take().filter(Current::is_fragment) else { return };
+    let Piece { event, sent_ns, payload_bytes, .. } = current.piece;
+    connection.sent += 1;
+    connection.before_last = connection.last.map(|(event, _)| event);
+    connection.last = Some((event, sent_ns));
+    lane.last_sent_ns = sent_ns;
+    desk.account.payload_bytes += u64::from(payload_bytes);
+    desk.account.fragments += 1;
+}
+
+/// Waits for room to write.
+fn block(desk: &mut Desk, lane: &mut Lane, place: usize) {
+    let token = token(desk, lane, place);
+    let connection = &mut lane.connections[place];
+    if connection.is_blocked {
+        return;
+    }
+    connection.is_blocked = true;
+    if desk.told.is_udp && connection.current.is_some_and(|current| current.is_fragment()) {
+        udp::wait(desk, lane.index, place);
+    } else if let Some(socket) = &connection.socket
+        && let Err(error) = desk.epoll.modify(socket, token, Interest::READ | Interest::WRITE)
+    {
+        dial::lost(desk, lane, place, Some(error));
+    }
+}
+
+fn unblock(desk: &mut Desk, lane: &mut Lane, place: usize) {
+    let token = token(desk, lane, place);
+    let connection = &mut lane.connections[place];
+    if !std::mem::take(&mut connection.is_blocked) {
+        return;
+    }
+    if let Some(socket) = &connection.socket
+        && let Err(error) = desk.epoll.modify(socket, token, Interest::READ)
+    {
+        dial::lost(desk, lane, place, Some(error));
+    }
+}

@@ -1,0 +1,106 @@
+//! Which connections had to send again, and at which event: this tells a tail-loss probe (retransmissions without a
+//! timeout) from a timeout.
+//!
+//! Looking at a connection is a system call. So nothing is looked at while the host's counter of retransmissions stands
+//! still, and else a few connections at a time, when there is nothing better to do.
+
+use std::path::Path;
+
+use sys::proc::TcpCounters;
+
+use super::account::{Account, STALLS_MAX};
+use super::lane::Lane;
+use crate::daq::report::Stall;
+
+/// How often the host's counter is looked at.
+const EVERY_NS: u64 = 100_000_000;
+/// How many connections are looked at in one go.
+const AT_ONCE: usize = 32;
+
+/// Looks at connections.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// `None` where it cannot be read: then every look is worth it.
+    counters: Option<TcpCounters>,
+    counted: Option<u64>,
+    next_ns: u64,
+    under_way: Option<Look>,
+}
+
+#[derive(Debug)]
+struct Look {
+    lane: usize,
+    place: usize,
+    /// Troubles are laid to the last event sent before.
+    cutoff_ns: u64,
+}
+
+impl Looks {
+    /// For this host.
+    pub(super) fn new() -> Self {
+        let counters = TcpCounters::open(Path::new("/")).ok();
+        Self { counters, counted: None, next_ns: 0, under_way: None }
+    }
+
+    /// Wants a look that lays troubles to events sent before `cutoff_ns`, if there are any.
+    pub(super) fn ask(&mut self, cutoff_ns: u64) {
+        if self.under_way.is_none() && self.something_happened() {
+            self.under_way = Some(Look { lane: 0, place: 0, cutoff_ns });
+        }
+    }
+
+    /// When there is something to do here.
+    pub(super) fn next_ns(&self) -> u64 {
+        if self.under_way.is_some() { 0 } else { self.next_ns }
+    }
+
+    /// Goes on, if `is_idle`; asks itself from time to time.
+    pub(super) fn go_on(&mut self, lanes: &mut [Lane], account: &mut Account, now_ns: u64, is_idle: bool) {
+        if now_ns >= self.next_ns {
+            self.next_ns = now_ns + EVERY_NS;
+            self.ask(now_ns);
+        }
+        if !is_idle {
+            return;
+        }
+        let Some(mut look) = self.under_way.take() else { return };
+        for _ in 0..AT_ONCE {
+            let Some(lane) = lanes.get_mut(look.lane) else { return };
+            let Some(connection) = lane.connections.get_mut(look.place) else {
+                (look.lane, look.place) = (look.lane + 1, 0);
+                continue;
+            };
+            look.place += 1;
+            let Some((added, event)) = connection.look(look.cutoff_ns) else { continue };
+            if account.stalls.len() < STALLS_MAX {
+                account.stalls.push(Stall {
+                    // Its number is added with the group's first when it is reported.
+                    source: look.place as u32 - 1,
+                    event,
+                    builder: look.lane as u16,
+                    retransmits: added.retransmits.try_into().unwrap_or(u32::MAX),
+                    timeouts: added.timeouts.unwrap_or(0).try_into().unwrap_or(u32::MAX),
+                    dsacks: added.dsacks.unwrap_or(0).try_into().unwrap_or(u32::MAX),
+                });
+            }
+        }
+        self.under_way = Some(look);
+    }
+
+    /// Whether anything was sent again since it was last asked.
+    fn something_happened(&mut self) -> bool {
+        let Some(counters) = &mut self.counters else { return true };
+        let Ok(reading) = counters.read() else { return true };
+        let Some(retransmitted) = reading.segments_retransmitted else { return true };
+        let now = retransmitted + reading.timeouts.unwrap_or(0);
+        self.counted.replace(now).is_none_or(|before| before != now)
+    }
+
+    /// Looks at all that there are, at the end.
+    pub(super) fn end(&mut self, lanes: &mut [Lane], account: &mut Account) {
+        self.under_way = Some(Look { lane: 0, place: 0, cutoff_ns: u64::MAX });
+        while self.under_way.is_some() {
+            self.go_on(lanes, account, 0, true);
+        }
+    }
+}
