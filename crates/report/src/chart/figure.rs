@@ -1,5 +1,7 @@
 //! Panels of a figure, drawn to one SVG element.
 
+use std::borrow::Cow;
+
 use maud::{Markup, html};
 
 use super::axis::Axis;
@@ -44,7 +46,7 @@ pub struct Legend {
     /// The form of a point; `None` for a line.
     pub shape: Option<Shape>,
     /// What it means.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
 }
 
 /// A figure.
@@ -91,6 +93,11 @@ pub fn legend(entries: &[Legend]) -> Markup {
     html! { ul.legend aria-hidden="true" { @for entry in entries { li { (entry.svg()) (entry.text) } } } }
 }
 
+/// Whether marks of these class names have an area, so that a line would not be known again.
+fn is_area(class: &str) -> bool {
+    ["band", "area", "heat"].iter().any(|word| class.contains(word))
+}
+
 impl Legend {
     fn svg(&self) -> Markup {
         let plane = Plane {
@@ -102,7 +109,7 @@ impl Legend {
                 // A triangle hangs above its point.
                 Mark::Point { at: (0.5, 0.0), shape, class: self.class, label: String::new() }
             }
-            None if self.class.contains("band") => Mark::Band { x: [0.0, 1.0], y: None, class: self.class },
+            None if is_area(self.class) => Mark::Band { x: [0.0, 1.0], y: None, class: self.class },
             None => Mark::Line { points: vec![(0.0, Some(0.0)), (1.0, Some(0.0))], class: self.class },
         };
         let plane = match (&mark, self.shape) {

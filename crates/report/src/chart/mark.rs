@@ -92,6 +92,34 @@ pub enum Mark {
         /// What it is, written at its top; may be empty.
         label: String,
     },
+    /// Many points as one mark, each without a text of its own.
+    Dots {
+        /// Where.
+        at: Vec<(f64, f64)>,
+        /// Class names.
+        class: &'static str,
+    },
+    /// Many straight strokes as one mark.
+    Strokes {
+        /// From and to.
+        at: Vec<[(f64, f64); 2]>,
+        /// Class names.
+        class: &'static str,
+    },
+    /// Many boxes as one mark.
+    Boxes {
+        /// Two opposite corners each.
+        at: Vec<[(f64, f64); 2]>,
+        /// Class names.
+        class: &'static str,
+    },
+    /// The area between two lines over the same places: x, lower and upper y.
+    Area {
+        /// In ascending x.
+        at: Vec<(f64, f64, f64)>,
+        /// Class names.
+        class: &'static str,
+    },
     /// A text beside a place.
     Text {
         /// Where.
@@ -161,6 +189,15 @@ impl Mark {
                     }
                 }
             }
+            Self::Dots { at, class } => path(class, &strokes(at.iter().map(|&at| [at, at]), plane)),
+            Self::Strokes { at, class } => path(class, &strokes(at.iter().copied(), plane)),
+            Self::Boxes { at, class } => path(class, &boxes(at, plane)),
+            Self::Area { at, class } => {
+                let upper = at.iter().map(|&(x, _, high)| (x, high));
+                let round = upper.chain(at.iter().rev().map(|&(x, low, _)| (x, low)));
+                let points: Vec<_> = round.map(|(x, y)| (x, Some(y))).collect();
+                path(class, &(line(&points, plane) + "z"))
+            }
             Self::Text { at, offset, class, text } => {
                 let (x, y) = plane.at(*at);
                 html! { text class=(class) x=(px(x + offset.0)) y=(px(y + offset.1)) { (text) } }
@@ -205,6 +242,29 @@ fn step(points: &[(f64, Option<f64>)], plane: &Plane) -> String {
             (None, false) => {}
         }
         pen_down = y.is_some();
+    }
+    d
+}
+
+/// Path data of single strokes; one without length is a dot where its ends are round.
+fn strokes(ends: impl Iterator<Item = [(f64, f64); 2]>, plane: &Plane) -> String {
+    let mut d = String::new();
+    for [from, to] in ends {
+        let ((x0, y0), (x1, y1)) = (plane.at(from), plane.at(to));
+        d += &match y0 == y1 {
+            true => format!("M{} {}H{}", px(x0), px(y0), px(x1)),
+            false => format!("M{} {}L{} {}", px(x0), px(y0), px(x1), px(y1)),
+        };
+    }
+    d
+}
+
+/// Path data of boxes.
+fn boxes(corners: &[[(f64, f64); 2]], plane: &Plane) -> String {
+    let mut d = String::new();
+    for &[from, to] in corners {
+        let ((x0, y0), (x1, y1)) = (plane.at(from), plane.at(to));
+        d += &format!("M{} {}H{}V{}H{}z", px(x0), px(y0), px(x1), px(y1), px(x0));
     }
     d
 }

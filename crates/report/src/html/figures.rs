@@ -20,9 +20,9 @@ pub(super) const fn form(verdict: Verdict) -> (Shape, &'static str) {
 }
 
 fn verdict_legend() -> Vec<Legend> {
-    let entry = |verdict, text| {
+    let entry = |verdict, text: &'static str| {
         let (shape, class) = form(verdict);
-        Legend { class, shape: Some(shape), text }
+        Legend { class, shape: Some(shape), text: text.into() }
     };
     vec![
         entry(Verdict::Pass, "pass"),
@@ -194,10 +194,10 @@ fn usage_words(fit: &Saturation, unit: &str) -> String {
 pub(super) fn usage_legend() -> Markup {
     let mut legend = verdict_legend();
     legend.extend([
-        Legend { class: "fit", shape: None, text: "fitted line" },
-        Legend { class: "ceiling", shape: None, text: "ceiling" },
-        Legend { class: "meets", shape: None, text: "predicted saturation" },
-        Legend { class: "band", shape: None, text: "its 95 % interval" },
+        Legend { class: "fit", shape: None, text: "fitted line".into() },
+        Legend { class: "ceiling", shape: None, text: "ceiling".into() },
+        Legend { class: "meets", shape: None, text: "predicted saturation".into() },
+        Legend { class: "band", shape: None, text: "its 95 % interval".into() },
     ]);
     html! { (crate::chart::legend(&legend)) }
 }

@@ -1,6 +1,7 @@
 //! One page that works offline: style and figures are inside it, and it loads nothing.
 
 mod appendix;
+mod drawn;
 mod figures;
 mod overview;
 mod timeline;

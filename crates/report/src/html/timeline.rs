@@ -225,22 +225,22 @@ fn described(placed: &[Placed], unit: &str) -> String {
 fn legend(placed: &[Placed], load_is_told: bool, ceilings: bool) -> Vec<Legend> {
     let mut all = Vec::new();
     if load_is_told {
-        all.push(Legend { class: "fit", shape: None, text: "load" });
+        all.push(Legend { class: "fit", shape: None, text: "load".into() });
     }
-    let mut verdict = |verdict, text| {
+    let mut verdict = |verdict, text: &'static str| {
         if load_is_told && placed.iter().any(|p| p.trial.verdict == verdict) {
             let (shape, class) = form(verdict);
-            all.push(Legend { class, shape: Some(shape), text });
+            all.push(Legend { class, shape: Some(shape), text: text.into() });
         }
     };
     verdict(Verdict::Pass, "pass");
     verdict(Verdict::Fail, "fail");
     verdict(Verdict::Invalid, "invalid");
     if placed.iter().any(|p| !stall_times_s(p.trial).is_empty()) {
-        all.push(Legend { class: "stall", shape: Some(crate::chart::Shape::Triangle), text: "stall" });
+        all.push(Legend { class: "stall", shape: Some(crate::chart::Shape::Triangle), text: "stall".into() });
     }
     if ceilings {
-        all.push(Legend { class: "ceiling", shape: None, text: "ceiling" });
+        all.push(Legend { class: "ceiling", shape: None, text: "ceiling".into() });
     }
     all
 }

@@ -5,7 +5,7 @@ use base::outcome::{Limit, Resource, Run, Table, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
-use super::{figures, number_cell, timeline};
+use super::{drawn, figures, number_cell, timeline};
 use crate::digest::{self, Row};
 use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy, unbroken};
 use crate::words;
@@ -33,6 +33,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                         (figures::search(run, variant, index).svg())
                     }
                 }
+                (pictures(run, variant, index))
                 (usage(run, variant, index))
                 (saturation(variant))
             }
@@ -49,6 +50,21 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                     (figure.svg())
                 }
             }
+        }
+    }
+}
+
+/// The workload's own figures: of all trials, then of the one that stands for them.
+fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
+    let is_one = words::is_one_load(run, variant);
+    html! {
+        @if !variant.figures.is_empty() {
+            h3 { "Against the load" }
+            (drawn::all(&variant.figures, &format!("loads-{index}")))
+        }
+        @if !variant.account.figures.is_empty() {
+            h3 { @if is_one { "What was seen" } @else { "What was seen at the load that was carried" } }
+            (drawn::all(&variant.account.figures, &format!("seen-{index}")))
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use kagiri_report as report;
 
+mod drawn;
 mod export;
 mod moved;
 mod page;
