@@ -1,0 +1,126 @@
+//! The tables of sources and their clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::outcome::Table;
+
+use super::super::report::{SourceSeen, SourceSent};
+use super::super::sides::Sides;
+use super::words::{count, ns, unknown, words};
+
+/// Sources that are listed one by one.
+const SOURCES_SHOWN: usize = 10;
+/// Groups of sources whose clock is listed.
+const CLOCKS_SHOWN: usize = 16;
+
+/// What both sides know of one source.
+#[derive(Default)]
+struct Known<'a> {
+    seen: Vec<&'a SourceSeen>,
+    sent: Option<(&'a SourceSent, Option<&'a str>)>,
+}
+
+impl Known<'_> {
+    fn missed(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.missed).sum()
+    }
+
+    fn last(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.last).sum()
+    }
+
+    fn p99_us(&self) -> Option<f64> {
+        self.seen.iter().filter_map(|seen| seen.delay_p99_us).max_by(f64::total_cmp)
+    }
+}
+
+/// The sources that events waited for: those missed most often, then those with the longest delays.
+pub(super) fn worst(sides: &Sides) -> Option<Table> {
+    let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
+    for seen in sides.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
+        all.entry(seen.source).or_default().seen.push(seen);
+    }
+    for host in &sides.sources {
+        for sent in &host.sources {
+            all.entry(sent.source).or_default().sent = Some((sent, host.host.as_deref()));
+        }
+    }
+    let means = sides.delays_us();
+    let events = sides.events();
+    let ended = (events.complete + events.incomplete).max(1) as f64;
+    let several = sides.sources.len() > 1;
+    let mut sorted: Vec<_> = all.iter().collect();
+    sorted.sort_by(|(_, a), (_, b)| {
+        let p99 = |known: &Known<'_>| known.p99_us().unwrap_or(0.0);
+        b.missed().cmp(&a.missed()).then(p99(b).total_cmp(&p99(a)))
+    });
+    let row = |(source, known): &(&u32, &Known<'_>)| {
+        let us = |us: Option<f64>| us.map_or_else(unknown, |us| ns(1e3 * us));
+        let of_tcp = |of: fn(&SourceSent) -> Option<u64>| count(known.sent.and_then(|(sent, _)| of(sent)));
+        let name = match known.sent.and_then(|(_, host)| host).filter(|_| several) {
+            Some(host) => format!("{source} on {host}"),
+            None => source.to_string(),
+        };
+        vec![
+            name,
+            us(means.get(source).copied()),
+            us(known.p99_us()),
+            format!("{:.1} %", 100.0 * known.last() as f64 / ended),
+            known.missed().to_string(),
+            of_tcp(|sent| sent.retransmits),
+            of_tcp(|sent| sent.timeouts),
+            of_tcp(|sent| sent.dsacks),
+        ]
+    };
+    let rows: Vec<_> = sorted.iter().take(SOURCES_SHOWN).map(row).collect();
+    let head = words(&[
+        "source",
+        "delay, mean",
+        "p99",
+        "came last",
+        "missed",
+        "sent again",
+        "timeouts",
+        "for nothing",
+    ]);
+    Some(Table { title: "Sources that events waited for".to_owned(), head, rows, notes: controls(sides) })
+}
+
+/// The congestion control of the sources' connections.
+fn controls(sides: &Sides) -> Vec<String> {
+    let builders = sides.builders();
+    let seen = builders.iter().flat_map(|builder| &builder.sources_seen);
+    let names: BTreeSet<&str> = seen.filter_map(|seen| seen.congestion_control.as_deref()).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { Vec::new() } else { vec![format!("congestion control: {}", names.join(", "))] }
+}
+
+/// How the clocks of groups of sources stand to the builder's.
+pub(super) fn clocks(sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let all: Vec<_> = builders.iter().flat_map(|builder| &builder.clocks).collect();
+    let row = |clock: &&super::super::report::GroupClock| {
+        vec![
+            clock.group.clone(),
+            clock.sources.to_string(),
+            clock.offset_ns.map_or_else(unknown, |offset| ns(offset as f64)),
+            clock.bound_ns.map_or_else(unknown, |bound| ns(bound as f64)),
+            clock.drift_ppm.map_or_else(unknown, |ppm| format!("{ppm:.2} ppm")),
+            clock.probes.to_string(),
+            count(clock.violations),
+        ]
+    };
+    let mut notes = Vec::new();
+    if all.len() > CLOCKS_SHOWN {
+        notes.push(format!("and {} more groups", all.len() - CLOCKS_SHOWN));
+    }
+    if all.iter().any(|clock| clock.same_kernel) {
+        notes.push(
+            "groups on the builder's kernel have its clock, so that their true offset is 0 and a bound that is missed shows"
+                .to_owned(),
+        );
+    }
+    let head = words(&["group", "sources", "offset", "at most off by", "drift", "answers", "bound missed"]);
+    let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
+    Some(Table { title: "Clocks of the sources against the builder's".to_owned(), head, rows, notes })
+}

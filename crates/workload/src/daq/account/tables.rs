@@ -1,0 +1,300 @@
+//! The tables of events, times, fragments, causes, credit and orders.
+
+use base::histogram::Histogram;
+use base::outcome::Table;
+
+use super::super::causes;
+use super::super::report::{BuilderReport, CreditTrial};
+use super::super::settings::{DaqSettings, Pattern};
+use super::super::sides::Sides;
+use super::words::{bits, bytes, known_ns, ns, plural, rate, unknown, words};
+
+/// Rows of events that a table lists.
+const EVENTS_SHOWN: usize = 10;
+
+/// What came of the triggers of the hold, builder by builder.
+pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let row = |name: String, of: &[&BuilderReport]| {
+        let sum = |count: fn(&BuilderReport) -> u64| of.iter().map(|builder| count(builder)).sum::<u64>();
+        let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
+        vec![
+            name,
+            sum(|builder| builder.events.offered).to_string(),
+            sum(|builder| builder.events.vetoed).to_string(),
+            sum(|builder| builder.events.triggered).to_string(),
+            sum(|builder| builder.events.complete).to_string(),
+            sum(|builder| builder.events.incomplete).to_string(),
+            sum(|builder| builder.events.unfinished).to_string(),
+            most(|builder| builder.outstanding_max.into()).unwrap_or(0).to_string(),
+            bytes(most(|builder| builder.memory_bytes_max).unwrap_or(0)),
+        ]
+    };
+    let mut rows: Vec<_> =
+        builders.iter().map(|builder| row(format!("builder {}", builder.builder), &[builder])).collect();
+    if builders.len() > 1 {
+        rows.push(row("all".to_owned(), &builders));
+    }
+    let head = words(&[
+        "of",
+        "due",
+        "vetoed",
+        "triggered",
+        "complete",
+        "incomplete",
+        "unfinished",
+        "at once, most",
+        "memory, most",
+    ]);
+    let mut notes = Vec::new();
+    notes.extend(carried(settings, sides));
+    notes.extend(sides.cliff_sources(settings).map(|cliff| {
+        let buffer = settings.buffer.map(|buffer| buffer.to_string()).unwrap_or_default();
+        format!("the port's buffer of {buffer} takes the fragments of {cliff:.0} sources at once: with push and more, some are lost")
+    }));
+    Some(Table { title: "Events".to_owned(), head, rows, notes })
+}
+
+/// What the port carried, beside what it can.
+fn carried(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+    let (held_s, builders) = (sides.held_s()?, sides.builders());
+    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
+    let per_s = |bytes: u64| bytes as f64 * 8.0 / held_s;
+    let payload = bits(per_s(sum(|builder| builder.payload_bytes)));
+    let wire = bits(per_s(sum(|builder| builder.wire_bytes)));
+    let ideal = sides.ideal_events_per_s(settings).zip(sides.link_bit_per_s(settings));
+    let ideal =
+        ideal.map(|(ideal, link)| format!("; at {} {} events/s are possible", bits(link), rate(ideal)));
+    Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
+}
+
+/// The distributions of times.
+pub(super) fn latency(sides: &Sides) -> Option<Table> {
+    let row = |name: &str, times: &Histogram| {
+        let percent = |percent| known_ns(times.percentile_ns(percent));
+        (times.count() > 0).then(|| {
+            vec![
+                name.to_owned(),
+                percent(50.0),
+                percent(90.0),
+                percent(99.0),
+                percent(99.9),
+                percent(99.99),
+                known_ns(times.max_ns()),
+                times.count().to_string(),
+            ]
+        })
+    };
+    let mut own = Histogram::default();
+    for host in &sides.sources {
+        own.merge(&host.own_delay);
+    }
+    let rows = [
+        row("trigger to last fragment", &sides.merged(|builder| &builder.completion)),
+        row("trigger to first fragment", &sides.merged(|builder| &builder.first_fragment)),
+        row("first to last fragment", &sides.merged(|builder| &builder.spread)),
+        row("first to last sending", &sides.merged(|builder| &builder.skew)),
+        row("order to own sending", &own),
+        row("trigger to recovered fragment", &sides.merged(|builder| &builder.recovery)),
+    ];
+    let builders = sides.builders();
+    let bounds = builders.iter().flat_map(|builder| &builder.clocks).filter_map(|clock| clock.bound_ns);
+    let bound = bounds
+        .max()
+        .map(|bound| format!("the first and last sending are known to within {}", ns(bound as f64)));
+    let head = words(&["from", "p50", "p90", "p99", "p99.9", "p99.99", "max", "count"]);
+    Some(Table {
+        title: "Times".to_owned(),
+        head,
+        rows: rows.into_iter().flatten().collect(),
+        notes: bound.into_iter().collect(),
+    })
+}
+
+/// Where the fragments are: sent = built + in incomplete events + late + twice + refused + lost.
+pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    if sides.hosts.is_empty() {
+        return None;
+    }
+    let ledger = sides.ledger();
+    let balance = sides.balance(settings);
+    let mut rows = Vec::new();
+    let mut row = |name: &str, count: u64, meaning: &str| {
+        rows.push(vec![name.to_owned(), count.to_string(), meaning.to_owned()]);
+    };
+    if let Some(balance) = balance {
+        row("sent", balance.sent, "handed to the sources' kernels");
+    }
+    row("built", ledger.built, "part of a complete event");
+    row("in incomplete events", ledger.in_incomplete, "came before their event was given up");
+    row("late", ledger.late, "came after their event had been given up");
+    row("twice", ledger.duplicate, "had come before");
+    for (reason, count) in &ledger.refused {
+        row(&format!("refused: {}", reason.replace('_', " ")), *count, "not looked at any further");
+    }
+    match balance {
+        Some(balance) if balance.is_cut => {
+            let missing = balance.sent.saturating_sub(balance.seen);
+            row("under way or lost", missing, "the trial was ended while some were under way");
+        }
+        Some(balance) => {
+            row("lost", balance.lost().unwrap_or(0), "sent, and not seen by any builder");
+            if balance.unexplained() > 0 {
+                row("unexplained", balance.unexplained(), "seen, and sent by nobody who tells");
+            }
+        }
+        None => {}
+    }
+    let mut notes = Vec::new();
+    let cut: u64 = sides.sent().map(|source| source.cut).sum();
+    if cut > 0 {
+        notes.push(format!("{} begun and not ended count as not sent", plural(cut, "fragment")));
+    }
+    if ledger.broken_connections > 0 {
+        let broken = plural(ledger.broken_connections, "connection");
+        notes.push(format!(
+            "{broken} broke before the end; {} came again",
+            plural(ledger.reconnected, "source")
+        ));
+    }
+    if balance.is_none() {
+        notes.push(
+            "what front ends of others sent is not known, so that the sum cannot be checked".to_owned(),
+        );
+    }
+    let head = words(&["fragments", "count", "meaning"]);
+    Some(Table { title: "Fragments, from the first event to the last".to_owned(), head, rows, notes })
+}
+
+/// Why events took long.
+pub(super) fn causes(sides: &Sides) -> Option<Table> {
+    let counts = causes::all(sides);
+    let events = sides.events();
+    let ended = (events.complete + events.incomplete).max(1) as f64;
+    let row = |(cause, count): (&super::super::report::Cause, &u64)| {
+        vec![
+            causes::word(*cause).to_owned(),
+            count.to_string(),
+            format!("{:.2} %", 100.0 * *count as f64 / ended),
+            causes::meaning(*cause).to_owned(),
+        ]
+    };
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    Some(Table {
+        title: "Why events took long".to_owned(),
+        head: words(&["cause", "events", "of all", "meaning"]),
+        rows: sorted.into_iter().map(row).collect(),
+        notes: vec!["long: over 4 times the median, or over 20 ms more than it".to_owned()],
+    })
+}
+
+/// The slowest events one by one.
+pub(super) fn slowest(sides: &Sides) -> Option<Table> {
+    let row = |(slow, cause): (super::super::report::SlowEvent, super::super::report::Cause)| {
+        vec![
+            slow.event.to_string(),
+            ns(slow.took_ns as f64),
+            if slow.complete { "complete" } else { "given up" }.to_owned(),
+            slow.source.to_string(),
+            slow.sent_after_ns.map_or_else(unknown, |sent| ns(sent as f64)),
+            known_ns(slow.arrived_after_ns),
+            slow.repeats.to_string(),
+            causes::word(cause).to_owned(),
+        ]
+    };
+    let head =
+        words(&["event", "took", "", "last source", "sent after", "came after", "orders again", "cause"]);
+    let rows = causes::listed(sides).into_iter().take(EVENTS_SHOWN).map(row).collect();
+    Some(Table { title: "Slowest events".to_owned(), head, rows, notes: Vec::new() })
+}
+
+/// Events that were given up, with the sources that were missing.
+pub(super) fn incomplete(sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let all: Vec<_> = builders.iter().flat_map(|builder| &builder.incomplete).collect();
+    let row = |one: &&super::super::report::Incomplete| {
+        vec![one.event.to_string(), one.missing.to_string(), super::missing(one.missing, &one.sources)]
+    };
+    let rest = sides.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
+    Some(Table {
+        title: "Incomplete events".to_owned(),
+        head: words(&["event", "missing", "which"]),
+        rows: all.iter().take(EVENTS_SHOWN).map(row).collect(),
+        notes: (rest > 0).then(|| format!("and {} more", plural(rest, "event"))).into_iter().collect(),
+    })
+}
+
+/// What finding the credit came to.
+pub(super) fn credit(sides: &Sides) -> Option<Table> {
+    let steered = sides.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
+    let row = |name: String, tried: &CreditTrial| {
+        vec![
+            name,
+            tried.events.to_string(),
+            rate(tried.events_per_s),
+            format!("{:.2} ms", tried.completion_p99_ms),
+            tried.stalled.to_string(),
+        ]
+    };
+    let mut rows: Vec<_> = steered.tried.iter().map(|tried| row(tried.credit.to_string(), tried)).collect();
+    rows.extend(steered.push.iter().map(|push| row("push: all".to_owned(), push)));
+    let mut notes = vec![format!("{} was taken", plural(steered.credit.into(), "fragment"))];
+    let rate = steered.rate_bit_per_s.map(|rate| format!("the port carries about {}", bits(rate)));
+    let buffer = steered.buffer_bytes.map(|buffer| format!("its buffer holds about {}", bytes(buffer)));
+    let found: Vec<String> = rate.into_iter().chain(buffer).collect();
+    if !found.is_empty() {
+        notes.push(format!("as it seems {}", found.join(", and ")));
+    }
+    if steered.stagger_ns > 0 {
+        notes.push(format!("push would need a stagger of {}", ns(steered.stagger_ns as f64)));
+    }
+    let head = words(&["credit", "events", "events/s", "p99", "stalled"]);
+    Some(Table { title: "Credit as it was tried".to_owned(), head, rows, notes })
+}
+
+/// The orders of the whole trial, and what became of them.
+pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
+    let of_sources =
+        |of: fn(&super::super::report::SourcesReport) -> u64| sides.sources.iter().map(of).sum::<u64>();
+    let all = [
+        ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
+        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that might send"),
+        ("pulls", sum(|builder| builder.orders.pulls), "single sources that were asked"),
+        ("given again to all", sum(|builder| builder.orders.repeated), "nothing had come from a whole group"),
+        (
+            "given again to one",
+            sum(|builder| builder.orders.unicast),
+            "over its connection, as that did not help",
+        ),
+        ("asked for bytes again", sum(|builder| builder.orders.nacks), "NACK, of UDP"),
+        ("heard", of_sources(|host| host.orders), "by all groups of sources together"),
+        ("dropped on purpose", of_sources(|host| host.orders_dropped), "as was asked for"),
+        ("missed", of_sources(|host| host.orders_missed), "never came; a later one told of them"),
+        (
+            "overflowed",
+            of_sources(|host| host.orders_overflowed.unwrap_or(0)),
+            "at full sockets of the sources",
+        ),
+        ("caught up", of_sources(|host| host.caught_up), "fragments sent because a later order told of them"),
+    ];
+    let rows = all.into_iter().filter(|(_, count, _)| *count > 0);
+    let rows =
+        rows.map(|(name, count, meaning)| vec![name.to_owned(), count.to_string(), meaning.to_owned()]);
+    let recovered = sum(|builder| builder.recovered);
+    let mut notes = Vec::new();
+    if recovered > 0 {
+        notes.push(format!("{} came whole although an order was lost", plural(recovered, "event")));
+    }
+    if settings.pattern != Pattern::Push {
+        let credits = builders.iter().filter_map(|builder| builder.credit).max();
+        notes.extend(
+            credits.map(|credit| format!("{} might be under way at once", plural(credit.into(), "fragment"))),
+        );
+    }
+    notes.extend(builders.iter().filter_map(|builder| builder.orders_note.clone()).take(1));
+    let head = words(&["orders", "count", "meaning"]);
+    Some(Table { title: "Orders".to_owned(), head, rows: rows.collect(), notes })
+}

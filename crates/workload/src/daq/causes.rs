@@ -1,0 +1,163 @@
+//! Why events took long, with what both sides know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::builder::cause::refined;
+use super::report::{BuilderReport, Cause, SlowEvent, Stall};
+use super::sides::Sides;
+
+/// A list of stalls of this length was cut off.
+const STALLS_MAX: usize = 100_000;
+
+/// All slow events by cause: the builders' counts, of those that they list with what the sources' TCP said.
+pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
+    let mut counts: BTreeMap<Cause, u64> = BTreeMap::new();
+    for builder in sides.builders() {
+        for (cause, count) in &builder.causes {
+            *counts.entry(*cause).or_default() += count;
+        }
+    }
+    for (slow, cause) in listed(sides) {
+        if let Some(count) = counts.get_mut(&slow.cause).filter(|count| **count > 0 && cause != slow.cause) {
+            *count -= 1;
+            *counts.entry(cause).or_default() += 1;
+        }
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+/// The slowest events of all builders, the slowest first, with their causes.
+pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
+    let stalls = by_source(sides);
+    let builders = sides.builders();
+    // Sources whose TCP tells: with datagrams, and of front ends, nobody counts what was sent again.
+    let told: BTreeSet<u32> =
+        sides.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
+    let is_whole = sides.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
+    let of = |builder: &BuilderReport, slow: &SlowEvent| {
+        let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
+        let window = u64::from(builder.outstanding_max.max(1)) * builders.len() as u64;
+        let cause = match told.contains(&slow.source) {
+            true => refined(slow, own, window, is_whole),
+            false => slow.cause,
+        };
+        (slow.clone(), cause)
+    };
+    let mut all: Vec<_> =
+        builders.iter().flat_map(|builder| builder.slow.iter().map(|slow| of(builder, slow))).collect();
+    all.sort_by_key(|(slow, _)| std::cmp::Reverse(slow.took_ns));
+    all
+}
+
+fn by_source(sides: &Sides) -> BTreeMap<(u16, u32), Vec<Stall>> {
+    let mut all: BTreeMap<(u16, u32), Vec<Stall>> = BTreeMap::new();
+    for stall in sides.sources.iter().flat_map(|host| &host.stalls) {
+        all.entry((stall.builder, stall.source)).or_default().push(*stall);
+    }
+    all
+}
+
+/// A cause as a row's name.
+pub fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Host => "sent late",
+        Cause::Order => "order lost",
+        Cause::Queueing => "queueing",
+        Cause::TailLossProbe => "lost, tail-loss probe",
+        Cause::RetransmissionTimeout => "lost, retransmission timeout",
+        Cause::Loss => "lost, sent again quickly",
+        Cause::Builder => "builder late",
+        Cause::Gone => "source gone",
+    }
+}
+
+/// What a cause means.
+pub fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Host => "the last source's host had other things to do, or heard the order late",
+        Cause::Order => "an order was lost on its way and had to be repeated",
+        Cause::Queueing => "the last fragment waited in a queue on its way",
+        Cause::TailLossProbe => {
+            "a lone fragment was lost; TCP noticed after 2 round trips and rto_min (RFC 8985)"
+        }
+        Cause::RetransmissionTimeout => "a fragment was lost and TCP waited for its timeout, perhaps doubled",
+        Cause::Loss => "a fragment was lost and sent again at once, or asked for again",
+        Cause::Builder => "the builder itself read late",
+        Cause::Gone => "the source's connection had ended",
+    }
+}
+
+/// "... events {this}".
+pub fn predicate(cause: Cause, count: u64) -> &'static str {
+    match (cause, count) {
+        (Cause::Host, _) => "had a source that sent late",
+        (Cause::Order, _) => "had lost an order",
+        (Cause::Queueing, _) => "waited in a queue",
+        (Cause::TailLossProbe, 1) => "waited for a tail-loss probe after a loss",
+        (Cause::TailLossProbe, _) => "waited for tail-loss probes after losses",
+        (Cause::RetransmissionTimeout, _) => "waited for a retransmission timeout after a loss",
+        (Cause::Loss, _) => "waited for what was lost and sent again quickly",
+        (Cause::Builder, _) => "waited for the builder itself",
+        (Cause::Gone, _) => "waited for a source that was gone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{BuildersReport, SourceSent, SourcesReport};
+    use super::*;
+
+    fn slow(event: u64, source: u32, cause: Cause) -> SlowEvent {
+        SlowEvent {
+            event,
+            took_ns: 200_000_000 + event,
+            complete: true,
+            source,
+            sent_after_ns: Some(1000),
+            arrived_after_ns: Some(200_000_000),
+            repeats: 0,
+            cause,
+        }
+    }
+
+    #[test]
+    fn the_sources_counters_correct_the_builders_guess_where_there_are_some() {
+        let slow = vec![
+            slow(2, 7, Cause::TailLossProbe),
+            slow(3, 8, Cause::TailLossProbe),
+            slow(4, 9, Cause::Host),
+            slow(5, 99, Cause::TailLossProbe),
+        ];
+        let stall = |source, event, timeouts, dsacks| Stall {
+            source,
+            event,
+            timeouts,
+            dsacks,
+            retransmits: 1,
+            builder: 0,
+        };
+        let sent = |source| SourceSent { source, retransmits: Some(1), ..SourceSent::default() };
+        let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
+        let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
+        let sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport {
+                stalls: vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)],
+                sources: vec![sent(7), sent(8), sent(9)],
+                ..Default::default()
+            }],
+        };
+        let found: Vec<_> = listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        let expected = [
+            (5, Cause::TailLossProbe),
+            (4, Cause::Host),
+            (3, Cause::Queueing),
+            (2, Cause::RetransmissionTimeout),
+        ];
+        assert_eq!(found, expected, "nobody counts what the front end 99 sent again");
+        let all = all(&sides);
+        assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
+        assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));
+    }
+}

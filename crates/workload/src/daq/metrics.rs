@@ -1,0 +1,298 @@
+//! The numbers of a trial.
+
+use base::metric::Better::{Higher, Lower, Neither};
+use base::metric::{Better, MetricSpec, Metrics};
+
+use super::report::{BuilderReport, SourceSent};
+use super::settings::DaqSettings;
+use super::sides::Sides;
+
+const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
+    MetricSpec { name, unit, better, meaning }
+}
+
+/// Every number of a trial: the workload's own, and what the samplers add.
+#[rustfmt::skip]
+pub const METRICS: &[MetricSpec] = &[
+    metric("events_per_s", "1/s", Higher, "events built with every fragment, a second"),
+    metric("ideal_percent", "%", Higher, "the same, in % of what the rate of the builders' ports allows"),
+    metric("events_complete", "", Neither, "events built with every fragment"),
+    metric("events_incomplete", "", Lower, "events given up after the timeout, with fragments missing"),
+    metric("completion_p50_ms", "ms", Lower, "from the moment at which a trigger was due to its event's last fragment, median"),
+    metric("completion_p90_ms", "ms", Lower, "90th percentile of these times"),
+    metric("completion_p99_ms", "ms", Lower, "99th percentile of these times"),
+    metric("completion_p999_ms", "ms", Lower, "99.9th percentile of these times"),
+    metric("completion_p9999_ms", "ms", Lower, "99.99th percentile of these times"),
+    metric("completion_max_ms", "ms", Lower, "the longest of these times"),
+    metric("first_fragment_p50_ms", "ms", Lower, "from the moment at which a trigger was due to the first fragment, median"),
+    metric("spread_p50_ms", "ms", Lower, "from an event's first fragment to its last, median"),
+    metric("goodput_bit_per_s", "bit/s", Higher, "payload that reached the builders in the hold"),
+    metric("wire_bit_per_s", "bit/s", Neither, "the same with all headers, as a port counts"),
+    metric("link_bit_per_s", "bit/s", Neither, "the rate of the builders' ports, as given or as their devices say"),
+    metric("dead_time_percent", "%", Lower, "triggers that were vetoed because the window was full, in % of those that were due"),
+    metric("events_vetoed", "", Lower, "triggers that were vetoed"),
+    metric("outstanding_max", "", Neither, "events under way at once, at most, of one builder"),
+    metric("builder_memory_bytes_max", "B", Lower, "memory that fragments of unfinished events held at once, at most, of one builder"),
+    metric("fragments_sent", "", Neither, "fragments that sources handed to their kernels, from the first event to the last"),
+    metric("fragments_lost", "", Lower, "of these, such that no builder saw"),
+    metric("fragments_unexplained", "", Lower, "fragments that builders saw and no source sent"),
+    metric("fragments_late", "", Lower, "fragments that came when their event had been given up"),
+    metric("fragments_duplicate", "", Lower, "fragments that came a second time"),
+    metric("fragments_refused", "", Lower, "fragments (and headers of strangers) that builders refused"),
+    metric("send_skew_p50_us", "us", Lower, "from the first source's sending of an event to the last one's, median"),
+    metric("send_skew_p99_us", "us", Lower, "99th percentile of these times"),
+    metric("send_skew_max_us", "us", Lower, "the longest of these times"),
+    metric("clock_bound_us", "us", Lower, "by how much a source's send time may be wrong at most, of the worst clock"),
+    metric("clock_probes", "", Neither, "questions to the sources' clocks that were answered"),
+    metric("clock_violations", "", Lower, "of these, such whose estimate missed the true offset by more than its bound, where that is known"),
+    metric("jain_delay", "", Higher, "Jain's index of the sources' mean delays: 1 where all wait alike"),
+    metric("retransmits", "", Lower, "segments that the sources' TCP sent again"),
+    metric("timeouts", "", Lower, "retransmission timeouts of the sources' TCP"),
+    metric("timeout_ms", "ms", Lower, "time that connections spent in them, added up"),
+    metric("dsacks", "", Lower, "segments sent again for nothing, as the builder's TCP told (D-SACK)"),
+    metric("recovery_p99_ms", "ms", Lower, "from a trigger to the arrival of a fragment whose order was lost and came by repetition, 99th percentile"),
+    metric("orders_repeated", "", Lower, "orders that were given again, to all or to single sources"),
+    metric("orders_dropped", "", Neither, "orders that sources dropped on purpose"),
+    metric("orders_missed", "", Lower, "triggers that never came to a group of sources and were told of by a later one"),
+    metric("orders_overflowed", "", Lower, "orders that the sources' kernels dropped for want of room"),
+    metric("nacks", "", Lower, "requests to send bytes again (UDP)"),
+    metric("credit", "", Neither, "fragments that might be under way at once (grant and pull)"),
+    metric("cliff_sources", "", Neither, "sources whose fragments the given buffer takes at once, by arithmetic"),
+    metric("connect_s", "s", Lower, "until all connections of the slowest host stood"),
+    metric("builder_cpu_us_per_fragment", "us", Lower, "CPU time of a builder for a fragment"),
+    metric("source_cpu_us_per_fragment", "us", Lower, "CPU time of the sources for a fragment"),
+    metric("builder_cpu_percent", "%", Lower, "the busiest builder's thread, in % of its core"),
+    metric("player_cpu_percent", "%", Lower, "the sources' busiest thread in its busiest second, in % of its core"),
+    metric("source_memory_bytes", "B", Lower, "memory that the sources took, all hosts"),
+    metric("source_memory_bytes_each", "B", Lower, "the same for one source"),
+    metric("server_cpu_percent", "%", Lower, "CPU of the builder's process, in % of one core"),
+    metric("server_memory_bytes", "B", Lower, "resident memory of the builder's process"),
+    metric("disk_bit_per_s", "bit/s", Neither, "read from the disk of the builder's host"),
+    metric("network_bit_per_s", "bit/s", Neither, "carried by the link of the builder's host"),
+];
+
+/// What tells what came of one load, the main number first.
+pub const TELLING: &[&str] = &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
+
+/// The workload's own numbers.
+#[must_use]
+pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
+    let mut metrics = Metrics::new();
+    let mut set = |name: &str, value: Option<f64>| metrics.insert(name.to_owned(), value);
+    let events = sides.events();
+    let held_s = sides.held_s();
+    let builders = sides.builders();
+    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>() as f64;
+    let rate = held_s.map(|s| events.complete as f64 / s);
+    let per_s = |bytes: f64| held_s.map(|s| bytes * 8.0 / s);
+    set("events_per_s", rate);
+    let ideal = sides.ideal_events_per_s(settings);
+    set("ideal_percent", rate.zip(ideal).map(|(rate, ideal)| 100.0 * rate / ideal));
+    set("events_complete", known(&builders, events.complete));
+    set("events_incomplete", known(&builders, events.incomplete));
+    set("events_vetoed", known(&builders, events.vetoed));
+    let offered = Some(events.offered as f64).filter(|offered| *offered > 0.0);
+    set("dead_time_percent", offered.map(|offered| 100.0 * events.vetoed as f64 / offered));
+    set("goodput_bit_per_s", per_s(sum(|builder| builder.payload_bytes)));
+    set("wire_bit_per_s", per_s(sum(|builder| builder.wire_bytes)));
+    set("link_bit_per_s", sides.link_bit_per_s(settings));
+    set("cliff_sources", sides.cliff_sources(settings));
+    set("outstanding_max", most(builders.iter().map(|builder| f64::from(builder.outstanding_max))));
+    set("builder_memory_bytes_max", most(builders.iter().map(|builder| builder.memory_bytes_max as f64)));
+    set("credit", most(builders.iter().filter_map(|builder| builder.credit.map(f64::from))));
+    set("orders_repeated", known(&builders, sum(|b| b.orders.repeated + b.orders.unicast) as u64));
+    set("nacks", known(&builders, sum(|builder| builder.orders.nacks) as u64));
+    let fragments = Some(sum(|builder| builder.fragments)).filter(|fragments| *fragments > 0.0);
+    let cpu_s: f64 = builders.iter().map(|builder| builder.cpu_s).sum();
+    set("builder_cpu_us_per_fragment", fragments.map(|fragments| 1e6 * cpu_s / fragments));
+    set("builder_cpu_percent", sides.builder_busiest().map(|(_, worked)| 100.0 * worked));
+    metrics.extend(times(sides));
+    metrics.extend(fragments_of(settings, sides));
+    metrics.extend(clocks(&builders));
+    metrics.extend(sources(sides));
+    metrics
+}
+
+/// A count, which is unknown where nobody counted.
+fn known(builders: &[&BuilderReport], count: u64) -> Option<f64> {
+    (!builders.is_empty()).then_some(count as f64)
+}
+
+fn most(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.max_by(f64::total_cmp)
+}
+
+fn named<const N: usize>(all: [(&str, Option<f64>); N]) -> Metrics {
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn times(sides: &Sides) -> Metrics {
+    let completion = sides.merged(|builder| &builder.completion);
+    let skew = sides.merged(|builder| &builder.skew);
+    let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+    let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
+    let p50_ms = |of| ms(sides.merged(of).percentile_ns(50.0));
+    named([
+        ("completion_p50_ms", ms(completion.percentile_ns(50.0))),
+        ("completion_p90_ms", ms(completion.percentile_ns(90.0))),
+        ("completion_p99_ms", ms(completion.percentile_ns(99.0))),
+        ("completion_p999_ms", ms(completion.percentile_ns(99.9))),
+        ("completion_p9999_ms", ms(completion.percentile_ns(99.99))),
+        ("completion_max_ms", ms(completion.max_ns())),
+        ("first_fragment_p50_ms", p50_ms(|builder| &builder.first_fragment)),
+        ("spread_p50_ms", p50_ms(|builder| &builder.spread)),
+        ("send_skew_p50_us", us(skew.percentile_ns(50.0))),
+        ("send_skew_p99_us", us(skew.percentile_ns(99.0))),
+        ("send_skew_max_us", us(skew.max_ns())),
+        ("recovery_p99_ms", ms(sides.merged(|builder| &builder.recovery).percentile_ns(99.0))),
+        ("jain_delay", jain(sides)),
+    ])
+}
+
+/// (sum x)^2 / (n sum x^2), Jain, Chiu and Hawe, 1984.
+fn jain(sides: &Sides) -> Option<f64> {
+    let delays = sides.delays_us();
+    let (sum, squares) = delays.values().fold((0.0, 0.0), |(sum, squares), us| (sum + us, squares + us * us));
+    (squares > 0.0).then(|| sum * sum / (delays.len() as f64 * squares))
+}
+
+fn fragments_of(settings: &DaqSettings, sides: &Sides) -> Metrics {
+    let (ledger, balance) = (sides.ledger(), sides.balance(settings));
+    let builders = sides.builders();
+    let sent = sides.sent().map(|source| source.sent).sum::<u64>();
+    named([
+        ("fragments_sent", (!sides.sources.is_empty()).then_some(sent as f64)),
+        ("fragments_lost", balance.and_then(|balance| balance.lost()).map(|lost| lost as f64)),
+        ("fragments_unexplained", balance.map(|balance| balance.unexplained() as f64)),
+        ("fragments_late", known(&builders, ledger.late)),
+        ("fragments_duplicate", known(&builders, ledger.duplicate)),
+        ("fragments_refused", known(&builders, ledger.refused_all())),
+    ])
+}
+
+fn clocks(builders: &[&BuilderReport]) -> Metrics {
+    let clocks = || builders.iter().flat_map(|builder| &builder.clocks);
+    let violations: Vec<u64> = clocks().filter_map(|clock| clock.violations).collect();
+    named([
+        ("clock_bound_us", most(clocks().filter_map(|clock| Some(clock.bound_ns? as f64 / 1e3)))),
+        ("clock_probes", known(builders, clocks().map(|clock| clock.probes).sum())),
+        ("clock_violations", (!violations.is_empty()).then(|| violations.iter().sum::<u64>() as f64)),
+    ])
+}
+
+fn sources(sides: &Sides) -> Metrics {
+    let hosts = &sides.sources;
+    let is_known = !hosts.is_empty();
+    let of_connections = |of: fn(&SourceSent) -> Option<u64>| {
+        let all: Vec<u64> = sides.sent().filter_map(of).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
+    };
+    let sent = sides.sent().map(|source| source.sent).sum::<u64>();
+    let cpu_s: f64 = hosts.iter().map(|host| host.cpu_s).sum();
+    let memory: Option<f64> = hosts.iter().map(|host| host.memory_bytes.map(|bytes| bytes as f64)).sum();
+    let memory = memory.filter(|_| is_known);
+    let overflowed: Option<f64> =
+        hosts.iter().map(|host| host.orders_overflowed.map(|orders| orders as f64)).sum();
+    let orders = |of: fn(&super::report::SourcesReport) -> u64| {
+        is_known.then(|| hosts.iter().map(of).sum::<u64>() as f64)
+    };
+    named([
+        ("retransmits", of_connections(|source| source.retransmits)),
+        ("timeouts", of_connections(|source| source.timeouts)),
+        ("timeout_ms", of_connections(|source| source.timeout_ms)),
+        ("dsacks", of_connections(|source| source.dsacks)),
+        ("orders_dropped", orders(|host| host.orders_dropped)),
+        ("orders_missed", orders(|host| host.orders_missed)),
+        ("orders_overflowed", overflowed.filter(|_| is_known)),
+        ("connect_s", most(hosts.iter().map(|host| host.connect_s))),
+        ("source_cpu_us_per_fragment", (sent > 0).then(|| 1e6 * cpu_s / sent as f64)),
+        ("player_cpu_percent", sides.sources_busiest().map(|share| 100.0 * share)),
+        ("source_memory_bytes", memory),
+        ("source_memory_bytes_each", {
+            let sources = sides.sent().count();
+            memory.filter(|_| sources > 0).map(|bytes| bytes / sources as f64)
+        }),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{BuildersReport, EventCounts, Ledger, SourcesReport};
+    use super::*;
+
+    fn built(seen: u64, sent: u64) -> Sides {
+        let builder = BuilderReport {
+            hold_from_s: 1.0,
+            hold_to_s: 3.0,
+            events: EventCounts {
+                offered: 10,
+                vetoed: 2,
+                triggered: 8,
+                complete: 8,
+                ..EventCounts::default()
+            },
+            ledger: Ledger { built: seen, ..Ledger::default() },
+            fragments: 16,
+            payload_bytes: 16_000,
+            wire_bytes: 20_000,
+            cpu_s: 32e-6,
+            ..BuilderReport::default()
+        };
+        let source = |source| SourceSent { source, sent, retransmits: Some(1), ..SourceSent::default() };
+        Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport { sources: vec![source(0), source(1)], ..SourcesReport::default() }],
+        }
+    }
+
+    #[test]
+    fn numbers_are_of_the_hold_and_the_ledger_of_everything() {
+        let settings = DaqSettings { sources: 2, link: "1Mbit/s".parse().ok(), ..DaqSettings::default() };
+        let metrics = of(&settings, &built(20, 10));
+        assert_eq!(metrics["events_per_s"], Some(4.0));
+        assert_eq!(metrics["dead_time_percent"], Some(20.0));
+        assert_eq!(metrics["goodput_bit_per_s"], Some(64_000.0));
+        // 1 Mbit/s carries 50 events of two fragments of 1250 bytes a second.
+        assert_eq!(metrics["ideal_percent"], Some(8.0));
+        assert_eq!(metrics["builder_cpu_us_per_fragment"], Some(2.0));
+        assert_eq!((metrics["fragments_lost"], metrics["fragments_unexplained"]), (Some(0.0), Some(0.0)));
+        assert_eq!(metrics["retransmits"], Some(2.0));
+        assert_eq!(metrics["timeouts"], None, "a kernel that does not tell is no kernel without timeouts");
+    }
+
+    #[test]
+    fn what_one_side_counts_and_the_other_does_not_is_told_as_what_it_is() {
+        let settings = DaqSettings { sources: 2, ..DaqSettings::default() };
+        let lost = of(&settings, &built(17, 10));
+        assert_eq!((lost["fragments_lost"], lost["fragments_unexplained"]), (Some(3.0), Some(0.0)));
+        let more = of(&settings, &built(21, 10));
+        assert_eq!((more["fragments_lost"], more["fragments_unexplained"]), (Some(0.0), Some(1.0)));
+        let others = of(&DaqSettings { front_ends: 1, ..settings.clone() }, &built(21, 10));
+        assert_eq!(others["fragments_lost"], None, "nobody tells what front ends sent");
+        let mut cut = built(17, 10);
+        cut.hosts[0].builders[0].events.unfinished = 1;
+        assert_eq!(of(&settings, &cut)["fragments_lost"], None, "they may be under way");
+    }
+
+    #[test]
+    fn every_number_is_explained_and_what_nobody_counted_is_unknown() {
+        let metrics = of(&DaqSettings::default(), &Sides::default());
+        assert!(metrics.keys().all(|name| METRICS.iter().any(|metric| metric.name == name)), "{metrics:?}");
+        assert!(metrics.values().all(Option::is_none), "{metrics:?}");
+        assert!(TELLING.iter().all(|name| metrics.contains_key(*name)));
+    }
+
+    #[test]
+    fn fairness_is_of_delays() {
+        let mut sides = built(20, 10);
+        let seen = |source, us| super::super::report::SourceSeen {
+            source,
+            fragments: 8,
+            delay_mean_us: Some(us),
+            ..Default::default()
+        };
+        sides.hosts[0].builders[0].sources_seen = vec![seen(0, 100.0), seen(1, 300.0)];
+        let metrics = of(&DaqSettings::default(), &sides);
+        assert_eq!(metrics["jain_delay"], Some(0.8));
+    }
+}

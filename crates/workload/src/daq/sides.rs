@@ -1,0 +1,252 @@
+//! The reports of both sides of a trial, put together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::histogram::Histogram;
+use base::part::PartError;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::report::{BuilderReport, BuildersReport, EventCounts, Ledger, SourceSent, SourcesReport};
+use super::settings::{DaqSettings, Size};
+use super::{BUILDER, SOURCES, theory};
+
+/// Refusals of what may not be ours: a stranger's bytes were never among those that sources say they sent.
+const OF_STRANGERS: [&str; 7] = [
+    "wrong_run",
+    "wrong_version",
+    "bad_header",
+    "header_checksum",
+    "duplicate_source",
+    "unknown_source",
+    "wrong_kind",
+];
+
+/// What builders and sources of a trial reported.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sides {
+    /// By host.
+    pub hosts: Vec<BuildersReport>,
+    /// By host.
+    pub sources: Vec<SourcesReport>,
+}
+
+/// How what sources sent and what builders saw of it compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    /// Fragments that sources handed to their kernels.
+    pub sent: u64,
+    /// Of these, seen by a builder.
+    pub seen: u64,
+    /// Whether the trial was ended while events were under way, so that what is missing may be as well.
+    pub is_cut: bool,
+}
+
+impl Balance {
+    /// Fragments that never came; unknown of a trial that was ended while some were under way.
+    pub fn lost(&self) -> Option<u64> {
+        (!self.is_cut).then(|| self.sent.saturating_sub(self.seen))
+    }
+
+    /// Fragments that came and that nobody says he sent.
+    pub fn unexplained(&self) -> u64 {
+        self.seen.saturating_sub(self.sent)
+    }
+}
+
+impl Sides {
+    /// From the reports of a trial's parts, by name.
+    ///
+    /// # Errors
+    /// A report that cannot be read.
+    pub fn of(reports: &BTreeMap<String, Value>) -> Result<Self, PartError> {
+        fn read<T: DeserializeOwned>(name: &str, report: &Value) -> Result<T, PartError> {
+            serde_json::from_value(report.clone())
+                .map_err(|error| PartError::new(format!("the report of {name} cannot be read: {error}")))
+        }
+        let mut sides = Self::default();
+        for (name, report) in reports {
+            let (part, host) = name.split_once('@').unwrap_or((name.as_str(), ""));
+            match part {
+                BUILDER => sides.hosts.push(read(name, report)?),
+                SOURCES => {
+                    let mut report: SourcesReport = read(name, report)?;
+                    report.host =
+                        report.host.or_else(|| Some(host.to_owned()).filter(|host| !host.is_empty()));
+                    sides.sources.push(report);
+                }
+                _ => {}
+            }
+        }
+        Ok(sides)
+    }
+
+    /// All builders, in the order of their numbers.
+    pub fn builders(&self) -> Vec<&BuilderReport> {
+        let mut all: Vec<_> = self.hosts.iter().flat_map(|host| &host.builders).collect();
+        all.sort_by_key(|builder| builder.builder);
+        all
+    }
+
+    /// What came of all triggers.
+    pub fn events(&self) -> EventCounts {
+        self.builders().iter().map(|builder| &builder.events).fold(EventCounts::default(), |sum, one| {
+            EventCounts {
+                offered: sum.offered + one.offered,
+                vetoed: sum.vetoed + one.vetoed,
+                triggered: sum.triggered + one.triggered,
+                complete: sum.complete + one.complete,
+                incomplete: sum.incomplete + one.incomplete,
+                unfinished: sum.unfinished + one.unfinished,
+            }
+        })
+    }
+
+    /// What became of all fragments.
+    pub fn ledger(&self) -> Ledger {
+        let mut sum = Ledger::default();
+        for one in self.builders().iter().map(|builder| &builder.ledger) {
+            sum.built += one.built;
+            sum.in_incomplete += one.in_incomplete;
+            sum.late += one.late;
+            sum.duplicate += one.duplicate;
+            sum.broken_connections += one.broken_connections;
+            sum.reconnected += one.reconnected;
+            for (reason, count) in &one.refused {
+                *sum.refused.entry(reason.clone()).or_default() += count;
+            }
+        }
+        sum
+    }
+
+    /// What was sent against what was seen; unknown where others' front ends send, or no source reported.
+    pub fn balance(&self, settings: &DaqSettings) -> Option<Balance> {
+        if settings.front_ends > 0 || self.sources.is_empty() || self.hosts.is_empty() {
+            return None;
+        }
+        let ledger = self.ledger();
+        let ours = |(reason, _): &(&String, &u64)| !OF_STRANGERS.contains(&reason.as_str());
+        let refused: u64 = ledger.refused.iter().filter(ours).map(|(_, count)| count).sum();
+        Some(Balance {
+            sent: self.sent().map(|source| source.sent).sum(),
+            seen: ledger.built + ledger.in_incomplete + ledger.late + ledger.duplicate + refused,
+            is_cut: self.is_ended_early() || self.broke_off().is_some(),
+        })
+    }
+
+    /// Every source on any host.
+    pub fn sent(&self) -> impl Iterator<Item = &SourceSent> {
+        self.sources.iter().flat_map(|host| &host.sources)
+    }
+
+    /// A histogram of all builders.
+    pub fn merged(&self, of: fn(&BuilderReport) -> &Histogram) -> Histogram {
+        let mut all = Histogram::default();
+        for builder in self.builders() {
+            all.merge(of(builder));
+        }
+        all
+    }
+
+    /// From the beginning of the first builder's hold to the end of the last one's, s after the start.
+    pub fn hold_s(&self) -> (f64, f64) {
+        let builders = self.builders();
+        let from = builders.iter().map(|builder| builder.hold_from_s).min_by(f64::total_cmp);
+        let to = builders.iter().map(|builder| builder.hold_to_s).max_by(f64::total_cmp);
+        let from = from.unwrap_or(0.0);
+        (from, to.unwrap_or(0.0).max(from))
+    }
+
+    /// The length of the hold, s; `None` where nothing was held.
+    pub fn held_s(&self) -> Option<f64> {
+        let (from, to) = self.hold_s();
+        Some(to - from).filter(|s| *s > 0.0)
+    }
+
+    /// The rate of all builders' ports together, bit/s: as given, else of their devices.
+    pub fn link_bit_per_s(&self, settings: &DaqSettings) -> Option<f64> {
+        let given = settings.link.map(|rate| rate.bit_per_s() as f64);
+        let of_host = |host: &BuildersReport| {
+            given.or_else(|| host.builders.iter().find_map(|builder| builder.link_bit_per_s))
+        };
+        let all: Option<Vec<f64>> = self.hosts.iter().map(of_host).collect();
+        all.filter(|all| !all.is_empty()).map(|all| all.iter().sum())
+    }
+
+    /// What a fragment takes on the wire on average, bytes.
+    pub fn fragment_wire_bytes(&self, settings: &DaqSettings) -> Option<f64> {
+        let builders = self.builders();
+        let fragments: u64 = builders.iter().map(|builder| builder.fragments).sum();
+        let bytes: u64 = builders.iter().map(|builder| builder.wire_bytes).sum();
+        match &settings.size {
+            _ if fragments > 0 => Some(bytes as f64 / fragments as f64),
+            Size::Fixed(size) => {
+                let bytes = u32::try_from(size.bytes()).ok()?;
+                Some(theory::fragment_wire_bytes(bytes, settings.protocol) as f64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Events a second that the builders' ports could carry.
+    pub fn ideal_events_per_s(&self, settings: &DaqSettings) -> Option<f64> {
+        let bytes = self.fragment_wire_bytes(settings)?;
+        theory::ideal_events_per_s(self.link_bit_per_s(settings)?, settings.sources, bytes)
+    }
+
+    /// Sources whose fragments, all at once, the port's buffer takes, where its size is given: the predicted cliff. The
+    /// skew is the median that was measured.
+    pub fn cliff_sources(&self, settings: &DaqSettings) -> Option<f64> {
+        let bytes = self.fragment_wire_bytes(settings)?;
+        let link = self.link_bit_per_s(settings)? / self.hosts.len().max(1) as f64;
+        let skew_ns = self.merged(|builder| &builder.skew).percentile_ns(50.0).unwrap_or(0);
+        theory::cliff_sources(settings.buffer?.bytes(), link, skew_ns as f64 / 1e9, bytes)
+    }
+
+    /// Mean delay of each source that sent anything in the hold, us, over all builders.
+    pub fn delays_us(&self) -> BTreeMap<u32, f64> {
+        let mut sums: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+        for seen in self.builders().iter().flat_map(|builder| &builder.sources_seen) {
+            if let Some(mean) = seen.delay_mean_us.filter(|_| seen.fragments > 0) {
+                let sum = sums.entry(seen.source).or_default();
+                sum.0 += mean * seen.fragments as f64;
+                sum.1 += seen.fragments;
+            }
+        }
+        sums.into_iter().map(|(source, (sum, count))| (source, sum / count as f64)).collect()
+    }
+
+    /// The busiest second of the busiest thread of sources, share of a CPU.
+    pub fn sources_busiest(&self) -> Option<f64> {
+        self.sources.iter().filter_map(|host| host.busiest).max_by(f64::total_cmp)
+    }
+
+    /// The share of its hold that the busiest builder worked or waited for a CPU, and the CPU time alone.
+    pub fn builder_busiest(&self) -> Option<(f64, f64)> {
+        let share = |builder: &&BuilderReport| {
+            let held_s = Some(builder.hold_to_s - builder.hold_from_s).filter(|s| *s > 0.0)?;
+            let worked = builder.cpu_s / held_s;
+            Some((worked + builder.ready_s.unwrap_or(0.0) / held_s, worked))
+        };
+        self.builders().iter().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Whether somebody ended the trial before its time.
+    pub fn is_ended_early(&self) -> bool {
+        self.builders().iter().any(|builder| builder.ended_early || builder.events.unfinished > 0)
+    }
+
+    /// Why a part broke off, where one did.
+    pub fn broke_off(&self) -> Option<String> {
+        let builders = self.builders();
+        let of_builders = builders.iter().filter_map(|builder| {
+            Some(format!("builder {} broke off: {}", builder.builder, builder.broke_off.as_ref()?))
+        });
+        let of_sources = self.sources.iter().filter_map(|host| {
+            let at = host.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+            Some(format!("the sources{at} broke off: {}", host.broke_off.as_ref()?))
+        });
+        let all: BTreeSet<String> = of_builders.chain(of_sources).collect();
+        (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join("; "))
+    }
+}
