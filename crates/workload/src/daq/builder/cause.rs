@@ -135,3 +135,112 @@ pub fn refined(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn slow_is_what_takes_much_longer_than_others() {
+        for (took_ms, median_ms, gap_ms, slow) in [
+            (4, 1, 1, false),
+            (5, 1, 1, true),
+            (110, 100, 5, false),
+            (121, 100, 5, true),
+            (210, 205, 190, true),
+            (0, 0, 0, false),
+        ] {
+            assert_eq!(is_slow(took_ms * MS, median_ms * MS, gap_ms * MS), slow, "{took_ms} of {median_ms}");
+        }
+    }
+
+    #[test]
+    fn each_fault_is_known_by_its_traces() {
+        let usual = Facts {
+            complete: true,
+            host_ns: 2 * MS,
+            host_usual_ns: 2 * MS,
+            way_ns: MS,
+            way_usual_ns: MS,
+            gap_ns: MS,
+            packets: 1,
+            ..Facts::default()
+        };
+        let lost = |way_ms: u64| Facts { way_ns: way_ms * MS, gap_ns: way_ms * MS * 9 / 10, ..usual };
+        for (why, facts, expected) in [
+            ("a stopped host", Facts { host_ns: 100 * MS, gap_ns: 95 * MS, ..usual }, Cause::Host),
+            (
+                "a stopped host, told again in vain",
+                Facts { host_ns: 100 * MS, since_repeat_ns: Some(90 * MS), ..usual },
+                Cause::Host,
+            ),
+            (
+                "a lost order",
+                Facts { host_ns: 8 * MS, since_repeat_ns: Some(2 * MS), gap_ns: 7 * MS, ..usual },
+                Cause::Order,
+            ),
+            ("a lone fragment lost", lost(204), Cause::TailLossProbe),
+            ("a lone fragment lost twice", lost(610), Cause::RetransmissionTimeout),
+            ("many packets lost", Facts { packets: 23, ..lost(210) }, Cause::RetransmissionTimeout),
+            ("a packet among many", Facts { packets: 23, ..lost(30) }, Cause::Loss),
+            ("a datagram lost", Facts { datagrams: true, ..lost(204) }, Cause::Loss),
+            ("a long queue", Facts { way_ns: 80 * MS, gap_ns: 3 * MS, ..usual }, Cause::Queueing),
+            (
+                "a queue as long as the buffer",
+                Facts { way_ns: 30 * MS, gap_ns: 29 * MS, queue_full_ns: Some(20 * MS), ..usual },
+                Cause::Queueing,
+            ),
+            (
+                "many stalls, one after the other",
+                Facts { way_ns: 230 * MS, gap_ns: 20 * MS, queue_full_ns: Some(3 * MS), ..usual },
+                Cause::TailLossProbe,
+            ),
+            (
+                "a builder that slept",
+                Facts { way_ns: 60 * MS, gap_ns: 59 * MS, read_late_ns: 58 * MS, ..usual },
+                Cause::Builder,
+            ),
+            ("a source that left", Facts { complete: false, gone: true, ..usual }, Cause::Gone),
+            ("collapse", Facts { complete: false, ..usual }, Cause::RetransmissionTimeout),
+            ("UDP given up", Facts { complete: false, datagrams: true, ..usual }, Cause::Loss),
+        ] {
+            assert_eq!(cause(&facts), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_sources_know_better() {
+        let slow = |cause: Cause, complete: bool| SlowEvent {
+            event: 40,
+            took_ns: 230 * MS,
+            complete,
+            source: 3,
+            sent_after_ns: complete.then_some(5 * MS as i64),
+            arrived_after_ns: complete.then_some(230 * MS),
+            repeats: 0,
+            cause,
+        };
+        let stall = Stall { source: 3, event: 42, builder: 0, retransmits: 1, timeouts: 0, dsacks: 0 };
+        let spurious = Stall { dsacks: 1, ..stall };
+        let timeout = Stall { timeouts: 1, ..stall };
+        let others =
+            [Stall { source: 4, ..timeout }, Stall { event: 39, ..timeout }, Stall { event: 44, ..timeout }];
+        use Cause::{Host, Loss, Queueing, RetransmissionTimeout, TailLossProbe};
+        for (before, complete, stalls, after) in [
+            (Queueing, true, vec![stall], TailLossProbe),
+            (TailLossProbe, true, vec![spurious], Queueing),
+            (TailLossProbe, true, vec![timeout], RetransmissionTimeout),
+            (RetransmissionTimeout, true, vec![stall], TailLossProbe),
+            (TailLossProbe, true, others.to_vec(), Queueing),
+            (RetransmissionTimeout, false, Vec::new(), Host),
+            (Host, true, vec![stall], Host),
+            (Queueing, true, Vec::new(), Queueing),
+            (Loss, true, vec![stall], TailLossProbe),
+        ] {
+            assert_eq!(refined(&slow(before, complete), &stalls, 2, true), after, "{before:?} {stalls:?}");
+        }
+        assert_eq!(refined(&slow(TailLossProbe, true), &[], 2, false), TailLossProbe, "the list was cut off");
+    }
+}

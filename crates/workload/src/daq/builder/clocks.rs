@@ -23,8 +23,10 @@ const QUICK_NS_A_GROUP: u64 = 200_000;
 const RARE_NS: u64 = 2_000_000_000;
 /// Questions under way to one group.
 const ASKED_MAX: usize = 8;
-/// Batches that are kept of a group; then neighbours become one. As many as [`Offset`] keeps of its own accord.
-const BATCHES_MAX: usize = 64;
+/// Batches that are kept of a group; then neighbours become one.
+const BATCHES_MAX: usize = 256;
+/// Batches that an offset is made of: as many as [`Offset`] takes without leaving some out.
+const BATCHES_USED: usize = 64;
 /// Clocks that are further apart than this are not the same, whatever a group says of its kernel.
 const SAME_NS_MAX: u64 = 1_000_000;
 /// Moments of the hold at which the bound is looked at.
@@ -187,8 +189,7 @@ impl Clock {
         self.silent = 0;
         self.probes += 1;
         if self.batches.len() >= BATCHES_MAX {
-            let rate = self.line.map_or(0.0, |line| line.rate);
-            self.batches = self.batches.chunks(2).filter_map(|pair| merged(pair, rate)).collect();
+            self.batches = self.merged(2);
         }
         self.batches.push(batch);
         // The first estimates are worth their work, later ones change little.
@@ -204,8 +205,15 @@ impl Clock {
         true
     }
 
+    /// So many neighbours become one.
+    fn merged(&self, neighbours: usize) -> Vec<Batch> {
+        let rate = self.line.map_or(0.0, |line| line.rate);
+        self.batches.chunks(neighbours.max(1)).filter_map(|few| merged(few, rate)).collect()
+    }
+
     fn estimate(&mut self, source_ns: u64) {
-        let Ok(offset) = Offset::from_batches(&self.batches) else { return };
+        let batches = self.merged(self.batches.len().div_ceil(BATCHES_USED));
+        let Ok(offset) = Offset::from_batches(&batches) else { return };
         let ahead_ns = offset.offset_ns(source_ns);
         self.line = Some(Line { at_source_ns: source_ns, ahead_ns, rate: offset.drift_ppm() / 1e6 });
         self.offset = Some(offset);

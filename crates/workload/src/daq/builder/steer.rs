@@ -19,9 +19,9 @@ const AS_GOOD: f64 = 0.97;
 /// A greater credit that gains less than this gains nothing.
 const GAIN_MIN: f64 = 1.03;
 /// Credits closer than this are not told apart.
-const CLOSE: f64 = 1.2;
+const CLOSE: f64 = 1.06;
 /// Of the least credit that stalled: closer to it there is no margin.
-const MARGIN: f64 = 0.85;
+const MARGIN: f64 = 0.9;
 /// Rounds of the search, whatever it finds.
 const ROUNDS_MAX: usize = 14;
 
@@ -304,3 +304,7 @@ impl Steer {
         self.phase = if stalled_before { Phase::Done } else { Phase::Push };
     }
 }
+
+#[cfg(test)]
+#[path = "steer_tests.rs"]
+mod tests;

@@ -223,3 +223,115 @@ fn choose(plan: &TurnsPlan, index: u64, next_seat: usize, seats: &[Seat]) -> Opt
         _ => Some(in_turn.find(|&seat| load(seat) < plan.window).unwrap_or(next_seat)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daq::settings::Triggers;
+
+    const PLAN: TurnsPlan = TurnsPlan {
+        choice: BuilderChoice::Modulo,
+        builder_first: 0,
+        builders: 2,
+        builders_all: 2,
+        window: 2,
+        events: None,
+    };
+
+    fn timetable(plan: TurnsPlan, triggers: &str) -> Turns {
+        let turns = Turns::new(plan, triggers.parse::<Triggers>().unwrap().due(1, Vec::new()));
+        (0..usize::from(plan.builders)).for_each(|builder| turns.ready(builder, 0));
+        turns
+    }
+
+    /// All turns of a builder at a moment, while its outstanding events grow.
+    fn all(turns: &Turns, builder: usize, now_ns: u64, mut outstanding: u32) -> (Vec<u64>, u64) {
+        let (mut events, mut vetoed) = (Vec::new(), 0);
+        loop {
+            match turns.next(builder, now_ns, outstanding) {
+                Turn::Due { .. } => {
+                    events.push(turns.begin(builder));
+                    outstanding += 1;
+                }
+                Turn::Vetoed { times, .. } => vetoed += times,
+                Turn::Wait { .. } | Turn::Over => return (events, vetoed),
+            }
+        }
+    }
+
+    #[test]
+    fn free_builders_take_what_the_window_allows() {
+        let turns = Turns::new(TurnsPlan { events: Some(5), ..PLAN }, None);
+        assert_eq!(turns.next(0, 7, 0), Turn::Wait { until_ns: None });
+        turns.ready(0, 8);
+        assert_eq!(turns.next(0, 7, 0), Turn::Wait { until_ns: Some(8) });
+        assert_eq!(turns.next(0, 9, 0), Turn::Due { due_ns: 9 });
+        assert_eq!(turns.begin(0), 0);
+        assert_eq!(all(&turns, 0, 9, 1), (vec![2], 0));
+        turns.ready(1, 8);
+        assert_eq!(all(&turns, 1, 9, 0), (vec![1, 3], 0));
+        assert_eq!(turns.next(1, 9, 2), Turn::Wait { until_ns: None });
+        assert_eq!(turns.next(0, 10, 1), Turn::Due { due_ns: 10 });
+        assert_eq!([turns.next(0, 10, 1), turns.next(1, 10, 0)], [Turn::Over, Turn::Over]);
+        turns.veto(0);
+        assert_eq!(turns.next(1, 11, 0), Turn::Due { due_ns: 11 }, "a veto is no event");
+    }
+
+    #[test]
+    fn numbers_have_no_gaps_whatever_is_vetoed() {
+        let turns = timetable(PLAN, "1000/s");
+        assert_eq!(turns.next(1, 0, 0), Turn::Wait { until_ns: Some(1_000_000) });
+        // Ten triggers are due, five each; each has room for two.
+        assert_eq!(all(&turns, 0, 9_000_000, 0), (vec![0, 2], 3));
+        assert_eq!(all(&turns, 1, 9_000_000, 0), (vec![1, 3], 3));
+        assert_eq!(all(&turns, 1, 20_000_000, 1), (vec![5], 4));
+    }
+
+    #[test]
+    fn turns_pass_over_who_is_full_and_the_least_busy_comes_first() {
+        let turns = timetable(TurnsPlan { choice: BuilderChoice::RoundRobin, ..PLAN }, "1000/s");
+        assert_eq!(turns.next(1, 0, 2), Turn::Wait { until_ns: Some(1_000_000) });
+        assert_eq!(all(&turns, 0, 1_000_000, 0), (vec![0, 2], 0));
+        assert_eq!(all(&turns, 0, 3_000_000, 2), (vec![], 1), "his turn, and nobody has room");
+        assert_eq!(all(&turns, 1, 3_000_000, 2), (vec![], 1));
+        let turns =
+            timetable(TurnsPlan { choice: BuilderChoice::LeastOutstanding, window: 10, ..PLAN }, "1000/s");
+        turns.next(1, 0, 4);
+        assert_eq!(all(&turns, 0, 4_000_000, 0), (vec![0, 2, 4, 6], 0));
+    }
+
+    #[test]
+    fn hosts_share_a_timetable_without_a_word() {
+        for choice in [BuilderChoice::Modulo, BuilderChoice::RoundRobin, BuilderChoice::LeastOutstanding] {
+            let mut events: Vec<u64> = Vec::new();
+            for builder_first in [0, 2] {
+                let plan = TurnsPlan {
+                    choice,
+                    builder_first,
+                    builders_all: 4,
+                    window: 100,
+                    events: Some(40),
+                    ..PLAN
+                };
+                let turns = timetable(plan, "poisson 1000/s");
+                for builder in [0, 1] {
+                    events.extend(all(&turns, builder, 1_000_000_000, 0).0);
+                }
+                assert_eq!(turns.next(0, 2_000_000_000, 0), Turn::Over);
+            }
+            events.sort_unstable();
+            assert!(
+                events.len() == 40 && events.windows(2).all(|pair| pair[0] < pair[1]),
+                "{choice:?} {events:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_builder_that_sleeps_fills_no_memory() {
+        let turns = timetable(PLAN, "1000000/s");
+        turns.next(1, 1_000_000_000, 0);
+        let state = turns.state();
+        assert!(state.seats[0].inbox.len() < 200, "{}", state.seats[0].inbox.len());
+    }
+}

@@ -1,0 +1,128 @@
+use super::*;
+
+/// A port with its sources, as far as the search sees it.
+#[derive(Debug, Clone, Copy)]
+struct Port {
+    sources: u32,
+    fragment_bytes: u64,
+    rate_bit_per_s: f64,
+    buffer_bytes: f64,
+    /// From the arrival that frees credit to the arrival that it leads to, on an idle port.
+    turn_s: f64,
+}
+
+impl Port {
+    /// Events a second with so much credit, if nothing stalls.
+    fn events_per_s(&self, credit: u32) -> f64 {
+        let event_bits = f64::from(self.sources) * self.fragment_bytes as f64 * 8.0;
+        let by_credit = f64::from(credit) / self.turn_s / f64::from(self.sources);
+        (self.rate_bit_per_s / event_bits).min(by_credit)
+    }
+
+    fn overflows(&self, credit: u32) -> bool {
+        f64::from(credit) * self.fragment_bytes as f64 > self.buffer_bytes
+    }
+
+    /// The best that any credit gets without a stall.
+    fn best_per_s(&self) -> f64 {
+        let fits = (self.buffer_bytes / self.fragment_bytes as f64) as u32;
+        self.events_per_s(fits.clamp(1, self.sources))
+    }
+
+    fn round(&self, round: Round, random: &mut fastrand::Rng) -> Tally {
+        let mut now_ns = 1_000;
+        let mut tally = Tally::new(round, now_ns);
+        // A round is lucky as a whole, and its events are so again.
+        let luck = 0.97 + random.f64() * 0.06;
+        while !tally.is_over() {
+            let usual_ns = 1e9 / self.events_per_s(round.credit) / (luck * (0.95 + random.f64() * 0.1));
+            let stalled = self.overflows(round.credit) && random.u8(..100) < 70;
+            let took_ns = usual_ns as u64 + if stalled { 205_000_000 } else { 0 };
+            now_ns += took_ns;
+            let wire_bytes = u64::from(self.sources) * self.fragment_bytes;
+            let spread_ns = (wire_bytes as f64 * 8e9 / self.rate_bit_per_s) as u64;
+            let way_ns = if stalled { 205_000_000 } else { 1_000_000 };
+            tally.event(took_ns, way_ns, true, (wire_bytes, spread_ns.max(took_ns * 9 / 10)), now_ns);
+        }
+        tally
+    }
+}
+
+fn search(port: &Port, buffer_bytes: Option<u64>, seed: u64) -> (Steered, usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut steer = Steer::new(port.sources, port.fragment_bytes, buffer_bytes);
+    let mut rounds = 0;
+    while let Some(round) = steer.next() {
+        assert!(round.credit >= 1 && round.credit <= port.sources, "{round:?}");
+        steer.told(&port.round(round, &mut random));
+        rounds += 1;
+        assert!(rounds <= 20, "it does not end");
+    }
+    (steer.steered(), rounds)
+}
+
+const PORTS: [Port; 7] = {
+    let kib =
+        Port { sources: 1000, fragment_bytes: 1154, rate_bit_per_s: 1e9, buffer_bytes: 65e3, turn_s: 200e-6 };
+    [
+        kib,
+        Port { rate_bit_per_s: 200e6, ..kib },
+        Port { sources: 80, rate_bit_per_s: 200e6, ..kib },
+        // More would be better than the buffer holds.
+        Port { turn_s: 900e-6, ..kib },
+        Port { sources: 40, fragment_bytes: 34_350, rate_bit_per_s: 200e6, turn_s: 1.5e-3, ..kib },
+        // Nothing is ever lost.
+        Port { buffer_bytes: 1e12, rate_bit_per_s: 2e9, ..kib },
+        Port { sources: 10_000, buffer_bytes: 262_144.0, ..kib },
+    ]
+};
+
+#[test]
+fn the_credit_is_nearly_as_good_as_the_best_on_all_ports() {
+    let (mut near, mut all, mut rounds_all) = (0, 0, 0);
+    for port in PORTS {
+        for seed in 0..100 {
+            let (steered, rounds) = search(&port, None, seed);
+            let share = port.events_per_s(steered.credit) / port.best_per_s();
+            assert!(share > 0.85, "{share} of the best: {steered:?} {port:?}");
+            assert!(!port.overflows(steered.credit), "{steered:?} {port:?}");
+            near += u32::from(share >= 0.95);
+            all += 1;
+            rounds_all += rounds;
+        }
+    }
+    assert!(f64::from(near) >= 0.98 * f64::from(all), "{near} of {all}");
+    assert!(rounds_all as f64 / f64::from(all) <= 12.0, "{rounds_all} rounds for {all} searches");
+}
+
+#[test]
+fn the_port_is_known_afterwards() {
+    let (steered, _) = search(&PORTS[3], None, 5);
+    let buffer_bytes = steered.buffer_bytes.expect("something stalled") as f64;
+    assert!((buffer_bytes / PORTS[3].buffer_bytes - 1.0).abs() < 0.15, "{steered:?}");
+    assert_eq!(steered.push, None, "push is known to stall");
+    let (steered, _) = search(&PORTS[5], None, 5);
+    assert_eq!(steered.buffer_bytes, None);
+    let rate = steered.rate_bit_per_s.expect("fragments came");
+    assert!((rate / PORTS[5].rate_bit_per_s - 1.0).abs() < 0.2, "{steered:?}");
+    assert!(steered.push.is_some_and(|push| push.credit == 1000));
+    assert!(steered.stagger_ns >= 4_000 && steered.stagger_ns <= 6_000, "{steered:?}");
+}
+
+#[test]
+fn a_port_on_which_everything_stalls_gets_the_least() {
+    let port = Port { buffer_bytes: 100.0, ..PORTS[1] };
+    let (steered, rounds) = search(&port, Some(1 << 20), 1);
+    assert_eq!(steered.credit, 1);
+    assert!(rounds <= 14, "{rounds}");
+}
+
+#[test]
+fn one_source_needs_no_search_and_a_search_can_be_cut_short() {
+    let (steered, rounds) = search(&Port { sources: 1, ..PORTS[0] }, None, 1);
+    assert!(steered.credit == 1 && rounds <= 3, "{rounds}");
+    let mut steer = Steer::new(1000, 1154, Some(65_536));
+    let first = steer.next().expect("a round").credit;
+    steer.stop();
+    assert_eq!((steer.next(), steer.steered().credit), (None, first));
+}
