@@ -27,8 +27,6 @@ pub(super) struct Pending {
     pub(super) received_ns: u64,
     /// When it is this source's turn: then, or later by the stagger.
     pub(super) due_ns: u64,
-    /// How long it is to be; 0: as the settings say.
-    pub(super) fragment_bytes: u32,
     /// Of a [`crate::daq::wire::Piece`].
     pub(super) flags: u16,
 }

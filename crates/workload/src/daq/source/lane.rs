@@ -13,7 +13,6 @@ use super::events::Events;
 pub(super) struct Wave {
     pub(super) event: u64,
     pub(super) received_ns: u64,
-    pub(super) fragment_bytes: u32,
     pub(super) flags: u16,
     /// The next source's place in the group, and where to end.
     pub(super) next: usize,

@@ -13,6 +13,9 @@ use crate::daq::wire::{Kind, Order, OrderFlags, Piece, PieceFlags};
 /// An order for a new event that comes so long after the last fragment tells that something was waited for.
 const PAUSE_NS: u64 = 20_000_000;
 
+/// No builder has more events under way.
+const EVENTS_UNDER_WAY_MAX: u64 = 10_000;
+
 /// How an order came, and so how it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Way {
@@ -53,8 +56,17 @@ pub(super) fn follow(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, 
     }
 }
 
+/// Whether an order contradicts itself: no builder has so many events under way.
+fn is_impossible(desk: &Desk, order: &Order) -> bool {
+    let numbers_max = EVENTS_UNDER_WAY_MAX * desk.told.builders.len() as u64;
+    order.event.checked_sub(order.event_oldest).is_none_or(|numbers| numbers > numbers_max)
+}
+
 /// Lets the sources send that the order is meant for.
 fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
+    if is_impossible(desk, order) {
+        return;
+    }
     let again = order.flags.has(OrderFlags::AGAIN);
     let heard = lane.events.hear(order.event, order.event_oldest, again, received_ns);
     // Over a connection the others are told themselves.
@@ -65,8 +77,7 @@ fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: 
         desk.looks.ask(received_ns);
     }
     let Some((next, end)) = places(desk, lane, order, way) else { return };
-    let wave =
-        Wave { event: order.event, received_ns, fragment_bytes: order.fragment_bytes, flags: 0, next, end };
+    let wave = Wave { event: order.event, received_ns, flags: 0, next, end };
     if order.kind == Kind::Trigger && desk.told.is_push {
         for event in lane.events.behind(order.event, order.event_oldest) {
             start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave });

@@ -39,8 +39,8 @@ pub(super) fn roll(desk: &mut Desk, lane: &mut Lane, wave: &mut Wave) -> bool {
         let place = wave.next;
         wave.next += 1;
         if lane.events.take(wave.event, place, wave.received_ns) {
-            let Wave { event, received_ns, fragment_bytes, flags, .. } = *wave;
-            offer(desk, lane, place, Pending { event, received_ns, due_ns, fragment_bytes, flags });
+            let Wave { event, received_ns, flags, .. } = *wave;
+            offer(desk, lane, place, Pending { event, received_ns, due_ns, flags });
         }
     }
     true
@@ -111,10 +111,7 @@ fn begin(desk: &mut Desk, lane: &mut Lane, place: usize) -> bool {
         }
     };
     let source = desk.first + place as u32;
-    let payload_bytes = match pending.fragment_bytes {
-        0 => desk.told.draw.bytes(pending.event, source),
-        bytes => bytes.min(crate::daq::wire::PAYLOAD_BYTES_MAX),
-    };
+    let payload_bytes = desk.told.draw.bytes(pending.event, source);
     // Datagrams have checksums of their own.
     let payload_crc = if desk.told.is_udp { 0 } else { desk.payload.checksum(payload_bytes) };
     let sent_ns = monotonic_ns();

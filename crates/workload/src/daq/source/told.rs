@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use crate::daq::settings::{BuilderChoice, Carrier, DaqSettings, Draw, Orders, Pattern};
-use crate::daq::task::{PortFacts, SourcesTask, configuration_of};
+use crate::daq::task::{PortFacts, SourcesTask, boot_of_host, configuration_of};
 
 /// Events that a source may have on hand beyond those that the builder's window allows: told of late, or again.
 const EVENTS_BEYOND_WINDOW: usize = 8;
@@ -81,7 +81,7 @@ impl Told {
             seed: task.seed,
             congestion: settings.congestion_control.clone(),
             configuration: configuration_of(settings),
-            boot: boot(&sys::environment::boot_id()),
+            boot: boot_of_host(),
         })
     }
 }
@@ -91,18 +91,6 @@ pub(super) fn rate_max_bit_per_s(settings: &DaqSettings, mean_bytes: f64, source
     let events_per_s = settings.triggers.rate_per_s().unwrap_or(f64::INFINITY);
     // As much as an integer holds stands for "without limit".
     (events_per_s * mean_bytes * 8.0 * f64::from(sources)) as u64
-}
-
-/// The bytes of a boot id such as `2b3d...-...`; zeros if it is none.
-fn boot(text: &str) -> [u8; 16] {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    let mut bytes = [0; 16];
-    if digits.len() == 32 {
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
-    }
-    bytes
 }
 
 /// The address of the interface that leads to `peer`, as far as IPv4 goes.
@@ -119,13 +107,6 @@ pub(super) fn interface_towards(peer: SocketAddr) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_boot_id_is_sixteen_bytes() {
-        let id = boot("00112233-4455-6677-8899-aabbccddeeff");
-        assert_eq!((id[0], id[1], id[15]), (0, 0x11, 0xff));
-        assert_eq!(boot("unknown"), [0; 16]);
-    }
 
     #[test]
     fn the_way_to_oneself_is_loopback() {
