@@ -87,17 +87,13 @@ fn who_is_granted_sends_and_nobody_else() {
     let builder = rig.only();
     builder.say(&Order { sources: 0, ..builder.order(Kind::Trigger, 0) });
     builder.all_are_quiet();
-    let grant = |event, first_source, sources| Order {
-        first_source,
-        sources,
-        event_oldest: 0,
-        ..builder.order(Kind::Grant, event)
-    };
+    let any = builder.order(Kind::Grant, 0);
+    let grant = |event, first_source, sources| Order { event, first_source, sources, ..any };
     let (first, second, overlap, late) = (grant(0, 0, 3), grant(1, 6, 10), grant(0, 2, 2), grant(0, 7, 1));
     builder.say(&first);
-    (0..3).for_each(|source| drop(builder.fragment(source, 0)));
+    (0..3).for_each(|source| assert_eq!(builder.fragment(source, 0).sequence, 0));
     builder.say(&second);
-    (6..8).for_each(|source| drop(builder.fragment(source, 1)));
+    (6..8).for_each(|source| assert_eq!(builder.fragment(source, 1).sequence, 0));
     builder.say(&overlap);
     builder.fragment(3, 0);
     // A grant of an older event is followed as long as it is wanted.

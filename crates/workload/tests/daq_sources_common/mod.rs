@@ -210,8 +210,9 @@ impl Rig {
 
     /// Says that the run is over, waits for the end and takes the report.
     pub fn stop(mut self) -> SourcesReport {
-        for builder in &self.builders {
+        for builder in &mut self.builders {
             builder.say(&builder.order(Kind::Stop, 0));
+            builder.connections.clear();
         }
         self.end()
     }

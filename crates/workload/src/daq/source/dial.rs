@@ -151,6 +151,7 @@ fn failed(desk: &mut Desk, lane: &mut Lane, place: usize, error: &NetError) {
 /// again then.
 pub(super) fn lost(desk: &mut Desk, lane: &mut Lane, place: usize, error: Option<NetError>) {
     match error {
+        _ if lane.is_stopped => lane.end(place),
         Some(error) => retry(desk, lane, place, &error.source.to_string()),
         None => end(desk, lane, place, "the builder ended it before it said that the run is over"),
     }

@@ -8,7 +8,7 @@ use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Event, Events as Ready, Interest, Moved, MulticastReceiver, NetError};
 
 use super::account::Account;
-use super::connection::{Connection, State};
+use super::connection::{Connection, State, Troubles};
 use super::crew::Shared;
 use super::dial::{self, Dial};
 use super::events::Events;
@@ -163,7 +163,8 @@ impl Group {
         let waves = self.lanes.iter().flat_map(|lane| &lane.waves);
         let waves = waves.map(|wave| super::send::wave_due_ns(&self.desk, wave));
         let again = self.desk.again.iter().map(|&(due_ns, _, _)| due_ns);
-        let next_ns = waves.chain(again).min().unwrap_or(u64::MAX);
+        let over = self.lanes.iter().map(|lane| lane.over_ns);
+        let next_ns = waves.chain(again).chain(over).min().unwrap_or(u64::MAX);
         next_ns.min(soon_ns).min(self.desk.looks.next_ns()).min(self.desk.account.next_look_ns())
     }
 
@@ -275,8 +276,9 @@ impl Group {
 
     /// What waits for a moment.
     fn later(&mut self, now_ns: u64, is_idle: bool) {
-        for lane in self.lanes.iter_mut().filter(|lane| !lane.waves.is_empty()) {
+        for lane in &mut self.lanes {
             orders::roll_waves(&mut self.desk, lane, now_ns);
+            lane.end_in_time(now_ns);
         }
         dial::again(&mut self.desk, &mut self.lanes, now_ns);
         let Desk { looks, account, .. } = &mut self.desk;
@@ -287,8 +289,11 @@ impl Group {
     fn report(mut self) -> SourcesReport {
         let Desk { looks, account, .. } = &mut self.desk;
         looks.end(&mut self.lanes, account);
-        for connection in self.lanes.iter_mut().flat_map(|lane| &mut lane.connections) {
-            connection.give_up_current();
+        for lane in &mut self.lanes {
+            lane.connections.iter_mut().for_each(Connection::give_up_current);
+            if lane.is_stopped {
+                (0..lane.connections.len()).for_each(|place| lane.end(place));
+            }
         }
         let mut account = std::mem::take(&mut self.desk.account);
         account.stalls.iter_mut().for_each(|stall| stall.source += self.desk.first);
@@ -304,7 +309,7 @@ impl Group {
     /// What one source did, over all builders.
     fn sent_by(&self, place: usize) -> SourceSent {
         let connections = self.lanes.iter().map(|lane| &lane.connections[place]);
-        let (mut sent, mut cut, mut troubles) = (0, 0, super::connection::Troubles::default());
+        let (mut sent, mut cut, mut troubles) = (0, 0, Troubles::default());
         for connection in connections {
             sent += connection.sent;
             cut += connection.cut;
@@ -338,6 +343,7 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         connections: (0..sources).map(|_| Connection::new()).collect(),
         ended: 0,
         is_stopped: false,
+        over_ns: u64::MAX,
         last_sent_ns: 0,
     }
 }

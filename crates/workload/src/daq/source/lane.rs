@@ -8,6 +8,9 @@ use sys::net::MulticastReceiver;
 use super::connection::{Connection, State};
 use super::events::Events;
 
+/// How long a builder may take to end the connections after it has said that the run is over.
+const GRACE_NS: u64 = 500_000_000;
+
 /// Sources of a group that send their fragments of an event one after another, each so much later than the one before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wave {
@@ -34,6 +37,8 @@ pub(super) struct Lane {
     pub(super) ended: usize,
     /// Whether the builder said that the run is over.
     pub(super) is_stopped: bool,
+    /// When it is over whatever is still open; `u64::MAX` before it was stopped.
+    pub(super) over_ns: u64,
     /// When the last fragment was sent.
     pub(super) last_sent_ns: u64,
 }
@@ -44,25 +49,42 @@ impl Lane {
         self.index as u16
     }
 
-    /// Whether nothing more will be heard from this builder.
+    /// Whether nothing more is to be done for this builder.
     pub(super) fn is_over(&self) -> bool {
-        self.is_stopped || self.ended == self.connections.len()
+        self.ended == self.connections.len()
     }
 
-    /// Ends all connections: the builder said that the run is over, and waits for nothing.
-    pub(super) fn stop(&mut self) {
+    /// Ends what is still open when the builder has had its moment to do so.
+    pub(super) fn end_in_time(&mut self, now_ns: u64) {
+        if self.over_ns <= now_ns {
+            (0..self.connections.len()).for_each(|place| self.end(place));
+            self.over_ns = u64::MAX;
+        }
+    }
+
+    /// The builder said that the run is over: nothing more is sent, and it has a moment to end the connections itself.
+    pub(super) fn hush(&mut self, now_ns: u64) {
         if self.is_stopped {
             return;
         }
-        self.is_stopped = true;
+        (self.is_stopped, self.over_ns) = (true, now_ns.saturating_add(GRACE_NS));
         self.waves.clear();
-        for connection in self.connections.iter_mut().filter(|connection| connection.state != State::Ended) {
-            self.ended += 1;
-            if let Some(socket) = connection.end() {
-                // Nothing is under way any more; without this each port would be kept for a minute, and the next
-                // trials find none.
-                let _ = socket.reset_on_close();
-            }
+        for connection in &mut self.connections {
+            connection.pending.clear();
+        }
+    }
+
+    /// Ends a connection on which nothing more will come.
+    pub(super) fn end(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        if connection.state == State::Ended {
+            return;
+        }
+        self.ended += 1;
+        if let Some(socket) = connection.end() {
+            // Nothing is under way any more; without this each port would be kept for a minute, and the next trials find
+            // none.
+            let _ = socket.reset_on_close();
         }
     }
 }

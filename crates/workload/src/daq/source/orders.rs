@@ -37,10 +37,11 @@ fn is_overheard(desk: &mut Desk, order: &Order, way: Way) -> bool {
 
 /// Follows an order of the builder of `lane`; one of another run, or of another builder, is passed over.
 pub(super) fn follow(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
-    if order.run != desk.told.run || order.builder != lane.builder() || lane.is_stopped {
+    if order.run != desk.told.run || order.builder != lane.builder() {
         return;
     }
     match order.kind {
+        Kind::Trigger | Kind::Grant | Kind::Pull if lane.is_stopped => {}
         Kind::Trigger | Kind::Grant | Kind::Pull => {
             desk.account.orders += 1;
             if is_overheard(desk, order, way) {
@@ -49,7 +50,10 @@ pub(super) fn follow(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, 
             }
             call(desk, lane, order, way, received_ns);
         }
-        Kind::Stop => lane.stop(),
+        Kind::Stop => match way {
+            Way::Connection(place) => lane.end(place),
+            Way::Multicast | Way::Udp(_) => lane.hush(received_ns),
+        },
         Kind::Sync => answer(desk, lane, order, way, received_ns),
         Kind::Nack => udp::resend(desk, lane, order),
         Kind::Hello | Kind::Fragment => {}
