@@ -11,6 +11,7 @@ pub mod figures;
 pub mod judge;
 pub mod limit;
 pub mod metrics;
+pub mod port;
 pub mod report;
 mod series;
 pub mod settings;
