@@ -8,7 +8,8 @@ KAGIRI := target/release/kagiri
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
 	@echo "make test     install what the tests need, then run every test"
-	@echo "make bench    compare side by side with other tools (some two hours on a quiet machine)"
+	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
+	@echo "             NEPER=FILE: with neper's tcp_rr beside daq"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
 survey: build
@@ -33,6 +34,7 @@ check:
 bench: build
 	set -e; for suite in stream fleet lab transfer timeline; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
+	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
 
 fuzz:
 	./scripts/fuzz 60

@@ -4,6 +4,7 @@
 //! ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands beside every pair,
 //! and no pair is left out.
 
+mod daq;
 mod fleet;
 mod lab;
 mod noise;
@@ -27,6 +28,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
+    /// Events built from many sources at once
+    Daq(daq::DaqArgs),
     /// Many hosts: joining, asking, clocks, faults, labs, links
     Fleet(fleet::FleetArgs),
     /// What a lab makes on one machine: disks
@@ -41,6 +44,7 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
+        What::Daq(daq) => daq.perform(),
         What::Fleet(fleet) => fleet.perform(),
         What::Lab(lab) => lab.perform(),
         What::Stream(stream) => stream.perform(),

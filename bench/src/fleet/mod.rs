@@ -7,7 +7,7 @@ mod faults;
 mod lab;
 mod lab200;
 mod link;
-mod stage;
+pub mod stage;
 
 use clap::{Args, Subcommand, ValueEnum};
 

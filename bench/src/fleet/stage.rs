@@ -80,6 +80,16 @@ impl Lab<'_> {
         Ok(self.on(host, &std::env::current_exe()?).args(["fleet", errand]))
     }
 
+    /// The program under test.
+    pub fn kagiri(&self) -> &Path {
+        &self.stage.kagiri
+    }
+
+    /// What is to be put back.
+    pub fn journal(&self) -> &Journal {
+        &self.stage.journal
+    }
+
     /// The address of a host.
     pub fn address(&self, host: &str) -> anyhow::Result<String> {
         let host = self.host(host)?;

@@ -17,6 +17,8 @@ use crate::record::Row;
 use crate::suite::{Found, Options, Pace};
 use crate::tools;
 
+pub use peer::{Server, free_port};
+
 /// Its name on the command line.
 const SUITE: &str = "transfer";
 

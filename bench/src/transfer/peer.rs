@@ -17,11 +17,11 @@ const READY_WITHIN: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A server for one client; ended when dropped.
-pub(super) struct Server(Child);
+pub struct Server(Child);
 
 impl Server {
     /// Starts it and waits until it listens on the TCP port. It is not connected to: that would be its one client.
-    pub(super) fn start(command: &mut Command, port: u16) -> anyhow::Result<Self> {
+    pub fn start(command: &mut Command, port: u16) -> anyhow::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self(quiet.spawn().with_context(|| format!("cannot start {name}; is it installed?"))?);
@@ -61,7 +61,8 @@ fn is_listening(port: u16) -> anyhow::Result<bool> {
     }))
 }
 
-pub(super) fn free_port() -> anyhow::Result<u16> {
+/// A port of loopback that is free now.
+pub fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

@@ -1,0 +1,89 @@
+//! What iperf3 says of the link on which events are built.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+use sys::child::{Child, Signal};
+use sys::clock::Deadline;
+
+use super::Settings;
+use super::stage::{HOSTS, SHALLOW, Stage};
+use crate::fleet::stage::Lab;
+use crate::record::Row;
+use crate::suite::Found;
+use crate::tools;
+
+const STREAMS: u32 = 80;
+const MARGIN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Measures.
+pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = stage.lab(SHALLOW)?;
+    let build = |pattern: &str, sources: u32| -> anyhow::Result<(f64, f64)> {
+        let text = format!(
+            "sources = {sources}\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = '{pattern}'\ntime = '{}s'",
+            settings.seconds
+        );
+        let told = stage.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        Ok((told.metric("events_per_s")?, told.known("goodput_bit_per_s").unwrap_or(0.0) / 1e6))
+    };
+    let mut found = Found {
+        compared: format!(
+            "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} hosts (ours), through \
+             the same port of 200 Mbit/s and 64 KiB, for {} s.",
+            settings.seconds
+        ),
+        versions: tools::versions(&["iperf3"]),
+        ..Found::default()
+    };
+    for (pattern, sources) in [("push", 80), ("push", 1000), ("grant", 80), ("grant", 1000)] {
+        let mut row = Row::new(format!("{sources} sources, {pattern}: payload"), "Mbit/s");
+        let mut events = Vec::new();
+        for _ in 0..settings.times() {
+            let (per_s, mbit_per_s) = build(pattern, sources)?;
+            row.pair(mbit_per_s, iperf3(&lab, settings.seconds)?);
+            events.push(per_s);
+        }
+        let rate = base::statistics::median(&events).unwrap_or(0.0);
+        found.rows.push(row.note(format!("{rate:.1} events/s, median")));
+    }
+    Ok(found)
+}
+
+/// What iperf3 says was received, Mbit/s.
+fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
+    let program = Path::new("iperf3");
+    let mut server = start(lab, "builder", &["-s", "-1"])?;
+    let address = lab.address("builder")?;
+    let exec = ["lab", "exec", "source-1", "--lab", &lab.state.lab, "--"];
+    let client = || {
+        let mut command = Command::new(&lab.kagiri());
+        command.args(exec).arg(program).args(["-c", &address, "-J", "-P", &STREAMS.to_string()]);
+        command.args(["-t", &seconds.to_string()]);
+        command
+    };
+    // It listens in a moment: until then it refuses.
+    let deadline = Deadline::after(MARGIN);
+    let ran = loop {
+        match tools::run(&mut client(), Duration::from_secs(seconds.into()) + MARGIN, &[0]) {
+            Ok(ran) => break ran,
+            Err(error) if !deadline.pause(LOOK) => return Err(error),
+            Err(_) => {}
+        }
+    };
+    // It ends with its client, or it must.
+    if server.wait(MARGIN).is_err() {
+        server.signal(Signal::SIGKILL)?;
+    }
+    let told: Value = serde_json::from_str(&ran.stdout).context("iperf3's JSON")?;
+    let bit_per_s = told["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(bit_per_s.context("iperf3 did not say what came")? / 1e6)
+}
+
+fn start(lab: &Lab, host: &str, arguments: &[&str]) -> anyhow::Result<Child> {
+    Ok(lab.on(host, Path::new("iperf3")).args(arguments).start(lab.journal())?)
+}

@@ -1,0 +1,122 @@
+//! Whether the cause of a fault that was made is named.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sys::clock::Deadline;
+
+use super::Settings;
+use super::stage::{Port, Stage, Told};
+use crate::fleet::stage::Lab;
+use crate::record::Row;
+use crate::suite::Found;
+
+/// How long a process is frozen, and how long it then runs.
+const FROZEN: Duration = Duration::from_millis(60);
+const RUNNING: Duration = Duration::from_millis(700);
+/// A port that is no limit.
+const WIDE: Port = Port { rate: None, buffer: "1MiB", link: "", host: "" };
+
+/// A fault, and by which words an account names it.
+struct Fault {
+    what: &'static str,
+    port: Port,
+    settings: &'static str,
+    freezes: bool,
+    words: &'static [&'static str],
+}
+
+const FAULTS: [Fault; 4] = [
+    Fault {
+        what: "a host of sources frozen for 60 ms, again and again",
+        port: WIDE,
+        settings: "sources = 80\ntriggers = '100/s'\nwindow = 16",
+        freezes: true,
+        words: &["sent late"],
+    },
+    Fault {
+        what: "one packet in a thousand lost on the builder's link",
+        port: Port { link: "loss = \"0.1%\"\n", ..WIDE },
+        settings: "sources = 80\ntriggers = '50/s'\nwindow = 32",
+        freezes: false,
+        words: &["lost, tail-loss probe", "lost, retransmission timeout", "lost, sent again quickly"],
+    },
+    Fault {
+        what: "bursts of 16 triggers into a port of 100 Mbit/s with room for all",
+        port: Port { rate: Some("100Mbit/s"), buffer: "8MiB", ..WIDE },
+        settings: "sources = 80\ntriggers = 'bursts 16 2/s'\nwindow = 32",
+        freezes: false,
+        words: &["queueing"],
+    },
+    Fault {
+        what: "the builder's host given 15 % of a CPU",
+        port: Port { host: "cpu_quota_percent = 15\n", ..WIDE },
+        settings: "sources = 200\ntriggers = '20/s'\nwindow = 16",
+        freezes: false,
+        words: &["builder"],
+    },
+];
+
+/// Measures.
+pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let mut found = Found {
+        compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that the account gives for \
+                   the events that took long are held against it. Longer than 4 x the median or 20 ms more is long. There is \
+                   no peer."
+            .to_owned(),
+        ..Found::default()
+    };
+    let (mut right, mut all) = (0, 0);
+    for fault in &FAULTS {
+        let mut row = Row::new(fault.what, "% right");
+        let mut told_causes: Vec<String> = Vec::new();
+        for _ in 0..settings.times() {
+            let lab = stage.lab(fault.port)?;
+            let told = trial(stage, &lab, settings, fault)?;
+            let causes = told.causes();
+            let is_right = |word: &str| fault.words.iter().any(|right| word.contains(right));
+            let slow: u64 = causes.iter().map(|(_, count)| count).sum();
+            let named: u64 = causes.iter().filter(|(word, _)| is_right(word)).map(|(_, count)| count).sum();
+            (right, all) = (right + named, all + slow);
+            if slow > 0 {
+                row.ours.push(100.0 * named as f64 / slow as f64);
+            }
+            row.noise.push(told.noise);
+            told_causes.extend(causes.iter().map(|(word, count)| format!("{word}: {count}")));
+        }
+        found.rows.push(row.goal_ours(">= 95", |percent| percent >= 95.0).note(told_causes.join(", ")));
+    }
+    found.notes.push(format!("{right} of {all} slow events were put down to the fault that was made"));
+    Ok(found)
+}
+
+fn trial(stage: &Stage, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<Told> {
+    let text = format!("{}\nsize = '1KiB'\ntime = '{}s'", fault.settings, settings.seconds);
+    let run = || stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
+    if !fault.freezes {
+        return run();
+    }
+    let pid = Pid::from_raw(lab.host("source-3")?.agent_pid.context("source-3 has no agent")?);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let freezer = scope.spawn(|| freeze(pid, &over));
+        let told = run();
+        over.store(true, Ordering::Relaxed);
+        let frozen = freezer.join().unwrap_or(Ok(()));
+        told.and_then(|told| frozen.map(|()| told))
+    })
+}
+
+/// Freezes a process for a moment, again and again, until it is over.
+fn freeze(pid: Pid, over: &AtomicBool) -> anyhow::Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        Deadline::after(RUNNING).pause(RUNNING);
+        kill(pid, Signal::SIGSTOP)?;
+        Deadline::after(FROZEN).pause(FROZEN);
+        kill(pid, Signal::SIGCONT)?;
+    }
+    Ok(())
+}

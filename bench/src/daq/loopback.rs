@@ -1,0 +1,146 @@
+//! A thousand sources in one process, over loopback.
+
+use std::collections::BTreeMap;
+
+use base::statistics::median;
+
+use super::stage::{Stage, Told, none, row};
+use super::{Settings, neper};
+use crate::record::Row;
+use crate::suite::Found;
+
+const SOURCES: u32 = 1000;
+const BYTES: u32 = 1024;
+/// Events under way at once: one is being built while another's fragments are on their way.
+const WINDOW: u32 = 4;
+
+fn flat_out(end: &str) -> String {
+    format!("sources = {SOURCES}\nsize = '{BYTES}B'\ntriggers = 'max'\nwindow = {WINDOW}\n{end}")
+}
+
+/// How many events, at which cost.
+pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let Settings { seconds, pace, .. } = settings;
+    let end = flat_out(&format!("time = '{seconds}s'"));
+    let mut fragments = Row::new("fragments, against neper's answers", "1/s");
+    let mut told: Vec<Told> = Vec::new();
+    for pair in 0..settings.times() {
+        // Ours first, then the peer first: a drift of the machine hits both alike.
+        let peer = || -> anyhow::Result<Option<f64>> {
+            let Some(program) = &settings.neper else { return Ok(None) };
+            pace.await_quiet()?;
+            neper::answers_per_s(program, SOURCES, BYTES, *seconds).map(Some)
+        };
+        let early = if pair.is_multiple_of(2) { None } else { peer()? };
+        let ours = stage.run(None, &end, (*seconds).into(), pace)?;
+        let theirs = match early {
+            None => peer()?,
+            early => early,
+        };
+        let per_s = ours.metric("events_per_s")? * f64::from(SOURCES);
+        match theirs {
+            Some(theirs) => fragments.pair(per_s, theirs),
+            None => fragments.ours.push(per_s),
+        }
+        fragments.noise.push(ours.noise);
+        told.push(ours);
+    }
+    let rows = vec![
+        row("events", "1/s", &told, "events_per_s", 1.0).goal_ours(">= 200", |rate| rate >= 200.0),
+        fragments.goal_ratio("ratio >= 1.5", |ratio| ratio >= 1.5),
+        row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0)
+            .goal_ours("<= 3", |us| us <= 3.0),
+        row("sources' CPU for a fragment", "us", &told, "source_cpu_us_per_fragment", 1.0)
+            .goal_ours("<= 5", |us| us <= 5.0),
+        row("goodput", "Gbit/s", &told, "goodput_bit_per_s", 1e-9),
+        row("completion, p99", "ms", &told, "completion_p99_ms", 1.0),
+        none("fragments lost", &told, "fragments_lost"),
+    ];
+    let versions = match &settings.neper {
+        Some(_) => BTreeMap::from([("neper".to_owned(), "tcp_rr of its main branch".to_owned())]),
+        None => BTreeMap::new(),
+    };
+    Ok(Found {
+        compared: format!(
+            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback as fast as {WINDOW} events under way \
+             allow, in one process, for {seconds} s. The peer is neper's tcp_rr with {SOURCES} flows, in two processes of a \
+             thread each: a byte asks, {BYTES} bytes answer; it waits for no other flow."
+        ),
+        rows,
+        versions,
+        ..Found::default()
+    })
+}
+
+/// None of very many fragments may be lost, and no more memory be taken than the events under way need.
+pub fn long(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let events = settings.thousand_fragments * 1000 / u64::from(SOURCES);
+    // A hundred events a second are half of what is expected.
+    let within_s = events / 100 + 60;
+    let end = flat_out(&format!("events = {events}\ntime = '{within_s}s'"));
+    let told = [stage.run(None, &end, within_s, &settings.pace)?];
+    let most_bytes = f64::from(WINDOW) * f64::from(SOURCES) * f64::from(BYTES);
+    let rows = vec![
+        row("fragments sent", "", &told, "fragments_sent", 1.0),
+        none("lost", &told, "fragments_lost"),
+        none("seen that nobody sent", &told, "fragments_unexplained"),
+        none("duplicate", &told, "fragments_duplicate"),
+        none("late", &told, "fragments_late"),
+        none("refused", &told, "fragments_refused"),
+        none("events incomplete", &told, "events_incomplete"),
+        row("events", "1/s", &told, "events_per_s", 1.0),
+        row("memory of fragments, at most", "KiB", &told, "builder_memory_bytes_max", 1.0 / 1024.0)
+            .goal_each(&format!("<= {:.0} KiB: {WINDOW} events", most_bytes / 1024.0), |kib| {
+                kib * 1024.0 <= most_bytes
+            }),
+    ];
+    Ok(Found {
+        compared: format!(
+            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback, {events} events, every payload with a \
+             checksum. There is no peer."
+        ),
+        rows,
+        ..Found::default()
+    })
+}
+
+/// Orders that get lost lose no event.
+pub fn dropped(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    const PERCENT: u32 = 1;
+    const FEW: u32 = 100;
+    let Settings { seconds, pace, .. } = settings;
+    let mut found = Found {
+        compared: format!(
+            "{FEW} sources of {BYTES} bytes over loopback; each group of sources overhears {PERCENT} % of the orders, by \
+             chance, for {seconds} s. Recovery counts from the trigger to the arrival of a fragment whose order came by \
+             repetition, or by a later one. There is no peer."
+        ),
+        ..Found::default()
+    };
+    for (what, triggers) in [("flat out", "max"), ("100 triggers/s", "100/s")] {
+        for pattern in ["push", "grant"] {
+            let credit = if pattern == "grant" { "credit = 50\n" } else { "" };
+            let told: Vec<Told> = (0..settings.times())
+                .map(|_| {
+                    let text = format!(
+                        "sources = {FEW}\nsize = '{BYTES}B'\ntriggers = '{triggers}'\npattern = '{pattern}'\n{credit}\
+                         drop_orders_percent = {PERCENT}\nwindow = {WINDOW}\ntime = '{seconds}s'"
+                    );
+                    stage.run(None, &text, (*seconds).into(), pace)
+                })
+                .collect::<Result<_, _>>()?;
+            let name = |of: &str| format!("{pattern}, {what}: {of}");
+            found.rows.extend([
+                row(&name("orders dropped"), "", &told, "orders_dropped", 1.0),
+                none(&name("events incomplete"), &told, "events_incomplete"),
+                none(&name("fragments lost"), &told, "fragments_lost"),
+                row(&name("recovery, p99"), "ms", &told, "recovery_p99_ms", 1.0)
+                    .goal_ours("<= 10", |ms| ms <= 10.0),
+            ]);
+            let events =
+                median(&told.iter().filter_map(|told| told.known("events_complete")).collect::<Vec<_>>());
+            found.notes.push(format!("{pattern}, {what}: {} events, median", events.unwrap_or(0.0)));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,156 @@
+//! Events through a port with a rate and a small buffer.
+
+use super::Settings;
+use super::stage::{HOSTS, Port, SHALLOW, Stage, Told, none, row};
+use crate::fleet::stage::Lab;
+use crate::record::Row;
+use crate::suite::Found;
+
+const GIGABIT: Port = Port { rate: Some("1Gbit/s"), ..SHALLOW };
+
+/// Several trials with the same settings.
+fn runs(stage: &Stage, lab: &Lab, settings: &Settings, text: &str) -> anyhow::Result<Vec<Told>> {
+    let text = format!("{text}\ntime = '{}s'", settings.seconds);
+    let one = |_| stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
+    (0..settings.times()).map(one).collect()
+}
+
+/// What is told of a way of asking for fragments.
+fn told_of(name: &str, told: &[Told]) -> [Row; 4] {
+    let of = |what: &str| format!("{name}: {what}");
+    [
+        row(&of("of ideal"), "%", told, "ideal_percent", 1.0),
+        row(&of("completion, p99"), "ms", told, "completion_p99_ms", 1.0),
+        row(&of("events incomplete"), "", told, "events_incomplete", 1.0),
+        row(&of("segments sent again"), "", told, "retransmits", 1.0),
+    ]
+}
+
+fn where_(sources: u32, size: &str, port: &Port) -> String {
+    format!(
+        "{sources} sources of {size} on {HOSTS} hosts of a lab send to one builder, whose port carries {} and holds {}",
+        port.rate.unwrap_or("what it can"),
+        port.buffer
+    )
+}
+
+/// A small port, all at once and scheduled.
+pub fn shallow(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = stage.lab(SHALLOW)?;
+    let text = |pattern| {
+        format!("sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = '{pattern}'")
+    };
+    let push = told_of("push", &runs(stage, &lab, settings, &text("push"))?);
+    let grant = told_of("grant", &runs(stage, &lab, settings, &text("grant"))?);
+    let with_goal = |[ideal, rest @ ..]: [Row; 4], words: &str, holds: fn(f64) -> bool| {
+        std::iter::once(ideal.goal_ours(words, holds)).chain(rest)
+    };
+    let push = with_goal(push, "<= 10", |percent| percent <= 10.0);
+    let grant = with_goal(grant, ">= 90", |percent| percent >= 90.0);
+    Ok(Found {
+        compared: format!(
+            "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). Ideal is what \
+             the rate carries with all headers. There is no peer.",
+            where_(80, "1 KiB", &SHALLOW)
+        ),
+        rows: push.chain(grant).collect(),
+        ..Found::default()
+    })
+}
+
+/// A thousand sources, scheduled.
+pub fn thousand(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = stage.lab(GIGABIT)?;
+    let text = "sources = 1000\nsize = '1KiB'\nlink = '1Gbit/s'\nbuffer = '64KiB'\npattern = 'grant'";
+    let told = runs(stage, &lab, settings, text)?;
+    let [ideal, p99, incomplete, again] = told_of("grant", &told);
+    Ok(Found {
+        compared: format!(
+            "{}, by multicast grants with a credit that is found by itself. There is no peer.",
+            where_(1000, "1 KiB", &GIGABIT)
+        ),
+        rows: vec![
+            ideal.goal_ours(">= 90", |percent| percent >= 90.0),
+            p99.goal_ours("<= 20", |ms| ms <= 20.0),
+            incomplete.goal_each("0, each", |events| events == 0.0),
+            again.goal_each("0, each", |segments| segments == 0.0),
+            row("credit", "fragments", &told, "credit", 1.0),
+            row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0),
+        ],
+        ..Found::default()
+    })
+}
+
+/// Large fragments, one at a time.
+pub fn large(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = stage.lab(SHALLOW)?;
+    let text = |pattern| {
+        format!(
+            "sources = 40\nsize = '32KiB'\nwindow = 2\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = '{pattern}'"
+        )
+    };
+    let [ideal, rest @ ..] = told_of("pull", &runs(stage, &lab, settings, &text("pull"))?);
+    let push = told_of("push", &runs(stage, &lab, settings, &text("push"))?);
+    let ideal = ideal.goal_ours(">= 98", |percent| percent >= 98.0);
+    Ok(Found {
+        compared: format!(
+            "{}, two events under way: asked one by one with a credit that is found by itself (pull), and all at once (push). \
+             There is no peer.",
+            where_(40, "32 KiB", &SHALLOW)
+        ),
+        rows: std::iter::once(ideal).chain(rest).chain(push).collect(),
+        ..Found::default()
+    })
+}
+
+/// Triggers at random moments.
+pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = stage.lab(GIGABIT)?;
+    let text = |pattern| {
+        format!(
+            "sources = 1000\nsize = '1KiB'\nwindow = 4\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = 'poisson 60/s'\n\
+             pattern = '{pattern}'"
+        )
+    };
+    let mut found = Found {
+        compared: format!(
+            "{}, at 60 triggers a second at random moments, of which four events may be under way; what comes on top is dead \
+             time. There is no peer.",
+            where_(1000, "1 KiB", &GIGABIT)
+        ),
+        ..Found::default()
+    };
+    for pattern in ["grant", "push"] {
+        let told = runs(stage, &lab, settings, &text(pattern))?;
+        let dead = row(&format!("{pattern}: dead time"), "%", &told, "dead_time_percent", 1.0);
+        let dead = if pattern == "grant" { dead.goal_ours("<= 2", |percent| percent <= 2.0) } else { dead };
+        found.rows.push(dead);
+        found.rows.push(row(&format!("{pattern}: completion, p99"), "ms", &told, "completion_p99_ms", 1.0));
+    }
+    Ok(found)
+}
+
+/// Ten thousand sources.
+pub fn many(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    const SOURCES: u32 = 10_000;
+    let port = Port { rate: None, ..SHALLOW };
+    let lab = stage.lab(port)?;
+    let text = format!("sources = {SOURCES}\nsize = '1KiB'\npattern = 'push'\ntimeout = '5s'");
+    let told = runs(stage, &lab, settings, &text)?;
+    Ok(Found {
+        compared: format!(
+            "{SOURCES} sources of 1 KiB, on {HOSTS} hosts of a lab with an agent each, push to one builder over unshaped links. \
+             There is no peer."
+        ),
+        rows: vec![
+            row("connected in", "s", &told, "connect_s", 1.0).goal_ours("<= 1", |s| s <= 1.0),
+            row("events", "1/s", &told, "events_per_s", 1.0).goal_ours(">= 14", |rate| rate >= 14.0),
+            row("memory of a source", "KB", &told, "source_memory_bytes_each", 1e-3)
+                .goal_ours("<= 20", |kb| kb <= 20.0),
+            row("completion, p99", "ms", &told, "completion_p99_ms", 1.0),
+            none("events incomplete", &told, "events_incomplete"),
+            none("fragments lost", &told, "fragments_lost"),
+        ],
+        ..Found::default()
+    })
+}

@@ -1,0 +1,151 @@
+//! What the cases share: labs with a builder behind a port, plans, and what runs of them tell.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use base::statistics::median;
+use serde_json::Value;
+
+use crate::fleet::stage::{Lab, Stage as Labs};
+use crate::noise::{Meter, Noise};
+use crate::record::Row;
+use crate::suite::Pace;
+use crate::tools;
+
+/// Hosts that stand for the sources.
+pub const HOSTS: u32 = 8;
+/// How long a run may take beyond the time in which it measures: agents, connections, finding the credit.
+const MARGIN: Duration = Duration::from_secs(180);
+/// The title of the table of causes.
+const CAUSES: &str = "Why events took long";
+
+/// Where things are.
+pub struct Stage {
+    labs: Labs,
+}
+
+/// The port of the builder.
+#[derive(Clone, Copy)]
+pub struct Port {
+    /// As a lab's file says it: `200Mbit/s`; unshaped without it.
+    pub rate: Option<&'static str>,
+    /// As a lab's file says it: `64KiB`.
+    pub buffer: &'static str,
+    /// More of its link, and more of the builder's host, as a lab's file says it.
+    pub link: &'static str,
+    /// See `link`.
+    pub host: &'static str,
+}
+
+/// The port at which bursts of TCP break down.
+pub const SHALLOW: Port = Port { rate: Some("200Mbit/s"), buffer: "64KiB", link: "", host: "" };
+
+/// One trial as kagiri tells of it.
+pub struct Told {
+    trial: Value,
+    /// What else the machine did.
+    pub noise: Noise,
+}
+
+impl Stage {
+    /// Makes the directory and finds the program.
+    pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
+        Ok(Self { labs: Labs::open(dir, kagiri)? })
+    }
+
+    /// Brings up a builder behind the port, and eight hosts of sources whose own links are no limit.
+    pub fn lab(&self, port: Port) -> anyhow::Result<Lab<'_>> {
+        let Port { rate, buffer, link, host } = port;
+        let shape =
+            rate.map(|rate| format!("rate = \"{rate}\"\nbuffer = \"{buffer}\"\n")).unwrap_or_default();
+        self.labs.lab(
+            "bench-daq",
+            &format!(
+                "[host.source]\ncount = {HOSTS}\n[host.builder]\n{host}\n[switch.tor]\n[[link]]\n\
+                 between = [\"source-*\", \"tor\"]\n[[link]]\nfrom = \"builder\"\nto = \"tor\"\n{shape}{link}\n"
+            ),
+        )
+    }
+
+    /// A program of ours, storing where this suite does.
+    fn kagiri(&self) -> Command {
+        let mut command = Command::new(&self.labs.kagiri);
+        command.env("KAGIRI_DATA", self.labs.dir.join("data"));
+        command
+    }
+
+    /// One trial with these settings (lines of a plan's table), on a lab or within one process; `seconds` is what it
+    /// measures.
+    pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
+        pace.await_quiet()?;
+        let place = match lab {
+            Some(_) => format!("[place]\nbuilder = 'builder'\nsources = 'source-[1-{HOSTS}]'\n"),
+            None => String::new(),
+        };
+        let plan = self.labs.dir.join("plan.toml");
+        let text = format!("schema = 1\nworkload = 'daq'\n{place}[daq]\n{settings}\n");
+        std::fs::write(&plan, text).with_context(|| format!("cannot write {}", plan.display()))?;
+        let mut command = self.kagiri();
+        command.arg("run").arg(&plan).args(["--json", "--quiet"]);
+        if let Some(lab) = lab {
+            command.args(["--lab", &lab.state.lab]);
+        }
+        let meter = Meter::start(0)?;
+        // Whether the objective held is not what is asked here.
+        let ran = tools::run(&mut command, Duration::from_secs(seconds) + MARGIN, &[0, 1, 3, 4])?;
+        let noise = meter.finish(0)?;
+        let run = serde_json::from_str::<Value>(&ran.stdout);
+        let mut run = run.with_context(|| format!("no JSON document: {}", ran.stderr))?;
+        let trial = run["trials"][0].take();
+        ensure!(trial.is_object(), "no trial was made: {} {}", run["failure"], ran.stderr);
+        let broke_off = &trial["account"]["broke_off"];
+        ensure!(broke_off.is_null(), "the trial broke off: {broke_off} ({settings})");
+        Ok(Told { trial, noise })
+    }
+}
+
+impl Told {
+    /// A metric's value.
+    pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let value = self.known(name);
+        value.with_context(|| format!("kagiri told no {name}: {}", self.trial["reasons"]))
+    }
+
+    /// A metric's value, if there is one.
+    pub fn known(&self, name: &str) -> Option<f64> {
+        self.trial["metrics"][name].as_f64()
+    }
+
+    /// Slow events by cause, in the words of the account.
+    pub fn causes(&self) -> Vec<(String, u64)> {
+        let tables = self.trial["account"]["tables"].as_array();
+        let rows = tables.into_iter().flatten().filter(|table| table["title"] == CAUSES);
+        let rows = rows.filter_map(|table| table["rows"].as_array()).flatten();
+        rows.filter_map(|row| Some((row[0].as_str()?.to_owned(), count(row[1].as_str()?)?))).collect()
+    }
+}
+
+/// A count as a table has it, perhaps in groups of digits.
+fn count(text: &str) -> Option<u64> {
+    text.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
+/// A row of one metric over several runs; runs that do not know it are left out.
+pub fn row(what: &str, unit: &str, told: &[Told], metric: &str, factor: f64) -> Row {
+    let mut row = Row::new(what, unit);
+    row.ours = told.iter().filter_map(|told| Some(told.known(metric)? * factor)).collect();
+    row.noise = told.iter().map(|told| told.noise).collect();
+    row
+}
+
+/// A row that must be 0 in every run, and known.
+pub fn none(what: &str, told: &[Told], metric: &str) -> Row {
+    row(what, "", told, metric, 1.0).goal_each("0, each", |count| count == 0.0)
+}
+
+/// The median of a metric.
+pub fn middle(told: &[Told], metric: &str) -> Option<f64> {
+    median(&told.iter().filter_map(|told| told.known(metric)).collect::<Vec<_>>())
+}
