@@ -323,3 +323,7 @@ impl Seen {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;
