@@ -61,7 +61,7 @@ fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
     let address = lab.address("builder")?;
     let exec = ["lab", "exec", "source-1", "--lab", &lab.state.lab, "--"];
     let client = || {
-        let mut command = Command::new(&lab.kagiri());
+        let mut command = Command::new(lab.kagiri());
         command.args(exec).arg(program).args(["-c", &address, "-J", "-P", &STREAMS.to_string()]);
         command.args(["-t", &seconds.to_string()]);
         command
