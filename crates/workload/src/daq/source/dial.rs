@@ -138,13 +138,19 @@ fn socket_is_full(lane: &Lane) -> NetError {
 
 /// A connection could not be made to stand.
 fn failed(desk: &mut Desk, lane: &mut Lane, place: usize, error: &NetError) {
+    // The kernel's words alone are about a descriptor.
+    let what = if error.action == "connect" {
+        format!("cannot connect to {}: {}", lane.address, error.source)
+    } else {
+        error.to_string()
+    };
     if !desk.dial.is_done {
         lane.connections[place].drop_socket();
         lane.connections[place].state = State::Down;
-        desk.dial.failure.get_or_insert_with(|| error.to_string());
+        desk.dial.failure.get_or_insert(what);
         return;
     }
-    retry(desk, lane, place, &error.to_string());
+    retry(desk, lane, place, &what);
 }
 
 /// A connection that stood is gone. `error` is `None` where the builder ended it in an orderly way: nobody is to come

@@ -1,0 +1,245 @@
+//! Builders that lie, say nonsense, never read or go away: sources neither panic nor grow nor hang.
+
+mod daq_sources_common;
+#[path = "viewer_common/permit.rs"]
+mod permit;
+
+use std::io::Write;
+use std::net::UdpSocket;
+
+use base::part::HostContext;
+use daq_sources_common::{Builder, Rig, host, until};
+use kagiri_workload::daq::wire::{Kind, Order, OrderFlags, Piece};
+use permit::Owner;
+use serde_json::json;
+use sys::net::TcpSocket;
+
+/// Waits until the group of source 0 has done all that it was told by datagrams.
+fn settle(builder: &Builder) {
+    let port = builder.hellos[&0].1.udp_port;
+    builder.udp.send_to(&builder.order(Kind::Sync, 5).encode(), ("127.0.0.1", port)).unwrap();
+    let mut buffer = [0; 2048];
+    let (bytes, _) = builder.udp.recv_from(&mut buffer).unwrap();
+    assert_eq!(Piece::decode(&buffer[..bytes]).unwrap().0.event, 5);
+}
+
+fn reset(builder: &mut Builder, source: u32) {
+    let socket = TcpSocket::try_from(builder.connections.remove(&source).unwrap()).unwrap();
+    socket.reset_on_close().unwrap();
+}
+
+#[test]
+fn nonsense_in_datagrams_is_passed_over() {
+    let mut rig = Rig::new(&json!({ "sources": 2 }));
+    let builder = rig.only();
+    let port = builder.hellos[&0].1.udp_port;
+    let order = builder.order(Kind::Trigger, 3);
+    let good = order.encode();
+    let mut flipped = good;
+    flipped[20] ^= 1;
+    let mut version = good;
+    version[4] = 2;
+    let other_run = Order { run: order.run ^ 1, ..order }.encode();
+    let other_builder = Order { builder: 9, ..order }.encode();
+    let other_side = Piece::encode(&builder.hellos[&0].0);
+    let long = [&good[..], &[7; 2000]].concat();
+    let nonsense: [&[u8]; 9] =
+        [b"", b"x", b"KGDQ", &good[..63], &flipped, &version, &other_run, &other_builder, &other_side];
+    for bytes in nonsense {
+        builder.voice.send(bytes).unwrap();
+        builder.udp.send_to(bytes, ("127.0.0.1", port)).unwrap();
+    }
+    settle(builder);
+    builder.all_are_quiet();
+    // What follows a header in a datagram is not looked at.
+    builder.voice.send(&long).unwrap();
+    builder.event(3);
+    builder.all_are_quiet();
+    assert_eq!(rig.stop().orders, 1);
+}
+
+#[test]
+fn who_says_nonsense_over_a_connection_loses_that_source_alone() {
+    let mut rig = Rig::new(&json!({ "sources": 4 }));
+    let builder = rig.only();
+    let good = builder.order(Kind::Trigger, 0).encode();
+    let mut lies = good;
+    lies[6..8].copy_from_slice(&u16::MAX.to_be_bytes());
+    for (source, bytes) in [(0, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]), (1, &lies), (2, &[0; 64])] {
+        builder.connections.get_mut(&source).unwrap().write_all(bytes).unwrap();
+        let mut rest = Vec::new();
+        // It ends, one way or the other.
+        let _ = std::io::Read::read_to_end(builder.connections.get_mut(&source).unwrap(), &mut rest);
+        assert!(rest.is_empty());
+    }
+    builder.say(&builder.order(Kind::Trigger, 1));
+    builder.fragment(3, 1);
+    // An order that never ends is waited for, and nothing else is hindered by it.
+    builder.connections.get_mut(&3).unwrap().write_all(&good[..40]).unwrap();
+    builder.say(&builder.order(Kind::Trigger, 2));
+    builder.fragment(3, 2);
+    let report = rig.stop();
+    let why = report.broke_off.expect("three were lost");
+    assert!(why.contains("no order"), "{why}");
+    assert_eq!(report.sources.iter().map(|source| source.sent).collect::<Vec<_>>(), [0, 0, 0, 2]);
+}
+
+#[test]
+fn orders_beyond_reason_change_nothing() {
+    let mut rig = Rig::new(&json!({ "sources": 2, "window": 4 }));
+    let builder = rig.only();
+    builder.say(&builder.order(Kind::Trigger, 10));
+    builder.event(10);
+    let any = builder.order(Kind::Trigger, 11);
+    for order in [
+        // Far away, with everything between still wanted.
+        Order { event: 1 << 60, event_oldest: 10, ..any },
+        Order { event: u64::MAX, event_oldest: 0, ..any },
+        // Its own event is not wanted.
+        Order { event: 11, event_oldest: 12, ..any },
+        Order { event: 0, event_oldest: u64::MAX, ..any },
+        // Nobody is meant.
+        Order { first_source: u32::MAX, sources: u32::MAX, ..any },
+        Order { first_source: 2, sources: 1, ..any },
+    ] {
+        builder.say(&order);
+    }
+    settle(builder);
+    builder.all_are_quiet();
+    // More sources than there can be: those that there are.
+    builder.say(&Order { sources: u32::MAX, event_oldest: 10, ..any });
+    builder.event(11);
+    // A long way that is possible is caught up with as far as a window goes.
+    builder.say(&Order { event: 5000, event_oldest: 12, ..any });
+    for source in 0..2 {
+        let caught: Vec<u64> = (0..12).map(|_| builder.next(source).0.event).collect();
+        assert_eq!(caught, (4989..=5000).collect::<Vec<_>>());
+    }
+    builder.all_are_quiet();
+    assert!(rig.stop().broke_off.is_none());
+}
+
+#[test]
+fn a_builder_that_never_reads_fills_its_own_window_only() {
+    let events = 1500;
+    let mut rig = Rig::new(&json!({ "sources": 2, "size": "64KiB", "window": 2 }));
+    let builder = rig.only();
+    for event in 0..events {
+        builder.say(&Order { event_oldest: event.max(1) - 1, ..builder.order(Kind::Trigger, event) });
+        // So that the ear does not overflow.
+        if event % 50 == 49 {
+            settle(builder);
+        }
+    }
+    // Now it reads: what the kernel had taken, then what is still wanted.
+    for source in 0..2 {
+        let mut came = vec![builder.next(source).0.event];
+        while came.last() != Some(&(events - 1)) {
+            came.push(builder.next(source).0.event);
+        }
+        assert!(came.is_sorted_by(|a, b| a < b) && came.len() < events as usize, "{} came", came.len());
+    }
+    builder.all_are_quiet();
+    let report = rig.stop();
+    assert!(report.sources.iter().all(|source| source.cut == 0 && source.sent < events), "{report:?}");
+}
+
+#[test]
+fn what_was_begun_when_the_end_came_is_cut() {
+    let mut rig = Rig::new(&json!({ "sources": 1, "size": "32MiB" }));
+    let builder = rig.only();
+    builder.say(&builder.order(Kind::Trigger, 0));
+    settle(builder);
+    let report = rig.stop();
+    assert_eq!((report.sources[0].sent, report.sources[0].cut), (0, 1));
+}
+
+#[test]
+fn a_builder_that_leaves_ends_its_sources() {
+    let mut rig = Rig::new(&json!({ "sources": 3 }));
+    let builder = rig.only();
+    builder.say(&builder.order(Kind::Trigger, 0));
+    builder.event(0);
+    builder.connections.clear();
+    let report = rig.end();
+    let why = report.broke_off.expect("it was not over");
+    assert!(why.starts_with("3 connections: the builder ended"), "{why}");
+    assert!(report.sources.iter().all(|source| source.sent == 1));
+}
+
+#[test]
+fn a_source_that_was_reset_comes_again() {
+    let mut rig = Rig::new(&json!({ "sources": 2 }));
+    let builder = rig.only();
+    reset(builder, 1);
+    // What is wanted meanwhile is sent when it is back.
+    until("the reset", || {
+        let event = u64::from(builder.accept() != 1);
+        event == 0
+    });
+    builder.say(&builder.order(Kind::Trigger, 4));
+    builder.event(4);
+    let report = rig.stop();
+    assert_eq!((report.reconnected, report.broke_off), (1, None));
+}
+
+#[test]
+fn a_source_that_cannot_come_again_gives_up() {
+    let mut rig = Rig::new(&json!({ "sources": 2 }));
+    let builder = rig.only();
+    reset(builder, 0);
+    builder.listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    reset(builder, 1);
+    let report = rig.end();
+    let why = report.broke_off.expect("both are gone");
+    assert!(why.contains("2 connections") && why.contains("refused") && why.contains("3 times"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_prepared_is_named() {
+    // Nobody listens.
+    let (mut rig, endpoints) = Rig::unprepared(&json!({ "sources": 3 }));
+    rig.only().listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let error = rig.part.prepare(&endpoints, &host()).unwrap_err().message;
+    assert!(error.contains("of 3 connections") && error.contains("nobody listens"), "{error}");
+    // No port was prepared.
+    let error = rig.part.prepare(&base::part::Endpoints::new(), &host()).unwrap_err().message;
+    assert!(error.contains("'port'"), "{error}");
+    // No such congestion control.
+    let (mut rig, endpoints) = Rig::unprepared(&json!({ "sources": 1, "congestion_control": "nosuch" }));
+    let error = rig.part.prepare(&endpoints, &host()).unwrap_err().message;
+    assert!(error.contains("nosuch"), "{error}");
+    // No such file.
+    let (mut rig, endpoints) = Rig::unprepared(&json!({ "sources": 1, "size": "file /nowhere/sizes" }));
+    let error = rig.part.prepare(&endpoints, &host()).unwrap_err();
+    assert!(error.usage && error.message.contains("/nowhere/sizes"), "{error}");
+    // Its host's owner has a say.
+    for refused in ["peer 127.0.0.1", "rate"] {
+        let (mut rig, endpoints) = Rig::unprepared(&json!({ "sources": 1 }));
+        let host = HostContext { permit: Owner::refusing(refused), ..host() };
+        let error = rig.part.prepare(&endpoints, &host).unwrap_err().message;
+        assert!(error.contains("refused"), "{error}");
+    }
+    assert!(rig.part.start(0).is_err() && rig.part.stop().is_err());
+}
+
+#[test]
+fn orders_of_strangers_do_not_reach_another_group() {
+    let mut rig = Rig::new(&json!({ "sources": 1 }));
+    let builder = rig.only();
+    // To the port of the group, and not to the group.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let order = Order { flags: OrderFlags(OrderFlags::LAST), ..builder.order(Kind::Stop, 0) };
+    stranger.send_to(&order.encode(), ("127.0.0.1", builder.group.port())).unwrap();
+    settle_after_stray(builder);
+    builder.say(&builder.order(Kind::Trigger, 1));
+    builder.event(1);
+    rig.stop();
+}
+
+/// The stray order came to the builder's own port instead.
+fn settle_after_stray(builder: &Builder) {
+    let (bytes, _) = builder.udp.recv_from(&mut [0; 2048]).unwrap();
+    assert_eq!(bytes, 64);
+    settle(builder);
+}
