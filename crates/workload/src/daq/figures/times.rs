@@ -5,6 +5,9 @@ use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 use super::{NS_PER_MS, name, tone};
 use crate::daq::report::{BuilderReport, CreditTrial, Interval};
 
+/// What is counted of an interval.
+type Count = fn(&Interval) -> u64;
+
 /// Values over time, each held from the beginning of its interval; all builders together.
 fn over_time(
     builders: &[&BuilderReport],
@@ -41,17 +44,17 @@ fn rate(count: impl Fn(&Interval) -> u64) -> impl Fn(&[&Interval]) -> Option<f64
 
 /// Events that were completed, given up and vetoed.
 pub(super) fn events(builders: &[&BuilderReport]) -> Option<Figure> {
-    let any = |count: fn(&Interval) -> u64| {
+    let any = |count: Count| {
         builders.iter().flat_map(|builder| &builder.intervals).any(|interval| count(interval) > 0)
     };
-    let kinds: [(&str, Tone, fn(&Interval) -> u64); 3] = [
+    let kinds: [(&str, Tone, Count); 3] = [
         ("vetoed", Tone::Fourth, |interval| interval.vetoed),
         ("given up", Tone::Second, |interval| interval.incomplete),
         ("complete", Tone::First, |interval| interval.complete),
     ];
     // What never happened would be a line along the bottom.
     let drawn = kinds.into_iter().filter(|&(name, _, count)| name == "complete" || any(count));
-    let layer = |(name, tone, count): (&str, Tone, fn(&Interval) -> u64)| {
+    let layer = |(name, tone, count): (&str, Tone, Count)| {
         Layer::new(name, tone, Marks::Steps { at: over_time(builders, rate(count)) })
     };
     Some(Figure {
