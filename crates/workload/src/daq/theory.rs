@@ -59,6 +59,11 @@ pub fn credit_that_fits(buffer_bytes: u64, fragment_bytes: u64) -> u32 {
     u32::try_from(buffer_bytes / fragment_bytes.max(1)).unwrap_or(u32::MAX).max(1)
 }
 
+/// For how long a full buffer holds a fragment up, ns; `None` where the rate is not known.
+pub fn queue_full_ns(buffer_bytes: u64, rate_bit_per_s: f64) -> Option<u64> {
+    (rate_bit_per_s > 0.0).then(|| (buffer_bytes as f64 * 8e9 / rate_bit_per_s) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +95,7 @@ mod tests {
         assert!((at_once - 56.8).abs() < 0.1, "{at_once}");
         let skewed = cliff_sources(65_536, 200e6, 0.001, fragment).unwrap();
         assert!((skewed - at_once - 25_000.0 / fragment).abs() < 1e-6);
+        assert_eq!(queue_full_ns(25_000, 200e6), Some(1_000_000));
         assert_eq!(credit_that_fits(65_536, 1154), 56);
         assert_eq!(credit_that_fits(10, 1154), 1);
     }

@@ -193,7 +193,7 @@ impl Clock {
         }
         self.batches.push(batch);
         // The first estimates are worth their work, later ones change little.
-        if self.probes.is_power_of_two() || self.probes % 16 == 0 {
+        if self.probes.is_power_of_two() || self.probes.is_multiple_of(16) {
             self.estimate(probe.t3_ns);
         }
         if let Some(offset) = &self.offset {
@@ -235,7 +235,7 @@ impl Clock {
             let to_ns = to_ns.max(from_ns);
             let at_ns = |part: u64| {
                 let builder_ns =
-                    from_ns + ((to_ns - from_ns) as u128 * u128::from(part) / u128::from(LOOKS)) as u64;
+                    from_ns + (u128::from(to_ns - from_ns) * u128::from(part) / u128::from(LOOKS)) as u64;
                 builder_ns.saturating_add_signed(shift_ns.saturating_neg())
             };
             report.offset_ns = Some(offset.offset_ns(at_ns(LOOKS / 2)).saturating_neg());

@@ -231,7 +231,7 @@ impl Collect {
             self.skews.offer(|| (ended.event, skew_ns));
         }
         let complete = report.events.complete;
-        if complete >= USUAL_FROM && (complete.is_power_of_two() || complete % 256 == 0) {
+        if complete >= USUAL_FROM && (complete.is_power_of_two() || complete.is_multiple_of(256)) {
             self.median_ns = report.completion.percentile_ns(50.0);
         }
     }
@@ -300,10 +300,11 @@ impl Collect {
         };
         into.heat = self.heat.into_items();
         if let Some((_, event, delays)) = self.heat_worst {
-            if let Err(at) = into.heat.binary_search_by_key(&event, |(event, _)| *event) {
-                into.heat.insert(at, (event, delays));
+            if into.heat.iter().all(|(sampled, _)| *sampled != event) {
+                into.heat.push((event, delays));
             }
         }
+        into.heat.sort_by_key(|(event, _)| *event);
         into.sources_seen = (0..).zip(&self.seen).map(|(source, seen)| seen.report(source)).collect();
     }
 }

@@ -75,7 +75,7 @@ pub struct Grants {
     credit: u32,
     credit_bytes: u64,
     reach: Reach,
-    /// In the order in which they were opened.
+    /// Ascending, as they were opened.
     events: VecDeque<Open>,
     /// Kept for the next event, so that none allocates.
     spare: Vec<Open>,
@@ -229,7 +229,7 @@ impl Grants {
     }
 
     fn place(&self, event: u64) -> Option<usize> {
-        self.events.iter().position(|open| open.event == event)
+        self.events.binary_search_by_key(&event, |open| open.event).ok()
     }
 }
 

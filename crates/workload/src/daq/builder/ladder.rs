@@ -121,7 +121,7 @@ pub struct Ladder {
     /// Group of each source; `u32::MAX`: not connected.
     group_of: Vec<u32>,
     habits: Vec<Habit>,
-    /// Events in the order of their begin.
+    /// Ascending.
     events: VecDeque<Climb>,
     spare: Vec<Climb>,
     /// No step is due before this.
@@ -152,7 +152,7 @@ impl Ladder {
         }
     }
 
-    /// An event happened, which is given up at `give_up_ns`.
+    /// An event happened, which is given up at `give_up_ns`. Events begin in ascending order.
     pub fn begin(&mut self, event: u64, give_up_ns: u64) {
         let mut climb = self.spare.pop().unwrap_or_default();
         (climb.event, climb.give_up_ns) = (event, give_up_ns);
@@ -248,9 +248,8 @@ impl Ladder {
         None
     }
 
-    /// Events are mostly few, and mostly the oldest is asked for.
     fn place(&self, event: u64) -> Option<usize> {
-        self.events.iter().position(|climb| climb.event == event)
+        self.events.binary_search_by_key(&event, |climb| climb.event).ok()
     }
 }
 

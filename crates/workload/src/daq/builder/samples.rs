@@ -19,7 +19,7 @@ impl<T> Evenly<T> {
 
     /// Offers an item, which is made only if it is kept.
     pub fn offer(&mut self, make: impl FnOnce() -> T) {
-        let kept = self.seen % self.stride == 0;
+        let kept = self.seen.is_multiple_of(self.stride);
         self.seen += 1;
         if !kept {
             return;

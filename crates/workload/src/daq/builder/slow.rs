@@ -78,7 +78,7 @@ impl SlowEvents {
             since_repeat_ns: sent_ns.zip(repeated_ns).map(|(sent_ns, at_ns)| sent_ns.saturating_sub(at_ns)),
             way_ns: sum.way.ns,
             gap_ns: sum.gap_ns,
-            queue_full_ns: queue_full_ns,
+            queue_full_ns,
             read_late_ns: ended.read_late_ns,
             packets: self.packets,
             datagrams: self.datagrams,

@@ -274,7 +274,7 @@ impl Steer {
         let best = self.best_rate();
         let as_good = |trial: &&CreditTrial| trial.events_per_s >= best * AS_GOOD;
         let least = |safe: bool| {
-            let most = self.stalled_least().map_or(f64::INFINITY, |stalled| f64::from(stalled));
+            let most = self.stalled_least().map_or(f64::INFINITY, f64::from);
             let most = if safe { most * MARGIN } else { most };
             let within = self.good().filter(as_good).filter(|trial| f64::from(trial.credit) < most);
             let order = |a: &&CreditTrial, b: &&CreditTrial| {
