@@ -299,10 +299,10 @@ impl Collect {
             Vec::new()
         };
         into.heat = self.heat.into_items();
-        if let Some((_, event, delays)) = self.heat_worst {
-            if into.heat.iter().all(|(sampled, _)| *sampled != event) {
-                into.heat.push((event, delays));
-            }
+        if let Some((_, event, delays)) = self.heat_worst
+            && into.heat.iter().all(|(sampled, _)| *sampled != event)
+        {
+            into.heat.push((event, delays));
         }
         into.heat.sort_by_key(|(event, _)| *event);
         into.sources_seen = (0..).zip(&self.seen).map(|(source, seen)| seen.report(source)).collect();
