@@ -147,7 +147,7 @@ impl Doubt {
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
                 lower_bound::NO_LOAD_FAILED => "raise --max (of a transfer, --search)",
                 lower_bound::OTHERS => "measure again when the host is quiet",
-                _ => "add viewers, or a transfer's clients, on other hosts",
+                _ => "put more of the measuring side on other hosts",
             },
             Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
@@ -208,32 +208,14 @@ impl fmt::Display for Doubt {
                 write!(f, "the players were up to {late_ms_max:.1} ms late")
             }
             Self::RequestsLate { late_percent, late_ms_max } => {
-                write!(
-                    f,
-                    "{late_percent:.1} % of the requests were sent late, the latest by {late_ms_max:.1} ms"
-                )
+                f.write_str(&late_requests(*late_percent, *late_ms_max))
             }
-            Self::SourcesNearSaturation { cpu_percent } => {
-                write!(
-                    f,
-                    "the busiest thread of sources used {cpu_percent:.0} % of its core in its busiest second"
-                )
-            }
-            Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => {
-                write!(
-                    f,
-                    "the sources offer their burst at {:.2} times the rate of the port, so that they pace it themselves",
-                    offered_bit_per_s / link_bit_per_s
-                )
-            }
-            Self::ClocksNotCompared { sources } => {
-                write!(f, "the clocks of {sources} sources could not be compared with the builder's")
-            }
-            Self::CpusShared => write!(f, "builder and sources shared the CPUs of one machine"),
-            Self::CountsDisagree { more } => {
-                write!(f, "{more} fragments came that no source says it sent")
-            }
-            Self::OrdersAnotherWay { why } => f.write_str(why.trim_end_matches('.')),
+            Self::SourcesNearSaturation { .. }
+            | Self::BurstPaced { .. }
+            | Self::ClocksNotCompared { .. }
+            | Self::CpusShared
+            | Self::CountsDisagree { .. }
+            | Self::OrdersAnotherWay { .. } => f.write_str(&of_events(self)),
             Self::TransferTooShort { moved_ms } => {
                 write!(f, "all bytes moved within {moved_ms:.1} ms, too short to tell a rate or a limit")
             }
@@ -314,6 +296,31 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
     format!(
         "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
     )
+}
+
+/// What weakens a trial of events that are built; nothing of other doubts.
+fn of_events(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::SourcesNearSaturation { cpu_percent } => {
+            format!("the busiest thread of sources used {cpu_percent:.0} % of its core in its busiest second")
+        }
+        Doubt::BurstPaced { offered_bit_per_s, link_bit_per_s } => format!(
+            "the sources offer their burst at {:.2} times the rate of the port, so that they pace it themselves",
+            offered_bit_per_s / link_bit_per_s
+        ),
+        Doubt::ClocksNotCompared { sources } => {
+            format!("the clocks of {sources} sources could not be compared with the builder's")
+        }
+        Doubt::CpusShared => "builder and sources shared the CPUs of one machine".to_owned(),
+        Doubt::CountsDisagree { more } => format!("{more} fragments came that no source says it sent"),
+        Doubt::OrdersAnotherWay { why } => why.trim_end_matches('.').to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// How many requests were late, and by how much.
+fn late_requests(percent: f64, ms_max: f64) -> String {
+    format!("{percent:.1} % of the requests were sent late, the latest by {ms_max:.1} ms")
 }
 
 /// How many streams share the content.

@@ -130,11 +130,14 @@ pub fn sentence(text: &str) -> String {
 /// The unit of a metric or series by the suffix of its name, in base units: how to print one whose
 /// specification is not at hand. Returns the unit and the factor that turns the value into it.
 pub fn unit_of(name: &str) -> (&'static str, f64) {
-    const SUFFIXES: [(&str, &str, f64); 9] = [
+    const SUFFIXES: [(&str, &str, f64); 12] = [
         ("_bit_per_s", "bit/s", 1.0),
         ("_per_s", "/s", 1.0),
         ("_percent", "%", 1.0),
         ("_bytes", "B", 1.0),
+        ("_bytes_max", "B", 1.0),
+        ("_bytes_each", "B", 1.0),
+        ("_us_per_fragment", "s", 1e-6),
         ("_ratio", "%", 100.0),
         ("_ms", "s", 1e-3),
         ("_us", "s", 1e-6),
@@ -156,6 +159,7 @@ pub fn metric_words(name: &str) -> String {
     const SUFFIXES: [&str; 9] =
         ["_bit_per_s", "_per_s", "_percent", "_bytes", "_ratio", "_ms", "_us", "_ns", "_s"];
     let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+    let stem = stem.replace("_bytes_", "_").replace("_us_per_", "_per_");
     let words = stem.replace('_', " ");
     // Abbreviations are written as such; everything else stays in lower case.
     let spelt = words.split(' ').map(|word| match word {

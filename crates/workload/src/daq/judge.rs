@@ -93,19 +93,17 @@ fn missed(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
         reasons.extend(named(sides));
     }
     let p99_ns = sides.merged(|builder| &builder.completion).percentile_ns(99.0);
-    if let Some((most, p99_ns)) = objective.completion_p99_max.zip(p99_ns) {
-        if p99_ns > most.ns() {
-            reasons.push(format!(
-                "99 % of the events took up to {:.1} ms, more than {most}",
-                p99_ns as f64 / 1e6
-            ));
-        }
+    if let Some((most, p99_ns)) = objective.completion_p99_max.zip(p99_ns)
+        && p99_ns > most.ns()
+    {
+        let ms = p99_ns as f64 / 1e6;
+        reasons.push(format!("99 % of the events took up to {ms:.1} ms, more than {most}"));
     }
     let dead = (events.offered > 0).then(|| 100.0 * events.vetoed as f64 / events.offered as f64);
-    if let Some((most, dead)) = objective.dead_time_percent_max.zip(dead) {
-        if dead > most {
-            reasons.push(format!("{dead:.1} % of the triggers were vetoed, more than {most} %"));
-        }
+    if let Some((most, dead)) = objective.dead_time_percent_max.zip(dead)
+        && dead > most
+    {
+        reasons.push(format!("{dead:.1} % of the triggers were vetoed, more than {most} %"));
     }
     reasons
 }

@@ -87,10 +87,10 @@ impl DaqSettings {
         if self.congestion_control.is_some() && self.protocol == Carrier::Udp {
             return wrong("daq.congestion_control", "UDP has none; leave it out, or use protocol tcp");
         }
-        if let Some(listen) = &self.listen {
-            if listen.parse::<std::net::SocketAddr>().is_err() {
-                return wrong("daq.listen", format!("'{listen}' is not ADDR:PORT, such as 127.0.0.1:7500"));
-            }
+        if let Some(listen) = &self.listen
+            && listen.parse::<std::net::SocketAddr>().is_err()
+        {
+            return wrong("daq.listen", format!("'{listen}' is not ADDR:PORT, such as 127.0.0.1:7500"));
         }
         if self.builder_choice != BuilderChoice::Modulo && self.builders < 2 {
             return wrong(

@@ -67,7 +67,7 @@ pub enum BuilderChoice {
 }
 
 /// What must hold for a load to pass.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Objective {
     /// Incomplete events, at most.
@@ -76,12 +76,6 @@ pub struct Objective {
     pub completion_p99_max: Option<Span>,
     /// Vetoed triggers, % of those offered, at most; not asked for unless given.
     pub dead_time_percent_max: Option<f64>,
-}
-
-impl Default for Objective {
-    fn default() -> Self {
-        Self { incomplete_max: 0, completion_p99_max: None, dead_time_percent_max: None }
-    }
 }
 
 /// What a search varies.
