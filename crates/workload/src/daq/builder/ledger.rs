@@ -1,0 +1,28 @@
+//! The names under which fragments and connections are refused.
+
+use crate::daq::report::Ledger;
+use crate::daq::wire::WireError;
+
+/// The name of what is wrong with a header or payload.
+pub const fn name_of(error: WireError) -> &'static str {
+    match error {
+        WireError::Short | WireError::Magic | WireError::HeaderLength(_) => "bad_header",
+        WireError::Version(_) => "wrong_version",
+        WireError::Kind(_) | WireError::Side => "wrong_kind",
+        WireError::HeaderChecksum => "header_checksum",
+        WireError::PayloadLength(_) => "payload_length",
+        WireError::PayloadChecksum => "payload_checksum",
+    }
+}
+
+impl Ledger {
+    /// Counts one that was refused.
+    pub fn refuse(&mut self, name: &str) {
+        match self.refused.get_mut(name) {
+            Some(count) => *count += 1,
+            None => {
+                self.refused.insert(name.to_owned(), 1);
+            }
+        }
+    }
+}
