@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::stream::{Place, Sink};
-use super::table::{Came, Known, Slot, Table};
+use super::table::{Came, Known, Slot, Sources, Table};
 use super::told::Told;
 use crate::daq::report::Ledger;
 use crate::daq::settings::Draw;
@@ -18,6 +18,25 @@ pub enum Said {
     Hello(Piece, Vec<u8>),
     /// A clock question was answered.
     Answer(Piece),
+}
+
+/// A fragment that came just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fresh {
+    /// The slot of its event.
+    pub slot: u32,
+    /// Its event.
+    pub event: u64,
+    /// Its place among those that came.
+    pub at: u32,
+    /// Whose.
+    pub source: u32,
+    /// Bytes of its payload.
+    pub payload_bytes: u32,
+    /// When it was sent, by the source's clock, ns.
+    pub sent_ns: u64,
+    /// When its last byte was read, ns.
+    pub arrived_ns: u64,
 }
 
 /// The events of one builder, and everything that is counted of their fragments.
@@ -37,8 +56,10 @@ pub struct Assembly {
     pub ledger: Ledger,
     /// Slots of events that are complete now, to be ended.
     pub complete: Vec<u32>,
-    /// Fragments that came just now: event and source. Whoever gives credit empties it.
-    pub fresh: Vec<(u64, u32)>,
+    /// Fragments that came just now. Whoever gives credit empties it.
+    pub fresh: Vec<Fresh>,
+    /// Sources that are connected.
+    pub connected: Sources,
     /// What else was said.
     pub said: Vec<Said>,
     sizes: Draw,
@@ -64,13 +85,15 @@ impl Assembly {
             ledger: Ledger::default(),
             complete: Vec::new(),
             fresh: Vec::new(),
+            connected: Sources::none_of(sources),
             said: Vec::new(),
             sizes,
             run: told.run,
             builder: told.builder,
             builders_all: told.builders_all.max(1),
             sources,
-            front_end_first: sources.saturating_sub(u32::try_from(told.settings.front_ends).unwrap_or(sources)),
+            front_end_first: sources
+                .saturating_sub(u32::try_from(told.settings.front_ends).unwrap_or(sources)),
         }
     }
 
@@ -82,7 +105,9 @@ impl Assembly {
         if fragment.run != self.run {
             return Err(Some("wrong_run"));
         }
-        if fragment.builder != self.builder || fragment.event % u64::from(self.builders_all) != u64::from(self.builder) {
+        if fragment.builder != self.builder
+            || fragment.event % u64::from(self.builders_all) != u64::from(self.builder)
+        {
             return Err(Some("wrong_builder"));
         }
         if self.speaker != Some(fragment.source) || fragment.source >= self.sources {
@@ -123,7 +148,8 @@ impl Assembly {
     /// A fragment is whole and right.
     pub fn accept(&mut self, fragment: &Piece, payload_bytes: u32, slot: u32) {
         let (now_ns, read_late_ns, sources) = (self.now_ns, self.read_late_ns, self.sources as usize);
-        let Some(Slot { present, came, payload_bytes: sum, read_late_ns: late, .. }) = self.table.held(slot, fragment.event)
+        let Some(Slot { present, came, payload_bytes: sum, read_late_ns: late, .. }) =
+            self.table.held(slot, fragment.event)
         else {
             return self.count_late(fragment);
         };
@@ -143,7 +169,15 @@ impl Assembly {
         if came.len() == sources {
             self.complete.push(slot);
         }
-        self.fresh.push((fragment.event, fragment.source));
+        self.fresh.push(Fresh {
+            slot,
+            event: fragment.event,
+            at: came.len() as u32 - 1,
+            source: fragment.source,
+            payload_bytes,
+            sent_ns: fragment.sent_ns,
+            arrived_ns: now_ns,
+        });
     }
 
     /// Gives back what an event holds, counts its fragments, and forgets it.
@@ -199,6 +233,10 @@ impl Sink for Assembly {
     }
 
     fn hello(&mut self, hello: &Piece, payload: &[u8]) {
+        // What follows in the same read is taken already; whether he may speak at all is looked at right after.
+        if self.speaker.is_none() && hello.run == self.run && !self.connected.contains(hello.source) {
+            self.speaker = Some(hello.source);
+        }
         self.note(Said::Hello(*hello, payload.to_vec()));
     }
 

@@ -157,6 +157,11 @@ impl Clocks {
         self.clocks.iter().all(|clock| clock.sources == 0 || clock.probes >= u64::from(QUICK))
     }
 
+    /// Whether all groups read this host's own clock.
+    pub fn are_all_ours(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.same_kernel)
+    }
+
     /// The hold is over: ask quickly once more, so that what lies before is bounded from both sides. It takes a second.
     pub fn ask_once_more(&mut self, now_ns: u64) {
         for clock in &mut self.clocks {

@@ -108,6 +108,16 @@ impl Collect {
         self.intervals = Intervals::new(from_ns, hold_ns);
     }
 
+    /// When the trial began, by the builder's clock: known later than the plan.
+    pub fn set_start_ns(&mut self, start_ns: u64) {
+        self.plan.start_ns = start_ns;
+    }
+
+    /// From when to when events counted, as far as it is known.
+    pub fn hold_ns(&self) -> (u64, u64) {
+        (self.hold_from_ns.unwrap_or(self.plan.start_ns), self.hold_to_ns.max(self.plan.start_ns))
+    }
+
     /// Whether a trigger that was due then counts.
     pub fn in_hold(&self, due_ns: u64) -> bool {
         self.hold_from_ns.is_some_and(|from_ns| due_ns >= from_ns)

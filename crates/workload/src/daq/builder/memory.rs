@@ -73,7 +73,10 @@ impl Memory {
             return None;
         }
         // Spare blocks are memory as well: they make way for a larger one.
-        while wanted > self.block_bytes && !self.spare.is_empty() && self.all_bytes() + length as u64 > self.budget_bytes {
+        while wanted > self.block_bytes
+            && !self.spare.is_empty()
+            && self.all_bytes() + length as u64 > self.budget_bytes
+        {
             self.spare.pop();
         }
         let spare = if wanted > self.block_bytes { None } else { self.spare.pop() };
@@ -106,7 +109,10 @@ impl Held {
     /// The bytes of a fragment.
     pub fn bytes_of(&mut self, room: Room) -> &mut [u8] {
         let (from, to) = (room.from as usize, room.from as usize + room.bytes as usize);
-        self.blocks.get_mut(room.block as usize).and_then(|block| block.bytes.get_mut(from..to)).unwrap_or_default()
+        self.blocks
+            .get_mut(room.block as usize)
+            .and_then(|block| block.bytes.get_mut(from..to))
+            .unwrap_or_default()
     }
 }
 
@@ -125,7 +131,12 @@ mod tests {
         for (at, room) in rooms.iter().enumerate() {
             held.bytes_of(*room).fill(at as u8);
         }
-        assert!(rooms.iter().enumerate().all(|(at, room)| held.bytes_of(*room).iter().all(|&byte| byte == at as u8)));
+        assert!(
+            rooms
+                .iter()
+                .enumerate()
+                .all(|(at, room)| held.bytes_of(*room).iter().all(|&byte| byte == at as u8))
+        );
         memory.give_back(&mut held);
         assert_eq!((memory.held_bytes, memory.spare.len()), (0, 1));
     }

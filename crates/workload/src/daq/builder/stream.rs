@@ -158,12 +158,22 @@ impl Stream {
             return HEADER_BYTES - known;
         }
         let header = Head::read(&self.held).map_or(HEADER_BYTES, |head| usize::from(head.header_bytes));
-        let payload = if known < header { 0 } else { Piece::decode(&self.held).map_or(0, |(piece, _)| piece.payload_bytes as usize) };
+        let payload = if known < header {
+            0
+        } else {
+            Piece::decode(&self.held).map_or(0, |(piece, _)| piece.payload_bytes as usize)
+        };
         (header + payload).saturating_sub(known).max(1)
     }
 
     /// Takes a whole header, and returns what follows it.
-    fn message<'a>(&mut self, piece: Piece, length: usize, bytes: &'a [u8], sink: &mut impl Sink) -> &'a [u8] {
+    fn message<'a>(
+        &mut self,
+        piece: Piece,
+        length: usize,
+        bytes: &'a [u8],
+        sink: &mut impl Sink,
+    ) -> &'a [u8] {
         if piece.kind == Kind::Fragment {
             let place = sink.begin(&piece);
             self.go_on(UnderWay { piece, place, filled: 0, crc: 0 }, sink);

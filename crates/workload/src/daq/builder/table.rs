@@ -177,7 +177,12 @@ impl Table {
             Some(last) if event <= last => {
                 if self.given_up.iter().any(|(number, _)| *number == event) {
                     Known::GivenUp
-                } else if last - event > PAST_EVENTS || self.given_up.front().is_some_and(|(oldest, _)| event < *oldest && self.given_up.len() == GIVEN_UP_MAX) {
+                } else if last - event > PAST_EVENTS
+                    || self
+                        .given_up
+                        .front()
+                        .is_some_and(|(oldest, _)| event < *oldest && self.given_up.len() == GIVEN_UP_MAX)
+                {
                     Known::Past
                 } else {
                     Known::Complete

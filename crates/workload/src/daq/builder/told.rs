@@ -33,6 +33,13 @@ impl Told {
         u32::try_from(self.settings.sources).unwrap_or(u32::MAX)
     }
 
+    /// Events that may be under way at once: as many as was said, if so many fit into memory.
+    pub fn window(&self) -> u32 {
+        let event_bytes = (self.sizes.mean_bytes() * f64::from(self.sources())).max(1.0);
+        let fit = self.settings.memory.bytes() as f64 / event_bytes;
+        self.settings.window.min(fit as u32).max(1)
+    }
+
     /// Bytes of every fragment, if they are all alike; else 0: the source knows.
     pub const fn fragment_bytes(&self) -> u32 {
         match self.settings.size {

@@ -1,0 +1,329 @@
+//! The course of a trial: sources gather, the credit is found, events are left out, events count, all ends.
+
+use sys::clock::monotonic_ns;
+use sys::net::NetError;
+use sys::thread::{thread_cpu_ns, thread_ready_ns};
+
+use super::steer::{Steer, Tally};
+use super::turns::Turn;
+use super::worker::Worker;
+use crate::daq::report::{BuilderReport, Steered};
+use crate::daq::settings::{Carrier, Size};
+use crate::daq::theory::fragment_wire_bytes;
+use crate::daq::wire::Kind;
+
+const MS: u64 = 1_000_000;
+/// How long sources are waited for that should have been there before the start.
+const LATE_NS: u64 = 10_000 * MS;
+/// How long front ends are waited for, which somebody has to start by hand.
+const FRONT_ENDS_NS: u64 = 30_000 * MS;
+/// How long it is waited for answers to the first questions, and to who hears multicast.
+const ANSWERS_NS: u64 = 1_500 * MS;
+/// Between two questions who hears multicast.
+const HEARING_NS: u64 = 20 * MS;
+/// How long a credit is searched.
+const STEER_NS: u64 = 20_000 * MS;
+/// How long it is waited that sources end their connections, once the run is over.
+const GOODBYE_NS: u64 = 1_000 * MS;
+
+/// Why a phase ended before its time.
+enum Early {
+    /// Somebody wants the report now.
+    Stopped,
+    /// It cannot go on.
+    Broken(String),
+}
+
+impl From<NetError> for Early {
+    fn from(error: NetError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+type Phase = Result<(), Early>;
+
+impl Worker {
+    /// Goes through all phases; whatever happens, there is a report.
+    pub(super) fn run(mut self) -> BuilderReport {
+        let mut report = BuilderReport { builder: self.told.builder, ..BuilderReport::default() };
+        if let Err(Early::Broken(why)) = self.measure(&mut report) {
+            report.broke_off = Some(why);
+        }
+        // What is under way was cut off.
+        while let Some(&(_, slot)) = self.assembly.table.under_way().first() {
+            self.break_off_event(slot);
+        }
+        let _ = self.say_stop();
+        let shared = self.shared.clone();
+        self.write(&mut report);
+        shared.finish();
+        report
+    }
+
+    fn measure(&mut self, report: &mut BuilderReport) -> Phase {
+        self.wait_for_the_start()?;
+        self.gather(report)?;
+        if self.told.settings.protocol == Carrier::Udp {
+            self.gathering.turn_on();
+        }
+        report.steered = self.steer()?;
+        report.credit = self.grants.as_ref().map(super::grants::Grants::credit);
+        self.warm_up()?;
+        let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
+        let held = self.hold();
+        report.cpu_s = thread_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e9;
+        let ready_ns =
+            thread_ready_ns().zip(ready_ns).map(|(now_ns, before_ns)| now_ns.saturating_sub(before_ns));
+        report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
+        held?;
+        self.shared.set_done(1.0);
+        self.ask_the_clocks_once_more()
+    }
+
+    /// One turn, unless the report is wanted.
+    fn go_on(&mut self, until_ns: u64) -> Phase {
+        if self.shared.is_to_stop() {
+            return Err(Early::Stopped);
+        }
+        Ok(self.turn(until_ns)?)
+    }
+
+    fn wait_for_the_start(&mut self) -> Phase {
+        loop {
+            let now_ns = monotonic_ns();
+            match self.shared.start_ns() {
+                Some(start_ns) if start_ns <= now_ns => {
+                    self.collect.set_start_ns(start_ns);
+                    return Ok(());
+                }
+                Some(start_ns) => self.go_on(start_ns)?,
+                None => self.go_on(now_ns + HEARING_NS)?,
+            }
+            self.ask_who_hears();
+        }
+    }
+
+    /// Waits for all sources, and until as much is known of each group as has to be.
+    fn gather(&mut self, report: &mut BuilderReport) -> Phase {
+        let from_ns = monotonic_ns();
+        let sources = self.told.sources();
+        let patience_ns = if self.told.settings.front_ends > 0 { FRONT_ENDS_NS } else { LATE_NS };
+        while self.were_here < sources && monotonic_ns() < from_ns + patience_ns {
+            self.go_on(monotonic_ns() + HEARING_NS)?;
+            self.ask_who_hears();
+        }
+        report.sources = self.were_here;
+        if self.were_here == 0 {
+            let why =
+                format!("no source came to {} within {} s", self.told.address, patience_ns / 1_000_000_000);
+            return Err(Early::Broken(why));
+        }
+        let from_ns = monotonic_ns();
+        let mut asked_ns = 0;
+        while monotonic_ns() < from_ns + ANSWERS_NS {
+            let now_ns = monotonic_ns();
+            let mut is_hearing_open =
+                self.multicast.is_some() && self.groups.iter().any(|group| !group.hears);
+            if is_hearing_open && now_ns >= asked_ns + HEARING_NS {
+                is_hearing_open = self.ask_who_hears();
+                asked_ns = now_ns;
+            }
+            if !is_hearing_open && self.clocks.acquainted() {
+                break;
+            }
+            self.go_on(now_ns + HEARING_NS)?;
+        }
+        report.orders_note = self.settle_who_hears();
+        Ok(())
+    }
+
+    /// Finds the credit, where it was left open.
+    fn steer(&mut self) -> Result<Option<Steered>, Early> {
+        if self.is_push {
+            return Ok(None);
+        }
+        let (sources, settings) = (self.told.sources(), self.told.settings.clone());
+        let mean_bytes = self.told.sizes.mean_bytes().round() as u32;
+        let wire_bytes = fragment_wire_bytes(mean_bytes, settings.protocol);
+        let mut steered = None;
+        if settings.credit.is_none() {
+            let mut steer = Steer::new(sources, wire_bytes, settings.buffer.map(|buffer| buffer.bytes()));
+            let until_ns = monotonic_ns() + STEER_NS;
+            while let Some(round) = steer.next() {
+                if monotonic_ns() > until_ns {
+                    steer.stop();
+                    break;
+                }
+                if let Some(grants) = &mut self.grants {
+                    grants.set_credit(round.credit);
+                }
+                self.is_push = round.push;
+                let tally = self.round(Tally::new(round, monotonic_ns()), round.events);
+                self.is_push = false;
+                steer.told(&tally?);
+            }
+            let found = steer.steered();
+            if let Some((buffer, rate)) = found.buffer_bytes.zip(found.rate_bit_per_s) {
+                self.collect.set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
+            }
+            steered = Some(found);
+        }
+        if let Some(grants) = &mut self.grants {
+            let credit = steered.as_ref().map_or(grants.credit(), |found| found.credit);
+            grants.set_credit(credit);
+            if !matches!(settings.size, Size::Fixed(_)) {
+                grants.set_credit_bytes(u64::from(credit) * wire_bytes);
+            }
+        }
+        Ok(steered)
+    }
+
+    /// Some events with one credit.
+    fn round(&mut self, tally: Tally, events: u32) -> Result<Tally, Early> {
+        self.tally = Some(tally.clone());
+        let mut begun = 0;
+        loop {
+            let is_over = self.tally.as_ref().is_none_or(Tally::is_over) || begun >= events;
+            if is_over && self.outstanding() == 0 {
+                break;
+            }
+            if !is_over && self.outstanding() < self.told.window() {
+                self.begin_event(monotonic_ns());
+                begun += 1;
+                continue;
+            }
+            self.go_on(u64::MAX)?;
+        }
+        Ok(self.tally.take().unwrap_or(tally))
+    }
+
+    /// Events that are left out.
+    fn warm_up(&mut self) -> Phase {
+        let from_ns = monotonic_ns();
+        let until_ns = from_ns + self.told.settings.omit.ns();
+        let triggers = &self.told.settings.triggers;
+        // Of its own: the timetable that all share begins with the hold.
+        let mut due = triggers.due(self.told.seed ^ 1, self.told.times_ns.clone()).map(|due| {
+            let (all, own) = (u64::from(self.told.builders_all.max(1)), u64::from(self.told.builder));
+            due.zip(0_u64..)
+                .filter(move |(_, index)| index % all == own)
+                .map(|(after_ns, _)| after_ns)
+                .peekable()
+        });
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= until_ns {
+                return Ok(());
+            }
+            let has_room = self.outstanding() < self.told.window();
+            let Some(due) = &mut due else {
+                if has_room {
+                    self.begin_event(now_ns);
+                } else {
+                    self.go_on(until_ns)?;
+                }
+                continue;
+            };
+            let Some(&after_ns) = due.peek() else { return Ok(()) };
+            let due_ns = from_ns.saturating_add(after_ns);
+            if due_ns > now_ns {
+                self.go_on(due_ns.min(until_ns))?;
+            } else {
+                due.next();
+                if has_room {
+                    self.begin_event(due_ns);
+                }
+            }
+        }
+    }
+
+    /// Events that count, until each of them has ended.
+    fn hold(&mut self) -> Phase {
+        let settings = &self.told.settings;
+        let (time_ns, events) = (settings.time.ns(), settings.events);
+        let from_ns = monotonic_ns();
+        self.collect.begin_hold(from_ns, events.is_none().then_some(time_ns));
+        self.turns.ready(self.seat, from_ns);
+        let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
+        let own_events =
+            events.map(|events| events.div_ceil(u64::from(self.told.builders_all.max(1))).max(1));
+        let mut begun = 0_u64;
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= until_ns {
+                break;
+            }
+            let share = match own_events {
+                Some(own) => begun as f64 / own as f64,
+                None => (now_ns - from_ns) as f64 / time_ns.max(1) as f64,
+            };
+            self.shared.set_done(share.min(0.999));
+            match self.turns.next(self.seat, now_ns, self.outstanding()) {
+                Turn::Due { due_ns } => {
+                    begun += 1;
+                    self.begin_event(due_ns);
+                    if self.shared.is_to_stop() {
+                        return Err(Early::Stopped);
+                    }
+                }
+                Turn::Vetoed { due_ns, times } => self.collect.vetoed(due_ns, times),
+                Turn::Wait { until_ns: next_ns } => self.go_on(next_ns.unwrap_or(u64::MAX).min(until_ns))?,
+                Turn::Over => break,
+            }
+        }
+        while self.outstanding() > 0 {
+            self.go_on(u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// What the clocks said before the hold is bounded from the other side, too.
+    fn ask_the_clocks_once_more(&mut self) -> Phase {
+        if self.clocks.are_all_ours() {
+            return Ok(());
+        }
+        let from_ns = monotonic_ns();
+        self.clocks.ask_once_more(from_ns);
+        let until_ns = from_ns + ANSWERS_NS;
+        while monotonic_ns() < until_ns && self.is_anybody_here() {
+            self.go_on(until_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Tells all that the run is over, and takes what still comes until they are gone.
+    fn say_stop(&mut self) -> Result<(), NetError> {
+        self.is_over = true;
+        let connection = |at: &Option<u32>| self.connections.get((*at)? as usize)?.as_ref();
+        let at_end = self.of_source.iter().map(|at| {
+            let connection = connection(at);
+            (connection.is_some(), connection.and_then(|one| one.congestion_control.clone()))
+        });
+        self.at_end = at_end.collect();
+        let stop = self.order(Kind::Stop, 0, 0, 0, self.told.sources());
+        if let Some(multicast) = &self.multicast {
+            let _ = multicast.send(&stop.encode());
+        }
+        self.say_goodbye(&stop.encode());
+        let until_ns = monotonic_ns() + GOODBYE_NS;
+        while self.is_anybody_here() && monotonic_ns() < until_ns {
+            self.turn(until_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down what came of it all.
+    fn write(mut self, report: &mut BuilderReport) {
+        let hold_ns = self.collect.hold_ns();
+        report.clocks = self.clocks.report(hold_ns);
+        report.orders = self.orders;
+        report.outstanding_max = self.assembly.table.under_way_max() as u32;
+        report.memory_bytes_max = self.assembly.memory.held_bytes_max();
+        report.link_bit_per_s = self.link_bit_per_s;
+        report.ledger = std::mem::take(&mut self.assembly.ledger);
+        self.collect.report(report);
+        for (seen, at_end) in report.sources_seen.iter_mut().zip(&self.at_end) {
+            (seen.connected, seen.congestion_control) = at_end.clone();
+        }
+    }
+}

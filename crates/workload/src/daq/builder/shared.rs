@@ -1,0 +1,73 @@
+//! What a builder's thread and whoever holds its part say to each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use sys::net::{NetError, Waker};
+
+/// Shared with a builder's thread.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) waker: Waker,
+    stop: AtomicBool,
+    /// When the trial begins; 0: nobody said so yet.
+    start_ns: AtomicU64,
+    done_millionths: AtomicU32,
+    finished: AtomicBool,
+    /// Events that were completed, in the hold and before.
+    pub(super) complete: AtomicU64,
+    /// Events that were given up.
+    pub(super) incomplete: AtomicU64,
+    /// Sources that are connected.
+    pub(super) connected: AtomicU32,
+}
+
+impl Shared {
+    pub(super) fn new() -> Result<Self, NetError> {
+        Ok(Self {
+            waker: Waker::new()?,
+            stop: AtomicBool::new(false),
+            start_ns: AtomicU64::new(0),
+            done_millionths: AtomicU32::new(0),
+            finished: AtomicBool::new(false),
+            complete: AtomicU64::new(0),
+            incomplete: AtomicU64::new(0),
+            connected: AtomicU32::new(0),
+        })
+    }
+
+    /// Asks the thread to end.
+    pub(super) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Says when the trial begins.
+    pub(super) fn start_at(&self, start_ns: u64) {
+        self.start_ns.store(start_ns.max(1), Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn start_ns(&self) -> Option<u64> {
+        Some(self.start_ns.load(Ordering::Acquire)).filter(|&start_ns| start_ns > 0)
+    }
+
+    pub(super) fn set_done(&self, share: f64) {
+        self.done_millionths.store((share.clamp(0.0, 1.0) * 1e6) as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn done(&self) -> f64 {
+        f64::from(self.done_millionths.load(Ordering::Relaxed)) / 1e6
+    }
+
+    pub(super) fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+}
