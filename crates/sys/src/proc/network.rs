@@ -221,6 +221,12 @@ impl TcpCounters {
         Ok(Self { snmp: KeptFile::open(root, "proc/net/snmp")?, netstat })
     }
 
+    /// As [`TcpCounters::open`], of the network namespace that the calling thread is in, which need not be its process's.
+    pub fn open_of_thread(root: &Path) -> io::Result<Self> {
+        let netstat = KeptFile::open(root, "proc/thread-self/net/netstat").ok();
+        Ok(Self { snmp: KeptFile::open(root, "proc/thread-self/net/snmp")?, netstat })
+    }
+
     /// Reads them now.
     pub fn read(&mut self) -> io::Result<TcpCountersReading> {
         let mut reading = TcpCountersReading::default();

@@ -36,10 +36,11 @@ pub struct Builder {
 }
 
 impl Builder {
-    fn new(number: u16, sources: u32) -> Self {
+    /// A builder at this address, in the network of this thread.
+    pub fn new(number: u16, sources: u32, at: Ipv4Addr) -> Self {
         // A TCP port whose number is free for UDP as well, which a builder's is.
         let (listener, udp) = loop {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let listener = TcpListener::bind((at, 0)).unwrap();
             if let Ok(udp) = UdpSocket::bind(listener.local_addr().unwrap()) {
                 break (listener, udp);
             }
@@ -48,7 +49,7 @@ impl Builder {
         let port = listener.local_addr().unwrap().port();
         let [high, low] = port.to_be_bytes();
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, high, low), port);
-        let voice = MulticastSender::new(group, Ipv4Addr::LOCALHOST).unwrap();
+        let voice = MulticastSender::new(group, at).unwrap();
         let (connections, hellos) = (BTreeMap::new(), BTreeMap::new());
         Self { number, sources, listener, udp, voice, group, connections, hellos }
     }
@@ -156,10 +157,16 @@ pub fn host() -> HostContext {
 impl Rig {
     /// Builders, and sources that are not connected yet.
     pub fn unprepared(settings: &Value) -> (Self, Endpoints) {
+        let read = DaqSettings::read(settings.clone()).unwrap();
+        let sources = u32::try_from(read.sources).unwrap();
+        let builder = |number| Builder::new(number as u16, sources, Ipv4Addr::LOCALHOST);
+        Self::with(settings, (0..read.builders).map(builder).collect())
+    }
+
+    /// These builders, and sources that are not connected yet.
+    pub fn with(settings: &Value, builders: Vec<Builder>) -> (Self, Endpoints) {
         let settings = DaqSettings::read(settings.clone()).unwrap();
         let sources = u32::try_from(settings.sources).unwrap();
-        let builders: Vec<_> =
-            (0..settings.builders).map(|number| Builder::new(number as u16, sources)).collect();
         let facts = PortFacts {
             addresses: builders.iter().map(Builder::address).collect(),
             groups: builders.iter().map(|builder| builder.group).collect(),

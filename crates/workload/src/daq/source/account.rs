@@ -6,10 +6,11 @@ use base::histogram::Histogram;
 use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
+use super::connection::Troubles;
 use crate::daq::report::{SourceSent, SourcesReport, Stall};
 
 /// How much is kept of what went wrong on connections.
-pub(super) const STALLS_MAX: usize = 100_000;
+const STALLS_MAX: usize = 100_000;
 /// The busiest second is looked for in steps of one.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -25,6 +26,7 @@ pub(super) struct Account {
     pub(super) nacks: u64,
     pub(super) reconnected: u64,
     pub(super) own_delay: Histogram,
+    /// By the source's place in the group, not its number.
     pub(super) stalls: Vec<Stall>,
     /// Why connections ended before the run did, and how many of each.
     pub(super) ends: BTreeMap<String, u64>,
@@ -65,6 +67,21 @@ impl Account {
             return;
         };
         usage.close_second(now_ns);
+    }
+
+    /// What was seen of the connection of a source, by its place in the group, to a builder.
+    pub(super) fn note(&mut self, place: usize, builder: usize, added: &Troubles, event: u64) {
+        let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        if self.stalls.len() < STALLS_MAX {
+            self.stalls.push(Stall {
+                source: number(place as u64),
+                event,
+                builder: builder as u16,
+                retransmits: number(added.retransmits),
+                timeouts: number(added.timeouts.unwrap_or(0)),
+                dsacks: number(added.dsacks.unwrap_or(0)),
+            });
+        }
     }
 
     /// What one thread reports; in that thread.

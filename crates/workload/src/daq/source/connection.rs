@@ -116,11 +116,13 @@ pub(super) struct Connection {
     pub(super) tries: u32,
     /// The last event that it sent and when, and the one before that.
     pub(super) last: Option<(u64, u64)>,
-    pub(super) before_last: Option<u64>,
+    pub(super) before_last: Option<(u64, u64)>,
     /// The counters at the last look.
     pub(super) seen: Troubles,
     /// All troubles up to the last look, those of earlier connections included and those of the handshake not.
     pub(super) troubles: Troubles,
+    /// What the last look at a connection that ended brought.
+    pub(super) last_seen: Option<(Troubles, u64)>,
 }
 
 impl Connection {
@@ -142,12 +144,13 @@ impl Connection {
             before_last: None,
             seen: Troubles::default(),
             troubles: Troubles::default(),
+            last_seen: None,
         }
     }
 
-    /// Looks at TCP's counters; returns what was added since the last look, and the last event sent before `cutoff_ns`.
-    /// `None`: nothing was.
-    pub(super) fn look(&mut self, cutoff_ns: u64) -> Option<(Troubles, u64)> {
+    /// Looks at TCP's counters; returns what was added since the last look, and the last event sent before `cutoff_ns`
+    /// (`otherwise`, if that is not known any more). `None`: nothing was.
+    pub(super) fn look(&mut self, cutoff_ns: u64, otherwise: u64) -> Option<(Troubles, u64)> {
         let info = self.socket.as_ref().filter(|_| self.state != State::Connecting)?.info().ok()?;
         let now = Troubles::of(&info);
         let added = now.since(&self.seen);
@@ -157,14 +160,14 @@ impl Connection {
         if is_quiet && added.dsacks.unwrap_or(0) == 0 {
             return None;
         }
-        let (last, sent_ns) = self.last?;
-        let event = if sent_ns >= cutoff_ns { self.before_last.unwrap_or(last) } else { last };
-        Some((added, event))
+        let sent = [self.last?].into_iter().chain(self.before_last);
+        let before = sent.into_iter().find(|&(_, sent_ns)| sent_ns < cutoff_ns);
+        Some((added, before.map_or(otherwise, |(event, _)| event)))
     }
 
     /// Lets go of the socket; what was begun on it is cut.
     pub(super) fn drop_socket(&mut self) -> Option<TcpSocket> {
-        self.look(0);
+        self.last_seen = self.look(u64::MAX, 0).or(self.last_seen);
         self.seen = Troubles::default();
         self.give_up_current();
         self.partial = Vec::new();

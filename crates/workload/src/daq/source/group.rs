@@ -345,6 +345,8 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         is_stopped: false,
         over_ns: u64::MAX,
         last_sent_ns: 0,
+        last_event: 0,
+        asked_event: 0,
     }
 }
 

@@ -41,6 +41,9 @@ pub(super) struct Lane {
     pub(super) over_ns: u64,
     /// When the last fragment was sent.
     pub(super) last_sent_ns: u64,
+    /// Its event, and which that was when a look at the connections was asked for.
+    pub(super) last_event: u64,
+    pub(super) asked_event: u64,
 }
 
 impl Lane {

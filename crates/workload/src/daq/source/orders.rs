@@ -78,7 +78,7 @@ fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: 
         desk.account.orders_missed += heard.missed;
     }
     if heard.is_new && lane.last_sent_ns > 0 && received_ns.saturating_sub(lane.last_sent_ns) > PAUSE_NS {
-        desk.looks.ask(received_ns);
+        desk.looks.ask(std::slice::from_mut(lane), received_ns);
     }
     let Some((next, end)) = places(desk, lane, order, way) else { return };
     let wave = Wave { event: order.event, received_ns, flags: 0, next, end };

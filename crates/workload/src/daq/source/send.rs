@@ -164,9 +164,9 @@ fn finish(desk: &mut Desk, lane: &mut Lane, place: usize) {
     let Some(current) = connection.current.take().filter(Current::is_fragment) else { return };
     let Piece { event, sent_ns, payload_bytes, .. } = current.piece;
     connection.sent += 1;
-    connection.before_last = connection.last.map(|(event, _)| event);
+    connection.before_last = connection.last;
     connection.last = Some((event, sent_ns));
-    lane.last_sent_ns = sent_ns;
+    (lane.last_sent_ns, lane.last_event) = (sent_ns, event);
     desk.account.payload_bytes += u64::from(payload_bytes);
     desk.account.fragments += 1;
 }

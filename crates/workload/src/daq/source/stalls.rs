@@ -2,20 +2,20 @@
 //! timeout) from a timeout.
 //!
 //! Looking at a connection is a system call. So nothing is looked at while the host's counter of retransmissions stands
-//! still, and else a few connections at a time, when there is nothing better to do.
+//! still, and else a few connections at a time.
 
 use std::path::Path;
 
 use sys::proc::TcpCounters;
 
-use super::account::{Account, STALLS_MAX};
+use super::account::Account;
 use super::lane::Lane;
-use crate::daq::report::Stall;
 
 /// How often the host's counter is looked at.
 const EVERY_NS: u64 = 100_000_000;
-/// How many connections are looked at in one go.
-const AT_ONCE: usize = 32;
+/// How many connections are looked at in one go where there is nothing else to do, and where there is: then a few, for on a
+/// busy host that may never end.
+const AT_ONCE: [usize; 2] = [32, 4];
 
 /// Looks at connections.
 #[derive(Debug)]
@@ -36,15 +36,17 @@ struct Look {
 }
 
 impl Looks {
-    /// For this host.
+    /// For the network that this thread is in.
     pub(super) fn new() -> Self {
-        let counters = TcpCounters::open(Path::new("/")).ok();
+        let counters = TcpCounters::open_of_thread(Path::new("/")).ok();
         Self { counters, counted: None, next_ns: 0, under_way: None }
     }
 
-    /// Wants a look that lays troubles to events sent before `cutoff_ns`, if there are any.
-    pub(super) fn ask(&mut self, cutoff_ns: u64) {
+    /// Wants a look that lays troubles to events sent before `cutoff_ns`, which is now, if there are any. `lanes`: those on
+    /// which something may have happened.
+    pub(super) fn ask(&mut self, lanes: &mut [Lane], cutoff_ns: u64) {
         if self.under_way.is_none() && self.something_happened() {
+            lanes.iter_mut().for_each(|lane| lane.asked_event = lane.last_event);
             self.under_way = Some(Look { lane: 0, place: 0, cutoff_ns });
         }
     }
@@ -54,35 +56,22 @@ impl Looks {
         if self.under_way.is_some() { 0 } else { self.next_ns }
     }
 
-    /// Goes on, if `is_idle`; asks itself from time to time.
+    /// Goes on, the quicker if there is nothing else to do; asks itself from time to time.
     pub(super) fn go_on(&mut self, lanes: &mut [Lane], account: &mut Account, now_ns: u64, is_idle: bool) {
         if now_ns >= self.next_ns {
             self.next_ns = now_ns + EVERY_NS;
-            self.ask(now_ns);
-        }
-        if !is_idle {
-            return;
+            self.ask(lanes, now_ns);
         }
         let Some(mut look) = self.under_way.take() else { return };
-        for _ in 0..AT_ONCE {
+        for _ in 0..AT_ONCE[usize::from(!is_idle)] {
             let Some(lane) = lanes.get_mut(look.lane) else { return };
             let Some(connection) = lane.connections.get_mut(look.place) else {
                 (look.lane, look.place) = (look.lane + 1, 0);
                 continue;
             };
             look.place += 1;
-            let Some((added, event)) = connection.look(look.cutoff_ns) else { continue };
-            if account.stalls.len() < STALLS_MAX {
-                account.stalls.push(Stall {
-                    // Its number is added with the group's first when it is reported.
-                    source: look.place as u32 - 1,
-                    event,
-                    builder: look.lane as u16,
-                    retransmits: added.retransmits.try_into().unwrap_or(u32::MAX),
-                    timeouts: added.timeouts.unwrap_or(0).try_into().unwrap_or(u32::MAX),
-                    dsacks: added.dsacks.unwrap_or(0).try_into().unwrap_or(u32::MAX),
-                });
-            }
+            let Some((added, event)) = connection.look(look.cutoff_ns, lane.asked_event) else { continue };
+            account.note(look.place - 1, look.lane, &added, event);
         }
         self.under_way = Some(look);
     }
@@ -96,11 +85,18 @@ impl Looks {
         self.counted.replace(now).is_none_or(|before| before != now)
     }
 
-    /// Looks at all that there are, at the end.
+    /// Looks at all that there are, at the end, and gathers what was seen when connections ended.
     pub(super) fn end(&mut self, lanes: &mut [Lane], account: &mut Account) {
         self.under_way = Some(Look { lane: 0, place: 0, cutoff_ns: u64::MAX });
         while self.under_way.is_some() {
             self.go_on(lanes, account, 0, true);
+        }
+        for lane in lanes {
+            for (place, connection) in lane.connections.iter_mut().enumerate() {
+                if let Some((added, event)) = connection.last_seen.take() {
+                    account.note(place, lane.index, &added, event);
+                }
+            }
         }
     }
 }
