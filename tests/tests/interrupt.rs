@@ -194,7 +194,7 @@ fn while_a_survey_calibrates_and_measures() {
         let mut live = world.start(&["survey"]);
         live.wait_for(part, PATIENCE);
         let ended = interrupt(&world, live);
-        assert_eq!(ended.stderr.contains("3 of 3"), measured, "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("4 of 4"), measured, "{}", ended.stderr);
         let listed = world.run(&["runs", "list"]).code(0).stdout;
         assert_eq!(!listed.contains("no runs"), measured, "a run begins with the first trials: {listed}");
     }

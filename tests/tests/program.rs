@@ -8,9 +8,10 @@ use std::time::Duration;
 use kagiri_tests::{Live, World, alone, need_programs, workspace};
 
 /// Every verb, as it is typed.
-const VERBS: [&[&str]; 20] = [
+const VERBS: [&[&str]; 21] = [
     &["survey"],
     &["stream"],
+    &["daq"],
     &["explain"],
     &["run"],
     &["runs"],

@@ -31,6 +31,8 @@ pub enum Verb {
     Stream(Box<verbs::stream::StreamArgs>),
     /// Find how fast bytes move to a server, and what holds them back
     Transfer(Box<verbs::transfer::TransferArgs>),
+    /// Find how quickly a network builds events from many sources at once
+    Daq(Box<verbs::daq::DaqArgs>),
     /// Show where the time of a program goes, call by call
     Timeline(Box<verbs::timeline::Timeline>),
     /// Explain what limits, from a table that was measured anywhere

@@ -6,7 +6,8 @@ use base::workload::Workload;
 use serde_json::Value;
 
 /// Every workload, in the order in which help lists them.
-pub const WORKLOADS: &[&dyn Workload] = &[&workload::stream::Stream, &workload::transfer::Transfer];
+pub const WORKLOADS: &[&dyn Workload] =
+    &[&workload::stream::Stream, &workload::transfer::Transfer, &workload::daq::Daq];
 
 /// The workload of that name.
 ///

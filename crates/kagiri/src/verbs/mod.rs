@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod completions;
 pub mod content;
+pub mod daq;
 pub mod explain;
 pub mod fleet;
 pub mod lab;
@@ -24,6 +25,7 @@ pub fn perform(verb: Verb) -> Outcome {
         Verb::Survey(verb) => verb.perform(),
         Verb::Stream(verb) => verb.perform(),
         Verb::Transfer(verb) => verb.perform(),
+        Verb::Daq(verb) => verb.perform(),
         Verb::Timeline(verb) => verb.perform(),
         Verb::Explain(verb) => verb.perform(),
         Verb::Run(verb) => verb.perform(),

@@ -26,7 +26,7 @@ const FIRST_SHARE: u64 = 32;
 #[derive(Args)]
 #[command(
     after_help = "First the ceilings of CPU, disk, loopback and memory, then how fast bytes and requests move over \
-    loopback, then how many video streams of 25 Mbit/s a server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
+    loopback and how quickly events are built from 100 sources, then how many video streams of 25 Mbit/s a server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
     report at the end.\n\n\
     Examples:\n  \
     kagiri survey\n  \
@@ -53,7 +53,7 @@ impl Survey {
             "Surveying this machine; it takes two to three minutes if nobody else uses it. Ctrl-C ends it and keeps \
              finished trials.",
         );
-        say("1 of 3: ceilings of CPU, disk and loopback, some seconds");
+        say("1 of 4: ceilings of CPU, disk and loopback, some seconds");
         let stopped = || session.is_stopped();
         let data = session.data_dir();
         let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
@@ -63,20 +63,26 @@ impl Survey {
         for (resource, ceiling) in &ceilings {
             say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
         }
-        say("2 of 3: bytes and requests over loopback, some seconds");
-        let transfers = self.transfers(&mut session)?;
+        say("2 of 4: bytes and requests over loopback, some seconds");
+        let transfers = self.beside(&mut session, &transfer_plan()?)?;
         for line in &transfers {
             say(&format!("  {line}"));
         }
         session.add_fact("transfers", json!(transfers));
-        say("3 of 3: video streams of 25 Mbit/s from the embedded content server");
+        say("3 of 4: events from 100 sources that send at once, some seconds");
+        let events = self.beside(&mut session, &daq_plan()?)?;
+        for line in &events {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("events", json!(events));
+        say("4 of 4: video streams of 25 Mbit/s from the embedded content server");
         session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
     }
 
-    /// How fast bytes and requests move, a sentence each; stored as a run of its own.
-    fn transfers(&self, session: &mut Session) -> Result<Vec<String>, Failure> {
+    /// What came of each variant of a plan beside the survey's own, a sentence each; stored as a run of its own.
+    fn beside(&self, session: &mut Session, plan: &Plan) -> Result<Vec<String>, Failure> {
         let quiet = Common { quiet: true, seed: self.common.seed, ..Common::default() };
-        let run = session.measure(&transfer_plan()?, &quiet)?;
+        let run = session.measure(plan, &quiet)?;
         if session.is_stopped() {
             return Err(Failure::Interrupted("interrupted before any stream was measured".into()));
         }
@@ -112,6 +118,13 @@ fn transfer_plan() -> Result<Plan, Failure> {
         }
     }
     plan.ok_or_else(|| Failure::usage("there is nothing to transfer"))
+}
+
+/// All at once, and as many as a port would take.
+fn daq_plan() -> Result<Plan, Failure> {
+    let settings = json!({ "sources": 100, "time": "2s" });
+    let settings = run::registry::resolve("daq", settings).map_err(Failure::usage)?;
+    Ok(Plan::of_one("daq", "survey: events over loopback", "push", settings))
 }
 
 /// Short trials and a coarse search: a survey gives the order of magnitude, `kagiri stream` the number.
