@@ -66,7 +66,11 @@ const ROLES: &[Role] = &[
     },
 ];
 
-const PARTS: &[PartKind] = &[PartKind { name: "daq.sources", build: source::part::build }];
+const PARTS: &[PartKind] = &[
+    PartKind { name: "daq.port", build: port::build },
+    PartKind { name: "daq.builder", build: builder::part::build },
+    PartKind { name: "daq.sources", build: source::part::build },
+];
 
 /// `builder`, or `builder@HOST` of several.
 fn name(part: &str, host: &str, is_alone: bool) -> String {
