@@ -120,3 +120,29 @@ fn freeze(pid: Pid, over: &AtomicBool) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use base::plan::Plan;
+    use lab::file::Lab;
+    use workload::daq::settings::DaqSettings;
+
+    use super::super::stage::plan_text;
+    use super::*;
+
+    #[test]
+    fn faults_are_labs_and_plans_that_can_be_read() {
+        for fault in &FAULTS {
+            let text = format!("name = \"bench-daq\"\nsubnet = \"10.78.0.0/16\"\n{}", fault.port.lab());
+            Lab::read(&text).unwrap_or_else(|error| panic!("{}: {error}", fault.what));
+            let read = |_: &str, settings| {
+                DaqSettings::read(settings).and_then(|settings| {
+                    serde_json::to_value(settings)
+                        .map_err(|error| base::plan::PlanError::new(error.to_string()))
+                })
+            };
+            Plan::from_toml(&plan_text(true, fault.settings), read)
+                .unwrap_or_else(|error| panic!("{}: {error}", fault.what));
+        }
+    }
+}

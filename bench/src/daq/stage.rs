@@ -49,6 +49,19 @@ pub struct Told {
     pub noise: Noise,
 }
 
+impl Port {
+    /// A lab with it, without a name.
+    pub fn lab(&self) -> String {
+        let Self { rate, buffer, link, host } = self;
+        let shape =
+            rate.map(|rate| format!("rate = \"{rate}\"\nbuffer = \"{buffer}\"\n")).unwrap_or_default();
+        format!(
+            "[host.source]\ncount = {HOSTS}\n[host.builder]\n{host}\n[switch.tor]\n[[link]]\n\
+             between = [\"source-*\", \"tor\"]\n[[link]]\nfrom = \"builder\"\nto = \"tor\"\n{shape}{link}\n"
+        )
+    }
+}
+
 impl Stage {
     /// Makes the directory and finds the program.
     pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
@@ -57,16 +70,7 @@ impl Stage {
 
     /// Brings up a builder behind the port, and eight hosts of sources whose own links are no limit.
     pub fn lab(&self, port: Port) -> anyhow::Result<Lab<'_>> {
-        let Port { rate, buffer, link, host } = port;
-        let shape =
-            rate.map(|rate| format!("rate = \"{rate}\"\nbuffer = \"{buffer}\"\n")).unwrap_or_default();
-        self.labs.lab(
-            "bench-daq",
-            &format!(
-                "[host.source]\ncount = {HOSTS}\n[host.builder]\n{host}\n[switch.tor]\n[[link]]\n\
-                 between = [\"source-*\", \"tor\"]\n[[link]]\nfrom = \"builder\"\nto = \"tor\"\n{shape}{link}\n"
-            ),
-        )
+        self.labs.lab("bench-daq", &port.lab())
     }
 
     /// A program of ours, storing where this suite does.
@@ -80,13 +84,9 @@ impl Stage {
     /// measures.
     pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
         pace.await_quiet()?;
-        let place = match lab {
-            Some(_) => format!("[place]\nbuilder = 'builder'\nsources = 'source-[1-{HOSTS}]'\n"),
-            None => String::new(),
-        };
         let plan = self.labs.dir.join("plan.toml");
-        let text = format!("schema = 1\nworkload = 'daq'\n{place}[daq]\n{settings}\n");
-        std::fs::write(&plan, text).with_context(|| format!("cannot write {}", plan.display()))?;
+        std::fs::write(&plan, plan_text(lab.is_some(), settings))
+            .with_context(|| format!("cannot write {}", plan.display()))?;
         let mut command = self.kagiri();
         command.arg("run").arg(&plan).args(["--json", "--quiet"]);
         if let Some(lab) = lab {
@@ -125,6 +125,15 @@ impl Told {
         let rows = rows.filter_map(|table| table["rows"].as_array()).flatten();
         rows.filter_map(|row| Some((row[0].as_str()?.to_owned(), count(row[1].as_str()?)?))).collect()
     }
+}
+
+/// A plan with these settings.
+pub fn plan_text(on_lab: bool, settings: &str) -> String {
+    let place = match on_lab {
+        true => format!("[place]\nbuilder = 'builder'\nsources = 'source-[1-{HOSTS}]'\n"),
+        false => String::new(),
+    };
+    format!("schema = 1\nworkload = 'daq'\n{place}[daq]\n{settings}\n")
 }
 
 /// A count as a table has it, perhaps in groups of digits.
