@@ -1,5 +1,7 @@
 //! Sources that send their fragments in datagrams; over loopback, with a builder played by the test.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
+
 mod daq_sources_common;
 
 use std::collections::BTreeMap;
