@@ -147,8 +147,10 @@ fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
         let cells = |at: usize| {
             table.rows.iter().map(move |row| row.get(at).map_or_else(String::new, |cell| plain(cell)))
         };
+        // Sentences stand left, as they do on the page.
+        let is_number = |cell: String| cell.starts_with(|c: char| c.is_ascii_digit() || "-?".contains(c));
         let column = |(at, head): (usize, &String)| match at {
-            0 => Column::words(&[head], cells(at).collect()),
+            at if at == 0 || !cells(at).any(is_number) => Column::words(&[head], cells(at).collect()),
             _ => Column::numbers(&[head], cells(at).collect()),
         };
         let columns: Vec<_> = table.head.iter().enumerate().map(column).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::builder::cause::refined;
-use super::report::{BuilderReport, Cause, SlowEvent, Stall};
+use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, Stall};
 use super::sides::Sides;
 
 /// A list of stalls of this length was cut off.
@@ -23,8 +23,39 @@ pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
             *counts.entry(cause).or_default() += 1;
         }
     }
+    if let Some(most) = lost_most(sides) {
+        no_more_losses_than(most, &mut counts);
+    }
     counts.retain(|_, count| *count > 0);
     counts
+}
+
+/// How many fragments can have been lost at most, where TCP tells of every source: segments that were sent again and not
+/// for nothing.
+fn lost_most(sides: &Sides) -> Option<u64> {
+    let builders = sides.builders();
+    let seen: BTreeSet<u32> =
+        builders.iter().flat_map(|builder| &builder.sources_seen).map(|seen| seen.source).collect();
+    let needed = |sent: &SourceSent| {
+        let again = sent.retransmits?.saturating_sub(sent.dsacks.unwrap_or(0));
+        Some((sent.source, again))
+    };
+    let told: BTreeMap<u32, u64> = sides.sent().map(needed).collect::<Option<_>>()?;
+    (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
+}
+
+/// Events whose fragment cannot have been lost, as not so many were, had one that waited. The builders list the slowest
+/// alone, so that the counters of single sources say nothing of the others.
+fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
+    let mut left = most;
+    for cause in [Cause::RetransmissionTimeout, Cause::TailLossProbe, Cause::Loss] {
+        let Some(count) = counts.get_mut(&cause) else { continue };
+        let kept = (*count).min(left);
+        left -= kept;
+        let waited = *count - kept;
+        *count = kept;
+        *counts.entry(Cause::Queueing).or_default() += waited;
+    }
 }
 
 /// The slowest events of all builders, the slowest first, with their causes.
@@ -137,7 +168,7 @@ mod tests {
             retransmits: 1,
             builder: 0,
         };
-        let sent = |source| SourceSent { source, retransmits: Some(1), ..SourceSent::default() };
+        let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
         let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
         let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
         let sides = Sides {
@@ -159,5 +190,21 @@ mod tests {
         let all = all(&sides);
         assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
         assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));
+    }
+
+    #[test]
+    fn no_more_was_lost_than_was_sent_again() {
+        let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
+        let builder = BuilderReport { causes, ..Default::default() };
+        let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
+        let mut sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport { sources: vec![source], ..Default::default() }],
+        };
+        let expected = [(Cause::Queueing, 75), (Cause::TailLossProbe, 3), (Cause::Loss, 1)].into();
+        assert_eq!(all(&sides), expected);
+        // Datagrams are asked for again by the builder itself: TCP says nothing of them.
+        sides.sources[0].sources[0].retransmits = None;
+        assert_eq!(all(&sides)[&Cause::Loss], 76);
     }
 }

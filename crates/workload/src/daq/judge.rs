@@ -125,7 +125,7 @@ fn doubts(settings: &DaqSettings, sides: &Sides) -> Vec<Doubt> {
     doubts.extend(burst_paced(settings, sides));
     let builders = sides.builders();
     let clocks = || builders.iter().flat_map(|builder| &builder.clocks);
-    let unknown: u64 = clocks().filter(|c| c.bound_ns.is_none()).map(|clock| u64::from(clock.sources)).sum();
+    let unknown: u64 = clocks().filter(|c| c.bound_ns.is_none()).map(|c| u64::from(c.sources.max(1))).sum();
     if unknown > 0 {
         doubts.push(Doubt::ClocksNotCompared { sources: unknown });
     }

@@ -308,6 +308,8 @@ mod tests {
         let mut sides = sides();
         sides.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
         sides.sources[0].sources[0].dsacks = Some(50);
+        assert_eq!(held(&settings(serde_json::json!({})), &sides), None, "all that was sent again had come");
+        sides.sources[0].sources[0].retransmits = None;
         assert_eq!(
             held(&settings(serde_json::json!({})), &sides),
             Some((Held::Buffer, Certainty::Predicted))

@@ -38,6 +38,8 @@ pub struct Balance {
     pub sent: u64,
     /// Of these, seen by a builder.
     pub seen: u64,
+    /// Requests for bytes that sources answered: what they sent again may have come twice.
+    pub again: u64,
     /// Whether the trial was ended while events were under way, so that what is missing may be as well.
     pub is_cut: bool,
 }
@@ -50,7 +52,7 @@ impl Balance {
 
     /// Fragments that came and that nobody says he sent.
     pub fn unexplained(&self) -> u64 {
-        self.seen.saturating_sub(self.sent)
+        self.seen.saturating_sub(self.sent).saturating_sub(self.again)
     }
 }
 
@@ -130,6 +132,7 @@ impl Sides {
         Some(Balance {
             sent: self.sent().map(|source| source.sent).sum(),
             seen: ledger.built + ledger.in_incomplete + ledger.late + ledger.duplicate + refused,
+            again: self.sources.iter().map(|host| host.nacks).sum(),
             is_cut: self.is_ended_early() || self.broke_off().is_some(),
         })
     }

@@ -124,6 +124,13 @@ pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
     };
     if let Some(balance) = balance {
         row("sent", balance.sent, "handed to the sources' kernels");
+        if balance.again > 0 {
+            row(
+                "asked for again",
+                balance.again,
+                "answered requests for bytes; what they brought may be twice",
+            );
+        }
     }
     row("built", ledger.built, "part of a complete event");
     row("in incomplete events", ledger.in_incomplete, "came before their event was given up");

@@ -45,8 +45,11 @@ type Phase = Result<(), Early>;
 impl Worker {
     /// Goes through all phases; whatever happens, there is a report.
     pub(super) fn run(mut self) -> BuilderReport {
-        let mut report = BuilderReport { builder: self.told.builder, ..BuilderReport::default() };
+        // Until the hold is over.
+        let mut report =
+            BuilderReport { builder: self.told.builder, ended_early: true, ..BuilderReport::default() };
         if let Err(Early::Broken(why)) = self.measure(&mut report) {
+            report.ended_early = false;
             report.broke_off = Some(why);
         }
         // What is under way was cut off.
@@ -76,6 +79,7 @@ impl Worker {
             thread_ready_ns().zip(ready_ns).map(|(now_ns, before_ns)| now_ns.saturating_sub(before_ns));
         report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
         held?;
+        report.ended_early = false;
         self.shared.set_done(1.0);
         self.ask_the_clocks_once_more()
     }
