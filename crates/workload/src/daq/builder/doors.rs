@@ -8,7 +8,6 @@ use sys::net::{Interest, TcpSocket};
 use super::assembly::Said;
 use super::connection::Connection;
 use super::worker::Worker;
-use crate::daq::task::{boot_of_host, configuration_of};
 use crate::daq::wire::{Hello, Piece};
 
 /// Connections that have not said hello, at most.
@@ -90,6 +89,9 @@ impl Worker {
         if hello.run != self.told.run {
             return Err("wrong_run");
         }
+        if hello.builder != self.told.builder {
+            return Err("wrong_builder");
+        }
         let said = Hello::decode(payload).map_err(|_| "bad_header")?;
         if !hello.vouches_for(payload) {
             return Err("payload_checksum");
@@ -97,7 +99,7 @@ impl Worker {
         if source >= self.told.sources() || said.group == 0 {
             return Err("unknown_source");
         }
-        if said.configuration != 0 && said.configuration != configuration_of(&self.told.settings) {
+        if said.configuration != 0 && said.configuration != self.configuration {
             return Err("configuration");
         }
         let is_known =
@@ -109,18 +111,22 @@ impl Worker {
             if self.is_alive(old as usize) {
                 return Err("duplicate_source");
             }
-            self.close(old as usize, None);
+            // What it said before it ended still counts.
+            self.read(old as usize, self.assembly.now_ns);
+            if self.of_source[source as usize] == Some(old) {
+                self.close(old as usize, None);
+            }
         }
         let Some(Some(connection)) = self.connections.get_mut(at) else { return Ok(()) };
         self.strangers = self.strangers.saturating_sub(1);
-        let boot = boot_of_host();
-        let is_same_kernel = boot != [0; 16] && said.boot == boot;
+        let is_same_kernel = self.boot != [0; 16] && said.boot == self.boot;
         let group = self.clocks.join(said.group, is_same_kernel, monotonic_ns());
         (connection.source, connection.group) = (Some(source), group);
         connection.congestion_control = Some(said.congestion_control).filter(|name| !name.is_empty());
         let udp = (said.udp_port > 0).then(|| SocketAddr::new(connection.peer.ip(), said.udp_port));
         let was_here = self.group_of[source as usize] != u32::MAX;
         self.of_source[source as usize] = Some(at as u32);
+        self.here += 1;
         self.group_of[source as usize] = group;
         self.assembly.connected.insert(source);
         self.assembly.speaker = Some(source);
@@ -158,6 +164,7 @@ impl Worker {
         };
         if self.of_source[source as usize] == Some(at as u32) {
             self.of_source[source as usize] = None;
+            self.here = self.here.saturating_sub(1);
             self.assembly.connected.remove(source);
             self.ladder.leave(source);
             self.clocks.leave(connection.group);
@@ -188,6 +195,6 @@ impl Worker {
 
     /// Whether a connection is left.
     pub(super) fn is_anybody_here(&self) -> bool {
-        self.of_source.iter().any(Option::is_some)
+        self.here > 0
     }
 }

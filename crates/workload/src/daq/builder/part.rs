@@ -187,7 +187,9 @@ impl Part for BuilderPart {
 
 impl Drop for BuilderPart {
     fn drop(&mut self) {
-        // They end by themselves, and let go of what they hold.
         self.threads.iter().for_each(|(shared, _)| shared.ask_to_stop());
+        // Otherwise the sources of the next trial might find the door of this one.
+        let deadline = Deadline::after(LEAVE);
+        while self.threads.iter().any(|(_, thread)| !thread.is_finished()) && deadline.pause(LOOK) {}
     }
 }

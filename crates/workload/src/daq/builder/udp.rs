@@ -16,6 +16,8 @@ const TRIES: u32 = 8;
 const REQUESTS_AT_ONCE: usize = 128;
 /// Gaps of one fragment that are asked for at once.
 const GAPS_AT_ONCE: usize = 8;
+/// Pieces that a fragment may lie in; what would make more is passed over, and asked for again.
+const PIECES_MAX: usize = 1024;
 
 /// A fragment of which some parts came.
 #[derive(Debug)]
@@ -38,6 +40,9 @@ impl Parts {
             }
             (first, last) = (first.min(begin), last.max(end));
             until += 1;
+        }
+        if until == at && self.came.len() >= PIECES_MAX {
+            return false;
         }
         self.came.splice(at..until, [(first, last)]);
         true

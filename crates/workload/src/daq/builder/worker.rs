@@ -26,6 +26,7 @@ use super::turns::Turns;
 use super::udp::Gathering;
 use crate::daq::report::OrderCounts;
 use crate::daq::settings::{Carrier, Pattern};
+use crate::daq::task::{boot_of_host, configuration_of};
 use crate::daq::theory::fragment_wire_bytes;
 use crate::daq::wire::HEADER_BYTES_MAX;
 
@@ -42,6 +43,8 @@ const DIRECT_BYTES: usize = 64 << 10;
 const READS_AT_ONCE: usize = 16;
 /// No wait is longer.
 const WAIT_NS: u64 = 100_000_000;
+/// Nor this while events are under way: from a wait that ends late it is seen that the thread had no CPU.
+const LOOK_NS: u64 = 5_000_000;
 
 /// Everything that a builder's thread works with.
 pub(super) struct Worker {
@@ -63,12 +66,20 @@ pub(super) struct Worker {
     pub(super) free: Vec<usize>,
     /// Connections that have not said hello.
     pub(super) strangers: usize,
+    /// When it is looked next who of them has been silent for too long.
+    pub(super) look_for_silent_ns: u64,
+    /// What a source of this kernel says of its boot.
+    pub(super) boot: [u8; 16],
+    /// What a source that was told the same says of that.
+    pub(super) configuration: u64,
     /// Each source's connection.
     pub(super) of_source: Vec<Option<u32>>,
     /// Each source's group, also of one that is gone.
     pub(super) group_of: Vec<u32>,
     /// Sources that were connected at some time.
     pub(super) were_here: u32,
+    /// Sources that are connected.
+    pub(super) here: u32,
     pub(super) groups: Vec<Group>,
     pub(super) assembly: Assembly,
     pub(super) grants: Option<Grants>,
@@ -144,9 +155,13 @@ impl Worker {
             connections: Vec::new(),
             free: Vec::new(),
             strangers: 0,
+            look_for_silent_ns: 0,
+            boot: boot_of_host(),
+            configuration: configuration_of(&told.settings),
             of_source: vec![None; sources as usize],
             group_of: vec![u32::MAX; sources as usize],
             were_here: 0,
+            here: 0,
             groups: Vec::new(),
             assembly: Assembly::new(&told),
             grants,
@@ -184,10 +199,12 @@ impl Worker {
             self.gathering.next_due_ns(),
             self.accept_again_ns,
         ];
-        let until_ns = dues.into_iter().flatten().fold(until_ns.min(now_ns + WAIT_NS), u64::min);
+        let wait_ns = if self.outstanding() > 0 { LOOK_NS } else { WAIT_NS };
+        let until_ns = dues.into_iter().flatten().fold(until_ns.min(now_ns + wait_ns), u64::min);
         let mut ready = std::mem::replace(&mut self.ready, Events::with_capacity(1));
         let waited = self.epoll.wait_until(&mut ready, until_ns);
-        let woke_ns = monotonic_ns();
+        // Who had to wait for the CPU has been late since then.
+        let woke_ns = monotonic_ns().min(until_ns.max(now_ns));
         // Questions first: nothing else may stand between an answer and the clock.
         if waited.is_ok() {
             for event in ready.iter().filter(|event| event.token == UDP) {
@@ -221,7 +238,8 @@ impl Worker {
             self.accept_again_ns = None;
             let _ = self.epoll.add(&self.listener, LISTENER, Interest::READ);
         }
-        if self.strangers > 0 {
+        if self.strangers > 0 && self.look_for_silent_ns <= now_ns {
+            self.look_for_silent_ns = now_ns + WAIT_NS;
             self.turn_away_the_silent(now_ns);
         }
         self.climb(now_ns);
@@ -232,7 +250,7 @@ impl Worker {
     }
 
     /// Reads what a connection brought.
-    fn read(&mut self, at: usize, woke_ns: u64) {
+    pub(super) fn read(&mut self, at: usize, woke_ns: u64) {
         for _ in 0..READS_AT_ONCE {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) else { return };
             let assembly = &mut self.assembly;
@@ -333,8 +351,7 @@ impl Worker {
 
     /// Counts the connected, for whoever watches.
     pub(super) fn note_connected(&self) {
-        let connected = self.of_source.iter().flatten().count();
-        self.shared.connected.store(connected as u32, Ordering::Relaxed);
+        self.shared.connected.store(self.here, Ordering::Relaxed);
     }
 
     /// Notes an event of a round of the search for the credit.
