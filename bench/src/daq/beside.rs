@@ -66,11 +66,13 @@ fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
         command.args(["-t", &seconds.to_string()]);
         command
     };
-    // It listens in a moment: until then it refuses.
+    // It listens in a moment: until then it refuses, which its client takes for a success with an error in its JSON.
     let deadline = Deadline::after(MARGIN);
-    let ran = loop {
-        match tools::run(&mut client(), Duration::from_secs(seconds.into()) + MARGIN, &[0]) {
-            Ok(ran) => break ran,
+    let mbit_per_s = loop {
+        match tools::run(&mut client(), Duration::from_secs(seconds.into()) + MARGIN, &[0, 1])
+            .and_then(received)
+        {
+            Ok(mbit_per_s) => break mbit_per_s,
             Err(error) if !deadline.pause(LOOK) => return Err(error),
             Err(_) => {}
         }
@@ -79,9 +81,14 @@ fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
     if server.wait(MARGIN).is_err() {
         server.signal(Signal::SIGKILL)?;
     }
+    Ok(mbit_per_s)
+}
+
+/// What a client was told that came, Mbit/s.
+fn received(ran: tools::Ran) -> anyhow::Result<f64> {
     let told: Value = serde_json::from_str(&ran.stdout).context("iperf3's JSON")?;
     let bit_per_s = told["end"]["sum_received"]["bits_per_second"].as_f64();
-    Ok(bit_per_s.context("iperf3 did not say what came")? / 1e6)
+    Ok(bit_per_s.with_context(|| format!("iperf3 did not say what came: {}", told["error"]))? / 1e6)
 }
 
 fn start(lab: &Lab, host: &str, arguments: &[&str]) -> anyhow::Result<Child> {

@@ -17,6 +17,8 @@ use crate::suite::Found;
 /// How long a process is frozen, and how long it then runs.
 const FROZEN: Duration = Duration::from_millis(60);
 const RUNNING: Duration = Duration::from_millis(700);
+/// Faults happen now and then: in less time, none may.
+const LEAST_S: u32 = 4;
 /// A port that is no limit.
 const WIDE: Port = Port { rate: None, buffer: "1MiB", link: "", host: "" };
 
@@ -25,7 +27,10 @@ struct Fault {
     what: &'static str,
     port: Port,
     settings: &'static str,
-    freezes: bool,
+    /// The times of its triggers, one a line, where no rate says them.
+    times: Option<fn() -> String>,
+    /// Which host is frozen.
+    freezes: Option<&'static str>,
     words: &'static [&'static str],
 }
 
@@ -34,31 +39,47 @@ const FAULTS: [Fault; 4] = [
         what: "a host of sources frozen for 60 ms, again and again",
         port: WIDE,
         settings: "sources = 80\ntriggers = '100/s'\nwindow = 16",
-        freezes: true,
+        times: None,
+        freezes: Some("source-3"),
         words: &["sent late"],
     },
     Fault {
         what: "one packet in a thousand lost on the builder's link",
         port: Port { link: "loss = \"0.1%\"\n", ..WIDE },
         settings: "sources = 80\ntriggers = '50/s'\nwindow = 32",
-        freezes: false,
-        words: &["lost, tail-loss probe", "lost, retransmission timeout", "lost, sent again quickly"],
+        times: None,
+        freezes: None,
+        // Orders take that link too.
+        words: &[
+            "lost, tail-loss probe",
+            "lost, retransmission timeout",
+            "lost, sent again quickly",
+            "order lost",
+        ],
     },
     Fault {
-        what: "bursts of 16 triggers into a port of 100 Mbit/s with room for all",
+        what: "now and then six triggers at once, into a port of 100 Mbit/s with room for all",
         port: Port { rate: Some("100Mbit/s"), buffer: "8MiB", ..WIDE },
-        settings: "sources = 80\ntriggers = 'bursts 16 2/s'\nwindow = 32",
-        freezes: false,
+        settings: "sources = 80\nwindow = 32",
+        times: Some(bunched),
+        freezes: None,
         words: &["queueing"],
     },
     Fault {
-        what: "the builder's host given 15 % of a CPU",
-        port: Port { host: "cpu_quota_percent = 15\n", ..WIDE },
-        settings: "sources = 200\ntriggers = '20/s'\nwindow = 16",
-        freezes: false,
+        what: "the builder's host frozen for 60 ms, again and again",
+        port: WIDE,
+        settings: "sources = 80\ntriggers = '100/s'\nwindow = 16",
+        times: None,
+        freezes: Some("builder"),
         words: &["builder"],
     },
 ];
+
+/// A trigger every 40 ms for two seconds, the last of them six times.
+fn bunched() -> String {
+    let single = (1..50).map(|at| at * 40);
+    single.chain([2000; 6]).map(|ms| format!("{}\n", f64::from(ms) / 1e3)).collect()
+}
 
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
@@ -94,12 +115,13 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 fn trial(stage: &Stage, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<Told> {
-    let text = format!("{}\nsize = '1KiB'\ntime = '{}s'", fault.settings, settings.seconds);
-    let run = || stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
-    if !fault.freezes {
-        return run();
+    let mut text = format!("{}\nsize = '1KiB'\ntime = '{}s'", fault.settings, settings.seconds.max(LEAST_S));
+    if let Some(times) = fault.times {
+        text += &format!("\ntriggers = 'file {}'", stage.file("times.txt", &times())?.display());
     }
-    let pid = Pid::from_raw(lab.host("source-3")?.agent_pid.context("source-3 has no agent")?);
+    let run = || stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
+    let Some(host) = fault.freezes else { return run() };
+    let pid = Pid::from_raw(lab.host(host)?.agent_pid.with_context(|| format!("{host} has no agent"))?);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let freezer = scope.spawn(|| freeze(pid, &over));

@@ -73,6 +73,13 @@ impl Stage {
         self.labs.lab("bench-daq", &port.lab())
     }
 
+    /// Writes a file for a run.
+    pub fn file(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.labs.dir.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
     /// A program of ours, storing where this suite does.
     fn kagiri(&self) -> Command {
         let mut command = Command::new(&self.labs.kagiri);
@@ -84,9 +91,7 @@ impl Stage {
     /// measures.
     pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
         pace.await_quiet()?;
-        let plan = self.labs.dir.join("plan.toml");
-        std::fs::write(&plan, plan_text(lab.is_some(), settings))
-            .with_context(|| format!("cannot write {}", plan.display()))?;
+        let plan = self.file("plan.toml", &plan_text(lab.is_some(), settings))?;
         let mut command = self.kagiri();
         command.arg("run").arg(&plan).args(["--json", "--quiet"]);
         if let Some(lab) = lab {
