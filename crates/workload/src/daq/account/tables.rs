@@ -50,7 +50,11 @@ pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
     notes.extend(carried(settings, sides));
     notes.extend(sides.cliff_sources(settings).map(|cliff| {
         let buffer = settings.buffer.map(|buffer| buffer.to_string()).unwrap_or_default();
-        format!("the port's buffer of {buffer} takes the fragments of {cliff:.0} sources at once: with push and more, some are lost")
+        let then = match settings.pattern {
+            Pattern::Push => "of more sources some are lost",
+            Pattern::Grant | Pattern::Pull => "of a larger credit some are lost",
+        };
+        format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}")
     }));
     Some(Table { title: "Events".to_owned(), head, rows, notes })
 }
