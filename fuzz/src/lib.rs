@@ -108,3 +108,26 @@ pub fn daq_message(data: &[u8]) -> Vec<u8> {
     bytes[60..64].copy_from_slice(&crc.to_be_bytes());
     bytes
 }
+
+/// Messages of sources one after another, as a script describes them: kind, flags and length of the payload of each; the
+/// payloads are what follows in the script.
+pub fn daq_messages(mut script: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let [kind, flags, length, rest @ ..] = script {
+        let (payload, after) = rest.split_at(rest.len().min(usize::from(*length)));
+        script = after;
+        let mut head = [0; 64];
+        // A hello, a fragment, an answer; now and then something that a source does not say.
+        head[5] = [5, 6, 6, 6, 7, *kind][usize::from(*kind) % 6];
+        head[13] = *flags;
+        head[28..32].copy_from_slice(&(payload.len() as u32).to_be_bytes());
+        let mut head = daq_message(&head);
+        // What is cut short is what a connection that breaks leaves.
+        if *flags == 255 {
+            head.truncate(usize::from(*length) % 64);
+        }
+        out.extend_from_slice(&head);
+        out.extend_from_slice(payload);
+    }
+    out
+}

@@ -1,0 +1,58 @@
+//! A connection's stream of messages, as a builder takes it apart: what is found in it does not depend on how it comes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use workload::daq::builder::stream::{Place, Sink, Stream};
+use workload::daq::wire::{PAYLOAD_BYTES_MAX, Piece, WireError};
+
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    begun: Vec<Piece>,
+    ended: Vec<Piece>,
+    hellos: Vec<(Piece, Vec<u8>)>,
+    answers: Vec<Piece>,
+}
+
+impl Sink for Found {
+    fn begin(&mut self, fragment: &Piece) -> Place {
+        assert!(fragment.payload_bytes <= PAYLOAD_BYTES_MAX);
+        self.begun.push(*fragment);
+        Place::Nowhere
+    }
+
+    fn room(&mut self, _: Place, _: u32) -> &mut [u8] {
+        &mut []
+    }
+
+    fn end(&mut self, fragment: &Piece, _: Place, _: u32) {
+        self.ended.push(*fragment);
+    }
+
+    fn hello(&mut self, hello: &Piece, payload: &[u8]) {
+        assert_eq!(payload.len(), hello.payload_bytes as usize);
+        self.hellos.push((*hello, payload.to_vec()));
+    }
+
+    fn answer(&mut self, answer: &Piece) {
+        self.answers.push(*answer);
+    }
+}
+
+fn take<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Found, Result<(), WireError>) {
+    let (mut stream, mut found) = (Stream::default(), Found::default());
+    for piece in pieces {
+        if let Err(error) = stream.feed(piece, &mut found) {
+            assert_ne!(error, WireError::Short, "that is no error of a stream");
+            return (found, Err(error));
+        }
+    }
+    assert!(found.begun.len() - found.ended.len() <= 1);
+    assert!(!stream.is_between_messages() || found.begun.len() == found.ended.len());
+    (found, Ok(()))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let (how, rest) = fuzz::choice(data);
+    let content = if how & 1 == 0 { fuzz::daq_messages(rest) } else { rest.to_vec() };
+    assert_eq!(take(std::iter::once(&content[..])), take(fuzz::pieces(&content, how)));
+});
