@@ -24,6 +24,17 @@ fn assert_balanced(trial: &Value, sources: f64) {
     assert!(sent >= sources * of("events_complete") && sent % sources == 0.0, "{sent} of {sources}: {trial}");
 }
 
+/// Wait until the builder at a port has received so many bytes, as the kernel counts them.
+fn wait_for_bytes(port: u16, bytes: u64) {
+    let asked = format!("sport = :{port}");
+    wait_until("fragments come", PATIENCE, || {
+        let listed = std::process::Command::new("ss").args(["-tinH", &asked]).output().expect("ss starts");
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let counts = listed.split_whitespace().filter_map(|word| word.strip_prefix("bytes_received:"));
+        counts.filter_map(|count| count.parse::<u64>().ok()).sum::<u64>() >= bytes
+    });
+}
+
 /// Twenty sources and some events, besides what `more` says.
 fn daq(world: &World, more: &[&str]) -> Value {
     let common = ["daq", "--sources", "20", "--events", "50", "--omit", "0s", "--json", "-q"];
@@ -77,8 +88,11 @@ fn what_is_due_while_the_window_is_full_is_vetoed() {
     let dead = 100.0 * vetoed / (vetoed + complete);
     assert!((metric(trial, "dead_time_percent") - dead).abs() < 2.0, "{dead}: {trial}");
     let asked = ["--dead-time-max", "10"];
-    let document = world.run(&[&more[..], &bursts, &asked].concat()).code(0).json();
-    assert_eq!(document["trials"][0]["verdict"], "fail");
+    // On a host that others fill it is invalid; a pass it never is.
+    let document = world.run(&[&more[..], &bursts, &asked].concat()).json();
+    let trial = &document["trials"][0];
+    assert_ne!(trial["verdict"], "pass", "{trial}");
+    assert!(trial["reasons"].to_string().contains("vetoed"), "{trial}");
 }
 
 #[test]
@@ -93,7 +107,8 @@ fn orders_that_are_not_heard_lose_nothing() {
         let trial = &document["trials"][0];
         assert_balanced(trial, 20.0);
         assert!(metric(trial, "orders_dropped") > 0.0, "{trial}");
-        assert!(metric(trial, "orders_repeated") > 0.0, "{trial}");
+        let told_later = metric(trial, "orders_repeated") + metric(trial, "orders_missed");
+        assert!(told_later > 0.0, "{trial}");
         assert!(metric(trial, "recovery_p99_ms") > 0.0, "{trial}");
     }
 }
@@ -167,18 +182,20 @@ fn front_ends_in_c_and_python_take_part() {
 fn a_front_end_that_dies_is_missed_by_name_and_holds_up_nobody() {
     kagiri_tests::need_programs!("cc", "python3");
     let world = World::new();
-    let listen = format!("127.0.0.1:{}", kagiri_tests::free_port());
+    kagiri_tests::need_programs!("ss");
+    let port = kagiri_tests::free_port();
+    let listen = format!("127.0.0.1:{port}");
     let common = ["daq", "--sources", "6", "--front-ends", "5", "--listen", &listen, "--time", "4s"];
     let how = ["--json", "--triggers", "50/s", "--timeout", "100ms", "--window", "20", "--omit", "0s"];
     let mut live = world.start(&[&common[..], &how].concat());
     let at = told(&mut live);
     let (c, python) = (front_end(&world, "c", &at, 1), front_end(&world, "python", &at, 4));
-    live.wait_for("events", PATIENCE);
+    wait_for_bytes(port, 30_000);
     c.signal(Signal::SIGKILL);
-    let document = live.end(PATIENCE).code(0).json();
+    let document = live.end(PATIENCE).json();
     python.end(PATIENCE).code(0);
     let trial = &document["trials"][0];
-    assert_eq!(trial["verdict"], "fail", "{trial}");
+    assert_ne!(trial["verdict"], "pass", "{trial}");
     assert!(metric(trial, "events_incomplete") > 0.0, "{trial}");
     let tables = trial["account"]["tables"].to_string();
     assert!(["1", "2", "3"].iter().all(|source| tables.contains(source)), "{tables}");
@@ -206,7 +223,7 @@ fn mistakes_are_named() {
     for (wrong, words) in [
         (&["--sources", "0"][..], &["sources"][..]),
         (&["--size", "65MiB"], &["size", "64MiB"]),
-        (&["--size", "big"], &["big", "1KiB"]),
+        (&["--size", "big"], &["big", "128KiB"]),
         (&["--triggers", "sometimes"], &["sometimes", "poisson"]),
         (&["--credit", "5"], &["credit", "push"]),
         (&["--pattern", "shove"], &["shove", "grant"]),
@@ -228,8 +245,13 @@ fn mistakes_are_named() {
 #[test]
 fn an_interrupted_run_keeps_what_it_measured() {
     let world = World::new();
-    let mut live = world.start(&["daq", "--sources", "10", "--time", "60s", "--omit", "0s", "--json"]);
-    live.wait_for("events", PATIENCE);
+    kagiri_tests::need_programs!("ss");
+    let port = kagiri_tests::free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let words = ["daq", "--sources", "10", "--time", "60s", "--omit", "0s", "--json", "--listen", &listen];
+    let live = world.start(&words);
+    // Ten hellos are 1280 bytes; the rest are fragments.
+    wait_for_bytes(port, 200_000);
     live.signal(Signal::SIGINT);
     let ended = live.end(PATIENCE);
     world.assert_nothing_left(ended.pid);
@@ -338,13 +360,16 @@ fn several_hosts_of_sources_and_builders_work_together() {
 
 #[test]
 fn a_host_of_sources_that_is_killed_is_named_and_its_events_end() {
+    kagiri_tests::need_programs!("ss");
     let fleet = Fleet::new();
+    let port = kagiri_tests::free_port();
     let (builder, one, other) = (fleet.agent("b"), fleet.agent("s-1"), fleet.agent("s-2"));
-    let plan = "workload = 'daq'\n[place]\nbuilder = 'b'\nsources = 's-*'\n\
-                [daq]\nsources = 20\ntime = '20s'\nomit = '0s'\ntriggers = '50/s'\n\
-                window = 20\ntimeout = '100ms'\n";
-    let mut run = fleet.run(plan);
-    run.wait_for("events", FLEET_PATIENCE);
+    let plan = format!(
+        "workload = 'daq'\n[place]\nbuilder = 'b'\nsources = 's-*'\n[daq]\nsources = 20\ntime = '20s'\n\
+         omit = '0s'\ntriggers = '50/s'\nwindow = 20\ntimeout = '100ms'\nlisten = '127.0.0.1:{port}'\n"
+    );
+    let mut run = fleet.run(&plan);
+    wait_for_bytes(port, 100_000);
     other.signal(Signal::SIGKILL);
     run.wait_for("s-2", FLEET_PATIENCE);
     let pids = [run.pid(), other.pid()];

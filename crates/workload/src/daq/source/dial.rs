@@ -109,7 +109,7 @@ fn greet(desk: &Desk, lane: &Lane, place: usize) -> Result<(), NetError> {
     let piece = Piece {
         kind: Kind::Hello,
         flags: PieceFlags::default(),
-        run: desk.told.run,
+        run: desk.told.run_of(lane.builder()),
         builder: lane.builder(),
         event: 0,
         source: desk.first + place as u32,

@@ -37,7 +37,7 @@ fn is_overheard(desk: &mut Desk, order: &Order, way: Way) -> bool {
 
 /// Follows an order of the builder of `lane`; one of another run, or of another builder, is passed over.
 pub(super) fn follow(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: u64) {
-    if order.run != desk.told.run || order.builder != lane.builder() {
+    if order.run != desk.told.run_of(lane.builder()) || order.builder != lane.builder() {
         return;
     }
     match order.kind {
@@ -128,7 +128,7 @@ fn answer(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns
     let piece = Piece {
         kind: Kind::Sync,
         flags: PieceFlags::default(),
-        run: desk.told.run,
+        run: desk.told.run_of(lane.builder()),
         builder: lane.builder(),
         event: order.event,
         source: desk.first + place as u32,

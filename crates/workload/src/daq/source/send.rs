@@ -118,7 +118,7 @@ fn begin(desk: &mut Desk, lane: &mut Lane, place: usize) -> bool {
     let piece = Piece {
         kind: Kind::Fragment,
         flags: PieceFlags(pending.flags),
-        run: desk.told.run,
+        run: desk.told.run_of(builder),
         builder,
         event: pending.event,
         source,

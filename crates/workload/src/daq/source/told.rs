@@ -15,13 +15,13 @@ pub(super) struct BuilderAt {
     pub(super) address: SocketAddr,
     /// Where it gives its orders to all.
     pub(super) orders: Option<SocketAddrV4>,
+    /// Which run: each builders' host has drawn its own number.
+    pub(super) run: u32,
 }
 
 /// What does not change during a trial.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// Which run.
-    pub(super) run: u32,
     /// All builders, in the order of their numbers.
     pub(super) builders: Vec<BuilderAt>,
     /// How large fragments are.
@@ -63,12 +63,12 @@ impl Told {
                 address,
                 // There are no IPv4 groups at an IPv6 address: the builder says all over the connections.
                 orders: port.groups.get(at).copied().filter(|_| by_multicast && address.is_ipv4()),
+                run: port.run,
             })
         });
         let builders: Vec<_> = builders.collect();
         let is_modulo = settings.builder_choice == BuilderChoice::Modulo;
         Ok(Self {
-            run: ports.first().map_or(0, |port| port.run),
             step: is_modulo.then_some(builders.len().max(1) as u64),
             builders,
             draw: Draw::new(&settings.size, task.seed, sizes)?,
@@ -83,6 +83,13 @@ impl Told {
             configuration: configuration_of(settings),
             boot: boot_of_host(),
         })
+    }
+}
+
+impl Told {
+    /// The number by which a builder knows its run.
+    pub(super) fn run_of(&self, builder: u16) -> u32 {
+        self.builders.get(usize::from(builder)).map_or(0, |builder| builder.run)
     }
 }
 

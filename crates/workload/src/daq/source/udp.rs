@@ -73,7 +73,7 @@ pub(super) fn resend(desk: &mut Desk, lane: &mut Lane, order: &Order) {
     let piece = Piece {
         kind: Kind::Fragment,
         flags: PieceFlags::default(),
-        run: desk.told.run,
+        run: desk.told.run_of(lane.builder()),
         builder: lane.builder(),
         event: order.event,
         source: order.first_source,
