@@ -121,7 +121,8 @@ impl Usage {
     fn close_second(&mut self, now_ns: u64) {
         let cpu_ns = thread_cpu_ns();
         let wall_ns = now_ns.saturating_sub(self.second_from_ns).max(1);
-        let share = cpu_ns.saturating_sub(self.second_cpu_ns) as f64 / wall_ns as f64;
+        // The two clocks are read one after the other, which tells within a few microseconds.
+        let share = (cpu_ns.saturating_sub(self.second_cpu_ns) as f64 / wall_ns as f64).min(1.0);
         self.busiest = Some(self.busiest.map_or(share, |busiest| busiest.max(share)));
         (self.second_from_ns, self.second_cpu_ns) = (now_ns, cpu_ns);
     }
