@@ -19,7 +19,7 @@ const PAYLOAD: [u8; 100] = [7; 100];
 /// Two sources, which are told over their connections.
 fn two(more: Value) -> DaqSettings {
     let mut all = json!({ "sources": 2, "events": 3, "size": "100B", "orders": "tcp", "timeout": "500ms" });
-    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    all.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
     settings(all)
 }
 

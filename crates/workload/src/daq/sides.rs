@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_cliff_is_where_the_queue_of_a_middling_event_would_fill_the_buffer() {
-        let settings = |text: serde_json::Value| DaqSettings::read(text).unwrap();
+        let settings = |text: Value| DaqSettings::read(text).unwrap();
         let arrivals =
             (0..40).map(|source| Arrival { source, sent_ns: 57_700 * i64::from(source), arrived_ns: 0 });
         let picture =
