@@ -22,6 +22,10 @@ const OF_STRANGERS: [&str; 7] = [
     "wrong_kind",
 ];
 
+/// The skew of the tenth of the events whose sources sent most nearly at once: events wait for so long for what was lost that
+/// a few are enough to bring a port down.
+const SKEW_PERCENT: f64 = 10.0;
+
 /// What builders and sources of a trial reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sides {
@@ -54,17 +58,6 @@ impl Balance {
     pub fn unexplained(&self) -> u64 {
         self.seen.saturating_sub(self.sent).saturating_sub(self.again)
     }
-}
-
-/// The longest that a port's queue gets if it takes all, bytes, from when fragments are sent (ascending).
-fn queue_most_bytes(sent_ns: &[i64], link_bit_per_s: f64, fragment_bytes: f64) -> f64 {
-    let (mut queue, mut most, mut before_ns) = (0.0_f64, 0.0_f64, None);
-    for &ns in sent_ns {
-        let passed_ns = ns.saturating_sub(before_ns.replace(ns).unwrap_or(ns));
-        queue = (queue - link_bit_per_s / 8e9 * passed_ns as f64).max(0.0) + fragment_bytes;
-        most = most.max(queue);
-    }
-    most
 }
 
 impl Sides {
@@ -218,19 +211,8 @@ impl Sides {
         if settings.pattern != Pattern::Push {
             return theory::cliff_sources(buffer_bytes, link_bit_per_s, 0.0, bytes);
         }
-        let pictures = self.builders().into_iter().flat_map(|builder| &builder.pictures);
-        let mut sent = pictures.filter(|picture| picture.complete).map(|picture| {
-            let mut sent_ns: Vec<i64> = picture.arrivals.iter().map(|arrival| arrival.sent_ns).collect();
-            sent_ns.sort_unstable();
-            (sent_ns.len(), queue_most_bytes(&sent_ns, link_bit_per_s, bytes))
-        });
-        // The middling event comes first. A queue that never fills a tenth of the buffer says nothing of a full one.
-        let middling = sent.find(|(_, queue)| *queue >= 0.1 * buffer_bytes as f64);
-        let by_picture = middling.map(|(sources, queue)| sources as f64 * buffer_bytes as f64 / queue);
-        by_picture.or_else(|| {
-            let skew_ns = self.merged(|builder| &builder.skew).percentile_ns(50.0).unwrap_or(0);
-            theory::cliff_sources(buffer_bytes, link_bit_per_s, skew_ns as f64 / 1e9, bytes)
-        })
+        let skew_ns = self.merged(|builder| &builder.skew).percentile_ns(SKEW_PERCENT).unwrap_or(0);
+        theory::cliff_sources(buffer_bytes, link_bit_per_s, skew_ns as f64 / 1e9, bytes)
     }
 
     /// Mean delay of each source that sent anything in the hold, us, over all builders.
@@ -283,39 +265,18 @@ impl Sides {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Arrival, EventPicture};
     use super::*;
 
     #[test]
-    fn a_queue_grows_by_what_comes_and_shrinks_by_what_the_port_carries() {
-        // 8 Mbit/s are a byte a us.
-        let most = |sent_us: &[i64]| {
-            let sent_ns: Vec<i64> = sent_us.iter().map(|us| us * 1000).collect();
-            queue_most_bytes(&sent_ns, 8e6, 1000.0)
-        };
-        assert_eq!((most(&[]), most(&[5]), most(&[0, 0, 0])), (0.0, 1000.0, 3000.0));
-        assert_eq!(most(&[0, 500, 1000]), 2000.0);
-        assert_eq!(most(&[0, 5000, 10_000]), 1000.0, "it is empty in between");
-    }
-
-    #[test]
-    fn the_cliff_is_where_the_queue_of_a_middling_event_would_fill_the_buffer() {
+    fn a_cliff_is_where_the_quickest_bursts_overflow_the_buffer() {
         let settings = |text: Value| DaqSettings::read(text).unwrap();
-        let arrivals =
-            (0..40).map(|source| Arrival { source, sent_ns: 57_700 * i64::from(source), arrived_ns: 0 });
-        let picture =
-            EventPicture { complete: true, arrivals: arrivals.collect(), ..EventPicture::default() };
-        let builder = BuilderReport {
-            pictures: vec![picture],
-            fragments: 1,
-            wire_bytes: 1154,
-            ..BuilderReport::default()
-        };
+        let mut builder = BuilderReport { fragments: 1, wire_bytes: 1154, ..BuilderReport::default() };
+        builder.skew.record_ns_times(1_000_000, 20);
+        builder.skew.record_ns_times(90_000_000, 80);
         let sides = Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
         let given = serde_json::json!({ "buffer": "64KiB", "link": "80Mbit/s" });
-        // Half of what comes is carried before the next begins.
         let cliff = sides.cliff_sources(&settings(given.clone())).unwrap();
-        assert!((cliff - 40.0 * 65_536.0 / (20.5 * 1154.0)).abs() < 0.1, "{cliff}");
+        assert!((cliff - (65_536.0 + 10_000.0) / 1154.0).abs() < 0.1, "{cliff}");
         let mut grant = given;
         grant["pattern"] = serde_json::json!("grant");
         let credit = sides.cliff_sources(&settings(grant)).unwrap();
