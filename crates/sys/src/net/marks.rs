@@ -50,6 +50,17 @@ impl PacketMarks {
 }
 
 impl TcpSocket {
+    /// `TCP_QUICKACK` off: what is read is not acknowledged at once, but with what is sent back, with the second segment or
+    /// after 40 ms (RFC 5681, section 4.2). The kernel may go back to the quick way, as after a loss (`tcp(7)`).
+    ///
+    /// # Errors
+    /// [`NetError`].
+    pub fn delay_acknowledgements(&self) -> Result<(), NetError> {
+        let off: libc::c_int = 0;
+        option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, off)
+            .map_err(|e| self.fail("set TCP_QUICKACK of", e))
+    }
+
     /// Sets the largest segment to send and to offer (`TCP_MAXSEG`, tcp(7)); to be offered it is set before connecting.
     ///
     /// # Errors
@@ -104,6 +115,7 @@ mod tests {
             marks.apply(&socket, peer).unwrap();
             socket.set_silence_limit(Duration::from_secs(30)).unwrap();
             socket.set_silence_limit(Duration::ZERO).unwrap();
+            socket.delay_acknowledgements().unwrap();
             marks.apply(&UdpFlow::connect(peer, None).unwrap(), peer).unwrap();
             let wrong = SocketOptions { segment_bytes: Some(1), ..SocketOptions::default() };
             let error = TcpSocket::connect_start(peer, None, &wrong).unwrap_err();

@@ -9,6 +9,9 @@ use super::stream::Stream;
 /// Orders that wait for room in a connection; what is more is lost, and said again like any lost order.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
+/// So often acknowledgements are delayed anew.
+const DELAY_AGAIN_NS: u64 = 1_000_000_000;
+
 /// A connection, of a source or of somebody who has not said who he is.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -25,6 +28,8 @@ pub(super) struct Connection {
     /// Whether its events include room for orders.
     pub(super) is_watched_for_room: bool,
     waiting: Vec<u8>,
+    /// When its acknowledgements are to be delayed again.
+    delay_again_ns: u64,
 }
 
 impl Connection {
@@ -40,6 +45,17 @@ impl Connection {
             congestion_control: None,
             is_watched_for_room: false,
             waiting: Vec::new(),
+            delay_again_ns: 0,
+        }
+    }
+
+    /// Lets the kernel acknowledge every other fragment: each one at once would cost half of all the work. It goes back to
+    /// its own way whenever it has waited in vain for the next one.
+    pub(super) fn delay_acknowledgements(&mut self, now_ns: u64) {
+        if now_ns >= self.delay_again_ns {
+            self.delay_again_ns = now_ns.saturating_add(DELAY_AGAIN_NS);
+            // Only more work without.
+            let _ = self.socket.delay_acknowledgements();
         }
     }
 

@@ -41,6 +41,8 @@ const SCRATCH_BYTES: usize = 256 << 10;
 const DIRECT_BYTES: usize = 64 << 10;
 /// Reads of one connection before others have their turn.
 const READS_AT_ONCE: usize = 16;
+/// So long clock questions wait until no event is under way; then they are asked nevertheless.
+const BUSY_NS: u64 = 100_000_000;
 /// No wait is longer.
 const WAIT_NS: u64 = 100_000_000;
 /// Nor this while events are under way: from a wait that ends late it is seen that the thread had no CPU.
@@ -100,6 +102,8 @@ pub(super) struct Worker {
     /// Of each source, whether it was there at the end, and its congestion control.
     pub(super) at_end: Vec<(bool, Option<String>)>,
     scratch: Vec<u8>,
+    /// Connections that have more to read, and whether to their end.
+    unread: Vec<(u32, bool)>,
     pub(super) link_bit_per_s: Option<f64>,
 }
 
@@ -177,6 +181,7 @@ impl Worker {
             is_over: false,
             at_end: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
+            unread: Vec::new(),
             link_bit_per_s: None,
             told,
         })
@@ -195,16 +200,21 @@ impl Worker {
         let now_ns = monotonic_ns();
         let dues = [
             self.ladder.next_due_ns(),
-            self.clocks.next_due_ns(),
+            self.questions_due_ns(),
             self.gathering.next_due_ns(),
             self.accept_again_ns,
         ];
-        let wait_ns = if self.outstanding() > 0 { LOOK_NS } else { WAIT_NS };
+        let wait_ns = match self.outstanding() {
+            _ if !self.unread.is_empty() => 0,
+            0 => WAIT_NS,
+            _ => LOOK_NS,
+        };
         let until_ns = dues.into_iter().flatten().fold(until_ns.min(now_ns + wait_ns), u64::min);
         let mut ready = std::mem::replace(&mut self.ready, Events::with_capacity(1));
         let waited = self.epoll.wait_until(&mut ready, until_ns);
         // Who had to wait for the CPU has been late since then.
         let woke_ns = monotonic_ns().min(until_ns.max(now_ns));
+        let unread = std::mem::take(&mut self.unread);
         // Questions first: nothing else may stand between an answer and the clock.
         if waited.is_ok() {
             for event in ready.iter().filter(|event| event.token == UDP) {
@@ -218,7 +228,7 @@ impl Worker {
                     token => {
                         let at = token as usize;
                         if event.is_readable() {
-                            self.read(at, woke_ns);
+                            self.read(at, woke_ns, event.is_peer_done());
                         }
                         self.flush(at);
                     }
@@ -226,9 +236,18 @@ impl Worker {
             }
         }
         self.ready = ready;
+        for (at, to_its_end) in unread {
+            self.read(at as usize, woke_ns, to_its_end);
+        }
         waited?;
         self.housekeep();
         Ok(())
+    }
+
+    /// When clock questions are asked: best while no event is under way and nobody has anything else to do.
+    fn questions_due_ns(&self) -> Option<u64> {
+        let later_ns = if self.outstanding() > 0 { BUSY_NS } else { 0 };
+        self.clocks.next_due_ns().map(|due_ns| due_ns.saturating_add(later_ns))
     }
 
     /// What is due by the clock.
@@ -244,13 +263,15 @@ impl Worker {
         }
         self.climb(now_ns);
         self.ask_again_for_bytes(now_ns);
-        while let Some(question) = self.clocks.due(monotonic_ns()) {
-            self.ask(question);
+        if self.questions_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            while let Some(question) = self.clocks.due(monotonic_ns()) {
+                self.ask(question);
+            }
         }
     }
 
-    /// Reads what a connection brought.
-    pub(super) fn read(&mut self, at: usize, woke_ns: u64) {
+    /// Reads what a connection brought; `to_its_end`: it will bring no more.
+    pub(super) fn read(&mut self, at: usize, woke_ns: u64, to_its_end: bool) {
         for _ in 0..READS_AT_ONCE {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) else { return };
             let assembly = &mut self.assembly;
@@ -263,6 +284,7 @@ impl Worker {
                 (connection.socket.recv(room), room.len(), true)
             };
             let now_ns = monotonic_ns();
+            connection.delay_acknowledgements(now_ns);
             (assembly.now_ns, assembly.read_late_ns) = (now_ns, now_ns.saturating_sub(woke_ns));
             let fed = match moved {
                 Ok(Moved::Bytes(bytes)) if to_place => {
@@ -278,11 +300,13 @@ impl Worker {
             self.hear(at);
             self.settle();
             match fed {
-                Ok(bytes) if bytes < asked => return,
+                Ok(bytes) if bytes < asked && !to_its_end => return,
                 Ok(_) => {}
                 Err(error) => return self.close(at, Some(name_of(error))),
             }
         }
+        // Nobody tells of the rest again.
+        self.unread.push((at as u32, to_its_end));
     }
 
     /// Takes the datagrams that wait: answers to questions, and parts of fragments.
@@ -311,7 +335,7 @@ impl Worker {
         let wants = connection.is_waiting();
         if wants != connection.is_watched_for_room {
             let interest = if wants { Interest::READ | Interest::WRITE } else { Interest::READ };
-            if self.epoll.modify(&connection.socket, at as u64, interest).is_ok() {
+            if self.epoll.modify(&connection.socket, at as u64, interest | Interest::EDGE).is_ok() {
                 connection.is_watched_for_room = wants;
             }
         }
