@@ -279,8 +279,9 @@ fn rounded(value: f64) -> f64 {
         return value;
     }
     let factor = 10f64.powi(DIGITS - 1 - value.abs().log10().floor() as i32);
-    // Of the greatest and the least numbers there are, the factor is none.
-    if factor.is_normal() { (value * factor).round() / factor } else { value }
+    let rounded = (value * factor).round() / factor;
+    // The least numbers there are have no such factor, and the greatest would be rounded beyond what there is.
+    if factor.is_normal() && rounded.is_finite() { rounded } else { value }
 }
 
 #[cfg(test)]

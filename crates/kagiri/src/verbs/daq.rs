@@ -16,14 +16,14 @@ use crate::measure;
 /// Find how quickly a network builds events from many sources that send at once, and what holds it back.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    kagiri daq                                           100 sources of 1 KiB, on this machine\n  \
-    kagiri daq --sources 1000 --pattern grant            the builder says who may send, as much as the port takes\n  \
-    kagiri daq --triggers 'poisson 60/s' --window 4      how much dead time at 60 random triggers a second?\n  \
-    kagiri daq --search sources --max 1000 --buffer 64KiB --link 200Mbit/s\n                                                       \
-    with how many sources does it still hold? Where should it break?\n  \
+    kagiri daq                                           100 sources, 1 KiB each\n  \
+    kagiri daq --sources 1000 --pattern grant            the builder says who may\n  \
+    kagiri daq --triggers 'poisson 60/s' --window 4      how much dead time?\n  \
+    kagiri daq --search sources --max 1000 --buffer 64KiB --link 200Mbit/s\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
-    kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500    front ends of one's own (docs/daq-wire.md)\n\n\
-    An event is complete when each source's fragment has come; latency counts from the moment at which its trigger was due.")]
+    kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
+    An event is complete when each source's fragment has come; latency counts from the moment at which its trigger was due. \
+    How front ends of one's own join is in docs/daq-wire.md.")]
 pub struct DaqArgs {
     #[command(flatten)]
     what: WhatArgs,
