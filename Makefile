@@ -21,7 +21,7 @@ build:
 
 deps:
 	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs groff script setpriv \
-	  clang iperf3 python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze
+	  clang iperf3 nuttcp python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze
 
 test: deps check
 	@./scripts/build dev

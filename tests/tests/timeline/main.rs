@@ -128,11 +128,15 @@ fn those_who_may_not_trace_are_told_what_to_do() {
 #[test]
 fn the_rights_that_are_told_of_are_enough_and_no_others() {
     need_tracing!();
-    kagiri_tests::need_programs!("setpriv");
+    kagiri_tests::need_programs!("setpriv", "unshare");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let with = |rights: &str, backend: &str| {
         let capabilities = [format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")];
-        let mut command = Command::new("setpriv");
+        // In a copy of the mounts, so that tracefs is there and nothing stays.
+        let mounted =
+            "[ -d /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing; exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", mounted, "sh", "setpriv"]);
         command.args(nobody).args(capabilities).arg(program()).args([
             "timeline",
             "--json",

@@ -3,9 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::path::Path;
-
-use crate::trace::{Backend, TraceError};
 
 pub(super) const TYPE_SOFTWARE: u32 = 1;
 pub(super) const TYPE_TRACEPOINT: u32 = 2;
@@ -79,61 +76,17 @@ impl Attributes {
     /// Opens it for a thread (-1: all) on one CPU.
     pub(super) fn open(&self, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
         // SAFETY: the structure has the kernel's layout and says its size; the rest are integers.
-        let fd = unsafe {
+        owned(unsafe {
             libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(self), thread, cpu, -1, FLAG_CLOEXEC)
-        };
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the descriptor is new and nobody else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    }
-}
-
-/// The kernel's numbers of the tracepoints, which differ from kernel to kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tracepoints {
-    pub(super) enter: u16,
-    pub(super) leave: u16,
-    pub(super) softirq_entry: u16,
-    pub(super) softirq_exit: u16,
-}
-
-impl Tracepoints {
-    /// Reads them.
-    ///
-    /// Errors: tracefs is not there or must not be read.
-    pub(super) fn read() -> Result<Self, TraceError> {
-        let folders = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"].map(Path::new);
-        let mut refused = None;
-        for folder in folders {
-            match Self::read_below(folder) {
-                Ok(found) => return Ok(found),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => refused = Some(error),
-            }
-        }
-        if let Some(error) = refused {
-            return Err(TraceError::of_call(Backend::Perf, "read /sys/kernel/tracing", error));
-        }
-        // `ip netns exec` mounts another /sys, below which there is no tracefs.
-        let why = "no tracefs at /sys/kernel/tracing; mount it (mount -t tracefs none /sys/kernel/tracing), and enter a \
-                   network namespace with 'nsenter --net=/run/netns/NAME' instead of 'ip netns exec', which hides it";
-        Err(TraceError::Unsupported { backend: Backend::Perf, why: why.to_owned() })
-    }
-
-    fn read_below(folder: &Path) -> io::Result<Self> {
-        // Only a listing tells whether nothing is mounted there, or nothing may be seen.
-        std::fs::read_dir(folder)?;
-        let number = |name: &str| -> io::Result<u16> {
-            let text = std::fs::read_to_string(folder.join(name).join("id"))?;
-            text.trim().parse().map_err(|_| io::Error::other(format!("{name}/id is no number")))
-        };
-        Ok(Self {
-            enter: number("raw_syscalls/sys_enter")?,
-            leave: number("raw_syscalls/sys_exit")?,
-            softirq_entry: number("irq/softirq_entry")?,
-            softirq_exit: number("irq/softirq_exit")?,
         })
     }
+}
+
+/// What a call gave: a new descriptor, or -1 with `errno`.
+pub(super) fn owned(given: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = i32::try_from(given).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the descriptor is new and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The numbers of the CPUs that are on, whether this process may run there or not.

@@ -7,6 +7,7 @@ mod account;
 mod attributes;
 mod records;
 mod ring;
+mod tracepoints;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,9 +16,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use account::Account;
 use attributes::{
     Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
-    TYPE_TRACEPOINT, Tracepoints, cpus,
+    TYPE_TRACEPOINT, cpus,
 };
 use ring::Ring;
+use tracepoints::Tracepoints;
 
 use super::target::{for_each_thread, process_of, waits_in};
 use super::{

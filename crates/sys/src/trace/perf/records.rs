@@ -1,6 +1,6 @@
 //! The records in a ring, perf_event_open(2), "Ring-buffer".
 
-use super::attributes::Tracepoints;
+use super::tracepoints::Tracepoints;
 use crate::trace::Event;
 
 const LOST: u32 = 2;
