@@ -102,7 +102,7 @@ struct HowArgs {
     /// Which of them builds an event [default: modulo, of its number]
     #[arg(long, value_name = "CHOICE", value_parser = ["modulo", "round_robin", "least_outstanding"])]
     builder_choice: Option<String>,
-    /// Threads that carry the sources of a host [default: one for each 1000 up to the number of CPUs]
+    /// Threads that carry the sources of a host [default: one for each 250, up to two for each CPU]
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
     /// Send no checksum of the payload

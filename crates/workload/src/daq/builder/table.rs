@@ -246,6 +246,13 @@ impl Table {
         &self.under_way
     }
 
+    /// Whether more than so many fragments are still to come, of all events under way together.
+    pub fn is_missing_more_than(&self, fragments: usize) -> bool {
+        let sources = self.sources as usize;
+        let missing = |(_, slot): &(u64, u32)| sources - self.look(*slot).came.len().min(sources);
+        self.under_way.iter().map(missing).sum::<usize>() > fragments
+    }
+
     /// The oldest event under way; without one `next`.
     pub fn oldest(&self, next: u64) -> u64 {
         self.under_way.first().map_or(next, |(event, _)| *event)

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sys::clock::monotonic_ns;
+use sys::clock::{monotonic_ns, sleep_until_ns};
 use sys::net::{
     Epoll, Events, Interest, ListenOptions, Listener, Moved, MulticastSender, NetError, SocketOptions,
     UdpPort,
@@ -47,6 +47,9 @@ const BUSY_NS: u64 = 100_000_000;
 const WAIT_NS: u64 = 100_000_000;
 /// Nor this while events are under way: from a wait that ends late it is seen that the thread had no CPU.
 const LOOK_NS: u64 = 5_000_000;
+/// While more fragments than this are missing, the thread looks only so often: otherwise each of them would wake it, and
+/// on a machine that sends them too, waking takes the sender longer than sending.
+const NAP: (usize, u64) = (64, 50_000);
 
 /// Everything that a builder's thread works with.
 pub(super) struct Worker {
@@ -211,14 +214,13 @@ impl Worker {
         };
         let until_ns = dues.into_iter().flatten().fold(until_ns.min(now_ns + wait_ns), u64::min);
         let mut ready = std::mem::replace(&mut self.ready, Events::with_capacity(1));
-        let waited = self.epoll.wait_until(&mut ready, until_ns);
+        let waited = self.wait(&mut ready, now_ns, until_ns);
         // Who had to wait for the CPU has been late since then.
         let woke_ns = monotonic_ns().min(until_ns.max(now_ns));
         let unread = std::mem::take(&mut self.unread);
         // Questions first: nothing else may stand between an answer and the clock.
         if waited.is_ok() {
-            for event in ready.iter().filter(|event| event.token == UDP) {
-                let _ = event;
+            if ready.iter().any(|event| event.token == UDP) {
                 self.read_datagrams(woke_ns);
             }
             for event in ready.iter().filter(|event| event.token != UDP) {
@@ -242,6 +244,19 @@ impl Worker {
         waited?;
         self.housekeep();
         Ok(())
+    }
+
+    /// Waits for something to happen; naps while many fragments are still to come.
+    fn wait(&self, ready: &mut Events, now_ns: u64, until_ns: u64) -> Result<usize, NetError> {
+        let nap_until_ns = now_ns + NAP.1;
+        if self.is_push && nap_until_ns < until_ns && self.assembly.table.is_missing_more_than(NAP.0) {
+            sleep_until_ns(nap_until_ns);
+            let found = self.epoll.wait_until(ready, nap_until_ns)?;
+            if found > 0 {
+                return Ok(found);
+            }
+        }
+        self.epoll.wait_until(ready, until_ns)
     }
 
     /// When clock questions are asked: best while no event is under way and nobody has anything else to do.

@@ -160,7 +160,8 @@ pub struct DaqSettings {
     pub memory: ByteSize,
     /// Sources overhear this share of the orders, %, by chance: a fault made on purpose.
     pub drop_orders_percent: f64,
-    /// Threads that carry the sources of a host; one for each 1000 up to the number of its CPUs, unless given.
+    /// Threads that carry the sources of a host; one for each 250, up to two for each CPU, unless
+    /// given.
     pub threads: u32,
     /// Where the builder listens, `ADDR:PORT`, for front ends that are started by hand; a free port unless given.
     pub listen: Option<String>,
