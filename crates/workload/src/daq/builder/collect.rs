@@ -68,6 +68,7 @@ pub struct Collect {
     wire: (u32, u64),
     hold_from_ns: Option<u64>,
     hold_to_ns: u64,
+    is_hold_over: bool,
     report: BuilderReport,
     seen: Vec<Seen>,
     intervals: Intervals,
@@ -89,6 +90,7 @@ impl Collect {
             wire: (0, fragment_wire_bytes(0, plan.carrier)),
             hold_from_ns: None,
             hold_to_ns: 0,
+            is_hold_over: false,
             report: BuilderReport::default(),
             seen: vec![Seen::default(); plan.sources as usize],
             intervals: Intervals::new(0, None),
@@ -108,6 +110,11 @@ impl Collect {
         self.intervals = Intervals::new(from_ns, hold_ns);
     }
 
+    /// Triggers from now on do not count.
+    pub fn end_hold(&mut self) {
+        self.is_hold_over = true;
+    }
+
     /// When the trial began, by the builder's clock: known later than the plan.
     pub fn set_start_ns(&mut self, start_ns: u64) {
         self.plan.start_ns = start_ns;
@@ -120,7 +127,7 @@ impl Collect {
 
     /// Whether a trigger that was due then counts.
     pub fn in_hold(&self, due_ns: u64) -> bool {
-        self.hold_from_ns.is_some_and(|from_ns| due_ns >= from_ns)
+        !self.is_hold_over && self.hold_from_ns.is_some_and(|from_ns| due_ns >= from_ns)
     }
 
     /// For how long a full queue holds a fragment up: known since the credit was found.

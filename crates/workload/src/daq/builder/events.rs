@@ -170,7 +170,9 @@ impl Worker {
             arrived_ns: came.arrived_ns,
             recovered: came.caught_up,
         });
+        let came = of.came.len().max(1) as u64;
         let measured = collect.ended(&ended, fragments);
+        self.pace_ns = measured.spread_ns / came;
         let is_complete = missing.is_empty();
         let counter = if is_complete { &self.shared.complete } else { &self.shared.incomplete };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -122,6 +122,16 @@ impl Grants {
         self.under_way
     }
 
+    /// How many fragments have to come before there is anything new to hand out; by single pulls that is the next one.
+    pub fn awaited(&self) -> u64 {
+        let until = match self.reach {
+            Reach::One => self.under_way.min(1),
+            Reach::Many if self.all_handed_out() => self.under_way,
+            Reach::Many => self.under_way.saturating_sub(self.credit / 2),
+        };
+        until.into()
+    }
+
     /// Whether all sources of all open events have their grant, so that another event could make use of the credit.
     pub fn all_handed_out(&self) -> bool {
         self.events.iter().all(|open| open.next_source >= self.sources)
@@ -251,7 +261,7 @@ mod tests {
         assert_eq!(grants.next(SIZE), None);
         grants.open(7);
         assert_eq!(grants.next(SIZE), grant(7, 0, 4));
-        assert_eq!(grants.next(SIZE), None);
+        assert_eq!((grants.next(SIZE), grants.awaited()), (None, 2));
         grants.arrived(7, 2, 1000);
         grants.arrived(7, 2, 1000);
         assert_eq!((grants.next(SIZE), grants.under_way()), (None, 3), "one is too few for a grant");
@@ -261,7 +271,7 @@ mod tests {
             grants.arrived(7, source, 1000);
         }
         assert_eq!(grants.next(SIZE), grant(7, 6, 4));
-        assert!(grants.all_handed_out());
+        assert!(grants.all_handed_out() && grants.awaited() == 4);
         grants.open(8);
         grants.arrived(7, 6, 1000);
         grants.arrived(7, 7, 1000);

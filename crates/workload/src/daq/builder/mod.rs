@@ -13,6 +13,7 @@ mod groups;
 pub mod ladder;
 mod ledger;
 mod memory;
+mod nap;
 pub mod ordered;
 pub mod part;
 mod phases;

@@ -4,10 +4,10 @@ use sys::clock::monotonic_ns;
 use sys::net::NetError;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
-use super::steer::{Steer, Tally};
+use super::steer::{Round, Steer, Tally};
 use super::turns::Turn;
 use super::worker::Worker;
-use crate::daq::report::{BuilderReport, Steered};
+use crate::daq::report::BuilderReport;
 use crate::daq::settings::{Carrier, Size};
 use crate::daq::theory::fragment_wire_bytes;
 use crate::daq::wire::Kind;
@@ -23,6 +23,9 @@ const ANSWERS_NS: u64 = 1_500 * MS;
 const HEARING_NS: u64 = 20 * MS;
 /// How long a credit is searched.
 const STEER_NS: u64 = 20_000 * MS;
+/// How long connections may take to recover from a credit that was too much, and the credit with which they do.
+const RECOVER_NS: u64 = 4_000 * MS;
+const CAREFUL: u32 = 4;
 /// How long it is waited that sources end their connections, once the run is over.
 const GOODBYE_NS: u64 = 1_000 * MS;
 
@@ -69,7 +72,8 @@ impl Worker {
         if self.told.settings.protocol == Carrier::Udp {
             self.gathering.turn_on();
         }
-        report.steered = self.steer()?;
+        let steer = self.steer()?;
+        report.steered = steer.as_ref().map(Steer::steered);
         report.credit = self.grants.as_ref().map(super::grants::Grants::credit);
         self.warm_up()?;
         let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
@@ -81,7 +85,11 @@ impl Worker {
         held?;
         report.ended_early = false;
         self.shared.set_done(1.0);
-        self.ask_the_clocks_once_more()
+        self.ask_the_clocks_once_more()?;
+        if let Some(steer) = steer {
+            self.compare_with_push(steer, report)?;
+        }
+        Ok(())
     }
 
     /// One turn, unless the report is wanted.
@@ -141,49 +149,72 @@ impl Worker {
         Ok(())
     }
 
-    /// Finds the credit, where it was left open.
-    fn steer(&mut self) -> Result<Option<Steered>, Early> {
+    /// Finds the credit, where it was left open; what comes back still knows what to try after the hold.
+    fn steer(&mut self) -> Result<Option<Steer>, Early> {
         if self.is_push {
             return Ok(None);
         }
         let (sources, settings) = (self.told.sources(), self.told.settings.clone());
         let mean_bytes = self.told.sizes.mean_bytes().round() as u32;
         let wire_bytes = fragment_wire_bytes(mean_bytes, settings.protocol);
-        let mut steered = None;
+        let mut found = None;
         if settings.credit.is_none() {
             let mut steer = Steer::new(sources, wire_bytes, settings.buffer.map(|buffer| buffer.bytes()));
             let until_ns = monotonic_ns() + STEER_NS;
-            while let Some(round) = steer.next() {
+            while let Some(round) = steer.next().filter(|round| !round.push) {
                 if monotonic_ns() > until_ns {
                     steer.stop();
                     break;
                 }
-                if let Some(grants) = &mut self.grants {
-                    grants.set_credit(round.credit);
+                let tally = self.round(round)?;
+                if tally.has_stalled() {
+                    self.let_recover()?;
                 }
-                self.is_push = round.push;
-                let tally = self.round(Tally::new(round, monotonic_ns()), round.events);
-                self.is_push = false;
-                steer.told(&tally?);
+                steer.told(&tally);
             }
-            let found = steer.steered();
-            if let Some((buffer, rate)) = found.buffer_bytes.zip(found.rate_bit_per_s) {
+            let steered = steer.steered();
+            if let Some((buffer, rate)) = steered.buffer_bytes.zip(steered.rate_bit_per_s) {
                 self.collect.set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
             }
-            steered = Some(found);
+            found = Some(steer);
         }
         if let Some(grants) = &mut self.grants {
-            let credit = steered.as_ref().map_or(grants.credit(), |found| found.credit);
+            let credit = found.as_ref().map_or(grants.credit(), |steer| steer.steered().credit);
             grants.set_credit(credit);
             if !matches!(settings.size, Size::Fixed(_)) {
                 grants.set_credit_bytes(u64::from(credit) * wire_bytes);
             }
         }
-        Ok(steered)
+        Ok(found)
+    }
+
+    /// All at once, for comparison: last, because it may leave connections that wait for seconds.
+    fn compare_with_push(&mut self, mut steer: Steer, report: &mut BuilderReport) -> Phase {
+        let Some(round) = steer.next() else { return Ok(()) };
+        self.collect.end_hold();
+        self.is_push = true;
+        let tally = self.round(round);
+        self.is_push = false;
+        steer.told(&tally?);
+        report.steered = Some(steer.steered());
+        Ok(())
+    }
+
+    /// Goes on carefully until an event was complete in time: connections that lost something may wait for seconds to send
+    /// it again, which would be taken for the fault of the next credit.
+    fn let_recover(&mut self) -> Phase {
+        let until_ns = monotonic_ns() + RECOVER_NS;
+        let careful = Round { credit: CAREFUL, events: 1, push: false };
+        while self.round(careful)?.has_stalled() && monotonic_ns() < until_ns {}
+        Ok(())
     }
 
     /// Some events with one credit.
-    fn round(&mut self, tally: Tally, events: u32) -> Result<Tally, Early> {
+    fn round(&mut self, round: Round) -> Result<Tally, Early> {
+        if let Some(grants) = &mut self.grants {
+            grants.set_credit(round.credit);
+        }
+        let (tally, events) = (Tally::new(round, monotonic_ns()), round.events);
         self.tally = Some(tally.clone());
         let mut begun = 0;
         loop {

@@ -81,6 +81,11 @@ impl Tally {
         self.events >= self.round.events || self.stalled >= STALLED_ENOUGH
     }
 
+    /// Whether a fragment of an event was stalled, or none of its fragments came.
+    pub const fn has_stalled(&self) -> bool {
+        self.stalled > 0
+    }
+
     /// What it came to.
     pub fn trial(&self) -> CreditTrial {
         let lasted_s = self.last_ns.saturating_sub(self.started_ns) as f64 / 1e9;

@@ -246,11 +246,11 @@ impl Table {
         &self.under_way
     }
 
-    /// Whether more than so many fragments are still to come, of all events under way together.
-    pub fn is_missing_more_than(&self, fragments: usize) -> bool {
+    /// How many fragments are still to come, of all events under way together.
+    pub fn missing(&self) -> u64 {
         let sources = self.sources as usize;
         let missing = |(_, slot): &(u64, u32)| sources - self.look(*slot).came.len().min(sources);
-        self.under_way.iter().map(missing).sum::<usize>() > fragments
+        self.under_way.iter().map(missing).sum::<usize>() as u64
     }
 
     /// The oldest event under way; without one `next`.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sys::clock::{monotonic_ns, sleep_until_ns};
+use sys::clock::monotonic_ns;
 use sys::net::{
     Epoll, Events, Interest, ListenOptions, Listener, Moved, MulticastSender, NetError, SocketOptions,
     UdpPort,
@@ -47,9 +47,6 @@ const BUSY_NS: u64 = 100_000_000;
 const WAIT_NS: u64 = 100_000_000;
 /// Nor this while events are under way: from a wait that ends late it is seen that the thread had no CPU.
 const LOOK_NS: u64 = 5_000_000;
-/// While more fragments than this are missing, the thread looks only so often: otherwise each of them would wake it, and
-/// on a machine that sends them too, waking takes the sender longer than sending.
-const NAP: (usize, u64) = (64, 50_000);
 
 /// Everything that a builder's thread works with.
 pub(super) struct Worker {
@@ -98,6 +95,8 @@ pub(super) struct Worker {
     pub(super) missing: Vec<u32>,
     /// A round of the search for the credit.
     pub(super) tally: Option<Tally>,
+    /// How far apart the fragments of the last event came, ns.
+    pub(super) pace_ns: u64,
     /// Whether all send at the trigger.
     pub(super) is_push: bool,
     /// Whether the run is over, so that nobody who goes is missed.
@@ -180,6 +179,7 @@ impl Worker {
             gathering: Gathering::default(),
             missing: Vec::new(),
             tally: None,
+            pace_ns: 0,
             is_push,
             is_over: false,
             at_end: Vec::new(),
@@ -244,19 +244,6 @@ impl Worker {
         waited?;
         self.housekeep();
         Ok(())
-    }
-
-    /// Waits for something to happen; naps while many fragments are still to come.
-    fn wait(&self, ready: &mut Events, now_ns: u64, until_ns: u64) -> Result<usize, NetError> {
-        let nap_until_ns = now_ns + NAP.1;
-        if self.is_push && nap_until_ns < until_ns && self.assembly.table.is_missing_more_than(NAP.0) {
-            sleep_until_ns(nap_until_ns);
-            let found = self.epoll.wait_until(ready, nap_until_ns)?;
-            if found > 0 {
-                return Ok(found);
-            }
-        }
-        self.epoll.wait_until(ready, until_ns)
     }
 
     /// When clock questions are asked: best while no event is under way and nobody has anything else to do.

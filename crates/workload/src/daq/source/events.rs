@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 
+/// Events that are remembered at most, and the memory that who has sent them may take.
+const KNOWN_MAX: usize = 4096;
+const KNOWN_BYTES_MAX: usize = 512 << 10;
+
 /// The events of one builder as a group of sources knows them. Bounded: of more events than it may have on hand the oldest
 /// are forgotten.
 #[derive(Debug)]
@@ -9,7 +13,10 @@ pub(super) struct Events {
     sources: usize,
     /// How far apart event numbers are, where that is known.
     step: Option<u64>,
-    events_max: usize,
+    /// Events that are caught up on at once.
+    behind_max: usize,
+    /// Events that are remembered. While one waits for an order to be repeated, many after it come and go.
+    known_max: usize,
     /// Nothing older is sent any more.
     floor: u64,
     /// Every event of ours below it was taken by all sources. Of use only where `step` is known.
@@ -40,12 +47,14 @@ pub(super) struct Heard {
 }
 
 impl Events {
-    /// None yet, for so many sources.
+    /// None yet, for so many sources; of so many events may be on hand what is still to be sent.
     pub(super) fn new(sources: usize, step: Option<u64>, events_max: usize) -> Self {
+        let known_max = KNOWN_BYTES_MAX / (8 * sources.div_ceil(64).max(1));
         Self {
             sources,
             step,
-            events_max: events_max.max(1),
+            behind_max: events_max.max(1),
+            known_max: known_max.min(KNOWN_MAX).max(events_max.max(1)),
             floor: 0,
             done_to: 0,
             newest: None,
@@ -72,7 +81,7 @@ impl Events {
         let mut missed = u64::from(is_new && again);
         if let (Some(step), Some(before)) = (self.step, before) {
             let first = before.saturating_add(step).max(oldest);
-            missed += (event.saturating_sub(first) / step).min(self.events_max as u64);
+            missed += (event.saturating_sub(first) / step).min(self.behind_max as u64);
         }
         Heard { is_new, missed }
     }
@@ -83,7 +92,7 @@ impl Events {
         let step = self.step.unwrap_or(u64::MAX);
         let from = oldest.max(self.floor).max(self.done_to);
         let lag = if self.step.is_some() { event.saturating_sub(from) / step } else { 0 };
-        let lag = lag.min(self.events_max as u64 - 1);
+        let lag = lag.min(self.behind_max as u64 - 1);
         (0..lag).rev().map(move |k| event - (k + 1) * step)
     }
 
@@ -129,7 +138,7 @@ impl Events {
     /// Makes the event known if it is not; whether it was not.
     fn insert(&mut self, event: u64, now_ns: u64) -> bool {
         let Err(at) = self.position(event) else { return false };
-        if self.known.len() == self.events_max {
+        if self.known.len() >= self.known_max {
             if at == 0 {
                 return false;
             }
@@ -209,6 +218,17 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_waits_is_not_forgotten_for_those_that_come_and_go() {
+        let mut events = Events::new(100, Some(1), 4);
+        events.hear(0, 0, false, 0);
+        for event in 1..1000 {
+            events.hear(event, 0, false, 0);
+            assert_eq!(all(&mut events, event), 100);
+        }
+        assert_eq!(all(&mut events, 0), 100);
+    }
+
+    #[test]
     fn where_numbers_are_not_known_nothing_is_behind() {
         let mut events = Events::new(1, None, 8);
         events.hear(1, 1, false, 0);
@@ -236,7 +256,7 @@ mod tests {
             orders in proptest::collection::vec((0_u64..40, 0_u64..12, any::<bool>(), 0_usize..3), 1..200),
             step in proptest::option::of(1_u64..4),
         ) {
-            let mut events = Events::new(3, step, 5);
+            let mut events = Events { known_max: 5, ..Events::new(3, step, 5) };
             let mut taken = std::collections::HashSet::new();
             for (event, back, again, place) in orders {
                 let oldest = event.saturating_sub(back);

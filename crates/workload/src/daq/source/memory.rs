@@ -4,13 +4,17 @@ use std::path::Path;
 
 use sys::proc::SocketMemory;
 
-/// Resident memory of this process now, with what the kernel holds in TCP's queues; `None` where neither can be read.
-pub(super) fn used_bytes() -> Option<u64> {
+/// Resident memory of this process now, with what the kernel holds in the queues of `connections` of its own; `None` where
+/// it cannot be read.
+///
+/// The kernel tells of the queues of the whole host only, in whatever namespaces: each connection is taken for its mean.
+pub(super) fn used_bytes(connections: u64) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok();
     let resident = status.as_deref().and_then(resident_bytes);
     let queues = SocketMemory::open(Path::new("/")).and_then(|mut memory| memory.read());
-    let queues = queues.ok().and_then(|reading| reading.tcp_bytes);
-    resident.map(|resident| resident.saturating_add(queues.unwrap_or(0)))
+    let queues = queues.ok().and_then(|reading| reading.tcp_bytes.zip(reading.tcp_allocated));
+    let own = queues.map_or(0, |(bytes, all)| bytes / all.max(1) * connections.min(all));
+    resident.map(|resident| resident.saturating_add(own))
 }
 
 /// `VmRSS` of proc_pid_status(5).
@@ -28,6 +32,6 @@ mod tests {
     fn resident_memory_is_read() {
         assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t  12 kB\n"), Some(12 << 10));
         assert_eq!(resident_bytes("VmRSS: many kB"), None);
-        assert!(used_bytes().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(used_bytes(0).is_some_and(|bytes| bytes > 1 << 20));
     }
 }

@@ -30,6 +30,8 @@ struct SourcesPart {
     host: Option<String>,
     crew: Option<Crew>,
     connect_s: f64,
+    /// Connections that are to stand, to all builders.
+    connections: u64,
     /// Memory before the first connection, and the most since.
     memory: Option<(u64, u64)>,
     /// When rates were last computed, what had been sent then, and the rates.
@@ -48,6 +50,7 @@ pub fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
         host: spec.name.split_once('@').map(|(_, host)| host.to_owned()),
         crew: None,
         connect_s: 0.0,
+        connections: 0,
         memory: None,
         seen: (0, (0, 0)),
         live: Live::new(),
@@ -114,7 +117,7 @@ impl SourcesPart {
     }
 
     fn note_memory(&mut self) {
-        if let (Some((_, most)), Some(now)) = (&mut self.memory, used_bytes()) {
+        if let (Some((_, most)), Some(now)) = (&mut self.memory, used_bytes(self.connections)) {
             *most = now.max(*most);
         }
     }
@@ -153,7 +156,8 @@ impl Part for SourcesPart {
         let sources = self.task.sources as usize;
         let wanted = sources * told.builders.len();
         allow_files(wanted as u64)?;
-        self.memory = used_bytes().map(|before| (before, before));
+        self.connections = wanted as u64;
+        self.memory = used_bytes(0).map(|before| (before, before));
         let began_ns = monotonic_ns();
         let threads = self.task.settings.threads as usize;
         let crew = Crew::start(&told, self.task.source_first, sources, threads).map_err(PartError::new)?;
