@@ -50,8 +50,7 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         fragments.goal_ratio("ratio >= 1.5", |ratio| ratio >= 1.5),
         row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0)
             .goal_ours("<= 3", |us| us <= 3.0),
-        row("sources' CPU for a fragment", "us", &told, "source_cpu_us_per_fragment", 1.0)
-            .goal_ours("<= 5", |us| us <= 5.0),
+        row("sources' CPU for a fragment", "us", &told, "source_cpu_us_per_fragment", 1.0),
         row("goodput", "Gbit/s", &told, "goodput_bit_per_s", 1e-9),
         row("completion, p99", "ms", &told, "completion_p99_ms", 1.0),
         none("fragments lost", &told, "fragments_lost"),
@@ -64,7 +63,8 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         compared: format!(
             "{SOURCES} sources push {BYTES} bytes each to one builder over loopback as fast as {WINDOW} events under way \
              allow, in one process, for {seconds} s. The peer is neper's tcp_rr with {SOURCES} flows, in two processes of a \
-             thread each: a byte asks, {BYTES} bytes answer; it waits for no other flow."
+             thread each: a byte asks, {BYTES} bytes answer; it waits for no other flow, and with more threads it \
+             answers less."
         ),
         rows,
         versions,

@@ -108,13 +108,13 @@ pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let lab = stage.lab(GIGABIT)?;
     let text = |pattern| {
         format!(
-            "sources = 1000\nsize = '1KiB'\nwindow = 4\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = 'poisson 60/s'\n\
+            "sources = 1000\nsize = '1KiB'\nwindow = 8\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = 'poisson 60/s'\n\
              pattern = '{pattern}'"
         )
     };
     let mut found = Found {
         compared: format!(
-            "{}, at 60 triggers a second at random moments, of which four events may be under way; what comes on top is dead \
+            "{}, at 60 triggers a second at random moments, of which eight events may be under way; what comes on top is dead \
              time. There is no peer.",
             where_(1000, "1 KiB", &GIGABIT)
         ),
@@ -135,12 +135,12 @@ pub fn many(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     const SOURCES: u32 = 10_000;
     let port = Port { rate: None, ..SHALLOW };
     let lab = stage.lab(port)?;
-    let text = format!("sources = {SOURCES}\nsize = '1KiB'\npattern = 'push'\ntimeout = '5s'");
+    let text = format!("sources = {SOURCES}\nsize = '1KiB'\npattern = 'push'\nwindow = 2\ntimeout = '5s'");
     let told = runs(stage, &lab, settings, &text)?;
     Ok(Found {
         compared: format!(
-            "{SOURCES} sources of 1 KiB, on {HOSTS} hosts of a lab with an agent each, push to one builder over unshaped links. \
-             There is no peer."
+            "{SOURCES} sources of 1 KiB, on {HOSTS} hosts of a lab with an agent each, push to one builder over unshaped links, \
+             two events under way. There is no peer."
         ),
         rows: vec![
             row("connected in", "s", &told, "connect_s", 1.0).goal_ours("<= 1", |s| s <= 1.0),

@@ -7,7 +7,7 @@ use sys::net::{Interest, TcpSocket};
 
 use super::assembly::Said;
 use super::connection::Connection;
-use super::worker::Worker;
+use super::worker::{LISTENER, Worker};
 use crate::daq::wire::{Hello, Piece};
 
 /// Connections that have not said hello, at most.
@@ -22,14 +22,27 @@ const ACCEPTS_AT_ONCE: usize = 256;
 impl Worker {
     /// Lets in who waits at the door.
     pub(super) fn accept(&mut self, now_ns: u64) {
+        for door in 0..self.listeners.len() {
+            self.accept_at(door, now_ns);
+        }
+    }
+
+    /// Listens again after there were no descriptors.
+    pub(super) fn open_the_doors(&self) {
+        for listener in &self.listeners {
+            let _ = self.epoll.add(listener, LISTENER, Interest::READ);
+        }
+    }
+
+    fn accept_at(&mut self, door: usize, now_ns: u64) {
         for _ in 0..ACCEPTS_AT_ONCE {
-            match self.listener.accept() {
+            match self.listeners[door].accept() {
                 Ok(Some((socket, peer))) => self.let_in(socket, peer, now_ns),
                 Ok(None) => return,
                 Err(error) if error.is_out_of_resources() => {
                     // They wait in the backlog meanwhile.
                     self.accept_again_ns = Some(now_ns + PAUSE_NS);
-                    let _ = self.epoll.delete(&self.listener);
+                    self.listeners.iter().for_each(|listener| drop(self.epoll.delete(listener)));
                     return;
                 }
                 // That one is gone already.

@@ -33,6 +33,9 @@ use crate::daq::wire::HEADER_BYTES_MAX;
 pub(super) const WAKER: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = u64::MAX - 1;
 const UDP: u64 = u64::MAX - 2;
+/// Sources whose connections one door takes if they all come at once, unevenly as they choose it.
+const SOURCES_A_DOOR: u32 = 2500;
+const DOORS_MAX: u32 = 16;
 const READY_MAX: usize = 512;
 /// Datagrams taken before connections have their turn.
 const DATAGRAMS_AT_ONCE: usize = 256;
@@ -57,7 +60,9 @@ pub(super) struct Worker {
     pub(super) seat: usize,
     pub(super) epoll: Epoll,
     ready: Events,
-    pub(super) listener: Listener,
+    /// Several, each with a queue of those that wait at the door: one queue holds 4096 (`net.core.somaxconn`), and who finds
+    /// it full comes again only after a second.
+    pub(super) listeners: Vec<Listener>,
     /// When accepting goes on, after there were no descriptors.
     pub(super) accept_again_ns: Option<u64>,
     udp: UdpPort,
@@ -126,12 +131,14 @@ impl Worker {
             backlog: 4096,
             socket: SocketOptions { nodelay: Some(true), ..SocketOptions::default() },
         };
-        let listener = Listener::bind(told.address, &listen)?;
+        let doors = sources.div_ceil(SOURCES_A_DOOR).clamp(1, DOORS_MAX);
+        let listeners: Vec<_> =
+            (0..doors).map(|_| Listener::bind(told.address, &listen)).collect::<Result<_, _>>()?;
         let udp = UdpPort::bind(told.address)?;
         let (multicast, multicast_fails) = super::groups::multicast(&told);
         let epoll = Epoll::new()?;
         epoll.add(&shared.waker, WAKER, Interest::READ)?;
-        epoll.add(&listener, LISTENER, Interest::READ)?;
+        listeners.iter().try_for_each(|listener| epoll.add(listener, LISTENER, Interest::READ))?;
         epoll.add(&udp, UDP, Interest::READ)?;
         let settings = &told.settings;
         let is_push = settings.pattern == Pattern::Push;
@@ -153,7 +160,7 @@ impl Worker {
             seat,
             epoll,
             ready: Events::with_capacity(READY_MAX),
-            listener,
+            listeners,
             accept_again_ns: None,
             udp,
             multicast,
@@ -257,7 +264,7 @@ impl Worker {
         let now_ns = monotonic_ns();
         if self.accept_again_ns.is_some_and(|again_ns| again_ns <= now_ns) {
             self.accept_again_ns = None;
-            let _ = self.epoll.add(&self.listener, LISTENER, Interest::READ);
+            self.open_the_doors();
         }
         if self.strangers > 0 && self.look_for_silent_ns <= now_ns {
             self.look_for_silent_ns = now_ns + WAIT_NS;
