@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
     put16(body + 24, answers_port);
     put32(body + 28, count);
     for (uint32_t i = 0; i < count; i++) {
-        head(hello, HELLO, 0, 0, 0, &sources[i], 64, crc32c(body, 64), 0);
+        head(hello, HELLO, 0, 65535 /* whoever listens */, 0, &sources[i], 64, crc32c(body, 64), 0);
         write_all(sources[i].connection, hello, sizeof hello);
     }
     for (int over = 0; !over;) { /* step 10 */

@@ -19,6 +19,7 @@ TRIGGER, GRANT, PULL, STOP, HELLO, FRAGMENT, SYNC, NACK = range(1, 9)
 ORDER = struct.Struct("!4sBBHIHHQQIIIIQII")  # magic version kind length run flags builder event triggered first count
 PIECE = struct.Struct("!4sBBHIHHQIIQQIIII")  # ... event source payload_length received sent clock_error sequence crc crc
 CATCHUP = 2
+WHOEVER_LISTENS = 65535  # told where a builder is, and not its number
 EVENTS_MAX = 10_000  # no builder has more under way
 SILENCE_S = 60
 
@@ -77,7 +78,7 @@ class FrontEnd:
             local = socket.inet_aton(connection.getsockname()[0])
             ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group_at[0]) + local)
         for source in self.sources.values():  # step 4
-            source.connection.sendall(piece(HELLO, run, 0, 0, source.number, hello, crc32c(hello), 0))
+            source.connection.sendall(piece(HELLO, run, WHOEVER_LISTENS, 0, source.number, hello, crc32c(hello), 0))
 
     def order(self, data, received_ns, only=None, reply=None):
         """Steps 5 to 9. Returns True at the end of the run."""

@@ -38,7 +38,8 @@ pub const METRICS: &[MetricSpec] = &[
     metric("fragments_unexplained", "", Lower, "fragments that builders saw and no source sent"),
     metric("fragments_late", "", Lower, "fragments that came when their event had been given up"),
     metric("fragments_duplicate", "", Lower, "fragments that came a second time"),
-    metric("fragments_refused", "", Lower, "fragments (and headers of strangers) that builders refused"),
+    metric("fragments_refused", "", Lower, "fragments of sources that builders refused"),
+    metric("strangers_refused", "", Lower, "connections and datagrams of nobody known as a source"),
     metric("send_skew_p50_us", "us", Lower, "from the first source's sending of an event to the last one's, median"),
     metric("send_skew_p99_us", "us", Lower, "99th percentile of these times"),
     metric("send_skew_max_us", "us", Lower, "the longest of these times"),
@@ -167,6 +168,7 @@ fn fragments_of(settings: &DaqSettings, sides: &Sides) -> Metrics {
         ("fragments_late", known(&builders, ledger.late)),
         ("fragments_duplicate", known(&builders, ledger.duplicate)),
         ("fragments_refused", known(&builders, ledger.refused_all())),
+        ("strangers_refused", known(&builders, ledger.turned_away.values().sum())),
     ])
 }
 

@@ -11,8 +11,8 @@ use super::report::{BuilderReport, BuildersReport, EventCounts, Ledger, SourceSe
 use super::settings::{DaqSettings, Pattern, Size};
 use super::{BUILDER, SOURCES, theory};
 
-/// Refusals of what may not be ours: a stranger's bytes were never among those that sources say they sent.
-const OF_STRANGERS: [&str; 7] = [
+/// Refusals of what is no fragment of this trial, even where a source's connection brought it: nobody counts it as sent.
+const NO_FRAGMENTS: [&str; 7] = [
     "wrong_run",
     "wrong_version",
     "bad_header",
@@ -118,8 +118,12 @@ impl Sides {
             sum.duplicate += one.duplicate;
             sum.broken_connections += one.broken_connections;
             sum.reconnected += one.reconnected;
-            for (reason, count) in &one.refused {
-                *sum.refused.entry(reason.clone()).or_default() += count;
+            for (of_one, of_all) in
+                [(&one.refused, &mut sum.refused), (&one.turned_away, &mut sum.turned_away)]
+            {
+                for (reason, count) in of_one {
+                    *of_all.entry(reason.clone()).or_default() += count;
+                }
             }
         }
         sum
@@ -131,7 +135,7 @@ impl Sides {
             return None;
         }
         let ledger = self.ledger();
-        let ours = |(reason, _): &(&String, &u64)| !OF_STRANGERS.contains(&reason.as_str());
+        let ours = |(reason, _): &(&String, &u64)| !NO_FRAGMENTS.contains(&reason.as_str());
         let refused: u64 = ledger.refused.iter().filter(ours).map(|(_, count)| count).sum();
         Some(Balance {
             sent: self.sent().map(|source| source.sent).sum(),

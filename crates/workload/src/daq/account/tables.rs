@@ -143,6 +143,10 @@ pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
     for (reason, count) in &ledger.refused {
         row(&format!("refused: {}", reason.replace('_', " ")), *count, "not looked at any further");
     }
+    for (reason, count) in &ledger.turned_away {
+        let reason = reason.replace('_', " ");
+        row(&format!("turned away: {reason}"), *count, "of nobody known as a source; part of no sum");
+    }
     match balance {
         Some(balance) if balance.is_cut => {
             let missing = balance.sent.saturating_sub(balance.seen);

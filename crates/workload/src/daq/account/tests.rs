@@ -19,7 +19,7 @@ fn sides() -> Sides {
             built: 300,
             in_incomplete: 2,
             late: 1,
-            refused: [("wrong_run".to_owned(), 4)].into(),
+            turned_away: [("payload_length".to_owned(), 4)].into(),
             ..Ledger::default()
         },
         fragments: 302,
@@ -100,7 +100,7 @@ fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
     let fragments = account.tables.iter().find(|table| table.title.starts_with("Fragments")).unwrap();
     let count = |name: &str| fragments.rows.iter().find(|row| row[0] == name).map(|row| row[1].as_str());
     assert_eq!((count("sent"), count("built"), count("lost")), (Some("303"), Some("300"), Some("0")));
-    assert_eq!(count("refused: wrong run"), Some("4"), "a stranger's, and part of no sum");
+    assert_eq!(count("turned away: payload length"), Some("4"), "a stranger's, and part of no sum");
     let worst = account.tables.iter().find(|table| table.title.starts_with("Sources")).unwrap();
     assert_eq!(worst.rows[0][0], "2", "the one that was missed comes first");
     assert_eq!(account.limit.map(|limit| limit.evidence.is_empty()), Some(false));

@@ -72,24 +72,38 @@ struct Clock {
 #[derive(Debug, Default)]
 pub struct Clocks {
     clocks: Vec<Clock>,
+    groups_max: usize,
     next_ns: u64,
 }
 
 impl Clocks {
+    /// For so many sources, each of which may be a group.
+    pub fn new(sources: u32) -> Self {
+        Self { groups_max: sources.max(1) as usize, ..Self::default() }
+    }
+
     /// The number of a group, from 0 on, by what its sources say in their [`crate::daq::wire::Hello`]; `now_ns` is when
     /// the first question may go. To be called for each source that says hello. `same_kernel`: it runs on the builder's.
-    pub fn join(&mut self, id: u64, same_kernel: bool, now_ns: u64) -> u32 {
+    ///
+    /// Returns the number, and whether the group is a new one. There are never more than sources: then a new one gets the
+    /// number of one that has left.
+    pub fn join(&mut self, id: u64, same_kernel: bool, now_ns: u64) -> (u32, bool) {
         let known = self.clocks.iter().position(|clock| clock.id == id);
         let at = known.unwrap_or_else(|| {
             let new = Clock { id, same_kernel, quick_left: QUICK, next_ns: now_ns, ..Clock::default() };
-            self.clocks.push(new);
             self.next_ns = self.next_ns.min(now_ns);
-            self.clocks.len() - 1
+            let is_full = self.clocks.len() >= self.groups_max;
+            let left = self.clocks.iter().position(|clock| is_full && clock.sources == 0);
+            match left {
+                Some(left) => self.clocks[left] = new,
+                None => self.clocks.push(new),
+            }
+            left.unwrap_or(self.clocks.len() - 1)
         });
         let clock = &mut self.clocks[at];
         clock.sources += 1;
         clock.sources_most = clock.sources_most.max(clock.sources);
-        at as u32
+        (at as u32, known.is_none())
     }
 
     /// A source of that group is gone.
@@ -315,9 +329,9 @@ mod tests {
     fn times_of_a_drifting_group_become_the_builders() {
         for (seed, ahead_ns, ppm) in [(1, 5e12, 20.0), (2, -4e11, -80.0), (3, 1e6, 0.0)] {
             let mut group = Group { ahead_ns, ppm, random: fastrand::Rng::with_seed(seed) };
-            let mut clocks = Clocks::default();
+            let mut clocks = Clocks::new(8);
             let start_ns = 1_000_000_000_000;
-            assert_eq!(clocks.join(7, false, start_ns), clocks.join(7, false, start_ns));
+            assert_eq!(clocks.join(7, false, start_ns).0, clocks.join(7, false, start_ns).0);
             let from_ns = talk(&mut clocks, &mut group, start_ns, start_ns + 1_000_000_000);
             let to_ns = talk(&mut clocks, &mut group, from_ns, from_ns + 10_000_000_000);
             assert!(clocks.acquainted());
@@ -340,22 +354,33 @@ mod tests {
     #[test]
     fn one_clock_is_never_found_to_differ_by_more_than_the_bound() {
         let mut group = Group { ahead_ns: 0.0, ppm: 0.0, random: fastrand::Rng::with_seed(4) };
-        let mut clocks = Clocks::default();
+        let mut clocks = Clocks::new(8);
         clocks.join(7, true, 5);
         let end_ns = talk(&mut clocks, &mut group, 5, 20_000_000_000);
         let report = &clocks.report((1_000_000_000, end_ns))[0];
         assert_eq!((report.violations, report.same_kernel), (Some(0), true));
         assert_eq!(clocks.to_builder_ns(0, 77), Some(77));
         let mut other = Group { ahead_ns: 1e9, ..group };
-        let mut clocks = Clocks::default();
+        let mut clocks = Clocks::new(8);
         clocks.join(7, true, 5);
         talk(&mut clocks, &mut other, 5, 2_000_000_000);
         assert!(!clocks.report((0, 1))[0].same_kernel, "a namespace of times of its own");
     }
 
     #[test]
+    fn groups_that_come_and_go_do_not_pile_up() {
+        let mut clocks = Clocks::new(2);
+        assert_eq!([clocks.join(1, false, 0), clocks.join(2, false, 0)], [(0, true), (1, true)]);
+        for id in 3..100 {
+            clocks.leave(1);
+            assert_eq!(clocks.join(id, false, 0), (1, true));
+        }
+        assert_eq!((clocks.join(1, false, 0), clocks.groups()), ((0, false), 2));
+    }
+
+    #[test]
     fn who_does_not_answer_is_known_and_strangers_are_not_heard() {
-        let mut clocks = Clocks::default();
+        let mut clocks = Clocks::new(8);
         assert_eq!((clocks.next_due_ns(), clocks.due(5)), (None, None));
         clocks.join(1, false, 0);
         for k in 0..20 {

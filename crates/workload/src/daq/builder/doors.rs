@@ -8,7 +8,7 @@ use sys::net::{Interest, TcpSocket};
 use super::assembly::Said;
 use super::connection::Connection;
 use super::worker::{LISTENER, Worker};
-use crate::daq::wire::{Hello, Piece};
+use crate::daq::wire::{Hello, Piece, WHOEVER_LISTENS};
 
 /// Connections that have not said hello, at most.
 const STRANGERS_MAX: usize = 4096;
@@ -74,8 +74,10 @@ impl Worker {
                 connection.source.is_none() && now_ns.saturating_sub(connection.since_ns) > SILENCE_NS
             })
         };
-        while let Some(at) = self.connections.iter().position(is_silent) {
-            self.close(at, None);
+        for at in 0..self.connections.len() {
+            if is_silent(&self.connections[at]) {
+                self.close(at, None);
+            }
         }
     }
 
@@ -103,7 +105,7 @@ impl Worker {
         if hello.run != self.told.run {
             return Err("wrong_run");
         }
-        if hello.builder != self.told.builder {
+        if hello.builder != self.told.builder && hello.builder != WHOEVER_LISTENS {
             return Err("wrong_builder");
         }
         let said = Hello::decode(payload).map_err(|_| "bad_header")?;
@@ -134,7 +136,7 @@ impl Worker {
         let Some(Some(connection)) = self.connections.get_mut(at) else { return Ok(()) };
         self.strangers = self.strangers.saturating_sub(1);
         let is_same_kernel = self.boot != [0; 16] && said.boot == self.boot;
-        let group = self.clocks.join(said.group, is_same_kernel, monotonic_ns());
+        let (group, is_new) = self.clocks.join(said.group, is_same_kernel, monotonic_ns());
         (connection.source, connection.group) = (Some(source), group);
         connection.congestion_control = Some(said.congestion_control).filter(|name| !name.is_empty());
         let udp = (said.udp_port > 0).then(|| SocketAddr::new(connection.peer.ip(), said.udp_port));
@@ -145,7 +147,7 @@ impl Worker {
         self.assembly.connected.insert(source);
         self.assembly.speaker = Some(source);
         self.ladder.join(source, group);
-        self.join_group(group, source, udp);
+        self.join_group(group, source, udp, is_new);
         if was_here {
             self.assembly.ledger.reconnected += 1;
             if let Some(grants) = &mut self.grants {
@@ -169,13 +171,12 @@ impl Worker {
     pub(super) fn close(&mut self, at: usize, refused: Option<&'static str>) {
         let Some(connection) = self.connections.get_mut(at).and_then(Option::take) else { return };
         self.free.push(at);
-        if let Some(name) = refused {
-            self.assembly.ledger.refuse(name);
-        }
         let Some(source) = connection.source else {
             self.strangers = self.strangers.saturating_sub(1);
+            refused.into_iter().for_each(|name| self.assembly.ledger.turn_away(name));
             return;
         };
+        refused.into_iter().for_each(|name| self.assembly.ledger.refuse(name));
         if self.of_source[source as usize] == Some(at as u32) {
             self.of_source[source as usize] = None;
             self.here = self.here.saturating_sub(1);

@@ -9,6 +9,7 @@ use super::clocks::Question;
 use super::told::Told;
 use super::worker::Worker;
 use crate::daq::settings::Orders;
+use crate::daq::theory::fragment_wire_bytes;
 use crate::daq::wire::{Kind, Order, OrderFlags, Piece};
 
 /// The number of a question that is asked by multicast, to learn who hears it.
@@ -46,10 +47,20 @@ pub(super) fn multicast(told: &Told) -> (Option<MulticastSender>, Option<String>
 
 impl Worker {
     /// A source said hello: where its group is reached.
-    pub(super) fn join_group(&mut self, group: u32, source: u32, udp: Option<SocketAddr>) {
+    ///
+    /// A new one that comes late gets its orders over its connections until it has shown that it hears multicast.
+    pub(super) fn join_group(&mut self, group: u32, source: u32, udp: Option<SocketAddr>, is_new: bool) {
         let at = group as usize;
-        if at == self.groups.len() {
-            self.groups.push(Group { udp, speaker: source, hears: false, is_deaf: self.multicast.is_none() });
+        if is_new {
+            let is_deaf = self.multicast.is_none() || self.is_gathered;
+            let new = Group { udp, speaker: source, hears: false, is_deaf };
+            match self.groups.get_mut(at) {
+                Some(old) => *old = new,
+                None => self.groups.push(new),
+            }
+            if self.is_gathered {
+                self.ask_by_multicast();
+            }
         }
         if let Some(group) = self.groups.get_mut(at) {
             group.udp = udp;
@@ -73,10 +84,18 @@ impl Worker {
             first_source,
             sources,
             fragment_bytes: self.told.fragment_bytes(),
-            credit_bytes: 0,
+            credit_bytes: self.credit_bytes(),
             event_oldest: self.assembly.table.oldest(event).min(event),
-            seed: 0,
+            seed: self.told.seed as u32,
         }
+    }
+
+    /// What may be under way, in bytes of the wire; 0: without limit.
+    fn credit_bytes(&self) -> u32 {
+        let Some(grants) = self.grants.as_ref().filter(|_| !self.is_push) else { return 0 };
+        let mean_bytes = self.told.sizes.mean_bytes().round() as u32;
+        let wire_bytes = fragment_wire_bytes(mean_bytes, self.told.settings.protocol);
+        u32::try_from(u64::from(grants.credit()) * wire_bytes).unwrap_or(u32::MAX)
     }
 
     /// Gives an order to all that it is meant for.
@@ -142,16 +161,22 @@ impl Worker {
 
     /// Asks by multicast who hears it. Returns whether there is still somebody of whom it is not known.
     pub(super) fn ask_who_hears(&mut self) -> bool {
-        let Some(multicast) = &self.multicast else { return false };
         if self.groups.iter().all(|group| group.hears || group.is_deaf) {
             return false;
         }
+        self.ask_by_multicast()
+    }
+
+    /// Asks, if there is multicast.
+    fn ask_by_multicast(&self) -> bool {
+        let Some(multicast) = &self.multicast else { return false };
         let _ = multicast.send(&self.question(WHO_HEARS).encode());
         true
     }
 
     /// Who has not answered by now gets his orders over connections. Says what came of it.
     pub(super) fn settle_who_hears(&mut self) -> Option<String> {
+        self.is_gathered = true;
         if self.multicast.is_none() {
             return self.multicast_fails.clone();
         }
@@ -171,7 +196,7 @@ impl Worker {
     /// A question was answered at `now_ns`.
     pub(super) fn take_answer(&mut self, answer: &Piece, now_ns: u64) {
         if answer.run != self.told.run {
-            return self.assembly.ledger.refuse("wrong_run");
+            return self.assembly.ledger.turn_away("wrong_run");
         }
         if answer.event != WHO_HEARS {
             self.clocks.answer(answer.event, answer.order_received_ns, answer.sent_ns, now_ns);
@@ -180,6 +205,7 @@ impl Worker {
         let group = self.group_of.get(answer.source as usize).copied().unwrap_or(u32::MAX);
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.hears = true;
+            group.is_deaf &= self.multicast.is_none();
         }
     }
 }

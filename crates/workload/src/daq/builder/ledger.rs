@@ -1,5 +1,7 @@
 //! The names under which fragments and connections are refused.
 
+use std::collections::BTreeMap;
+
 use crate::daq::report::Ledger;
 use crate::daq::wire::WireError;
 
@@ -16,13 +18,22 @@ pub const fn name_of(error: WireError) -> &'static str {
 }
 
 impl Ledger {
-    /// Counts one that was refused.
+    /// Counts a source's fragment that was refused.
     pub fn refuse(&mut self, name: &str) {
-        match self.refused.get_mut(name) {
-            Some(count) => *count += 1,
-            None => {
-                self.refused.insert(name.to_owned(), 1);
-            }
+        count(&mut self.refused, name);
+    }
+
+    /// Counts what came of nobody who is known as a source.
+    pub fn turn_away(&mut self, name: &str) {
+        count(&mut self.turned_away, name);
+    }
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, name: &str) {
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            counts.insert(name.to_owned(), 1);
         }
     }
 }

@@ -104,6 +104,8 @@ pub(super) struct Worker {
     pub(super) pace_ns: u64,
     /// Whether all send at the trigger.
     pub(super) is_push: bool,
+    /// Whether it is settled which groups hear multicast.
+    pub(super) is_gathered: bool,
     /// Whether the run is over, so that nobody who goes is missed.
     pub(super) is_over: bool,
     /// Of each source, whether it was there at the end, and its congestion control.
@@ -179,7 +181,7 @@ impl Worker {
             assembly: Assembly::new(&told),
             grants,
             ladder: Ladder::new(sources),
-            clocks: Clocks::default(),
+            clocks: Clocks::new(sources),
             collect: Collect::new(plan),
             ordered: Vec::new(),
             orders: OrderCounts::default(),
@@ -188,6 +190,7 @@ impl Worker {
             tally: None,
             pace_ns: 0,
             is_push,
+            is_gathered: false,
             is_over: false,
             at_end: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],

@@ -52,6 +52,8 @@ pub struct Ledger {
     /// `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`, `wrong_builder`, `from_the_past`,
     /// `no_memory`, `wrong_kind`, `configuration`.
     pub refused: BTreeMap<String, u64>,
+    /// Connections and datagrams of nobody who is known as a source, by the same reasons: part of no sum.
+    pub turned_away: BTreeMap<String, u64>,
     /// Connections that broke in the middle of a fragment, and those that ended before the run did.
     pub broken_connections: u64,
     /// Sources that came again after their connection had ended.

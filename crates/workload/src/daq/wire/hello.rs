@@ -5,6 +5,9 @@ use super::{WireError, put};
 /// Bytes of a [`Hello`] as written here; a longer one is read, and what follows is skipped.
 pub const HELLO_BYTES: usize = 64;
 
+/// The builder's number in the header of a hello whose source was told an address and no number.
+pub const WHOEVER_LISTENS: u16 = u16::MAX;
+
 /// The payload of a message of kind `Hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {

@@ -12,7 +12,7 @@ mod piece;
 mod tests;
 
 pub use error::WireError;
-pub use hello::{HELLO_BYTES, Hello};
+pub use hello::{HELLO_BYTES, Hello, WHOEVER_LISTENS};
 pub use order::{Order, OrderFlags};
 pub use piece::{PART_HEADER_BYTES, Part, Piece, PieceFlags};
 
