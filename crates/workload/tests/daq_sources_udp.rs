@@ -7,6 +7,7 @@ mod daq_sources_common;
 use std::collections::BTreeMap;
 
 use daq_sources_common::{Builder, Rig};
+use kagiri_workload::daq::report::SourceSent;
 use kagiri_workload::daq::wire::{Kind, Order, PART_HEADER_BYTES, Part, Piece};
 use serde_json::json;
 
@@ -63,6 +64,10 @@ fn fragments_come_in_datagrams() {
         let report = rig.stop();
         assert_eq!(report.payload_bytes, 6 * u64::from(bytes));
         assert!(report.sources.iter().all(|source| source.sent == 3));
+        // TCP, which carries no fragments here, has nothing to say of them.
+        let of_tcp =
+            |source: &SourceSent| (source.retransmits, source.timeouts, source.timeout_ms, source.dsacks);
+        assert!(report.sources.iter().all(|source| of_tcp(source) == (None, None, None, None)));
     }
 }
 

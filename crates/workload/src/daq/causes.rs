@@ -6,8 +6,8 @@ use super::builder::cause::refined;
 use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, Stall};
 use super::sides::Sides;
 
-/// A list of stalls of this length was cut off.
-const STALLS_MAX: usize = 100_000;
+/// So many stalls a host's sources keep: a list of this length was cut off.
+pub(super) const STALLS_MAX: usize = 100_000;
 
 /// All slow events by cause: the builders' counts, of those that they list with what the sources' TCP said.
 pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
@@ -206,5 +206,26 @@ mod tests {
         // Datagrams are asked for again by the builder itself: TCP says nothing of them.
         sides.sources[0].sources[0].retransmits = None;
         assert_eq!(all(&sides)[&Cause::Loss], 76);
+    }
+
+    #[test]
+    fn lost_datagrams_stay_lost_whatever_happened_to_the_connections() {
+        let listed = vec![slow(2, 7, Cause::Loss), SlowEvent { complete: false, ..slow(3, 8, Cause::Loss) }];
+        let causes = [(Cause::Loss, 2), (Cause::Queueing, 1)].into();
+        let builder = BuilderReport { slow: listed, causes, ..Default::default() };
+        let sent = |source| SourceSent { source, ..SourceSent::default() };
+        // An order was sent again over a connection, and for nothing.
+        let stall = Stall { source: 7, event: 2, builder: 0, retransmits: 1, timeouts: 0, dsacks: 1 };
+        let sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport {
+                stalls: vec![stall],
+                sources: vec![sent(7), sent(8)],
+                ..Default::default()
+            }],
+        };
+        let found: Vec<_> = super::listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        assert_eq!(found, [(3, Cause::Loss), (2, Cause::Loss)]);
+        assert_eq!(all(&sides), [(Cause::Loss, 2), (Cause::Queueing, 1)].into());
     }
 }

@@ -192,6 +192,14 @@ impl Assembly {
         self.table.end(slot);
     }
 
+    /// Counts what was refused: a source's fragment, or what somebody said who has not said who he is.
+    pub fn refuse(&mut self, name: &str) {
+        match self.speaker {
+            Some(_) => self.ledger.refuse(name),
+            None => self.ledger.turn_away(name),
+        }
+    }
+
     fn note(&mut self, said: Said) {
         if self.said.len() < SAID_MAX {
             self.said.push(said);
@@ -205,7 +213,7 @@ impl Sink for Assembly {
             Ok(_) if !self.is_length_right(fragment, fragment.payload_bytes) => "payload_length",
             Ok(slot) => {
                 let held = &mut self.table.slot(slot).held;
-                match self.memory.take(held, fragment.payload_bytes) {
+                match self.memory.take(held, fragment.source, fragment.payload_bytes) {
                     Some(room) => return Place::Held { slot, event: fragment.event, room },
                     None => "no_memory",
                 }
@@ -213,7 +221,7 @@ impl Sink for Assembly {
             Err(Some(name)) => name,
             Err(None) => return Place::Nowhere,
         };
-        self.ledger.refuse(refused);
+        self.refuse(refused);
         Place::Nowhere
     }
 
@@ -242,5 +250,73 @@ impl Sink for Assembly {
 
     fn answer(&mut self, answer: &Piece) {
         self.note(Said::Answer(*answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daq::settings::DaqSettings;
+
+    const BYTES: u32 = 40_000;
+
+    /// Two sources and room for their fragments of one event, which has begun.
+    fn assembly() -> Assembly {
+        let settings = serde_json::json!({ "sources": 2, "size": "40000B", "memory": "80000B" });
+        let settings = DaqSettings::read(settings).expect("settings");
+        let sizes = Draw::new(&settings.size, 7, "").expect("sizes");
+        let mut assembly = Assembly::new(&Told {
+            settings,
+            builder: 0,
+            builders_all: 1,
+            run: 1,
+            address: ([127, 0, 0, 1], 1).into(),
+            group: std::net::SocketAddrV4::new([239, 255, 0, 1].into(), 1),
+            seed: 7,
+            sizes,
+            times_ns: Vec::new(),
+        });
+        assembly.table.begin(0, 0, 0, true);
+        assembly
+    }
+
+    fn fragment(source: u32) -> Piece {
+        Piece {
+            kind: Kind::Fragment,
+            flags: PieceFlags::default(),
+            run: 1,
+            builder: 0,
+            event: 0,
+            source,
+            payload_bytes: BYTES,
+            order_received_ns: 0,
+            sent_ns: 0,
+            clock_error_ns: 0,
+            sequence: 0,
+            payload_crc: 5,
+        }
+    }
+
+    #[test]
+    fn fragments_that_fail_leave_room_for_all_others() {
+        let mut assembly = assembly();
+        assembly.speaker = Some(0);
+        for round in 0..100 {
+            let place = assembly.begin(&fragment(0));
+            assert_eq!(assembly.room(place, 10).len(), BYTES as usize - 10, "round {round}");
+            // Of every other the connection breaks before the end.
+            if round % 2 == 0 {
+                Sink::end(&mut assembly, &fragment(0), place, 6);
+            }
+        }
+        for source in [1, 0] {
+            assembly.speaker = Some(source);
+            let place = assembly.begin(&fragment(source));
+            Sink::end(&mut assembly, &fragment(source), place, 5);
+        }
+        assert_eq!(assembly.complete, [0]);
+        let refused: Vec<_> = assembly.ledger.refused.iter().collect();
+        assert_eq!(refused, [(&"payload_checksum".to_owned(), &50)]);
+        assert!(assembly.memory.held_bytes_max() <= 2 * u64::from(BYTES));
     }
 }

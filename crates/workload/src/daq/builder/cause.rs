@@ -86,7 +86,8 @@ fn lost(facts: &Facts, way_ns: u64) -> Cause {
     }
 }
 
-/// The same, with what the sources' own counters say: `stalls` are those of this builder; `window` is how many numbers
+/// The same, with what the TCP of a source that sends its fragments over connections counted (of datagrams it says
+/// nothing): `stalls` are those of this builder; `window` is how many numbers
 /// further the source may have been when it noticed; `whole`: the list is not cut off.
 pub fn refined(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> Cause {
     let lossy = matches!(slow.cause, Cause::TailLossProbe | Cause::RetransmissionTimeout | Cause::Loss);

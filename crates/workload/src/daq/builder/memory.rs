@@ -20,6 +20,8 @@ pub struct Memory {
 #[derive(Debug, Default)]
 pub struct Held {
     blocks: Vec<Block>,
+    /// The room of each source that has one; sources beyond its end have none.
+    rooms: Vec<Option<Room>>,
 }
 
 #[derive(Debug)]
@@ -52,8 +54,26 @@ impl Memory {
         }
     }
 
-    /// Room for a fragment of `bytes` in its event's memory; `None`: the budget is used up.
-    pub fn take(&mut self, held: &mut Held, bytes: u32) -> Option<Room> {
+    /// Room for a source's fragment of `bytes` in its event's memory; `None`: the budget is used up. A source that comes
+    /// again, since its fragment was wrong or cut off, gets the room that it had: one that never does it right uses up no
+    /// more than others.
+    pub fn take(&mut self, held: &mut Held, source: u32, bytes: u32) -> Option<Room> {
+        let at = source as usize;
+        let wanted = match held.rooms.get(at).copied().flatten() {
+            Some(room) if room.bytes >= bytes => return Some(Room { bytes, ..room }),
+            // At least twice as large: then all that it ever had is less than four of its largest fragments.
+            Some(room) => bytes.max(room.bytes.saturating_mul(2)),
+            None => bytes,
+        };
+        let room = self.take_new(held, wanted)?;
+        if held.rooms.len() <= at {
+            held.rooms.resize(at + 1, None);
+        }
+        held.rooms[at] = Some(room);
+        Some(Room { bytes, ..room })
+    }
+
+    fn take_new(&mut self, held: &mut Held, bytes: u32) -> Option<Room> {
         let wanted = bytes as usize;
         let fits = held.blocks.last().is_some_and(|block| block.bytes.len() - block.used >= wanted);
         if !fits {
@@ -91,6 +111,7 @@ impl Memory {
 
     /// Takes an event's memory back.
     pub fn give_back(&mut self, held: &mut Held) {
+        held.rooms.clear();
         for block in held.blocks.drain(..) {
             self.held_bytes -= block.bytes.len() as u64;
             if block.bytes.len() == self.block_bytes {
@@ -126,7 +147,8 @@ mod tests {
     fn an_event_takes_what_its_fragments_need() {
         let mut memory = Memory::new(1 << 30, 1000, 1024);
         let mut held = Held::default();
-        let rooms: Vec<Room> = (0..1000).map(|_| memory.take(&mut held, 1024).unwrap()).collect();
+        let rooms: Vec<Room> =
+            (0..1000).map(|source| memory.take(&mut held, source, 1024).unwrap()).collect();
         assert_eq!(memory.held_bytes_max(), 1000 * 1024);
         for (at, room) in rooms.iter().enumerate() {
             held.bytes_of(*room).fill(at as u8);
@@ -141,6 +163,27 @@ mod tests {
         assert_eq!((memory.held_bytes, memory.spare.len()), (0, 1));
     }
 
+    #[test]
+    fn who_comes_again_gets_the_room_that_it_had() {
+        let mut memory = Memory::new(10_000, 2, 1000);
+        let mut held = Held::default();
+        let first = memory.take(&mut held, 7, 1000).unwrap();
+        let others = memory.take(&mut held, 3, 1000).unwrap();
+        for _ in 0..1000 {
+            assert_eq!(memory.take(&mut held, 7, 1000), Some(first));
+            assert_eq!(memory.take(&mut held, 7, 10), Some(Room { bytes: 10, ..first }));
+        }
+        assert_eq!(memory.held_bytes, 2000);
+        // Neither is there much to be had by asking for a little more each time.
+        assert!((1001..2000).all(|bytes| memory.take(&mut held, 7, bytes).is_some()));
+        assert_eq!(memory.held_bytes, 4000);
+        assert_eq!(memory.take(&mut held, 3, 1000), Some(others));
+        memory.give_back(&mut held);
+        assert_eq!(memory.held_bytes, 0);
+        // The next event begins without.
+        assert_eq!(memory.take(&mut held, 3, 1000), Some(first));
+    }
+
     proptest! {
         #[test]
         fn the_budget_is_never_exceeded(budget in 1_u64..100_000, sizes in proptest::collection::vec(0_u32..30_000, 0..200)) {
@@ -148,7 +191,7 @@ mod tests {
             let mut events: Vec<Held> = (0..4).map(|_| Held::default()).collect();
             for (at, size) in sizes.into_iter().enumerate() {
                 let event = &mut events[at % 4];
-                if let Some(room) = memory.take(event, size) {
+                if let Some(room) = memory.take(event, at as u32 % 11, size) {
                     prop_assert_eq!(event.bytes_of(room).len(), size as usize);
                 }
                 if at % 7 == 0 {

@@ -7,10 +7,9 @@ use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 use super::connection::Troubles;
+use crate::daq::causes::STALLS_MAX;
 use crate::daq::report::{SourceSent, SourcesReport, Stall};
 
-/// How much is kept of what went wrong on connections.
-const STALLS_MAX: usize = 100_000;
 /// The busiest second is looked for in steps of one.
 const SECOND_NS: u64 = 1_000_000_000;
 

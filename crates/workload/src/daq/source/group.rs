@@ -315,14 +315,16 @@ impl Group {
             cut += connection.cut;
             troubles = troubles.plus(&connection.troubles);
         }
+        // With datagrams the connections carry orders alone: what TCP sent again was no fragment.
+        let is_tcp = !self.desk.told.is_udp;
         SourceSent {
             source: self.desk.first + place as u32,
             sent,
             cut,
-            retransmits: Some(troubles.retransmits),
-            timeouts: troubles.timeouts,
-            timeout_ms: troubles.timeout_ms,
-            dsacks: troubles.dsacks,
+            retransmits: is_tcp.then_some(troubles.retransmits),
+            timeouts: troubles.timeouts.filter(|_| is_tcp),
+            timeout_ms: troubles.timeout_ms.filter(|_| is_tcp),
+            dsacks: troubles.dsacks.filter(|_| is_tcp),
         }
     }
 }

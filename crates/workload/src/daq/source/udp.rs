@@ -9,10 +9,11 @@ use sys::net::Interest;
 use super::group::{Desk, UDP};
 use super::lane::Lane;
 use super::send::Step;
+use crate::daq::theory::DATAGRAM_PAYLOAD_BYTES;
 use crate::daq::wire::{Kind, Order, PART_HEADER_BYTES, PAYLOAD_BYTES_MAX, Part, Piece, PieceFlags};
 
 /// Payload of one datagram: with all headers it fits a packet of 1500 bytes.
-pub(super) const PART_BYTES: usize = 1400;
+pub(super) const PART_BYTES: usize = DATAGRAM_PAYLOAD_BYTES as usize;
 
 /// Sends the next datagram of the fragment that a source has begun.
 pub(super) fn send(desk: &mut Desk, lane: &mut Lane, place: usize) -> Step {
