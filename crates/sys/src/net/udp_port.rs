@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::{NetError, UdpFlow};
+use super::{NetError, UdpFlow, option};
 
 /// A bound UDP socket, close-on-exec, that never blocks.
 #[derive(Debug)]
@@ -73,6 +73,30 @@ impl UdpPort {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Asks for so much room for what arrives (`SO_RCVBUF`), beyond `net.core.rmem_max` where this process may
+    /// (`SO_RCVBUFFORCE`, socket(7)); returns what the kernel made of it (twice the request).
+    ///
+    /// # Errors
+    /// [`NetError`].
+    pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
+        let fail = |e| NetError::new("set SO_RCVBUF of", self.local, e);
+        let ask = i32::try_from(bytes).unwrap_or(i32::MAX);
+        let socket = SockRef::from(&self.inner);
+        if option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ask).is_err() {
+            socket.set_recv_buffer_size(ask as usize).map_err(fail)?;
+        }
+        socket.recv_buffer_size().map(|bytes| bytes as u64).map_err(fail)
+    }
+
+    /// How many datagrams the kernel has dropped here because they were not taken in time: the counter of
+    /// `SO_RXQ_OVFL`, socket(7).
+    ///
+    /// # Errors
+    /// [`NetError`]: kernels before 4.12 do not tell.
+    pub fn dropped(&self) -> Result<u32, NetError> {
+        option::drops(self.as_fd()).map_err(|e| NetError::new("read the drops of", self.local, e))
     }
 
     /// A socket on the same port that takes what `peer` sends from now on, in preference to this one; at the local
@@ -161,6 +185,21 @@ mod tests {
         assert_eq!(port.receive(&mut buffer).unwrap(), Some((3, other.local_addr().unwrap())));
         port.send_to(b"back", other.local_addr().unwrap()).unwrap();
         assert!(matches!(other.receive(&mut buffer).unwrap(), Arrived::Batch(batch) if batch.bytes == 4));
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let port = UdpPort::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(port.set_receive_buffer(8 << 10).unwrap() >= 8 << 10);
+        let peer = UdpFlow::connect(port.local_addr(), None).unwrap();
+        for _ in 0..100 {
+            assert_eq!(peer.send(&[0; 1000]).unwrap(), Moved::Bytes(1000));
+        }
+        let (mut taken, mut buffer) = (0, [0; 1000]);
+        while port.receive(&mut buffer).unwrap().is_some() {
+            taken += 1;
+        }
+        assert!(taken < 100 && port.dropped().unwrap() == 100 - taken, "{taken}");
     }
 
     #[test]

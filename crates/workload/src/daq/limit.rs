@@ -16,6 +16,8 @@ const LINK_SHARE_FULL: f64 = 0.95;
 const LINK_SHARE_MAX: f64 = 1.05;
 /// A thread that worked, or waited for a CPU, for this share of its time had none to spare.
 const CPU_SHARE_FULL: f64 = 0.9;
+/// A thread that waited for a CPU for this share of its time had to share it.
+const CPU_SHARE_WAITED: f64 = 0.4;
 /// Fewer of the events than this are an accident.
 const EVENTS_SHARE: f64 = 0.01;
 /// Fewer vetoed triggers than this, in %, are none.
@@ -28,10 +30,14 @@ pub enum Held {
     Link,
     /// The buffer of the port.
     Buffer,
+    /// The builder's UDP socket.
+    Socket,
     /// The way of the orders.
     Orders,
     /// The builder's CPU.
     BuilderCpu,
+    /// The CPUs of the builder's host, which others have.
+    HostCpu,
     /// The sources' CPUs.
     SourceCpu,
     /// Nothing: all triggers that were due were taken.
@@ -42,8 +48,8 @@ impl Held {
     fn resource(self) -> Resource {
         match self {
             Self::Link | Self::Orders => Resource::Network,
-            Self::Buffer => Resource::Buffer,
-            Self::BuilderCpu => Resource::Cpu,
+            Self::Buffer | Self::Socket => Resource::Buffer,
+            Self::BuilderCpu | Self::HostCpu => Resource::Cpu,
             Self::SourceCpu => Resource::Player,
             Self::Offered => Resource::None,
         }
@@ -60,7 +66,9 @@ pub fn held(settings: &DaqSettings, sides: &Sides) -> Option<(Held, Certainty)> 
             confirmed(Held::Link)
         }
         () if signs.stalled_share >= EVENTS_SHARE && lost_segments => confirmed(Held::Buffer),
+        () if signs.overflowed_share >= EVENTS_SHARE => confirmed(Held::Socket),
         () if signs.orders_share >= EVENTS_SHARE => confirmed(Held::Orders),
+        () if signs.builder_waited >= CPU_SHARE_WAITED => confirmed(Held::HostCpu),
         () if signs.builder_share >= CPU_SHARE_FULL => confirmed(Held::BuilderCpu),
         () if signs.sources_share >= CPU_SHARE_FULL => confirmed(Held::SourceCpu),
         () if signs.stalled_share >= EVENTS_SHARE => Some((Held::Buffer, Certainty::Predicted)),
@@ -92,10 +100,15 @@ fn said(held: Option<(Held, Certainty)>) -> String {
         Some((Held::Buffer, _)) => {
             "events waited for fragments that were lost on the way, as in a full buffer"
         }
+        Some((Held::Socket, _)) => {
+            "datagrams found no room at the builder's own UDP socket: raise its kernel's net.core.rmem_max, or use --pattern \
+             grant"
+        }
         Some((Held::Orders, _)) => {
             "orders were lost on their way to the sources, and events waited for others"
         }
         Some((Held::BuilderCpu, _)) => "the builder's thread has no time to spare",
+        Some((Held::HostCpu, _)) => "the CPUs of the builder's host are full: its thread waited for one",
         Some((Held::SourceCpu, _)) => "the sources' threads have no time to spare",
         Some((Held::Offered, _)) => "every trigger that was due was taken: no more were asked for",
         None => "nothing that either side counts was used up",
@@ -109,12 +122,16 @@ struct Signs {
     link_share: Option<f64>,
     /// Events that waited for a lost fragment or were given up, share of those that ended.
     stalled_share: f64,
+    /// Datagrams that found no room at the builder's socket, for each fragment.
+    overflowed_share: f64,
     /// Events that waited for a lost order, share of the same.
     orders_share: f64,
     /// Segments that were sent again, and not for nothing.
     lost_segments: Option<u64>,
     /// Time that the busiest builder worked or waited for a CPU, share.
     builder_share: f64,
+    /// Time that it waited for a CPU alone, share.
+    builder_waited: f64,
     /// The busiest second of the sources' busiest thread, share of a CPU.
     sources_share: f64,
     /// Whether hardly any trigger was vetoed.
@@ -127,15 +144,18 @@ impl Signs {
         let ended = (events.complete + events.incomplete).max(1) as f64;
         let share =
             |which: &[Cause]| which.iter().filter_map(|cause| causes.get(cause)).sum::<u64>() as f64 / ended;
+        let fragments: u64 = sides.builders().iter().map(|builder| builder.fragments).sum();
         let dead_percent = 100.0 * events.vetoed as f64 / events.offered.max(1) as f64;
         Self {
             link_share: wire_bit_per_s(sides)
                 .zip(sides.link_bit_per_s(settings))
                 .map(|(wire, link)| wire / link),
             stalled_share: share(&[Cause::TailLossProbe, Cause::RetransmissionTimeout, Cause::Loss]),
+            overflowed_share: overflowed(sides) as f64 / fragments.max(1) as f64,
             orders_share: if drops_orders(settings) { 0.0 } else { share(&[Cause::Order]) },
             lost_segments: lost_segments(sides),
             builder_share: sides.builder_busiest().map_or(0.0, |(taken, _)| taken),
+            builder_waited: sides.builder_busiest().map_or(0.0, |(taken, worked)| taken - worked),
             sources_share: sides.sources_busiest().unwrap_or(0.0),
             is_all_taken: dead_percent < DEAD_PERCENT_NONE && events.incomplete == 0 && events.complete > 0,
         }
@@ -168,6 +188,7 @@ fn evidence(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
         buffer_sentence(settings, sides),
         again_sentence(sides),
         slow_sentence(&causes::all(sides)),
+        overflow_sentence(sides),
         orders_sentence(settings, sides),
         builder_sentence(sides),
         sources_sentence(sides),
@@ -209,6 +230,15 @@ fn again_sentence(sides: &Sides) -> Option<String> {
     (again > 0).then(|| {
         format!("TCP sent {again} segments again, {needless} of them for nothing, and ran into {timeouts} timeouts")
     })
+}
+
+fn overflow_sentence(sides: &Sides) -> Option<String> {
+    let datagrams = overflowed(sides);
+    (datagrams > 0).then(|| format!("{datagrams} datagrams found no room at the builders' UDP sockets"))
+}
+
+fn overflowed(sides: &Sides) -> u64 {
+    sides.builders().iter().filter_map(|builder| builder.datagrams_overflowed).sum()
 }
 
 fn slow_sentence(causes: &BTreeMap<Cause, u64>) -> Option<String> {

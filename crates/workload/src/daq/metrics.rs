@@ -56,6 +56,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("orders_dropped", "", Neither, "orders that sources dropped on purpose"),
     metric("orders_missed", "", Lower, "triggers that never came to a group of sources and were told of by a later one"),
     metric("orders_overflowed", "", Lower, "orders that the sources' kernels dropped for want of room"),
+    metric("datagrams_overflowed", "", Lower, "datagrams that found no room at a builder's socket (UDP)"),
     metric("nacks", "", Lower, "requests to send bytes again (UDP)"),
     metric("credit", "", Neither, "fragments that might be under way at once (grant and pull)"),
     metric("cliff_sources", "", Neither, "sources whose fragments the given buffer takes at once, by arithmetic"),
@@ -99,6 +100,8 @@ pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
     set("link_bit_per_s", sides.link_bit_per_s(settings));
     set("cliff_sources", sides.cliff_sources(settings));
     set("outstanding_max", most(builders.iter().map(|builder| f64::from(builder.outstanding_max))));
+    let overflowed: Vec<u64> = builders.iter().filter_map(|builder| builder.datagrams_overflowed).collect();
+    set("datagrams_overflowed", (!overflowed.is_empty()).then(|| overflowed.iter().sum::<u64>() as f64));
     set("builder_memory_bytes_max", most(builders.iter().map(|builder| builder.memory_bytes_max as f64)));
     set("credit", most(builders.iter().filter_map(|builder| builder.credit.map(f64::from))));
     set("orders_repeated", known(&builders, sum(|b| b.orders.repeated + b.orders.unicast) as u64));

@@ -1,6 +1,5 @@
 //! A builder: one thread, one epoll(7) instance.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +13,7 @@ use super::assembly::Assembly;
 use super::clocks::Clocks;
 use super::collect::{Collect, CollectPlan, Measured};
 use super::connection::Connection;
+use super::datagrams::datagrams_bytes;
 use super::grants::{Grants, Reach};
 use super::groups::Group;
 use super::ladder::Ladder;
@@ -27,8 +27,7 @@ use super::udp::Gathering;
 use crate::daq::report::OrderCounts;
 use crate::daq::settings::{Carrier, Pattern};
 use crate::daq::task::{boot_of_host, configuration_of};
-use crate::daq::theory::fragment_wire_bytes;
-use crate::daq::wire::HEADER_BYTES_MAX;
+use crate::daq::theory::{fragment_wire_bytes, queue_full_ns};
 
 pub(super) const WAKER: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = u64::MAX - 1;
@@ -37,8 +36,6 @@ const UDP: u64 = u64::MAX - 2;
 const SOURCES_A_DOOR: u32 = 2500;
 const DOORS_MAX: u32 = 16;
 const READY_MAX: usize = 512;
-/// Datagrams taken before connections have their turn.
-const DATAGRAMS_AT_ONCE: usize = 256;
 const SCRATCH_BYTES: usize = 256 << 10;
 /// From so much payload on it is received to where it belongs, without a detour.
 const DIRECT_BYTES: usize = 64 << 10;
@@ -65,7 +62,7 @@ pub(super) struct Worker {
     pub(super) listeners: Vec<Listener>,
     /// When accepting goes on, after there were no descriptors.
     pub(super) accept_again_ns: Option<u64>,
-    udp: UdpPort,
+    pub(super) udp: UdpPort,
     pub(super) multicast: Option<MulticastSender>,
     /// Why there is no multicast, where there is none.
     pub(super) multicast_fails: Option<String>,
@@ -137,6 +134,10 @@ impl Worker {
         let listeners: Vec<_> =
             (0..doors).map(|_| Listener::bind(told.address, &listen)).collect::<Result<_, _>>()?;
         let udp = UdpPort::bind(told.address)?;
+        if told.settings.protocol == Carrier::Udp {
+            // What is not to be had is told as drops.
+            let _ = udp.set_receive_buffer(datagrams_bytes(&told));
+        }
         let (multicast, multicast_fails) = super::groups::multicast(&told);
         let epoll = Epoll::new()?;
         epoll.add(&shared.waker, WAKER, Interest::READ)?;
@@ -151,9 +152,10 @@ impl Worker {
             sources,
             carrier: settings.protocol,
             fragment_bytes,
-            queue_full_ns: settings.buffer.zip(settings.link).map(|(buffer, link)| {
-                (buffer.bytes() as f64 * 8e9 / (link.bit_per_s() as f64).max(1.0)) as u64
-            }),
+            queue_full_ns: settings
+                .buffer
+                .zip(settings.link)
+                .and_then(|(buffer, link)| queue_full_ns(buffer.bytes(), link.bit_per_s() as f64)),
             start_ns: monotonic_ns(),
         };
         Ok(Self {
@@ -319,23 +321,6 @@ impl Worker {
         }
         // Nobody tells of the rest again.
         self.unread.push((at as u32, to_its_end));
-    }
-
-    /// Takes the datagrams that wait: answers to questions, and parts of fragments.
-    fn read_datagrams(&mut self, woke_ns: u64) {
-        let mut datagram = [0; 2 * HEADER_BYTES_MAX + 2048];
-        for _ in 0..DATAGRAMS_AT_ONCE {
-            let Ok(Some((bytes, from))) = self.udp.receive(&mut datagram) else { break };
-            let now_ns = monotonic_ns();
-            (self.assembly.now_ns, self.assembly.read_late_ns) = (now_ns, now_ns.saturating_sub(woke_ns));
-            self.take_datagram(&datagram[..bytes], from, now_ns);
-        }
-        self.settle();
-    }
-
-    /// Says something to one address by UDP; lost is lost.
-    pub(super) fn say_by_udp(&self, bytes: &[u8], to: SocketAddr) {
-        let _ = self.udp.send_to(bytes, to);
     }
 
     /// Says what waits for room in a connection, and waits for more room if there is need.

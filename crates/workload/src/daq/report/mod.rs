@@ -310,6 +310,8 @@ pub struct BuilderReport {
     pub outstanding_max: u32,
     /// Most memory that fragments held at once.
     pub memory_bytes_max: u64,
+    /// Datagrams that found no room at the builder's UDP socket; unknown over TCP, or where the kernel does not tell.
+    pub datagrams_overflowed: Option<u64>,
     /// By source.
     pub sources_seen: Vec<SourceSeen>,
     /// Clocks by group.
