@@ -1,11 +1,13 @@
-//! The course of a trial: sources gather, the credit is found, events are left out, events count, all ends.
+//! The course of a trial: sources gather, the credit is found, events are left out, events count (see `hold.rs`), all ends.
+
+use std::sync::Arc;
 
 use sys::clock::monotonic_ns;
 use sys::net::NetError;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 use super::steer::{Round, Steer, Tally};
-use super::turns::Turn;
+use super::turns::{Gate, Turns};
 use super::worker::Worker;
 use crate::daq::report::BuilderReport;
 use crate::daq::settings::{Carrier, Size};
@@ -30,7 +32,7 @@ const CAREFUL: u32 = 4;
 const GOODBYE_NS: u64 = 1_000 * MS;
 
 /// Why a phase ended before its time.
-enum Early {
+pub(super) enum Early {
     /// Somebody wants the report now.
     Stopped,
     /// It cannot go on.
@@ -43,11 +45,21 @@ impl From<NetError> for Early {
     }
 }
 
-type Phase = Result<(), Early>;
+pub(super) type Phase = Result<(), Early>;
+
+/// Takes a builder out of what is shared, however its thread ends.
+struct Leaving(Arc<Turns>, usize);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
 
 impl Worker {
     /// Goes through all phases; whatever happens, there is a report.
     pub(super) fn run(mut self) -> BuilderReport {
+        let leaving = Leaving(self.turns.clone(), self.seat);
         // Until the hold is over.
         let mut report =
             BuilderReport { builder: self.told.builder, ended_early: true, ..BuilderReport::default() };
@@ -55,6 +67,7 @@ impl Worker {
             report.ended_early = false;
             report.broke_off = Some(why);
         }
+        drop(leaving);
         // What is under way was cut off.
         while let Some(&(_, slot)) = self.assembly.table.under_way().first() {
             self.break_off_event(slot);
@@ -75,9 +88,9 @@ impl Worker {
         let steer = self.steer()?;
         report.steered = steer.as_ref().map(Steer::steered);
         report.credit = self.grants.as_ref().map(super::grants::Grants::credit);
-        self.warm_up()?;
+        let from_ns = self.warm_up()?;
         let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
-        let held = self.hold();
+        let held = self.hold(from_ns);
         report.cpu_s = thread_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e9;
         let ready_ns =
             thread_ready_ns().zip(ready_ns).map(|(now_ns, before_ns)| now_ns.saturating_sub(before_ns));
@@ -93,7 +106,7 @@ impl Worker {
     }
 
     /// One turn, unless the report is wanted.
-    fn go_on(&mut self, until_ns: u64) -> Phase {
+    pub(super) fn go_on(&mut self, until_ns: u64) -> Phase {
         if self.shared.is_to_stop() {
             return Err(Early::Stopped);
         }
@@ -192,6 +205,10 @@ impl Worker {
     fn compare_with_push(&mut self, mut steer: Steer, report: &mut BuilderReport) -> Phase {
         let Some(round) = steer.next() else { return Ok(()) };
         self.collect.end_hold();
+        // All sources at once would be a fault in what another builder still measures.
+        if self.meet(Gate::Compare)?.is_none() {
+            return Ok(());
+        }
         self.is_push = true;
         let tally = self.round(round);
         self.is_push = false;
@@ -230,86 +247,6 @@ impl Worker {
             self.go_on(u64::MAX)?;
         }
         Ok(self.tally.take().unwrap_or(tally))
-    }
-
-    /// Events that are left out.
-    fn warm_up(&mut self) -> Phase {
-        let from_ns = monotonic_ns();
-        let until_ns = from_ns + self.told.settings.omit.ns();
-        let triggers = &self.told.settings.triggers;
-        // Of its own: the timetable that all share begins with the hold.
-        let mut due = triggers.due(self.told.seed ^ 1, self.told.times_ns.clone()).map(|due| {
-            let (all, own) = (u64::from(self.told.builders_all.max(1)), u64::from(self.told.builder));
-            due.zip(0_u64..)
-                .filter(move |(_, index)| index % all == own)
-                .map(|(after_ns, _)| after_ns)
-                .peekable()
-        });
-        loop {
-            let now_ns = monotonic_ns();
-            if now_ns >= until_ns {
-                return Ok(());
-            }
-            let has_room = self.outstanding() < self.told.window();
-            let Some(due) = &mut due else {
-                if has_room {
-                    self.begin_event(now_ns);
-                } else {
-                    self.go_on(until_ns)?;
-                }
-                continue;
-            };
-            let Some(&after_ns) = due.peek() else { return Ok(()) };
-            let due_ns = from_ns.saturating_add(after_ns);
-            if due_ns > now_ns {
-                self.go_on(due_ns.min(until_ns))?;
-            } else {
-                due.next();
-                if has_room {
-                    self.begin_event(due_ns);
-                }
-            }
-        }
-    }
-
-    /// Events that count, until each of them has ended.
-    fn hold(&mut self) -> Phase {
-        let settings = &self.told.settings;
-        let (time_ns, events) = (settings.time.ns(), settings.events);
-        let from_ns = monotonic_ns();
-        self.collect.begin_hold(from_ns, events.is_none().then_some(time_ns));
-        self.turns.ready(self.seat, from_ns);
-        let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
-        let own_events =
-            events.map(|events| events.div_ceil(u64::from(self.told.builders_all.max(1))).max(1));
-        let mut begun = 0_u64;
-        loop {
-            let now_ns = monotonic_ns();
-            if now_ns >= until_ns {
-                break;
-            }
-            let share = match own_events {
-                Some(own) => begun as f64 / own as f64,
-                None => (now_ns - from_ns) as f64 / time_ns.max(1) as f64,
-            };
-            self.shared.set_done(share.min(0.999));
-            match self.turns.next(self.seat, now_ns, self.outstanding()) {
-                Turn::Due { due_ns } => {
-                    begun += 1;
-                    self.begin_event(due_ns);
-                    if self.shared.is_to_stop() {
-                        return Err(Early::Stopped);
-                    }
-                }
-                Turn::Vetoed { due_ns, times } => self.collect.vetoed(due_ns, times),
-                Turn::Wait { until_ns: next_ns } => self.go_on(next_ns.unwrap_or(u64::MAX).min(until_ns))?,
-                Turn::Over => break,
-            }
-        }
-        while self.outstanding() > 0 {
-            self.go_on(u64::MAX)?;
-        }
-        Ok(())
     }
 
     /// What the clocks said before the hold is bounded from the other side, too.
@@ -354,6 +291,7 @@ impl Worker {
         report.orders = self.orders;
         report.outstanding_max = self.assembly.table.under_way_max() as u32;
         report.memory_bytes_max = self.assembly.memory.held_bytes_max();
+        report.datagrams_overflowed = self.datagrams_dropped();
         report.link_bit_per_s = self.link_bit_per_s;
         report.ledger = std::mem::take(&mut self.assembly.ledger);
         self.collect.report(report);

@@ -2,6 +2,9 @@
 //!
 //! Events of builder b of M bear the numbers k x M + b, consecutive by builder: whatever was vetoed has none, so that a
 //! source can tell from a later trigger which ones it missed.
+//!
+//! The builders wait for one another at two gates, so that the same time counts for all of them and nobody disturbs what
+//! another one still measures. Who broke off is waited for no longer.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +13,10 @@ use crate::daq::settings::{BuilderChoice, Due};
 
 /// Vetoes of one builder within so short a time are told of together.
 const VETOES_TOGETHER_NS: u64 = 10_000_000;
+/// Triggers dealt out at once, at most: who is behind by more reads in between.
+const DEAL_MAX: usize = 4096;
+/// Several builders pass a gate so long after the last of them came to it: until then all have noticed.
+const NOTICE_NS: u64 = 10_000_000;
 
 /// What all builders of a process go by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +59,23 @@ pub enum Turn {
     Over,
 }
 
+/// Where the builders of a process wait for one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// Before what counts: each found its credit.
+    Hold,
+    /// Before what would disturb it: each has all events behind it that count.
+    Compare,
+}
+
 #[derive(Debug, Default)]
 struct Seat {
-    /// From when on it takes part.
-    ready_ns: Option<u64>,
+    /// Whether it came to each gate.
+    came: [bool; 2],
+    /// Whether it takes no more triggers.
+    is_over: bool,
+    /// Whether it left for good: nobody waits for it.
+    is_gone: bool,
     /// Events under way, as it said last.
     outstanding: u32,
     /// What it has not fetched yet.
@@ -68,8 +88,10 @@ struct Seat {
 #[derive(Debug)]
 struct State {
     due: Option<std::iter::Peekable<Due>>,
-    /// When the timetable begins: when the last builder was ready.
+    /// When the timetable begins.
     start_ns: Option<u64>,
+    /// When each gate opens, since the last builder came to it.
+    open_ns: [Option<u64>; 2],
     /// Triggers dealt out, of all processes.
     dealt: u64,
     /// Events that may still be begun in this process.
@@ -92,21 +114,42 @@ impl Turns {
         let seats = (0..plan.builders.max(1)).map(|_| Seat::default()).collect();
         let hosts = u64::from(plan.builders_all.max(1) / plan.builders.max(1)).max(1);
         let left = plan.events.map_or(u64::MAX, |events| events.div_ceil(hosts));
-        let state =
-            State { due: due.map(Iterator::peekable), start_ns: None, dealt: 0, left, next_seat: 0, seats };
+        let state = State {
+            due: due.map(Iterator::peekable),
+            start_ns: None,
+            open_ns: [None; 2],
+            dealt: 0,
+            left,
+            next_seat: 0,
+            seats,
+        };
         Self { plan, state: Mutex::new(state) }
     }
 
-    /// The builder (counted from 0 in this process) takes part from `from_ns` on. The timetable begins when all do.
-    pub fn ready(&self, builder: usize, from_ns: u64) {
+    /// The builder (counted from 0 in this process) is at a gate at `now_ns`. The answer is when the gate opens, the same for
+    /// all; `None`: somebody has still to come, and it is to be asked again soon.
+    pub fn meet(&self, builder: usize, gate: Gate, now_ns: u64) -> Option<u64> {
         let mut state = self.state();
+        let at = gate as usize;
         if let Some(seat) = state.seats.get_mut(builder) {
-            seat.ready_ns = Some(from_ns);
+            seat.came[at] = true;
         }
-        let all: Option<Vec<u64>> = state.seats.iter().map(|seat| seat.ready_ns).collect();
-        if state.start_ns.is_none() {
-            state.start_ns = all.and_then(|all| all.into_iter().max());
+        if state.open_ns[at].is_none() && state.seats.iter().all(|seat| seat.is_gone || seat.came[at]) {
+            let are_several = state.seats.iter().filter(|seat| !seat.is_gone).count() > 1;
+            state.open_ns[at] = Some(now_ns.saturating_add(if are_several { NOTICE_NS } else { 0 }));
         }
+        state.open_ns[at]
+    }
+
+    /// The timetable begins then. All builders say the same, and the first who says it is believed.
+    pub fn begin_at(&self, start_ns: u64) {
+        self.state().start_ns.get_or_insert(start_ns);
+    }
+
+    /// The builder takes part no longer, however that came about: nobody waits for it, and what it did not fetch is dealt
+    /// out again. To leave twice is no harm.
+    pub fn leave(&self, builder: usize) {
+        self.state().leave(&self.plan, builder);
     }
 
     /// What the builder is to do at `now_ns`, with `outstanding` events under way. To be asked until it is to wait.
@@ -116,7 +159,30 @@ impl Turns {
             seat.outstanding = outstanding;
         }
         state.deal(&self.plan, now_ns);
-        state.fetch(&self.plan, builder, now_ns)
+        let turn = state.fetch(&self.plan, builder, now_ns);
+        if let Some(seat) = state.seats.get_mut(builder) {
+            seat.is_over |= turn == Turn::Over;
+        }
+        turn
+    }
+
+    /// Triggers that were due before the end at `until_ns` and that the builder did not fetch by then; `None`: there are no
+    /// more, and it takes none from now on. To be asked until then.
+    pub fn rest(&self, builder: usize, until_ns: u64, outstanding: u32) -> Option<Turn> {
+        let mut state = self.state();
+        let seat = state.seats.get_mut(builder).filter(|seat| seat.is_here())?;
+        seat.outstanding = outstanding;
+        loop {
+            let is_behind = state.deal(&self.plan, until_ns.saturating_sub(1));
+            let seat = state.seats.get_mut(builder)?;
+            if let Some(turn) = seat.take() {
+                return Some(turn);
+            }
+            if !is_behind {
+                seat.is_over = true;
+                return None;
+            }
+        }
     }
 
     /// The builder begins an event, of a trigger that was due or while it finds its credit: this is its number.
@@ -128,65 +194,112 @@ impl Turns {
         k * u64::from(self.plan.builders_all) + u64::from(self.plan.builder_first) + builder as u64
     }
 
-    /// The builder vetoes a trigger that it fetched: the event limit does not count it.
-    pub fn veto(&self, _builder: usize) {
-        let mut state = self.state();
-        state.left = state.left.saturating_add(1);
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Seat {
+    /// Whether triggers can be dealt to it.
+    const fn is_here(&self) -> bool {
+        !self.is_over && !self.is_gone
+    }
+
+    /// What it has not fetched yet, the first of it.
+    fn take(&mut self) -> Option<Turn> {
+        let turn = self.inbox.pop_front()?;
+        if matches!(turn, Turn::Due { .. }) {
+            self.waiting = self.waiting.saturating_sub(1);
+            // Until it says so itself.
+            self.outstanding = self.outstanding.saturating_add(1);
+        }
+        Some(turn)
+    }
+
+    fn veto(&mut self, due_ns: u64, vetoed: u64) {
+        match self.inbox.back_mut() {
+            Some(Turn::Vetoed { due_ns: first_ns, times })
+                if due_ns.abs_diff(*first_ns) < VETOES_TOGETHER_NS =>
+            {
+                *times += vetoed;
+            }
+            _ => self.inbox.push_back(Turn::Vetoed { due_ns, times: vetoed }),
+        }
+    }
+}
+
 impl State {
-    /// Deals out the triggers that are due.
-    fn deal(&mut self, plan: &TurnsPlan, now_ns: u64) {
-        let (Some(start_ns), Some(due)) = (self.start_ns, self.due.as_mut()) else { return };
-        while self.left > 0 {
-            let Some(due_ns) = due.next_if(|&after_ns| start_ns.saturating_add(after_ns) <= now_ns) else {
-                break;
-            };
-            let due_ns = start_ns.saturating_add(due_ns);
+    /// Deals out the triggers that are due, up to [`DEAL_MAX`]; returns whether there may be more.
+    fn deal(&mut self, plan: &TurnsPlan, now_ns: u64) -> bool {
+        let Some(start_ns) = self.start_ns else { return false };
+        for _ in 0..DEAL_MAX {
+            let due = self.due.as_mut().filter(|_| self.left > 0);
+            let after_ns =
+                due.and_then(|due| due.next_if(|&after_ns| start_ns.saturating_add(after_ns) <= now_ns));
+            let Some(after_ns) = after_ns else { return false };
             let index = self.dealt;
             self.dealt += 1;
-            let Some(seat) = choose(plan, index, self.next_seat, &self.seats) else { continue };
-            self.next_seat = (seat + 1) % self.seats.len();
-            let seat = &mut self.seats[seat];
-            if seat.outstanding + seat.waiting < plan.window {
-                seat.waiting += 1;
-                seat.inbox.push_back(Turn::Due { due_ns });
-                self.left -= 1;
-            } else if let Some(Turn::Vetoed { times, .. }) = seat
-                .inbox
-                .back_mut()
-                .filter(|turn| matches!(turn, Turn::Vetoed { due_ns: first_ns, .. } if due_ns - *first_ns < VETOES_TOGETHER_NS))
-            {
-                *times += 1;
-            } else {
-                seat.inbox.push_back(Turn::Vetoed { due_ns, times: 1 });
+            if let Some(at) = choose(plan, index, self.next_seat, &self.seats) {
+                self.give(plan, at, start_ns.saturating_add(after_ns));
+            }
+        }
+        true
+    }
+
+    /// Gives a trigger to the builder whose it is: its event, or the veto. What one that is gone should have built is vetoed
+    /// by the next one, so that it is counted.
+    fn give(&mut self, plan: &TurnsPlan, at: usize, due_ns: u64) {
+        self.next_seat = (at + 1) % self.seats.len();
+        let seat = &mut self.seats[at];
+        if !seat.is_here() {
+            self.veto_elsewhere(at, due_ns, 1);
+        } else if seat.outstanding + seat.waiting < plan.window {
+            seat.waiting += 1;
+            seat.inbox.push_back(Turn::Due { due_ns });
+            self.left -= 1;
+        } else {
+            seat.veto(due_ns, 1);
+        }
+    }
+
+    /// Lets the next who is there count vetoes in place of that one.
+    fn veto_elsewhere(&mut self, at: usize, due_ns: u64, times: u64) {
+        let mut others = (1..self.seats.len()).map(|more| (at + more) % self.seats.len());
+        if let Some(next) = others.find(|&other| self.seats[other].is_here()) {
+            self.seats[next].veto(due_ns, times);
+        }
+    }
+
+    fn leave(&mut self, plan: &TurnsPlan, builder: usize) {
+        let Some(seat) = self.seats.get_mut(builder) else { return };
+        seat.is_gone = true;
+        (seat.waiting, seat.outstanding) = (0, 0);
+        for turn in std::mem::take(&mut seat.inbox) {
+            match turn {
+                Turn::Due { due_ns } => {
+                    self.left = self.left.saturating_add(1);
+                    let other = choose_here(plan, self.next_seat, &self.seats);
+                    self.give(plan, other.unwrap_or(builder), due_ns);
+                }
+                Turn::Vetoed { due_ns, times } => self.veto_elsewhere(builder, due_ns, times),
+                Turn::Wait { .. } | Turn::Over => {}
             }
         }
     }
 
     fn fetch(&mut self, plan: &TurnsPlan, builder: usize, now_ns: u64) -> Turn {
         let Some(seat) = self.seats.get_mut(builder) else { return Turn::Over };
-        if let Some(turn) = seat.inbox.pop_front() {
-            if matches!(turn, Turn::Due { .. }) {
-                seat.waiting = seat.waiting.saturating_sub(1);
-                // Until it says so itself.
-                seat.outstanding = seat.outstanding.saturating_add(1);
-            }
+        if let Some(turn) = seat.take() {
             return turn;
         }
         if self.left == 0 {
             return Turn::Over;
         }
+        let Some(start_ns) = self.start_ns else { return Turn::Wait { until_ns: None } };
         let Some(due) = self.due.as_mut() else {
-            let Some(ready_ns) = seat.ready_ns else { return Turn::Wait { until_ns: None } };
-            if now_ns < ready_ns {
-                return Turn::Wait { until_ns: Some(ready_ns) };
+            if now_ns < start_ns {
+                return Turn::Wait { until_ns: Some(start_ns) };
             }
             if seat.outstanding >= plan.window {
                 return Turn::Wait { until_ns: None };
@@ -194,12 +307,9 @@ impl State {
             self.left -= 1;
             return Turn::Due { due_ns: now_ns };
         };
-        match (self.start_ns, due.peek()) {
-            (Some(start_ns), Some(&after_ns)) => {
-                Turn::Wait { until_ns: Some(start_ns.saturating_add(after_ns)) }
-            }
-            (Some(_), None) => Turn::Over,
-            (None, _) => Turn::Wait { until_ns: None },
+        match due.peek() {
+            Some(&after_ns) => Turn::Wait { until_ns: Some(start_ns.saturating_add(after_ns)) },
+            None => Turn::Over,
         }
     }
 }
@@ -215,123 +325,25 @@ fn choose(plan: &TurnsPlan, index: u64, next_seat: usize, seats: &[Seat]) -> Opt
     if index % hosts != u64::from(plan.builder_first) / here {
         return None;
     }
+    choose_here(plan, next_seat, seats)
+}
+
+/// Which builder of this process a trigger is for that any of them may build; `None`: it is of one alone, or nobody is there.
+fn choose_here(plan: &TurnsPlan, next_seat: usize, seats: &[Seat]) -> Option<usize> {
     let load = |seat: usize| seats[seat].outstanding + seats[seat].waiting;
-    let mut in_turn = (0..seats.len()).map(|at| (next_seat + at) % seats.len());
+    let mut in_turn =
+        (0..seats.len()).map(|at| (next_seat + at) % seats.len()).filter(|&seat| seats[seat].is_here());
     match plan.choice {
+        BuilderChoice::Modulo => None,
         BuilderChoice::LeastOutstanding => in_turn.min_by_key(|&seat| load(seat)),
-        // If nobody has room, the veto is his whose turn it was.
-        _ => Some(in_turn.find(|&seat| load(seat) < plan.window).unwrap_or(next_seat)),
+        BuilderChoice::RoundRobin => {
+            // If nobody has room, the veto is his whose turn it was.
+            let first = in_turn.clone().next();
+            in_turn.find(|&seat| load(seat) < plan.window).or(first)
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::daq::settings::Triggers;
-
-    const PLAN: TurnsPlan = TurnsPlan {
-        choice: BuilderChoice::Modulo,
-        builder_first: 0,
-        builders: 2,
-        builders_all: 2,
-        window: 2,
-        events: None,
-    };
-
-    fn timetable(plan: TurnsPlan, triggers: &str) -> Turns {
-        let turns = Turns::new(plan, triggers.parse::<Triggers>().unwrap().due(1, Vec::new()));
-        (0..usize::from(plan.builders)).for_each(|builder| turns.ready(builder, 0));
-        turns
-    }
-
-    /// All turns of a builder at a moment, while its outstanding events grow.
-    fn all(turns: &Turns, builder: usize, now_ns: u64, mut outstanding: u32) -> (Vec<u64>, u64) {
-        let (mut events, mut vetoed) = (Vec::new(), 0);
-        loop {
-            match turns.next(builder, now_ns, outstanding) {
-                Turn::Due { .. } => {
-                    events.push(turns.begin(builder));
-                    outstanding += 1;
-                }
-                Turn::Vetoed { times, .. } => vetoed += times,
-                Turn::Wait { .. } | Turn::Over => return (events, vetoed),
-            }
-        }
-    }
-
-    #[test]
-    fn free_builders_take_what_the_window_allows() {
-        let turns = Turns::new(TurnsPlan { events: Some(5), ..PLAN }, None);
-        assert_eq!(turns.next(0, 7, 0), Turn::Wait { until_ns: None });
-        turns.ready(0, 8);
-        assert_eq!(turns.next(0, 7, 0), Turn::Wait { until_ns: Some(8) });
-        assert_eq!(turns.next(0, 9, 0), Turn::Due { due_ns: 9 });
-        assert_eq!(turns.begin(0), 0);
-        assert_eq!(all(&turns, 0, 9, 1), (vec![2], 0));
-        turns.ready(1, 8);
-        assert_eq!(all(&turns, 1, 9, 0), (vec![1, 3], 0));
-        assert_eq!(turns.next(1, 9, 2), Turn::Wait { until_ns: None });
-        assert_eq!(turns.next(0, 10, 1), Turn::Due { due_ns: 10 });
-        assert_eq!([turns.next(0, 10, 1), turns.next(1, 10, 0)], [Turn::Over, Turn::Over]);
-        turns.veto(0);
-        assert_eq!(turns.next(1, 11, 0), Turn::Due { due_ns: 11 }, "a veto is no event");
-    }
-
-    #[test]
-    fn numbers_have_no_gaps_whatever_is_vetoed() {
-        let turns = timetable(PLAN, "1000/s");
-        assert_eq!(turns.next(1, 0, 0), Turn::Wait { until_ns: Some(1_000_000) });
-        // Ten triggers are due, five each; each has room for two.
-        assert_eq!(all(&turns, 0, 9_000_000, 0), (vec![0, 2], 3));
-        assert_eq!(all(&turns, 1, 9_000_000, 0), (vec![1, 3], 3));
-        assert_eq!(all(&turns, 1, 20_000_000, 1), (vec![5], 4));
-    }
-
-    #[test]
-    fn turns_pass_over_who_is_full_and_the_least_busy_comes_first() {
-        let turns = timetable(TurnsPlan { choice: BuilderChoice::RoundRobin, ..PLAN }, "1000/s");
-        assert_eq!(turns.next(1, 0, 2), Turn::Wait { until_ns: Some(1_000_000) });
-        assert_eq!(all(&turns, 0, 1_000_000, 0), (vec![0, 2], 0));
-        assert_eq!(all(&turns, 0, 3_000_000, 2), (vec![], 1), "his turn, and nobody has room");
-        assert_eq!(all(&turns, 1, 3_000_000, 2), (vec![], 1));
-        let turns =
-            timetable(TurnsPlan { choice: BuilderChoice::LeastOutstanding, window: 10, ..PLAN }, "1000/s");
-        turns.next(1, 0, 4);
-        assert_eq!(all(&turns, 0, 4_000_000, 0), (vec![0, 2, 4, 6], 0));
-    }
-
-    #[test]
-    fn hosts_share_a_timetable_without_a_word() {
-        for choice in [BuilderChoice::Modulo, BuilderChoice::RoundRobin, BuilderChoice::LeastOutstanding] {
-            let mut events: Vec<u64> = Vec::new();
-            for builder_first in [0, 2] {
-                let plan = TurnsPlan {
-                    choice,
-                    builder_first,
-                    builders_all: 4,
-                    window: 100,
-                    events: Some(40),
-                    ..PLAN
-                };
-                let turns = timetable(plan, "poisson 1000/s");
-                for builder in [0, 1] {
-                    events.extend(all(&turns, builder, 1_000_000_000, 0).0);
-                }
-                assert_eq!(turns.next(0, 2_000_000_000, 0), Turn::Over);
-            }
-            events.sort_unstable();
-            assert!(
-                events.len() == 40 && events.windows(2).all(|pair| pair[0] < pair[1]),
-                "{choice:?} {events:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_builder_that_sleeps_fills_no_memory() {
-        let turns = timetable(PLAN, "1000000/s");
-        turns.next(1, 1_000_000_000, 0);
-        let state = turns.state();
-        assert!(state.seats[0].inbox.len() < 200, "{}", state.seats[0].inbox.len());
-    }
-}
+#[path = "turns_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 
 use base::plan::PlanError;
 
+use super::triggers::RATE_MAX_PER_S;
 use super::{BuilderChoice, Carrier, DaqSettings, Pattern, Size, Triggers, Vary};
 use crate::reading::{ranged, span, within};
 
@@ -67,10 +68,23 @@ impl DaqSettings {
     fn check_triggers(&self) -> Result<(), PlanError> {
         match &self.triggers {
             Triggers::Max => Ok(()),
-            Triggers::Fixed(rate) | Triggers::Poisson(rate) => ranged("daq.triggers", *rate, 1e-3, 1e6),
+            Triggers::Fixed(rate) | Triggers::Poisson(rate) => {
+                ranged("daq.triggers", *rate, 1e-3, RATE_MAX_PER_S.into())
+            }
             Triggers::Bursts(count, rate) => {
                 within("daq.triggers", (*count).into(), 1, 10_000, "1 to 10000 at once")?;
-                ranged("daq.triggers", *rate, 1e-3, 1e6)
+                ranged("daq.triggers", *rate, 1e-3, RATE_MAX_PER_S.into())?;
+                let per_s = f64::from(*count) * rate;
+                if per_s > RATE_MAX_PER_S.into() {
+                    return wrong(
+                        "daq.triggers",
+                        format!(
+                            "{count} at once {rate} times a second are {per_s} triggers a second, more than \
+                             {RATE_MAX_PER_S}: let fewer happen at once, or less often"
+                        ),
+                    );
+                }
+                Ok(())
             }
             Triggers::File(path) if path.is_empty() => wrong("daq.triggers", "the file's path is missing"),
             Triggers::File(_) => Ok(()),
@@ -136,6 +150,8 @@ mod tests {
             (json!({ "size": "65MiB" }), "daq.size"),
             (json!({ "size": "uniform 4KiB..1KiB" }), "daq.size"),
             (json!({ "triggers": "-1/s" }), "daq.triggers"),
+            (json!({ "triggers": "1000001/s" }), "daq.triggers"),
+            (json!({ "triggers": "bursts 10000 101/s" }), "daq.triggers"),
             (json!({ "credit": 5 }), "daq.credit"),
             (json!({ "pattern": "pull", "stagger": "1ms" }), "daq.stagger"),
             (json!({ "timeout": "0s" }), "daq.timeout"),
@@ -148,6 +164,7 @@ mod tests {
             assert_eq!(error.key.as_deref(), Some(key), "{error}");
         }
         assert!(DaqSettings::read(json!({ "sources": 1000, "pattern": "grant" })).is_ok());
+        assert!(DaqSettings::read(json!({ "triggers": "bursts 10000 100/s" })).is_ok());
         assert!(
             DaqSettings::read(json!({ "speed": 1 }))
                 .is_err_and(|error| error.key.as_deref() == Some("speed"))

@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::size::as_text;
 
+/// The most triggers a second, on average: with more, the thread that gives them would do nothing else.
+pub(super) const RATE_MAX_PER_S: u32 = 1_000_000;
+
 /// The times of triggers, written as one text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Triggers {
@@ -89,10 +92,10 @@ impl Triggers {
         }
     }
 
-    /// The times that `Self::File` names, read from its text.
+    /// The times that `Self::File` names, read from its text, ns after the start.
     ///
     /// # Errors
-    /// The line that is at fault, and why.
+    /// The line that is at fault, and why; or that there are too many within too short a time.
     pub fn times_ns(text: &str) -> Result<Vec<u64>, String> {
         let mut times: Vec<u64> = Vec::new();
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
@@ -105,7 +108,22 @@ impl Triggers {
             }
             times.push(ns);
         }
-        if times.is_empty() { Err("there is no time in it".to_owned()) } else { Ok(times) }
+        let Some(&last_ns) = times.last() else { return Err("there is no time in it".to_owned()) };
+        if last_ns == 0 {
+            return Err("all times are 0, and at its end the file is begun anew at once: add a later time as the last line, \
+                        which is when it begins anew"
+                .to_owned());
+        }
+        let per_s = times.len() as f64 / last_ns as f64 * 1e9;
+        if per_s > RATE_MAX_PER_S.into() {
+            return Err(format!(
+                "{} triggers within {} s, again and again, are more than {RATE_MAX_PER_S} a second: name fewer, or a later \
+                 last one",
+                times.len(),
+                last_ns as f64 / 1e9
+            ));
+        }
+        Ok(times)
     }
 
     /// The times one after another, from a seed; of `Self::File`, `times_ns` are those that it names. `None` of
@@ -185,5 +203,10 @@ mod tests {
         }
         assert!(Triggers::times_ns("0.1\n\n# a word\n0.3\n").is_ok_and(|times| times.len() == 2));
         assert!(Triggers::times_ns("0.3\n0.1").is_err_and(|error| error.starts_with("line 2")));
+        // Begun anew at their end, they would be more than any thread can give.
+        for too_many in ["0", "0\n0", "0\n0.000001\n0.000001", "0.0000000001"] {
+            assert!(Triggers::times_ns(too_many).is_err(), "{too_many}");
+        }
+        assert_eq!(Triggers::times_ns("0\n0.000002"), Ok(vec![0, 2_000]));
     }
 }
