@@ -35,6 +35,7 @@ static struct source *sources;
 static struct pollfd *watched;    /* the connections, then the ear for questions, then the one for the group's orders */
 static uint32_t run, count, size, builders = 1, crc_table[256], payload_crc;
 static uint8_t *message;          /* a header and the payload behind it, written in one call */
+static int is_known;              /* whether any order was for us */
 
 static void fail(const char *what) {
     fprintf(stderr, "frontend: %s: %s\n", what, strerror(errno));
@@ -124,6 +125,7 @@ static void event_order(struct source *of, const uint8_t *in, uint64_t received_
 /* Steps 5 to 9: an order by UDP (`only` is null) or over a source's connection. Returns 1 at the end of the run. */
 static int order(const uint8_t *in, size_t bytes, uint64_t received_ns, struct source *only, const struct sockaddr_in *asker) {
     if (bytes < HEAD || memcmp(in, "KGDQ\1", 5) || get32(in + 8) != run || crc32c(in, 60) != get32(in + 60)) return 0;
+    is_known = 1;
     if (in[5] == STOP) return 1;
     if (in[5] == SYNC) {
         uint8_t answer[HEAD];
@@ -141,6 +143,9 @@ static int order(const uint8_t *in, size_t bytes, uint64_t received_ns, struct s
 static int read_orders(struct source *of) {
     ssize_t got = recv(of->connection, of->in + of->in_bytes, sizeof of->in - of->in_bytes, 0);
     uint64_t received_ns = now_ns();
+    /* Whoever belongs to another run is turned away with no word. */
+    if (!is_known && (got == 0 || (got < 0 && errno == ECONNRESET)))
+        refuse("the builder ended the connection before any order: is RUN right?");
     if (got < 0) fail("the connection to the builder");
     if (got == 0) return 1;
     of->in_bytes += got;

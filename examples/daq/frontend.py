@@ -55,6 +55,7 @@ class FrontEnd:
         self.builder_at, self.run, self.builders = builder_at, run, builders
         self.payload = bytes(number & 255 for number in range(size))
         self.payload_crc = crc32c(self.payload)
+        self.is_known = False  # whether any order was for us
         self.answers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # step 1: the group's ear
         self.answers.bind(("", 0))
         self.ears = [self.answers]
@@ -85,6 +86,7 @@ class FrontEnd:
         magic, version, kind, _, run, _, builder, event, _, first, count, _, _, oldest, _, crc = ORDER.unpack(data[:64])
         if magic != b"KGDQ" or version != 1 or run != self.run or crc32c(data[:60]) != crc:
             return False  # somebody else's, or damaged
+        self.is_known = True
         if kind == STOP:
             return True
         if kind == SYNC:
@@ -109,6 +111,18 @@ class FrontEnd:
                                         self.payload_crc, received_ns, source.sequence, flags))
         source.sequence += 1
 
+    def receive(self, connection):
+        """What a connection brought; nothing at its end. Whoever belongs to another run is turned away with no word."""
+        try:
+            data = connection.recv(65536)
+        except ConnectionResetError:
+            if self.is_known:
+                raise
+            data = b""
+        if not data and not self.is_known:
+            raise ConnectionError("the builder ended the connection before any order: is RUN right?")
+        return data
+
     def serve(self):
         """Step 10: until the builder says STOP or ends the connection. Returns how many fragments were sent."""
         while True:
@@ -123,7 +137,7 @@ class FrontEnd:
                     over = len(data) >= 64 and self.order(
                         data, received_ns, reply=lambda answer: self.answers.sendto(answer, asker))
                 else:
-                    data = one.recv(65536)
+                    data = self.receive(one)
                     source.bytes += data
                     over = not data
                     while len(source.bytes) >= 64 and not over:

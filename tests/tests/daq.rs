@@ -218,28 +218,22 @@ fn a_front_end_names_what_is_wrong() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn a_front_end_of_another_run_learns_that_it_is_not_wanted() {
+    kagiri_tests::need_programs!("cc", "python3");
     let world = World::new();
-    for (wrong, words) in [
-        (&["--sources", "0"][..], &["sources"][..]),
-        (&["--size", "65MiB"], &["size", "64MiB"]),
-        (&["--size", "big"], &["big", "128KiB"]),
-        (&["--triggers", "sometimes"], &["sometimes", "poisson"]),
-        (&["--credit", "5"], &["credit", "push"]),
-        (&["--pattern", "shove"], &["shove", "grant"]),
-        (&["--protocol", "udp", "--congestion-control", "reno"], &["congestion_control", "UDP"]),
-        (&["--listen", "here"], &["here"]),
-        (&["--builder-choice", "round_robin"], &["builder_choice"]),
-        (&["--search", "rate", "--max", "5"], &["dead_time"]),
-        (&["--front-ends", "200"], &["front_ends"]),
-        (&["--size", "file no-such-file.txt"], &["no-such-file.txt"]),
-    ] {
-        let ended = world.run(&[&["daq"][..], wrong].concat()).code(2);
-        assert!(words.iter().all(|word| ended.stderr.contains(word)), "{wrong:?}: {}", ended.stderr);
+    let listen = format!("127.0.0.1:{}", kagiri_tests::free_port());
+    let common = ["daq", "--sources", "6", "--front-ends", "5", "--listen", &listen, "--time", "60s"];
+    let mut live = world.start(&common);
+    let (builder, group, run) = told(&mut live);
+    let other_run = run.parse::<u32>().expect("a number") ^ 1;
+    for language in ["c", "python"] {
+        let at = (builder.clone(), group.clone(), other_run.to_string());
+        let ended = front_end(&world, language, &at, 1).end(PATIENCE).code(1);
+        let said = "the builder ended the connection before any order: is RUN right?";
+        assert!(ended.stderr.contains(said) && !ended.stdout.contains("sent"), "{ended:?}");
     }
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let listen = taken.local_addr().expect("its address").to_string();
-    world.run(&["daq", "--listen", &listen, "-q"]).fails(1, &[&listen]);
+    live.signal(Signal::SIGINT);
+    live.end(PATIENCE).code(130);
 }
 
 #[test]
