@@ -49,6 +49,10 @@ fn a_plan_of_another_kind_is_refused() {
     for (text, parts) in [
         ("schema = 99\nworkload = 'stream'\n", &["plan.toml:1:", "schema 99", "update kagiri"][..]),
         ("workload = 'strem'\n", &["plan.toml:1:", "no workload 'strem'", "stream"]),
+        (
+            "workload = 'dqa'\n[daq]\nsources = 5\n",
+            &["plan.toml:1:", "no workload 'dqa'", "stream, transfer, daq"],
+        ),
         ("name = 'x'\n", &["plan.toml", "workload"]),
         ("\u{0}\u{1}\n", &["plan.toml:1:"]),
         ("", &["plan.toml", "workload"]),

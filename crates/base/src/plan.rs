@@ -223,6 +223,11 @@ impl Plan {
             .map_err(|e| PlanError::new(e.to_string()))?;
         check_head(&head)?;
         let shared = table.shift_remove(&head.workload).unwrap_or_else(|| Value::Object(Map::new()));
+        // The tables of a workload that nobody knows are unknown keys, too: its name says more.
+        let is_of_workload = |error: &PlanError| error.key.as_deref() == Some("workload");
+        if let Some(error) = resolve(&head.workload, json!({})).err().filter(is_of_workload) {
+            return Err(error);
+        }
         if let Some(unknown) = table.keys().find(|key| !HEAD_KEYS.contains(&key.as_str())) {
             let known = HEAD_KEYS.join(", ");
             return Err(PlanError {
