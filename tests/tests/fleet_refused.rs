@@ -96,7 +96,7 @@ fn an_agent_does_not_take_the_coordinators_bundle() {
 fn hosts_that_are_named_and_not_used_are_refused() {
     let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
     let credentials = text(&fleet.bundle("coordinator"));
-    let place = "--place server=nas --place viewers=pc-*";
+    let place = "--place server=nas --place 'viewers=pc-*'";
     let stream = ["stream", "--streams", "1"];
     for (words, said) in [
         (

@@ -45,7 +45,7 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     let _down = Down(&world, &lab);
     let up = world.run(&["lab", "up", "lab.toml"]).code(0);
     shows(&up, &[&lab, "2 hosts and 1 link", "10.77.0.1/24"]);
-    shows(&up, &[&format!("'kagiri stream --lab {lab} --place server=a --place viewers=b'")]);
+    shows(&up, &[&format!("  kagiri stream --lab {lab} --place server=a --place viewers=b\n")]);
     let on =
         |host: &str, script: &str| world.run(&["lab", "exec", host, "--lab", &lab, "--", "sh", "-c", script]);
     on("a", "exit 7").code(7);

@@ -64,6 +64,11 @@ pub trait Workload: Sync {
     }
     /// The sides that a plan can place on hosts.
     fn roles(&self) -> &'static [Role];
+    /// The roles whose hosts reach each other over the network under these (resolved) settings: of these none can stay
+    /// outside of a lab that others are placed in.
+    fn joined(&self, _settings: &Value) -> &'static [&'static str] {
+        &[]
+    }
     /// Its parts.
     fn parts(&self) -> &'static [PartKind];
 

@@ -32,14 +32,12 @@ impl HostArgs {
     /// that nobody would be asked for.
     pub fn check_used(&self, plan: &Plan, places: Places) -> Result<(), Failure> {
         if !wishes(plan).is_empty() {
+            self.check_joined(plan, places)?;
             return self.check_credentials();
         }
         let Some((named, hosts)) = self.named(plan)? else { return Ok(()) };
         let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
-        let example = match places {
-            Places::Options => format!("'{}'", example(workload.roles(), &hosts, places)),
-            Places::Plan => example(workload.roles(), &hosts, places),
-        };
+        let example = example(workload.roles(), &hosts, places);
         let known = match (hosts.is_empty(), plan.lab.is_some() || self.lab.is_some()) {
             (false, true) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
             (false, false) => format!("its hosts are called {}; ", first_of(&hosts, NAMED_MAX)),
@@ -49,6 +47,24 @@ impl HostArgs {
             "{named}: nothing is placed there, so this machine alone would be measured; {known}place a side of the \
              measurement on them, for example {example}"
         )))
+    }
+
+    /// Refuse a side of the measurement that stays outside of the lab in which the other side is: nobody reaches it there.
+    fn check_joined(&self, plan: &Plan, places: Places) -> Result<(), Failure> {
+        if self.lab.is_none() && (plan.lab.is_none() || self.names_hosts()) {
+            return Ok(());
+        }
+        let workload = run::registry::workload(&plan.workload).map_err(Failure::usage)?;
+        for variant in &plan.variants {
+            let is_inside =
+                |role: &str| variant.place.get(role).is_some_and(|wish| wish.of_others().is_some());
+            let joined = workload.joined(&variant.settings);
+            let outside = joined.iter().find(|role| !is_inside(role));
+            if let (Some(role), true) = (outside, joined.iter().any(|role| is_inside(role))) {
+                return Err(Failure::Usage(outside_of_lab(role, places)));
+            }
+        }
+        Ok(())
     }
 
     /// What names hosts, and their names as far as they can be known before any has joined.
@@ -79,9 +95,24 @@ impl HostArgs {
     }
 }
 
+/// What is wrong with a role that is placed nowhere while others are in a lab.
+fn outside_of_lab(role: &str, places: Places) -> String {
+    let (verb, option) = match role.ends_with('s') {
+        true => ("are", format!("--place '{role}=...'")),
+        false => ("is", format!("--place {role}=...")),
+    };
+    let mend = match places {
+        Places::Options => option,
+        Places::Plan => format!("place.{role} = \"...\""),
+    };
+    format!("{role} {verb} not placed on a host of the lab: add {mend}")
+}
+
 /// How parts could be placed on these hosts.
 pub fn example(roles: &[Role], hosts: &[String], places: Places) -> String {
     let one = |(role, pattern): (&Role, String)| match places {
+        // A shell would look for files of that name.
+        Places::Options if pattern.contains('*') => format!("--place '{}={pattern}'", role.name),
         Places::Options => format!("--place {}={pattern}", role.name),
         Places::Plan => format!("place.{} = \"{pattern}\"", role.name),
     };
@@ -128,8 +159,8 @@ mod tests {
         for (hosts, options) in [
             (&["server", "viewer"][..], "--place server=server --place viewers=viewer"),
             (&["a", "b"], "--place server=a --place viewers=b"),
-            (&["viewer-1", "viewer-2", "nas"], "--place server=nas --place viewers=viewer-*"),
-            (&["robot-1", "robot-2", "server"], "--place server=server --place viewers=robot-*"),
+            (&["viewer-1", "viewer-2", "nas"], "--place server=nas --place 'viewers=viewer-*'"),
+            (&["robot-1", "robot-2", "server"], "--place server=server --place 'viewers=robot-*'"),
             (&["only"], "--place server=only --place viewers=only"),
             (&[], "--place server=HOST --place viewers=HOST"),
         ] {

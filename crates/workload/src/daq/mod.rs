@@ -103,6 +103,21 @@ fn builders_all(settings: &DaqSettings, hosts: usize) -> Result<u16, PartError> 
     u16::try_from(all).map_err(|_| PartError::usage(format!("{all} builders are more than 65535")))
 }
 
+/// Each host of sources has one at least, if not at each load of a search.
+fn enough_sources(settings: &DaqSettings, hosts: u64) -> Result<(), PartError> {
+    let searched = settings.search.as_ref().filter(|search| search.vary == Vary::Sources);
+    let most = searched.map_or(settings.sources, |search| search.max);
+    let own = most.saturating_sub(settings.front_ends);
+    if hosts < 2 || own >= hosts {
+        return Ok(());
+    }
+    let key = if searched.is_some() { "daq.search.max" } else { "daq.sources" };
+    let sources = if own == 1 { "source" } else { "sources" };
+    Err(PartError::usage(format!(
+        "{key}: {own} {sources} cannot be split over {hosts} hosts: use more sources, or place them on fewer hosts"
+    )))
+}
+
 impl Workload for Daq {
     fn name(&self) -> &'static str {
         "daq"
@@ -153,10 +168,17 @@ impl Workload for Daq {
         !settings["search"].is_object()
     }
 
+    /// Fragments go from host to host; sources that are all front ends have no host of their own.
+    fn joined(&self, settings: &Value) -> &'static [&'static str] {
+        let is_foreign = read(settings).is_ok_and(|settings| settings.front_ends >= settings.sources);
+        if is_foreign { &[BUILDER] } else { &[BUILDER, SOURCES] }
+    }
+
     fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
         let settings = read(settings)?;
         let (hosts, sources) = (placement.hosts(BUILDER), placement.hosts(SOURCES));
         builders_all(&settings, hosts.len())?;
+        enough_sources(&settings, sources.len() as u64)?;
         let port = |host: &&str| {
             let sources_elsewhere =
                 settings.front_ends > 0 && *host != HERE || sources.iter().any(|s| s != host);

@@ -31,10 +31,10 @@ pub fn up(state: &State) -> String {
     if state.hosts.iter().any(|host| host.agent_pid.is_some()) {
         let command = |workload: &&dyn Workload| {
             let places = crate::hosts::example(workload.roles(), &names, Places::Options);
-            format!("'kagiri {} --lab {lab} {places}'", workload.name())
+            format!("  kagiri {} --lab {lab} {places}\n", workload.name())
         };
-        let commands: Vec<String> = run::registry::WORKLOADS.iter().map(command).collect();
-        let _ = writeln!(text, "Measure on it with {}.", commands.join("\nor "));
+        let commands: String = run::registry::WORKLOADS.iter().map(command).collect();
+        let _ = write!(text, "Measure on it with one of\n{commands}");
     }
     let _ = writeln!(
         text,
