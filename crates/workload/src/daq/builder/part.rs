@@ -69,8 +69,12 @@ impl BuilderPart {
             Size::File(path) => text_of(path, "daq.size", host)?,
             _ => String::new(),
         };
+        let file = match &settings.size {
+            Size::File(path) => format!("{path}: "),
+            _ => String::new(),
+        };
         let sizes = Draw::new(&settings.size, self.task.seed, &sizes)
-            .map_err(|error| PartError::usage(format!("daq.size: {error}")))?;
+            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
         let times_ns = match &settings.triggers {
             Triggers::File(path) => Triggers::times_ns(&text_of(path, "daq.triggers", host)?)
                 .map_err(|error| PartError::usage(format!("daq.triggers: {path}: {error}")))?,
@@ -147,6 +151,9 @@ impl Part for BuilderPart {
     }
 
     fn progress(&mut self) -> Progress {
+        if let Some(why) = self.threads.iter().find_map(|(shared, _)| shared.failure()) {
+            return Progress::Failed(PartError::new(why));
+        }
         let is_over =
             |(shared, thread): &(Arc<Shared>, JoinHandle<_>)| shared.is_finished() || thread.is_finished();
         if self.threads.iter().all(is_over) {

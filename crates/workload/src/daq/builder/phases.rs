@@ -9,6 +9,7 @@ use sys::thread::{thread_cpu_ns, thread_ready_ns};
 use super::steer::{Round, Steer, Tally};
 use super::turns::{Gate, Turns};
 use super::worker::Worker;
+use crate::daq::account;
 use crate::daq::report::BuilderReport;
 use crate::daq::settings::{Carrier, Size};
 use crate::daq::theory::fragment_wire_bytes;
@@ -138,6 +139,10 @@ impl Worker {
             self.ask_who_hears();
         }
         report.sources = self.were_here;
+        if let Some(why) = self.missing_front_ends() {
+            self.shared.fail(&why);
+            return Err(Early::Broken(why));
+        }
         if self.were_here == 0 {
             let why =
                 format!("no source came to {} within {} s", self.told.address, patience_ns / 1_000_000_000);
@@ -162,6 +167,25 @@ impl Worker {
         Ok(())
     }
 
+    /// Which front ends somebody had to start and did not; sources of kagiri's own that do not come break off by themselves.
+    fn missing_front_ends(&self) -> Option<String> {
+        let (sources, front_ends) = (self.told.sources(), self.told.settings.front_ends);
+        let first = u64::from(sources).saturating_sub(front_ends) as usize;
+        let theirs = self.of_source.iter().zip(0..sources).skip(first);
+        let missing: Vec<u32> = theirs.filter(|(at, _)| at.is_none()).map(|(_, source)| source).collect();
+        (self.were_here < sources && !missing.is_empty()).then(|| {
+            format!(
+                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start them, or leave \
+                 --front-ends out",
+                missing.len(),
+                self.told.address,
+                FRONT_ENDS_NS / 1_000_000_000,
+                account::missing(missing.len() as u32, &missing),
+                if missing.len() == 1 { "is" } else { "are" },
+            )
+        })
+    }
+
     /// Finds the credit, where it was left open; what comes back still knows what to try after the hold.
     fn steer(&mut self) -> Result<Option<Steer>, Early> {
         if self.is_push {
@@ -172,7 +196,10 @@ impl Worker {
         let wire_bytes = fragment_wire_bytes(mean_bytes, settings.protocol);
         let mut found = None;
         if settings.credit.is_none() {
-            let mut steer = Steer::new(sources, wire_bytes, settings.buffer.map(|buffer| buffer.bytes()));
+            let buffer_bytes = settings.buffer.map(|buffer| buffer.bytes());
+            let link_bit_per_s = settings.link.map(|link| link.bit_per_s() as f64);
+            let mut steer =
+                Steer::new(sources, wire_bytes, buffer_bytes).through(link_bit_per_s.or(self.link_bit_per_s));
             let until_ns = monotonic_ns() + STEER_NS;
             while let Some(round) = steer.next().filter(|round| !round.push) {
                 if monotonic_ns() > until_ns {

@@ -1,5 +1,6 @@
 //! What a builder's thread and whoever holds its part say to each other.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use sys::net::{NetError, Waker};
@@ -13,6 +14,8 @@ pub(super) struct Shared {
     start_ns: AtomicU64,
     done_millionths: AtomicU32,
     finished: AtomicBool,
+    /// Why there is nothing to measure.
+    failure: OnceLock<String>,
     /// Events that were completed, in the hold and before.
     pub(super) complete: AtomicU64,
     /// Events that were given up.
@@ -29,6 +32,7 @@ impl Shared {
             start_ns: AtomicU64::new(0),
             done_millionths: AtomicU32::new(0),
             finished: AtomicBool::new(false),
+            failure: OnceLock::new(),
             complete: AtomicU64::new(0),
             incomplete: AtomicU64::new(0),
             connected: AtomicU32::new(0),
@@ -61,6 +65,15 @@ impl Shared {
 
     pub(super) fn done(&self) -> f64 {
         f64::from(self.done_millionths.load(Ordering::Relaxed)) / 1e6
+    }
+
+    /// Says that there is nothing to measure.
+    pub(super) fn fail(&self, why: &str) {
+        let _ = self.failure.set(why.to_owned());
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     pub(super) fn finish(&self) {
