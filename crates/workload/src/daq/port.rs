@@ -3,12 +3,13 @@
 //! It lives as long as its variant, so that sources find the builders of every trial at the same place. It listens at
 //! nothing itself: the builders of a trial do, and share the port with it.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use base::outcome::{Ceiling, Resource};
 use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress, Watch};
 use serde_json::{Value, json};
-use sys::net::Reserved;
+use sys::net::{NetError, Reserved};
 
 use super::task::{PortFacts, PortTask};
 
@@ -88,6 +89,17 @@ impl PortPart {
     }
 }
 
+/// Why builders cannot listen at an address.
+fn cannot_listen(address: SocketAddr, error: &NetError) -> PartError {
+    match error.kind() {
+        ErrorKind::AddrNotAvailable => PartError::usage(format!(
+            "daq.listen: no interface of this machine has the address {}",
+            address.ip()
+        )),
+        _ => PartError::new(error),
+    }
+}
+
 /// A group of the block that everybody may use within a site (RFC 2365, section 6.1), and a port of those that nobody is
 /// given by the kernel without asking.
 fn random_group(random: &mut fastrand::Rng) -> SocketAddrV4 {
@@ -110,7 +122,7 @@ impl Part for PortPart {
                     PartError::usage(format!("daq.listen: from {first} on there are no {} ports", number + 1))
                 })?);
             }
-            let reserved = Reserved::bind(address).map_err(PartError::new)?;
+            let reserved = Reserved::bind(address).map_err(|error| cannot_listen(address, &error))?;
             facts.addresses.push(reserved.local_addr());
             facts.groups.push(random_group(&mut random));
             self.reserved.push(reserved);
@@ -182,8 +194,10 @@ mod tests {
         assert_eq!(told["addresses"][0], facts.addresses[0].to_string());
         assert_eq!(said.lock().unwrap().len(), 2, "nobody needs to be told");
 
-        let mut part = port(DaqSettings { listen: Some("0.0.0.0:7500".into()), ..settings });
-        let error = part.prepare(&Endpoints::new(), &host(&said)).unwrap_err();
-        assert!(error.usage && error.message.contains("daq.listen"), "{error}");
+        for listen in ["0.0.0.0:7500", "192.0.2.99:7500"] {
+            let mut part = port(DaqSettings { listen: Some(listen.into()), ..settings.clone() });
+            let error = part.prepare(&Endpoints::new(), &host(&said)).unwrap_err();
+            assert!(error.usage && error.message.contains("daq.listen"), "{error}");
+        }
     }
 }

@@ -31,7 +31,15 @@ impl DaqSettings {
         }
         within("daq.memory", self.memory.bytes(), 64 << 10, 1 << 40, "64KiB to 1TiB")?;
         ranged("daq.drop_orders_percent", self.drop_orders_percent, 0.0, 90.0)?;
-        span("daq.time", self.time, 0, 86_400)?;
+        if self.time.ns() == 0 || self.time.s() > 86_400.0 {
+            return wrong("daq.time", format!("{} is not within 1ns to 86400s", self.time));
+        }
+        if let Some(link) = self.link {
+            within("daq.link", link.bit_per_s(), 1, u64::MAX, "1bit/s and more")?;
+        }
+        if let Some(percent) = self.objective.dead_time_percent_max {
+            ranged("daq.objective.dead_time_percent_max", percent, 0.0, 100.0)?;
+        }
         span("daq.omit", self.omit, 0, 3_600)?;
         if self.timeout.ns() < 1_000_000 || self.timeout.s() > 600.0 {
             return wrong("daq.timeout", format!("{} is not within 1ms to 600s", self.timeout));
@@ -127,7 +135,8 @@ impl DaqSettings {
         if search.vary == Vary::Rate && self.objective.dead_time_percent_max.is_none() {
             return wrong(
                 "daq.search.vary",
-                "a rate that is too high shows in vetoed triggers: say how many may be, with objective.dead_time_percent_max",
+                "a rate that is too high shows in vetoed triggers: say how many may be, with \
+                 daq.objective.dead_time_percent_max",
             );
         }
         if self.front_ends > 0 && search.vary == Vary::Sources {
@@ -155,6 +164,10 @@ mod tests {
             (json!({ "credit": 5 }), "daq.credit"),
             (json!({ "pattern": "pull", "stagger": "1ms" }), "daq.stagger"),
             (json!({ "timeout": "0s" }), "daq.timeout"),
+            (json!({ "time": "0s" }), "daq.time"),
+            (json!({ "time": "90000s" }), "daq.time"),
+            (json!({ "link": "0bit/s" }), "daq.link"),
+            (json!({ "objective": { "dead_time_percent_max": 150 } }), "daq.objective.dead_time_percent_max"),
             (json!({ "search": { "vary": "rate", "max": 5 } }), "daq.search.vary"),
             (json!({ "protocol": "udp", "congestion_control": "reno" }), "daq.congestion_control"),
             (json!({ "listen": "here" }), "daq.listen"),

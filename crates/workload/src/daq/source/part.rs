@@ -1,5 +1,6 @@
 //! The sources of a host as a part of a run: kind `daq.sources`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LEAVE: Duration = Duration::from_secs(5);
 /// Memory is looked at, and rates are those, over so long.
 const LIVE_NS: u64 = 500_000_000;
+/// The kernel's answer where it has no congestion control of a name.
+const NO_SUCH: &str = "(os error 2)";
 /// Files that a process has open besides the sources' connections.
 const FILES_BESIDES: u64 = 256;
 
@@ -72,9 +75,21 @@ impl SourcesPart {
         self.task.ports.iter().map(port).collect()
     }
 
+    /// Whether builders are in this process too, and open a file for each of the sources' connections.
+    fn is_among_builders(&self, peers: &Endpoints) -> bool {
+        let own = u64::from(std::process::id());
+        self.task.ports.iter().filter_map(|name| peers.get(name)).any(|port| {
+            let facts = serde_json::from_value::<PortFacts>(port.clone());
+            let is_here = |address: &SocketAddr| sys::proc::interface_with(address.ip()).is_ok();
+            port["pid"].as_u64() == Some(own) && facts.is_ok_and(|facts| facts.addresses.iter().all(is_here))
+        })
+    }
+
     fn told(&self, peers: &Endpoints, host: &HostContext) -> Result<Told, PartError> {
+        let mut file = String::new();
         let sizes = match &self.task.settings.size {
             Size::File(path) => {
+                file = format!("{path}: ");
                 host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
                 std::fs::read_to_string(path)
                     .map_err(|error| PartError::usage(format!("daq.size: cannot read '{path}': {error}")))?
@@ -82,7 +97,7 @@ impl SourcesPart {
             _ => String::new(),
         };
         let told = Told::new(&self.task, &self.ports(peers)?, &sizes)
-            .map_err(|error| PartError::usage(format!("daq.size: {error}")))?;
+            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
         if told.builders.is_empty() || told.builders.len() > usize::from(u16::MAX) {
             return Err(PartError::new(format!("{} builders cannot be sent to", told.builders.len())));
         }
@@ -108,12 +123,27 @@ impl SourcesPart {
                 ),
                 Err(why) => why,
             };
+            if let Some(why) = self.unknown_congestion_control(&how) {
+                return Err(PartError::usage(why));
+            }
             let standing = crew.standing();
             let advice = advice(&how);
             return Err(PartError::new(format!(
                 "{standing} of {wanted} connections of sources stand; {how}{advice}"
             )));
         }
+    }
+
+    /// What is wrong with the congestion control that was asked for, where that is why no connection could be made.
+    fn unknown_congestion_control(&self, why: &str) -> Option<String> {
+        let asked = self.task.settings.congestion_control.as_ref();
+        let asked = asked.filter(|_| why.contains("set the congestion control") && why.contains(NO_SUCH))?;
+        let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
+        let offered: Vec<&str> = offered.split_whitespace().collect();
+        Some(format!(
+            "daq.congestion_control: there is no '{asked}'; this kernel offers {}",
+            offered.join(", ")
+        ))
     }
 
     fn note_memory(&mut self) {
@@ -129,25 +159,35 @@ fn advice(why: &str) -> &'static str {
         "; this host has no free port left for them (net.ipv4.ip_local_port_range): use more hosts or more builders"
     } else if why.contains("(os error 111)") {
         "; nobody listens there any more"
+    } else if why.contains("(os error 24)") {
+        "; this process may have no more: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
     } else {
         ""
     }
 }
 
-/// Sees to it that so many files can be open.
-fn allow_files(wanted: u64) -> Result<(), PartError> {
+/// Sees to it that so many connections' files can be open, at both ends where builders are in this process too.
+fn allow_files(connections: u64, is_among_builders: bool) -> Result<(), PartError> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
-    // The builder may be in this process too, and then needs as many again.
-    let limit = sys::thread::raise_file_limit(open + 2 * wanted + FILES_BESIDES);
+    let wanted = if is_among_builders { 2 * connections } else { connections };
+    let limit = sys::thread::raise_file_limit(open + wanted + FILES_BESIDES);
     let limit =
         limit.map_err(|error| PartError::new(format!("cannot raise the limit of open files: {error}")))?;
-    if limit < open + wanted + FILES_BESIDES / 4 {
-        return Err(PartError::new(format!(
-            "{wanted} connections of sources need as many open files, and this process may have {limit} of which {open} \
-             are in use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
-        )));
-    }
-    Ok(())
+    too_many(connections, is_among_builders, limit, open).map_or(Ok(()), |why| Err(PartError::new(why)))
+}
+
+/// Why a process that may have so many open files, of which some are in use, cannot have all connections.
+fn too_many(connections: u64, is_among_builders: bool, limit: u64, open: u64) -> Option<String> {
+    let (wanted, need) = match is_among_builders {
+        true => (2 * connections, "twice as many open files, for the builder is in the same process,"),
+        false => (connections, "as many open files,"),
+    };
+    (limit < open + wanted + FILES_BESIDES / 4).then(|| {
+        format!(
+            "{connections} connections of sources need {need} and this process may have {limit} of which {open} are in \
+             use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
+        )
+    })
 }
 
 impl Part for SourcesPart {
@@ -155,7 +195,7 @@ impl Part for SourcesPart {
         let told = Arc::new(self.told(peers, host)?);
         let sources = self.task.sources as usize;
         let wanted = sources * told.builders.len();
-        allow_files(wanted as u64)?;
+        allow_files(wanted as u64, self.is_among_builders(peers))?;
         self.connections = wanted as u64;
         self.memory = used_bytes(0).map(|before| (before, before));
         let began_ns = monotonic_ns();
@@ -212,5 +252,20 @@ impl Part for SourcesPart {
         report.connect_s = self.connect_s;
         report.memory_bytes = self.memory.map(|(before, most)| most.saturating_sub(before));
         serde_json::to_value(report).map_err(PartError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_needed_at_both_ends_where_these_are_in_one_process() {
+        assert_eq!(too_many(9_000, true, 20_000, 100), None);
+        assert_eq!(too_many(16_384, false, 20_000, 100), None);
+        let why = too_many(16_384, true, 20_000, 100).unwrap();
+        assert!(why.contains("16384 connections") && why.contains("twice as many open files"), "{why}");
+        assert!(why.contains("20000") && why.contains("raise the limit"), "{why}");
+        assert!(too_many(30_000, false, 20_000, 100).is_some_and(|why| why.contains("as many open files")));
     }
 }
