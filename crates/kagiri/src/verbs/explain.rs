@@ -17,8 +17,9 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
 /// Explain what limits a system, from a stored run or from a table of usage against load that was measured anywhere.
 #[derive(Args)]
 #[command(
-    after_help = "A run is named by its id or the id's beginning, by 'last' or 'last~1' (the one before), or by an exported file.\n\n\
-    The table has one row per load. Columns are found by their names, in many spellings:\n  \
+    after_help = "A run may be of any workload: stream, transfer or daq. It is named by its id or the id's beginning, by 'last' or 'last~1' (the one before), or by an exported file.\n\n\
+    A table has one row per load, whatever was counted: streams, clients, connections, sources. Columns are found by their \
+    names, in many spellings:\n  \
     streams, cpu %, memory KB, disk Mbit/s, network Mbit/s, verdict (pass or fail) or stalls\n\
     such as:\n  \
     streams,cpu %,disk Mbit/s\n  \
