@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::builder::cause::refined;
-use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, Stall};
+use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, SourcesReport, Stall};
 use super::sides::Sides;
 
 /// So many stalls a host's sources keep: a list of this length was cut off.
@@ -23,11 +23,26 @@ pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
             *counts.entry(cause).or_default() += 1;
         }
     }
+    if no_order_was_lost(sides)
+        && let Some(orders) = counts.remove(&Cause::Order)
+    {
+        *counts.entry(Cause::Host).or_default() += orders;
+    }
     if let Some(most) = lost_most(sides) {
         no_more_losses_than(most, &mut counts);
     }
     counts.retain(|_, count| *count > 0);
     counts
+}
+
+/// Whether the sources heard every trigger the first time: then a repeated one says that somebody was slow to follow it.
+/// Of grants they cannot know.
+fn no_order_was_lost(sides: &Sides) -> bool {
+    let is_push = sides.builders().iter().all(|builder| builder.credit.is_none());
+    let is_told = !sides.sources.is_empty() && sides.sent().all(|source| source.retransmits.is_some());
+    let missed =
+        |host: &SourcesReport| host.orders_missed + host.orders_dropped + host.orders_overflowed.unwrap_or(1);
+    is_push && is_told && sides.sources.iter().map(missed).sum::<u64>() == 0
 }
 
 /// How many fragments can have been lost at most, where TCP tells of every source: segments that were sent again and not
@@ -65,6 +80,7 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
     // Sources whose TCP tells: with datagrams, and of front ends, nobody counts what was sent again.
     let told: BTreeSet<u32> =
         sides.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
+    let all_heard = no_order_was_lost(sides);
     let is_whole = sides.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
     let of = |builder: &BuilderReport, slow: &SlowEvent| {
         let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
@@ -73,6 +89,7 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
             true => refined(slow, own, window, is_whole),
             false => slow.cause,
         };
+        let cause = if all_heard && cause == Cause::Order { Cause::Host } else { cause };
         (slow.clone(), cause)
     };
     let mut all: Vec<_> =

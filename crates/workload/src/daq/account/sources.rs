@@ -34,7 +34,7 @@ impl Known<'_> {
     }
 }
 
-/// The sources that events waited for: those missed most often, then those with the longest delays.
+/// The sources that events waited for: those missed most often, then those that came last most often.
 pub(super) fn worst(sides: &Sides) -> Option<Table> {
     let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
     for seen in sides.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
@@ -52,7 +52,9 @@ pub(super) fn worst(sides: &Sides) -> Option<Table> {
     let mut sorted: Vec<_> = all.iter().collect();
     sorted.sort_by(|(_, a), (_, b)| {
         let p99 = |known: &Known<'_>| known.p99_us().unwrap_or(0.0);
-        b.missed().cmp(&a.missed()).then(p99(b).total_cmp(&p99(a)))
+        // The percentile is known in steps of a quarter; who came last is known exactly.
+        let waited = |known: &Known<'_>| (known.missed(), known.last());
+        waited(b).cmp(&waited(a)).then(p99(b).total_cmp(&p99(a)))
     });
     let row = |(source, known): &(&u32, &Known<'_>)| {
         let us = |us: Option<f64>| us.map_or_else(unknown, |us| ns(1e3 * us));

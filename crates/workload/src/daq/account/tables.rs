@@ -301,7 +301,7 @@ pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
     let recovered = sum(|builder| builder.recovered);
     let mut notes = Vec::new();
     if recovered > 0 {
-        notes.push(format!("{} came whole although an order was lost", plural(recovered, "event")));
+        notes.push(format!("{} came whole although an order had to be repeated", plural(recovered, "event")));
     }
     if settings.pattern != Pattern::Push {
         let credits = builders.iter().filter_map(|builder| builder.credit).max();

@@ -10,6 +10,8 @@ const RTO_MIN_NS: u64 = 200_000_000;
 pub const STALL_NS: u64 = 150_000_000;
 /// From here on a tail-loss probe alone does not explain it: it was lost as well.
 const TWICE_NS: u64 = 350_000_000;
+/// Timeouts double: a connection may wait for as many windows of events.
+const EVENTS_BEHIND: u64 = 4;
 /// Within so much after a repeated order, or twice of what is usual, a source sent because of it.
 const PROMPT_NS: u64 = 5_000_000;
 
@@ -94,8 +96,12 @@ pub fn refined(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> 
     if !lossy && slow.cause != Cause::Queueing {
         return slow.cause;
     }
-    let about =
-        |stall: &&Stall| stall.source == slow.source && stall.event.wrapping_sub(slow.event) <= window;
+    // What is missing may still wait behind what was lost of an event before.
+    let behind = if slow.complete { 0 } else { EVENTS_BEHIND * window.max(1) };
+    let about = |stall: &&Stall| {
+        let after = stall.event.wrapping_sub(slow.event) <= window;
+        stall.source == slow.source && (after || slow.event.wrapping_sub(stall.event) <= behind)
+    };
     let (mut noticed, mut timeouts, mut again, mut needless) = (false, 0, 0, 0);
     for stall in stalls.iter().filter(about) {
         noticed = true;

@@ -165,3 +165,24 @@ fn sources_with_unknown_clocks_and_strange_numbers_do_no_harm() {
     Collect::new(plan()).report(&mut report);
     assert!(report.intervals.is_empty() && report.heat.is_empty() && report.pictures.is_empty());
 }
+
+#[test]
+fn where_most_events_stall_a_stall_is_still_no_fault_of_others() {
+    let mut collect = Collect::new(plan());
+    collect.begin_hold(2_000 * MS, None);
+    for event in 1..=40 {
+        let due_ns = (2_000 + event * 300) * MS;
+        let mut fragments = usual(due_ns);
+        if event % 8 > 0 {
+            fragments[9].arrived_ns += 220 * MS;
+            fragments[3].sent_ns = Some(due_ns + 5 * MS);
+            fragments[3].arrived_ns = due_ns + 6 * MS;
+            fragments.sort_by_key(|fragment| fragment.arrived_ns);
+        }
+        tell(&mut collect, event, due_ns, None, fragments);
+    }
+    let mut report = BuilderReport::default();
+    collect.report(&mut report);
+    assert_eq!(report.causes, [(Cause::TailLossProbe, 35)].into());
+    assert!(report.slow.iter().all(|slow| slow.source == 9), "{:?}", report.slow);
+}

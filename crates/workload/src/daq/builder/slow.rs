@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::daq::report::{Cause, SlowEvent};
 
 use super::buckets::Buckets;
-use super::cause::{Facts, cause, is_slow};
+use super::cause::{Facts, STALL_NS, cause, is_slow};
 use super::samples::Worst;
 use super::sum::{Ended, Outlier, Sum};
 
@@ -60,13 +60,14 @@ impl SlowEvents {
         queue_full_ns: Option<u64>,
     ) {
         let complete = ended.missing.is_empty();
-        if complete {
+        // Where most events stall, a stall is not what is usual.
+        if complete && sum.gap_ns < STALL_NS {
             self.host_usual.count(sum.host.ns);
             self.way_usual.count(sum.way.ns);
             self.late_usual.count(ended.read_late_ns);
-            if median_ns.is_some_and(|median_ns| !is_slow(took_ns, median_ns, sum.gap_ns)) {
-                return;
-            }
+        }
+        if complete && median_ns.is_some_and(|median_ns| !is_slow(took_ns, median_ns, sum.gap_ns)) {
+            return;
         }
         let at_fault = ended.missing.first().copied().unwrap_or(sum.last.source);
         let sent_ns = sum.host.sent_after_ns.map(|after_ns| ended.due_ns.saturating_add_signed(after_ns));

@@ -106,6 +106,13 @@ fn the_port_is_known_afterwards() {
     let rate = steered.rate_bit_per_s.expect("fragments came");
     assert!((rate / PORTS[5].rate_bit_per_s - 1.0).abs() < 0.2, "{steered:?}");
     assert!(steered.push.is_some_and(|push| push.credit == 1000));
+    let mut steer = Steer::new(1000, 1154, None).through(Some(1e9));
+    let mut random = fastrand::Rng::with_seed(1);
+    while let Some(round) = steer.next() {
+        steer.told(&PORTS[5].round(round, &mut random));
+    }
+    let steered_through = steer.steered();
+    assert_eq!((steered_through.rate_bit_per_s, steered_through.stagger_ns), (Some(1e9), 9232));
     assert!(steered.stagger_ns >= 4_000 && steered.stagger_ns <= 6_000, "{steered:?}");
 }
 
