@@ -163,6 +163,26 @@ fn the_variants_of_one_run_are_compared_with_the_first() {
 }
 
 #[test]
+fn clocks_of_hosts_are_measured_and_no_environment() {
+    let with = |name: &str, offset_ns: i64, kernel: &str| {
+        let mut run = run(name);
+        let host = json!({
+            "clock": {"offset_ns": offset_ns, "bound_ns": 3166, "n": offset_ns},
+            "calendar_clock_off_s": offset_ns as f64 / 1e9,
+            "environment": {"kernel_release": kernel, "clock_source": "tsc"},
+        });
+        run.environment.insert("hosts".into(), json!({"builder": host, "gone": null}));
+        run
+    };
+    let found = compare(&[with("a", -270, "6.1"), with("b", 75, "6.1")], &SPECS);
+    assert!(found.environment.is_empty(), "{:?}", found.environment);
+    assert!(!found.notes.iter().any(|note| note.contains("environments")), "{:?}", found.notes);
+    let found = compare(&[with("a", -270, "6.1"), with("b", 75, "6.2")], &SPECS);
+    let keys: Vec<_> = found.environment.iter().map(|fact| fact.key.as_str()).collect();
+    assert_eq!(keys, ["hosts.builder.environment.kernel_release"]);
+}
+
+#[test]
 fn what_differs_around_the_runs_is_listed() {
     let (a, mut b) = (run("a"), run("b"));
     b.environment.insert("kernel".into(), json!("6.19.0"));

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 /// Deeper than settings ever are; what lies below is compared as a whole.
 const DEPTH_MAX: u32 = 16;
 
+/// What is measured of a host anew for each run: no setting, and never twice the same.
+const MEASURED_OF_HOSTS: [&str; 2] = ["calendar_clock_off_s", "clock"];
+
 /// Facts by key, `server.disk.file_system`.
 type Facts = BTreeMap<String, Value>;
 
@@ -33,13 +36,29 @@ pub struct RunFact {
     pub values: Vec<Option<Value>>,
 }
 
-/// The facts of a run's host.
+/// The facts of a run's hosts, without what was measured of them.
 pub(super) fn environment(run: &Run) -> Facts {
     let mut facts = Facts::new();
     for (key, value) in &run.environment {
-        flatten(key, value, DEPTH_MAX, &mut facts);
+        match (key.as_str(), value) {
+            ("hosts", Value::Object(hosts)) => {
+                hosts.iter().for_each(|(name, host)| of_host(&format!("{key}.{name}"), host, &mut facts));
+            }
+            _ => flatten(key, value, DEPTH_MAX, &mut facts),
+        }
     }
     facts
+}
+
+/// The facts of one host of a fleet or lab.
+fn of_host(key: &str, host: &Value, facts: &mut Facts) {
+    match host {
+        Value::Object(entries) => {
+            let set = entries.iter().filter(|(key, _)| !MEASURED_OF_HOSTS.contains(&key.as_str()));
+            flatten_all(key, set, DEPTH_MAX, facts);
+        }
+        other => flatten(key, other, DEPTH_MAX, facts),
+    }
 }
 
 /// The plan without its variants, whose settings are compared pair by pair.
