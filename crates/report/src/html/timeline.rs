@@ -26,13 +26,13 @@ struct Placed<'a> {
 
 const SLACK: &str = "least slack";
 
-/// A resource's panel: title, names of its series, class, the resource whose ceiling it has.
+/// A resource's panel: title, in which the server stands for what is measured, names of its series, class, the resource whose ceiling it has.
 type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resource>);
 
 const KINDS: [Kind; 7] = [
     ("goodput up", &["goodput_up_bit_per_s"], "s2", None),
     ("goodput down", &["goodput_down_bit_per_s"], "s2", None),
-    ("CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
+    ("server CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
     ("server memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
     ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
     ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
@@ -53,7 +53,9 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
     let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
     for kind in &KINDS {
         let top = panels.last().map_or(-10.0, |panel: &Panel| panel.frame.top + panel.frame.height) + 34.0;
-        panels.extend(series_panel(&placed, variant, kind, &x, top, buckets));
+        let (title, ..) = kind;
+        let title = title.replace("server", target(&run.workload));
+        panels.extend(series_panel(&placed, variant, (&title, kind), &x, top, buckets));
     }
     let last = panels.last_mut()?;
     last.x_labels = true;
@@ -69,6 +71,11 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
         panels,
         legend: legend(&placed, load_is_told, ceilings),
     })
+}
+
+/// What a workload calls the part whose usage is sampled.
+fn target(workload: &str) -> &'static str {
+    if workload == "daq" { "builder" } else { "server" }
 }
 
 /// Put trials end to end with small gaps.
@@ -172,7 +179,7 @@ fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
 fn series_panel(
     placed: &[Placed],
     variant: &VariantOutcome,
-    (title, names, class, resource): &Kind,
+    (title, (kind, names, class, resource)): (&str, &Kind),
     x: &Axis,
     top: f64,
     buckets: usize,
@@ -199,7 +206,7 @@ fn series_panel(
         let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
         marks.push(Mark::Rule { y: ceiling.value, class: "ceiling", label });
     }
-    if *title == SLACK {
+    if *kind == SLACK {
         marks.extend(stalls(placed, 0.0));
     }
     if !known {
@@ -209,7 +216,7 @@ fn series_panel(
     let high = most.max(ceiling.map_or(0.0, |c| c.value));
     let mut y = Axis::amount(title, unit, 0.0, if known { high } else { 1.0 }, 2);
     if !known {
-        (y.title, y.ticks) = ((*title).to_owned(), Vec::new());
+        (y.title, y.ticks) = (title.to_owned(), Vec::new());
     }
     let frame = Frame { left: LEFT, top, width: WIDTH, height: if known { 62.0 } else { 24.0 } };
     Some(Panel { frame, x: x.clone(), y, x_labels: false, backdrop: backdrop(placed), marks })

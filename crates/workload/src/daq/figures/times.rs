@@ -4,6 +4,7 @@ use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 
 use super::{NS_PER_MS, name, tone};
 use crate::daq::report::{BuilderReport, CreditTrial, Interval};
+use crate::daq::series::whole;
 
 /// What is counted of an interval.
 type Count = fn(&Interval) -> u64;
@@ -13,21 +14,17 @@ fn over_time(
     builders: &[&BuilderReport],
     of: impl Fn(&[&Interval]) -> Option<f64>,
 ) -> Vec<(f64, Option<f64>)> {
-    // All builders of a trial have the same intervals, but the last may be cut short.
-    let longest = builders.iter().max_by_key(|builder| builder.intervals.len());
-    let Some(longest) = longest else { return Vec::new() };
-    let alike =
-        |at: usize| builders.iter().filter_map(|builder| builder.intervals.get(at)).collect::<Vec<_>>();
+    // All builders of a trial have the same intervals, but for the last.
+    let all: Vec<&[Interval]> = builders.iter().map(|builder| whole(&builder.intervals)).collect();
+    let longest = all.iter().copied().max_by_key(|intervals| intervals.len()).unwrap_or_default();
+    let alike = |at: usize| all.iter().filter_map(|intervals| intervals.get(at)).collect::<Vec<_>>();
     let mut way: Vec<_> = longest
-        .intervals
         .iter()
         .enumerate()
         .map(|(at, interval)| (interval.end_s - interval.length_s, of(&alike(at))))
         .collect();
     // The last value holds to the end of its interval.
-    way.extend(
-        longest.intervals.last().zip(way.last().copied()).map(|(last, (_, value))| (last.end_s, value)),
-    );
+    way.extend(longest.last().zip(way.last().copied()).map(|(last, (_, value))| (last.end_s, value)));
     way
 }
 
@@ -101,7 +98,7 @@ pub(super) fn slowest(builders: &[&BuilderReport]) -> Option<Figure> {
 
 /// The axis of time: the hold.
 fn in_hold(builders: &[&BuilderReport]) -> Axis {
-    let intervals = || builders.iter().flat_map(|builder| &builder.intervals);
+    let intervals = || builders.iter().flat_map(|builder| whole(&builder.intervals));
     let from = intervals().map(|interval| interval.end_s - interval.length_s).min_by(f64::total_cmp);
     let to = intervals().map(|interval| interval.end_s).max_by(f64::total_cmp);
     Axis { from, to, ..Axis::of("time", "s") }
