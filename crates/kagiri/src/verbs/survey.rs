@@ -26,7 +26,8 @@ const FIRST_SHARE: u64 = 32;
 #[derive(Args)]
 #[command(
     after_help = "First the ceilings of CPU, disk, loopback and memory, then how fast bytes and requests move over \
-    loopback and how quickly events are built from 100 sources, then how many video streams of 25 Mbit/s a server on this machine carries. It needs no root, about 700 MB of disk and two to three minutes, and names its \
+    loopback ('kagiri transfer') and how quickly events are built from 100 sources ('kagiri daq'), then how many video streams of \
+    25 Mbit/s a server on this machine carries ('kagiri stream'). It needs no root, about 700 MB of disk and two to three minutes, and names its \
     report at the end.\n\n\
     Examples:\n  \
     kagiri survey\n  \
