@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use sys::clock::monotonic_ns;
+use sys::net::{NetError, UdpPort};
 
 use super::told::Told;
 use super::worker::Worker;
@@ -17,10 +18,23 @@ const DATAGRAM_BYTES: u64 = 4096;
 const RECEIVE_BYTES_MAX: u64 = 256 << 20;
 
 /// What the kernel counts for all datagrams of the events under way, bytes: each takes a page with its bookkeeping.
-pub(super) fn datagrams_bytes(told: &Told) -> u64 {
+fn datagrams_bytes(told: &Told) -> u64 {
     let fragment_bytes = told.sizes.mean_bytes().round() as u32;
     let datagrams = packets(fragment_bytes, Carrier::Udp) * u64::from(told.sources());
     (datagrams * u64::from(told.window()) * DATAGRAM_BYTES).clamp(1 << 20, RECEIVE_BYTES_MAX)
+}
+
+/// The builder's UDP port.
+///
+/// # Errors
+/// The port is taken, no descriptors.
+pub(super) fn udp_port(told: &Told) -> Result<UdpPort, NetError> {
+    let udp = UdpPort::bind(told.address)?;
+    if told.settings.protocol == Carrier::Udp {
+        // What is not to be had is told as drops.
+        let _ = udp.set_receive_buffer(datagrams_bytes(told));
+    }
+    Ok(udp)
 }
 
 impl Worker {

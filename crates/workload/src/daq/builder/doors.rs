@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use sys::clock::monotonic_ns;
-use sys::net::{Interest, TcpSocket};
+use sys::net::{Interest, ListenOptions, Listener, NetError, SocketOptions, TcpSocket};
 
 use super::assembly::Said;
 use super::connection::Connection;
+use super::told::Told;
 use super::worker::{LISTENER, Worker};
 use crate::daq::wire::{Hello, Piece, WHOEVER_LISTENS};
 
@@ -18,6 +19,24 @@ const SILENCE_NS: u64 = 2_000_000_000;
 const PAUSE_NS: u64 = 100_000_000;
 /// Connections accepted before others have their turn.
 const ACCEPTS_AT_ONCE: usize = 256;
+
+/// Sources whose connections one door takes if they all come at once, unevenly as they choose it.
+const SOURCES_A_DOOR: u32 = 2500;
+const DOORS_MAX: u32 = 16;
+
+/// The doors of a builder.
+///
+/// # Errors
+/// The port is taken, no descriptors.
+pub(super) fn doors(told: &Told) -> Result<Vec<Listener>, NetError> {
+    let listen = ListenOptions {
+        reuse_port: true,
+        backlog: 4096,
+        socket: SocketOptions { nodelay: Some(true), ..SocketOptions::default() },
+    };
+    let doors = told.sources().div_ceil(SOURCES_A_DOOR).clamp(1, DOORS_MAX);
+    (0..doors).map(|_| Listener::bind(told.address, &listen)).collect()
+}
 
 impl Worker {
     /// Lets in who waits at the door.

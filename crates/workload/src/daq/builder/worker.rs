@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sys::clock::monotonic_ns;
-use sys::net::{
-    Epoll, Events, Interest, ListenOptions, Listener, Moved, MulticastSender, NetError, SocketOptions,
-    UdpPort,
-};
+use sys::net::{Epoll, Events, Interest, Listener, Moved, MulticastSender, NetError, UdpPort};
 
 use super::assembly::Assembly;
 use super::clocks::Clocks;
 use super::collect::{Collect, CollectPlan, Measured};
 use super::connection::Connection;
-use super::datagrams::datagrams_bytes;
+use super::datagrams::udp_port;
+use super::doors::doors;
 use super::grants::{Grants, Reach};
 use super::groups::Group;
 use super::ladder::Ladder;
@@ -32,9 +30,6 @@ use crate::daq::theory::{fragment_wire_bytes, queue_full_ns};
 pub(super) const WAKER: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = u64::MAX - 1;
 const UDP: u64 = u64::MAX - 2;
-/// Sources whose connections one door takes if they all come at once, unevenly as they choose it.
-const SOURCES_A_DOOR: u32 = 2500;
-const DOORS_MAX: u32 = 16;
 const READY_MAX: usize = 512;
 const SCRATCH_BYTES: usize = 256 << 10;
 /// From so much payload on it is received to where it belongs, without a detour.
@@ -113,6 +108,20 @@ pub(super) struct Worker {
     pub(super) link_bit_per_s: Option<f64>,
 }
 
+fn plan(told: &Told) -> CollectPlan {
+    let settings = &told.settings;
+    CollectPlan {
+        sources: told.sources(),
+        carrier: settings.protocol,
+        fragment_bytes: told.sizes.mean_bytes().round() as u32,
+        queue_full_ns: settings
+            .buffer
+            .zip(settings.link)
+            .and_then(|(buffer, link)| queue_full_ns(buffer.bytes(), link.bit_per_s() as f64)),
+        start_ns: monotonic_ns(),
+    }
+}
+
 impl Worker {
     /// Listens, and is ready for sources.
     ///
@@ -125,19 +134,7 @@ impl Worker {
         seat: usize,
     ) -> Result<Self, NetError> {
         let sources = told.sources();
-        let listen = ListenOptions {
-            reuse_port: true,
-            backlog: 4096,
-            socket: SocketOptions { nodelay: Some(true), ..SocketOptions::default() },
-        };
-        let doors = sources.div_ceil(SOURCES_A_DOOR).clamp(1, DOORS_MAX);
-        let listeners: Vec<_> =
-            (0..doors).map(|_| Listener::bind(told.address, &listen)).collect::<Result<_, _>>()?;
-        let udp = UdpPort::bind(told.address)?;
-        if told.settings.protocol == Carrier::Udp {
-            // What is not to be had is told as drops.
-            let _ = udp.set_receive_buffer(datagrams_bytes(&told));
-        }
+        let (listeners, udp) = (doors(&told)?, udp_port(&told)?);
         let (multicast, multicast_fails) = super::groups::multicast(&told);
         let epoll = Epoll::new()?;
         epoll.add(&shared.waker, WAKER, Interest::READ)?;
@@ -147,17 +144,6 @@ impl Worker {
         let is_push = settings.pattern == Pattern::Push;
         let reach = if settings.pattern == Pattern::Pull { Reach::One } else { Reach::Many };
         let grants = (!is_push).then(|| Grants::new(sources, settings.credit.unwrap_or(sources), reach));
-        let fragment_bytes = told.sizes.mean_bytes().round() as u32;
-        let plan = CollectPlan {
-            sources,
-            carrier: settings.protocol,
-            fragment_bytes,
-            queue_full_ns: settings
-                .buffer
-                .zip(settings.link)
-                .and_then(|(buffer, link)| queue_full_ns(buffer.bytes(), link.bit_per_s() as f64)),
-            start_ns: monotonic_ns(),
-        };
         Ok(Self {
             shared,
             turns,
@@ -184,7 +170,7 @@ impl Worker {
             grants,
             ladder: Ladder::new(sources),
             clocks: Clocks::new(sources),
-            collect: Collect::new(plan),
+            collect: Collect::new(plan(&told)),
             ordered: Vec::new(),
             orders: OrderCounts::default(),
             gathering: Gathering::default(),
