@@ -153,6 +153,10 @@ struct Confirmation {
     invalid: u32,
     /// Confirming trials of the load above that the generator spoiled.
     invalid_above: u32,
+    /// How often a load above was confirmed: the search was wrong, perhaps by far.
+    ups: u32,
+    /// The least load above that failed when it was to be confirmed.
+    failed_above: Option<u64>,
 }
 
 impl Confirmation {
@@ -165,6 +169,8 @@ impl Confirmation {
             settled,
             invalid: 0,
             invalid_above: 0,
+            ups: 0,
+            failed_above: None,
         };
         for trial in seen.iter().filter(|trial| trial.phase == Phase::Confirm) {
             state.record(plan, trial);
@@ -173,7 +179,17 @@ impl Confirmation {
     }
 
     fn above(&self, plan: &LoadPlan) -> u64 {
-        (self.candidate + step(plan, self.candidate)).min(plan.load_max)
+        // Step by step it would take all day if one unlucky trial had ended the search far below.
+        let stride = step(plan, self.candidate) << self.ups.saturating_sub(1).min(20);
+        let halfway = |failed: u64| self.candidate + (failed - self.candidate).div_ceil(2);
+        let most = self.failed_above.map_or(plan.load_max, halfway);
+        (self.candidate + stride).min(most).min(plan.load_max)
+    }
+
+    /// Whether nothing is left to try above the candidate.
+    fn is_closed(&self, plan: &LoadPlan) -> bool {
+        let near = |failed: u64| failed.saturating_sub(self.candidate) <= step(plan, self.candidate);
+        self.candidate >= plan.load_max || self.failed_above.is_some_and(near)
     }
 
     fn record(&mut self, plan: &LoadPlan, trial: &Seen) {
@@ -190,14 +206,19 @@ impl Confirmation {
                 (self.passes, self.passes_above, self.settled) = (0, 0, true);
                 (self.invalid, self.invalid_above) = (0, 0);
             }
-            Verdict::Fail => self.settled = true,
+            Verdict::Fail => {
+                self.failed_above = Some(self.failed_above.map_or(trial.load, |load| load.min(trial.load)));
+                (self.passes_above, self.invalid_above, self.ups) = (0, 0, 0);
+                self.settled |= self.is_closed(plan);
+            }
             Verdict::Pass => {
                 self.passes_above += 1;
                 if self.passes_above >= plan.confirmations {
                     self.candidate = trial.load;
                     (self.passes, self.passes_above) = (self.passes_above, 0);
                     (self.invalid, self.invalid_above) = (self.invalid_above, 0);
-                    self.settled = self.candidate >= plan.load_max;
+                    self.ups += 1;
+                    self.settled = self.is_closed(plan);
                 }
             }
         }

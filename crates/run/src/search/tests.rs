@@ -77,6 +77,20 @@ fn an_unlucky_search_is_corrected_upwards() {
 }
 
 #[test]
+fn a_search_that_was_spoiled_far_below_does_not_go_up_by_single_steps() {
+    let plan = LoadPlan { confirmations: 1, ..plan(5000) };
+    // One trial at 128 fails by chance.
+    let seen = search(&plan, |step, _| match (step.load, step.phase) {
+        (128, Phase::Search) => Verdict::Fail,
+        (..=960, _) => Verdict::Pass,
+        _ => Verdict::Fail,
+    });
+    let found = capacity(&plan, &seen, "streams").value.unwrap();
+    assert!((941.0..=960.0).contains(&found), "{found}");
+    assert!(seen.len() < 40, "{seen:?}");
+}
+
+#[test]
 fn the_generators_limit_is_not_the_targets() {
     let seen = search(&plan(1000), |step, _| if step.load <= 100 { Verdict::Pass } else { Verdict::Invalid });
     let found = capacity(&plan(1000), &seen, "streams");
