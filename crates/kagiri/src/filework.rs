@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use workload::stream::content::Progress;
 
 use crate::estimate::rounded_up;
+use crate::output;
 
 /// How often a line is written where there is no terminal for a bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ impl FileWork {
     /// It begins: `what` is done to which file.
     pub fn begin(what: &str, quiet: bool) -> Self {
         if !quiet {
-            eprintln!("{what}");
+            output::say(what);
         }
         let terminal = std::io::stderr().is_terminal();
         let bar = (!quiet && terminal).then(|| {
@@ -50,7 +51,7 @@ impl FileWork {
             bar.set_position(progress.bytes_done);
         }
         if let Some(line) = self.lines.as_mut().and_then(|lines| lines.due(self.began.elapsed(), progress)) {
-            eprintln!("{line}");
+            output::say(&line);
         }
     }
 

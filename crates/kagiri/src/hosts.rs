@@ -17,7 +17,7 @@ use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
 use fleet::session;
 
 use crate::exit::Failure;
-use crate::measure;
+use crate::{measure, output};
 pub use unplaced::{Places, example};
 
 /// Where a coordinator listens unless told.
@@ -233,7 +233,7 @@ impl Lab {
             return Err(Failure::Interrupted("interrupted before the first trial had ended".into()));
         }
         if !quiet {
-            eprintln!("lab {} is up: {} hosts", state.lab, state.hosts.len());
+            output::say(&format!("lab {} is up: {} hosts", state.lab, state.hosts.len()));
         }
         Ok(lab)
     }

@@ -64,7 +64,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
                 while signal.count() < 2 {
                     std::thread::sleep(LEAVE);
                 }
-                eprintln!("kagiri: left at once; 'kagiri undo' puts back what is still changed");
+                output::say("kagiri: left at once; 'kagiri undo' puts back what is still changed");
                 std::process::exit(Code::Interrupted as i32);
             }
         }
@@ -255,7 +255,7 @@ pub fn run_plan(plan: &Plan, common: &Common, hosts: &HostArgs, places: Places) 
     check_plan(plan, hosts, places)?;
     let say = |line: &str| {
         if !common.quiet {
-            eprintln!("{line}");
+            output::say(line);
         }
     };
     Session::open(common, &say)?.run_plan(plan, common, hosts)

@@ -16,15 +16,21 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::measure;
 use crate::whole::write_whole;
 
+/// One line on standard error, about what is done. Whoever closes it, or writes it to a full disk, misses the line and
+/// nothing else: what is being measured goes on.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// One error, on standard error.
 pub fn error_line(text: &str) {
     // What others wrote may be in it, who steer no terminal here.
     let lines: Vec<_> = text.trim_end().lines().map(report::units::visible).collect();
     let text = lines.join("\n");
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        eprintln!("\x1b[1;31merror:\x1b[0m {text}");
+        say(&format!("\x1b[1;31merror:\x1b[0m {text}"));
     } else {
-        eprintln!("error: {text}");
+        say(&format!("error: {text}"));
     }
 }
 

@@ -14,6 +14,7 @@ use run::engine::{Event, Observer};
 use run::search::{Seen, Step};
 
 use crate::estimate::{Estimate, rounded_up};
+use crate::output;
 
 /// Shows progress on standard error.
 #[derive(Clone)]
@@ -64,7 +65,7 @@ impl Progress {
         match (&self.bar, self.quiet) {
             (_, true) => {}
             (Some(bar), _) => bar.println(text),
-            (None, _) => eprintln!("{text}"),
+            (None, _) => output::say(text),
         }
     }
 

@@ -16,7 +16,7 @@ use fleet::protocol;
 use serde_json::Value;
 
 use crate::exit::{Code, Failure, Outcome};
-use crate::{hosts, measure};
+use crate::{hosts, measure, output};
 
 /// Let a coordinator run parts on this host.
 #[derive(Args)]
@@ -70,7 +70,7 @@ impl AgentArgs {
         let stop = measure::stop_flag()?;
         let say = |line: &str| {
             if !self.quiet {
-                eprintln!("{line}");
+                output::say(line);
             }
         };
         measure::clean_leftovers(&say);

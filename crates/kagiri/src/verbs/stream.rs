@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::hosts::{HostArgs, PlaceArgs, Places};
-use crate::measure;
 use crate::verbs::content::existing;
 use crate::verbs::timeline::own::CallArgs;
+use crate::{measure, output};
 
 /// Where content is given, none is made: what tells how to make it would be ignored.
 const GIVEN: [&str; 2] = ["url", "content"];
@@ -93,7 +93,7 @@ impl StreamArgs {
     pub fn perform(self: Box<Self>) -> Outcome {
         let plan = self.plan()?;
         if let Some(note) = self.note().filter(|_| !self.common.quiet) {
-            eprintln!("{note}");
+            output::say(&note);
         }
         self.calls.draw(&plan.name, self.common.quiet, || {
             measure::run_plan(&plan, &self.common, &self.hosts, Places::Options)

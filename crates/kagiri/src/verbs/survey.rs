@@ -12,6 +12,7 @@ use crate::cli::Common;
 use crate::exit::{Failure, Outcome};
 use crate::hosts::{HostArgs, Places};
 use crate::measure::{self, Session};
+use crate::output;
 
 /// The rate of the streams, in bit/s: what the workload makes unless it is told otherwise.
 const STREAM_BIT_PER_S: f64 = 25e6;
@@ -44,7 +45,7 @@ impl Survey {
     pub fn perform(self) -> Outcome {
         let say = |line: &str| {
             if !self.common.quiet {
-                eprintln!("{line}");
+                output::say(line);
             }
         };
         // What would make the survey's result useless is found now, not after minutes of measuring.

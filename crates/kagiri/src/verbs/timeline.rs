@@ -216,7 +216,7 @@ impl Timeline {
 
     fn say(&self, what: &str, session: &Session) {
         if !self.quiet {
-            eprintln!("{what}, by {}", session.backend().name());
+            output::say(&format!("{what}, by {}", session.backend().name()));
         }
     }
 
@@ -254,7 +254,7 @@ impl Pictures<'_> {
         let write = |path: &Path, bytes: &[u8]| {
             write_whole(path, bytes).map_err(Failure::of_named)?;
             if !self.is_quiet {
-                eprintln!("wrote {} ({:.1} MB)", path.display(), bytes.len() as f64 / 1e6);
+                output::say(&format!("wrote {} ({:.1} MB)", path.display(), bytes.len() as f64 / 1e6));
             }
             Ok(())
         };

@@ -9,6 +9,7 @@ mod traffic;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -156,7 +157,8 @@ impl Up {
         drop(journal);
         let well = left.is_empty();
         for line in &left {
-            eprintln!("{line}");
+            // The log may be on a full disk.
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
         if let Some(asker) = asker {
             asker.answer(&Answer::Down { left });

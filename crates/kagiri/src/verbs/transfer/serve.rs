@@ -80,9 +80,9 @@ impl ServeArgs {
         let mut server = Server::start(settings).with_context(|| format!("cannot serve at {listen}"))?;
         if !is_quiet {
             let at = server.local_addr();
-            eprintln!(
+            output::say(&format!(
                 "kagiri transfer serves at {at}, TCP and UDP, clients of kagiri and iperf3; Ctrl-C ends it"
-            );
+            ));
         }
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);

@@ -1,0 +1,46 @@
+//! Output that nobody takes: a pager that was left, a full disk. What is measured is kept all the same.
+
+use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
+
+use kagiri_tests::World;
+use serde_json::Value;
+
+/// A search of a few short trials, each of which says something while it lasts.
+const SEARCH: [&str; 8] = ["daq", "--search", "sources", "--max", "4", "--time", "500ms", "--no-checksum"];
+
+/// Run it to its end, however its output is set up; returns how it ended and what is listed afterwards.
+fn listed(world: &World, set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
+    let mut command = world.command(&SEARCH);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    set_up(&mut command);
+    let mut child = command.spawn().expect("kagiri starts");
+    // Whoever read has gone before the first line comes, and so each line fails.
+    drop((child.stdout.take(), child.stderr.take()));
+    let ended = child.wait().expect("it ends");
+    let runs = world.run(&["runs", "list", "--json"]).code(0).json();
+    (ended.code(), runs.as_array().expect("a list").clone())
+}
+
+#[test]
+fn output_that_nobody_takes_costs_no_measurement() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").expect("the device");
+    let set_ups: [(&str, &dyn Fn(&mut Command)); 3] = [
+        ("a closed pipe", &|command| {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }),
+        ("a full disk", &|command| {
+            command.stdout(full()).stderr(full());
+        }),
+        ("no progress, but a result", &|command| {
+            command.stderr(full());
+        }),
+    ];
+    for (what, set_up) in set_ups {
+        let world = World::new();
+        let (code, runs) = listed(&world, |command| set_up(command));
+        assert_eq!(code, Some(0), "{what}: {runs:?}");
+        assert_eq!(runs.len(), 1, "{what}: {runs:?}");
+        assert_eq!(runs[0]["state"], "complete", "{what}: {runs:?}");
+    }
+}
