@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use maud::{Markup, html};
 
 use super::axis::Axis;
+use super::labels;
 use super::mark::{Mark, Plane, Shape};
 use super::scale::{Linear, px};
 
@@ -132,21 +133,27 @@ impl Panel {
 
     fn svg(&self) -> Markup {
         let plane = self.plane();
+        let title = (self.y.title.as_str(), self.frame.top - self.lift());
+        let labels = labels::placed(&self.marks, &plane, title);
         html! {
             g {
                 @for mark in &self.backdrop { (mark.svg(&plane)) }
                 (self.y_axis(&plane))
                 (self.x_axis(&plane))
-                @for mark in &self.marks { (mark.svg(&plane)) }
+                @for (mark, label) in self.marks.iter().zip(&labels) { (mark.svg(&plane)) (label) }
             }
         }
     }
 
-    fn y_axis(&self, plane: &Plane) -> Markup {
-        let Frame { left, top, width, .. } = self.frame;
+    /// How far above the plot area the title of the vertical axis stands.
+    fn lift(&self) -> f64 {
         // Labels of drops are written above the plot area, where the title would stand.
         let labelled = |mark: &Mark| matches!(mark, Mark::Drop { label, .. } if !label.is_empty());
-        let lift = if self.marks.iter().any(labelled) { 22.0 } else { 8.0 };
+        if self.marks.iter().any(labelled) { 22.0 } else { 8.0 }
+    }
+
+    fn y_axis(&self, plane: &Plane) -> Markup {
+        let Frame { left, top, width, .. } = self.frame;
         html! {
             @for tick in &self.y.ticks {
                 @let y = plane.y.at(tick.at);
@@ -154,7 +161,7 @@ impl Panel {
                 text.tick x=(px(left - 7.0)) y=(px(y + 3.5)) text-anchor="end" { (tick.label) }
             }
             @if !self.y.title.is_empty() {
-                text.axis x=(px(left)) y=(px(top - lift)) { (self.y.title) }
+                text.axis x=(px(left)) y=(px(top - self.lift())) { (self.y.title) }
             }
         }
     }

@@ -74,7 +74,7 @@ pub enum Mark {
         /// Class names.
         class: &'static str,
     },
-    /// A straight line across the panel at one y, with a label at its right end.
+    /// A straight line across the panel at one y, with a label at one of its ends.
     Rule {
         /// Where.
         y: f64,
@@ -89,7 +89,7 @@ pub enum Mark {
         x: f64,
         /// Class names.
         class: &'static str,
-        /// What it is, written at its top; may be empty.
+        /// What it is, written at or near its top; may be empty.
         label: String,
     },
     /// Many points as one mark, each without a text of its own.
@@ -147,7 +147,7 @@ impl Plane {
 }
 
 impl Mark {
-    /// The mark as SVG.
+    /// The mark as SVG, without the label of a straight line.
     pub(super) fn svg(&self, plane: &Plane) -> Markup {
         let ([left, right], [bottom, top]) = (plane.x.range, plane.y.range);
         match self {
@@ -171,23 +171,12 @@ impl Mark {
                 let ends = [x0, x1].map(|x| format!("M{} {}v8", px(x), px(y - 4.0))).concat();
                 path(class, &format!("M{} {}H{}{ends}", px(x0), px(y), px(x1)))
             }
-            Self::Rule { y, class, label } => {
-                let y = plane.y.at(*y);
-                html! {
-                    (path(class, &format!("M{} {}H{}", px(left), px(y), px(right))))
-                    @if !label.is_empty() {
-                        text class="note" x=(px(right - 4.0)) y=(px(y - 4.0)) text-anchor="end" { (label) }
-                    }
-                }
+            // The panel places their labels, all together.
+            Self::Rule { y, class, .. } => {
+                path(class, &format!("M{} {}H{}", px(left), px(plane.y.at(*y)), px(right)))
             }
-            Self::Drop { x, class, label } => {
-                let x = plane.x.at(*x);
-                html! {
-                    (path(class, &format!("M{} {}V{}", px(x), px(bottom), px(top))))
-                    @if !label.is_empty() {
-                        text class="note" x=(px(within(x, label, [left, right]))) y=(px(top - 4.0)) text-anchor="middle" { (label) }
-                    }
-                }
+            Self::Drop { x, class, .. } => {
+                path(class, &format!("M{} {}V{}", px(plane.x.at(*x)), px(bottom), px(top)))
             }
             Self::Dots { at, class } => path(class, &strokes(at.iter().map(|&at| [at, at]), plane)),
             Self::Strokes { at, class } => path(class, &strokes(at.iter().copied(), plane)),
@@ -204,13 +193,6 @@ impl Mark {
             }
         }
     }
-}
-
-/// Where the middle of a label may lie so that it stays over the panel, by the usual width of its letters.
-fn within(x: f64, label: &str, [left, right]: [f64; 2]) -> f64 {
-    const LETTER_PX: f64 = 6.5;
-    let half = label.chars().count() as f64 * LETTER_PX / 2.0;
-    if right - left <= half * 2.0 { (left + right) / 2.0 } else { x.clamp(left + half, right - half) }
 }
 
 fn path(class: &str, d: &str) -> Markup {
@@ -295,13 +277,6 @@ mod tests {
         let points = [(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(4.0))];
         assert_eq!(line(&points, &PLANE), "M0 90L10 80M30 60");
         assert_eq!(step(&points, &PLANE), "M0 90H10V80H20M30 60");
-    }
-
-    #[test]
-    fn a_label_stays_over_its_panel() {
-        let label = "97 predicted";
-        assert_eq!([0.0, 200.0, 400.0].map(|x| within(x, label, [0.0, 400.0])), [39.0, 200.0, 361.0]);
-        assert_eq!(within(9.0, label, [0.0, 10.0]), 5.0, "a panel narrower than its label");
     }
 
     #[test]

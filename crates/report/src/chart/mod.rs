@@ -7,6 +7,7 @@
 
 mod axis;
 mod figure;
+mod labels;
 mod mark;
 mod scale;
 mod series;
