@@ -1,6 +1,7 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
 pub mod calls;
+mod prediction;
 
 use base::doubt::Doubt;
 use base::metric::MetricSpec;
@@ -11,6 +12,8 @@ use serde_json::Value;
 
 use crate::digest::{self, Row};
 use crate::units::{self, UNKNOWN, ordinal, quantity, tidy};
+
+pub use prediction::{PREDICTION_REFUTED, predicted, prediction_doubt};
 
 /// The answer for one variant.
 #[derive(Debug, Clone, PartialEq, Eq)]

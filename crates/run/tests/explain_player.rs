@@ -108,7 +108,12 @@ fn a_ceiling_is_not_inferred_below_what_was_used() {
     let explained = |text: &str| explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table"));
     let explanation = explained(&text);
     assert_eq!(explanation.saturation[&Resource::Network].ceiling, None);
-    assert_eq!((explanation.limit.resource, explanation.predicted), (Resource::None, Some(100.0)));
+    assert_eq!(explanation.limit.resource, Resource::None);
+    // A line that would meet one core at 100 is refuted by the failure at 5: that is told, and no number by itself.
+    assert_eq!(explanation.predicted, None);
+    let doubts: Vec<_> = explanation.doubts.iter().map(|note| &note.doubt).collect();
+    assert!(doubts.contains(&&Doubt::PredictionDisagrees { predicted: 100.0, measured: 4.0 }), "{doubts:?}");
+    assert!(!doubts.iter().any(|doubt| matches!(doubt, Doubt::FarPrediction { .. })), "{doubts:?}");
     // Where it did stop, that is the ceiling and the first reason; what an invalid trial used does not count.
     let stopped = explained(&text.replace("5,5,14,fail", "5,5,20.2,fail\n5,5,3,invalid\n5,5,4,invalid"));
     let ceiling = stopped.saturation[&Resource::Network].ceiling.as_ref().expect("it stopped growing");

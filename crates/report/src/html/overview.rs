@@ -45,7 +45,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
     let one_load = words::is_one_load(run, variant);
     let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
-    let predicted = variant.predicted.map_or(UNKNOWN.to_owned(), tidy);
+    let (predicted, predicted_note) = prediction(variant);
     let cost = variant.saturation.get(&variant.limit.resource).map(|s| {
         let interval =
             s.cost_interval.map(|ends| format!("95 %: {}, n = {}", range(Some(ends), &s.unit), s.n));
@@ -65,7 +65,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
             }
             (figure("limit", variant.limit.resource.word(), limit_note(variant)))
             @if !one_load {
-                (figure("predicted", &predicted, &format!("{unit}, from slopes and ceilings alone")))
+                (figure("predicted", &predicted, &predicted_note))
             }
             @if let Some((cost, interval)) = cost {
                 (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost, &interval))
@@ -74,6 +74,17 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
             (figure("doubts", &doubts.to_string(), if doubts == 0 { "nothing weakens it" } else { "listed below" }))
         }
     }
+}
+
+/// What the slopes predict, marked where it is doubtful, and how it is to be taken.
+fn prediction(variant: &VariantOutcome) -> (String, String) {
+    let unit = &variant.capacity.unit;
+    let note = match (variant.predicted, words::prediction_doubt(variant)) {
+        (None, Some(_)) => words::PREDICTION_REFUTED.to_owned(),
+        (Some(_), Some(why)) => format!("{unit}, doubtful: {why}; from slopes and ceilings alone"),
+        (_, None) => format!("{unit}, from slopes and ceilings alone"),
+    };
+    (words::predicted(variant), note)
 }
 
 /// How sure the limit is; that there was none is sure of the loads offered only.
@@ -217,7 +228,7 @@ fn capacities(run: &Run) -> Markup {
                 (number_cell(&words::interval(&variant.capacity)))
                 td.n { (variant.repetitions.len()) }
                 (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
-                (number_cell(&variant.predicted.map_or(UNKNOWN.to_owned(), tidy)))
+                (number_cell(&words::predicted(variant)))
                 td { (limit_words(variant)) }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
                     (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), words::cost)))

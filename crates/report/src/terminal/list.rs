@@ -79,7 +79,7 @@ pub fn comparison(runs: &[&Run], style: Style) -> String {
         Column::numbers(&["interval"], cells(&|_, v| words::interval(&v.capacity))),
         Column::numbers(&["n"], cells(&|_, v| v.repetitions.len().to_string())),
         Column::numbers(&["change"], cells(&|_, v| change(v.capacity.value))),
-        Column::numbers(&["predicted"], cells(&|_, v| number(v.predicted))),
+        Column::numbers(&["predicted"], cells(&|_, v| words::predicted(v))),
         Column::words(
             &["limit"],
             cells(&|_, v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),

@@ -54,9 +54,16 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
     disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
 }
 
+/// Whether a load failed that is far smaller than the predicted one: lines that were drawn out so far say nothing.
+pub fn is_refuted(analysis: &Analysis, predicted: f64) -> bool {
+    let failed = analysis.verdicts().and_then(|measured| measured.failed);
+    failed.is_some_and(|failed| failed > 0.0 && predicted > FAR * failed)
+}
+
 /// The lines are drawn out far beyond the loads through which they were drawn.
 fn far(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
-    let predicted = explanation.predicted?;
+    // Nobody would rely on what a failure has refuted, nor measure larger loads.
+    let predicted = explanation.predicted.filter(|load| !is_refuted(analysis, *load))?;
     let greatest = analysis.sound_rows().map(|row| row.load).max_by(f64::total_cmp)?;
     (greatest > 0.0 && predicted > FAR * greatest).then_some(Doubt::FarPrediction { predicted, greatest })
 }

@@ -35,7 +35,8 @@ use analysis::Analysis;
 pub struct Explanation {
     /// The capacity: measured where there are verdicts, else predicted.
     pub capacity: Capacity,
-    /// What the lines and ceilings alone predict, in whole units where loads are counted.
+    /// What the lines and ceilings alone predict, in whole units where loads are counted; `None` also where a load far
+    /// below it failed.
     pub predicted: Option<f64>,
     /// What would have been predicted without the loads just below the capacity.
     pub forecast: Option<Forecast>,
@@ -84,6 +85,8 @@ pub fn explain(table: &LoadTable) -> Explanation {
     };
     explanation.doubts = doubts::of(&analysis, &explanation).into_iter().map(DoubtNote::from).collect();
     explanation.considerations = consider::consider(&analysis, &explanation);
+    // The doubts and the consideration tell of it, and of what was measured; no number by itself does.
+    explanation.predicted = predicted.filter(|load| !doubts::is_refuted(&analysis, *load));
     explanation
 }
 
