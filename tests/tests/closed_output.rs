@@ -6,12 +6,15 @@ use std::process::{Command, Stdio};
 use kagiri_tests::World;
 use serde_json::Value;
 
-/// A search of a few short trials, each of which says something while it lasts.
-const SEARCH: [&str; 8] = ["daq", "--search", "sources", "--max", "4", "--time", "500ms", "--no-checksum"];
+/// A search of a few trials, each of which says something while it lasts.
+const SEARCH: [&str; 5] = ["daq", "--search", "sources", "--max", "4"];
+/// One trial.
+const SINGLE: [&str; 3] = ["daq", "--sources", "4"];
+const SHORT: [&str; 4] = ["--time", "500ms", "--omit", "0s"];
 
 /// Run it to its end, however its output is set up; returns how it ended and what is listed afterwards.
-fn listed(world: &World, set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
-    let mut command = world.command(&SEARCH);
+fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
+    let mut command = world.command(&[words, &SHORT].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     set_up(&mut command);
     let mut child = command.spawn().expect("kagiri starts");
@@ -25,20 +28,20 @@ fn listed(world: &World, set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec
 #[test]
 fn output_that_nobody_takes_costs_no_measurement() {
     let full = || OpenOptions::new().write(true).open("/dev/full").expect("the device");
-    let set_ups: [(&str, &dyn Fn(&mut Command)); 3] = [
-        ("a closed pipe", &|command| {
+    let set_ups: [(&str, &[&str], &dyn Fn(&mut Command)); 3] = [
+        ("a closed pipe", &SEARCH, &|command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }),
-        ("a full disk", &|command| {
+        ("a full disk", &SINGLE, &|command| {
             command.stdout(full()).stderr(full());
         }),
-        ("no progress, but a result", &|command| {
+        ("no progress, but a result", &SINGLE, &|command| {
             command.stderr(full());
         }),
     ];
-    for (what, set_up) in set_ups {
+    for (what, words, set_up) in set_ups {
         let world = World::new();
-        let (code, runs) = listed(&world, |command| set_up(command));
+        let (code, runs) = listed(&world, words, |command| set_up(command));
         assert_eq!(code, Some(0), "{what}: {runs:?}");
         assert_eq!(runs.len(), 1, "{what}: {runs:?}");
         assert_eq!(runs[0]["state"], "complete", "{what}: {runs:?}");

@@ -15,6 +15,7 @@ pub mod doubts;
 pub mod export;
 pub mod findings;
 pub mod html;
+mod tables;
 pub mod terminal;
 pub mod timeline;
 pub mod units;

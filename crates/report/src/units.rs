@@ -9,6 +9,11 @@ pub const UNKNOWN: &str = "–";
 /// Decimal prefixes (powers of 1000) in ascending order, as in [`base::units`].
 const PREFIXES: [(&str, f64); 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
 
+/// Times up to this are told in milliseconds where one beside them is of a few only.
+const SHORT_S: f64 = 10.0;
+/// No number in a column has more decimals.
+const DECIMALS_MAX: usize = 4;
+
 /// A unit with its prefix, shared by all numbers of a column or an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
@@ -38,14 +43,23 @@ impl Scale {
     /// The scale for a column: whole numbers stay whole.
     pub fn for_values(unit: &str, values: impl Iterator<Item = f64> + Clone) -> Self {
         let whole = unit.is_empty() && values.clone().all(|value| value.fract() == 0.0);
-        let scale = Self::for_largest(unit, values.map(f64::abs).fold(0.0, f64::max));
+        let known = || values.clone().map(f64::abs).filter(|value| value.is_finite());
+        let (largest, least) =
+            (known().fold(0.0, f64::max), known().filter(|v| *v > 0.0).fold(f64::MAX, f64::min));
+        let scale = match unit {
+            // Of seconds the shortest would show no digit.
+            "s" if least < 0.01 && (0.1..SHORT_S).contains(&largest) => {
+                Self { factor: 1e-3, unit: "ms".into(), decimals: decimals(largest / 1e-3) }
+            }
+            _ => Self::for_largest(unit, largest),
+        };
         if whole { Self { decimals: 0, ..scale } } else { scale }
     }
 
     /// The number alone, without its unit; a dash when it is not known.
     pub fn number(&self, value: Option<f64>) -> String {
         match value.filter(|value| value.is_finite()) {
-            Some(value) => fixed(value / self.factor, self.decimals),
+            Some(value) => told(value / self.factor, self.decimals),
             None => UNKNOWN.to_owned(),
         }
     }
@@ -59,6 +73,15 @@ fn decimals(largest: f64) -> usize {
         v if v >= 0.1 || v == 0.0 => 2,
         _ => 4,
     }
+}
+
+/// A number with so many decimals, or with more where it is too small to show two digits of itself; what does not
+/// show by [`DECIMALS_MAX`] either is as good as zero.
+fn told(value: f64, decimals: usize) -> String {
+    let shows = |decimals: &usize| value.abs() >= 10f64.powi(1 - *decimals as i32) * 0.995;
+    let is_whole = decimals == 0 && value.fract() == 0.0;
+    let enough = (decimals..=DECIMALS_MAX).find(shows).filter(|_| !is_whole);
+    fixed(value, enough.unwrap_or(decimals))
 }
 
 /// A number with so many decimals, without a minus sign before zero.
@@ -253,6 +276,17 @@ mod tests {
         assert_eq!((scale.unit.as_str(), scale.number(Some(26.9e6))), ("Mbit/s", "26.9".to_owned()));
         assert_eq!(Scale::for_values("", [0.0, 4.0].into_iter()).number(Some(4.0)), "4");
         assert_eq!(scale.number(None), UNKNOWN);
+        let shown = |unit, values: [f64; 2]| {
+            let scale = Scale::for_values(unit, values.into_iter());
+            (scale.unit.clone(), values.map(|value| scale.number(Some(value))))
+        };
+        let of = |unit: &str, [a, b]: [&str; 2]| (unit.to_owned(), [a.to_owned(), b.to_owned()]);
+        assert_eq!(shown("s", [0.0031, 0.26]), of("ms", ["3.1", "260.0"]));
+        assert_eq!(shown("s", [0.07, 1.91]), of("s", ["0.070", "1.91"]));
+        assert_eq!(shown("s", [0.0031, 31.5]), of("s", ["0.0031", "31.5"]), "long times stay seconds");
+        assert_eq!(shown("%", [0.021, 99.0]), of("%", ["0.021", "99.0"]));
+        assert_eq!(shown("%", [0.0, 99.0]), of("%", ["0.0", "99.0"]));
+        assert_eq!(shown("%", [1e-9, 99.0]), of("%", ["0.0", "99.0"]), "as good as zero");
     }
 
     #[test]

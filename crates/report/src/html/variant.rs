@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::overview::verdict;
 use super::{drawn, figures, number_cell, timeline};
 use crate::digest::{self, Row};
+use crate::tables::headed;
 use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy, unbroken};
 use crate::words;
 
@@ -72,21 +73,23 @@ fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
 /// The workload's own tables, beside one another as far as there is room.
 pub(super) fn side_by_side(tables: &[Table]) -> Markup {
     let begins_with_digit = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
-    let is_number =
-        |table: &Table, at: usize| table.rows.iter().filter_map(|row| row.get(at)).any(begins_with_digit);
+    // The first column names the rows, whatever it begins with.
+    let is_number = |table: &Table, at: usize| {
+        at > 0 && table.rows.iter().filter_map(|row| row.get(at)).any(begins_with_digit)
+    };
     if tables.is_empty() {
         return html! {};
     }
     html! {
-        div.beside { @for table in tables { section {
+        div.beside { @for table in tables.iter().map(headed) { section {
             h3 { (table.title) }
             div.scroll { table {
                 thead { tr { @for (at, head) in table.head.iter().enumerate() {
-                    @if is_number(table, at) { th.n scope="col" { (head) } } @else { th scope="col" { (head) } }
+                    @if is_number(&table, at) { th.n scope="col" { (head) } } @else { th scope="col" { (head) } }
                 } } }
                 tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
                     @if at == 0 { th scope="row" { (unbroken(cell)) } }
-                    @else if is_number(table, at) { (number_cell(cell)) }
+                    @else if is_number(&table, at) { (number_cell(cell)) }
                     @else { td { (unbroken(cell)) } }
                 } } } }
             } }

@@ -8,8 +8,9 @@ use base::verdict::Verdict;
 
 use super::Style;
 use super::paint::Tone;
-use super::table::{Column, render};
+use super::table::{Column, render, render_apart};
 use crate::digest::{self, Row};
+use crate::tables::headed;
 use crate::units::{Scale, UNKNOWN, clipped, duration, metric_words, moment, plain, quantity, tidy, unit_of};
 use crate::{doubts, findings, words};
 
@@ -78,7 +79,7 @@ fn variants(run: &Run, style: &Style) -> String {
         Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), tidy))),
         Column::numbers(&["interval"], shown(&|v| words::interval(&v.capacity))),
         Column::numbers(&["n"], shown(&|v| v.repetitions.len().to_string())),
-        Column::numbers(&["predicted"], shown(&|v| v.predicted.map_or(UNKNOWN.to_owned(), tidy))),
+        Column::numbers(&["predicted"], shown(&words::predicted)),
         limit,
     ];
     render(&columns, 1, style)
@@ -139,7 +140,7 @@ pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
 
 /// The workload's own tables, if it has any.
 fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
-    for (number, table) in account.tables.iter().enumerate() {
+    for (number, table) in account.tables.iter().map(headed).enumerate() {
         if number > 0 {
             *text += "\n";
             *text += &toned(style, Tone::Bold, "", &plain(&table.title));
@@ -154,7 +155,7 @@ fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
             _ => Column::numbers(&[head], cells(at).collect()),
         };
         let columns: Vec<_> = table.head.iter().enumerate().map(column).collect();
-        *text += &render(&columns, 1, style);
+        *text += &render_apart(&columns, style);
         for note in &table.notes {
             *text += &style.wrapped("", &plain(note));
         }
@@ -169,7 +170,15 @@ fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
         _ if words::is_one_load(run, variant) => style.wrapped("Capacity: ", words::NOT_SEARCHED),
         Some(load) => {
             let load = words::load(load, &variant.capacity.unit);
-            style.wrapped("Predicted capacity: ", &format!("{load}, from the slopes and ceilings alone"))
+            let doubt = words::prediction_doubt(variant).map(|why| format!("; doubtful: {why}"));
+            let doubt = doubt.unwrap_or_default();
+            style.wrapped(
+                "Predicted capacity: ",
+                &format!("{load}, from the slopes and ceilings alone{doubt}"),
+            )
+        }
+        None if words::prediction_doubt(variant).is_some() => {
+            style.wrapped("Predicted capacity: ", words::PREDICTION_REFUTED)
         }
         None => style.wrapped("Predicted capacity: ", "not known: no line could be held against a ceiling"),
     }

@@ -27,8 +27,17 @@ impl Column {
         Self { right: false, ..Self::numbers(head, cells) }
     }
 
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        self.head.iter().chain(&self.cells)
+    }
+
     fn width(&self) -> usize {
-        self.head.iter().chain(&self.cells).map(|text| text.chars().count()).max().unwrap_or(0)
+        self.texts().map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+
+    /// Whether one space beside it could be one of its own.
+    fn has_blanks(&self) -> bool {
+        self.texts().any(|text| text.contains(' '))
     }
 }
 
@@ -43,34 +52,58 @@ pub fn words_table(heads: &[&str], rows: &[Vec<String>], style: &Style) -> Strin
 
 /// The columns as text, the first `kept` of them repeated in every table.
 pub(super) fn render(columns: &[Column], kept: usize, style: &Style) -> String {
-    // Two spaces between columns read better; one is better than another table.
-    let all: usize = columns.iter().map(Column::width).sum();
-    let gap = if all + 2 * columns.len().saturating_sub(1) <= style.columns() { 2 } else { 1 };
+    // Two spaces between columns read better, most of all between words; one is better than another table.
+    let gaps: [Gap; 3] = [|_, _| 2, apart, |_, _| 1];
+    let fewest = blocks(columns, kept, style, gaps[2]).len();
+    let best = gaps.into_iter().find(|gap| blocks(columns, kept, style, *gap).len() == fewest);
+    printed(columns, kept, style, best.unwrap_or(apart))
+}
+
+/// The same for columns of words and of numbers with their units, which one space would let run together: rather
+/// another table.
+pub(super) fn render_apart(columns: &[Column], style: &Style) -> String {
+    let is_one = blocks(columns, 1, style, |_, _| 2).len() == 1;
+    printed(columns, 1, style, if is_one { |_, _| 2 } else { apart })
+}
+
+/// How many spaces stand between two columns.
+type Gap = fn(&Column, &Column) -> usize;
+
+/// One space only between what has none of its own.
+fn apart(left: &Column, right: &Column) -> usize {
+    if left.has_blanks() || right.has_blanks() { 2 } else { 1 }
+}
+
+/// The columns of each table.
+fn blocks<'a>(columns: &'a [Column], kept: usize, style: &Style, gap: Gap) -> Vec<Vec<&'a Column>> {
+    let width_of = |block: &[&Column]| {
+        let gaps: usize = block.windows(2).map(|pair| gap(pair[0], pair[1])).sum();
+        block.iter().map(|column| column.width()).sum::<usize>() + gaps
+    };
     let (kept, rest) = columns.split_at(kept.min(columns.len()));
-    let width_of = |columns: &[Column]| columns.iter().map(|c| c.width() + gap).sum::<usize>();
-    let mut blocks: Vec<Vec<&Column>> = Vec::new();
-    let mut used = usize::MAX;
+    let mut blocks: Vec<Vec<&Column>> = vec![kept.iter().collect()];
     for column in rest {
-        let wanted = column.width() + gap;
-        match blocks.last_mut() {
-            Some(block) if used + wanted <= style.columns() + gap => {
-                block.push(column);
-                used += wanted;
-            }
-            _ => {
-                blocks.push(kept.iter().chain([column]).collect());
-                used = width_of(kept) + wanted;
-            }
+        let last = blocks.last_mut().filter(|block| {
+            let wider: Vec<&Column> = block.iter().copied().chain([column]).collect();
+            // What fits nowhere stands alone.
+            block.len() == kept.len() || width_of(&wider) <= style.columns()
+        });
+        match last {
+            Some(block) => block.push(column),
+            None => blocks.push(kept.iter().chain([column]).collect()),
         }
     }
-    if blocks.is_empty() {
-        blocks.push(kept.iter().collect());
-    }
-    blocks.iter().map(|block| one(block, gap, style)).collect::<Vec<_>>().join("\n")
+    blocks
+}
+
+fn printed(columns: &[Column], kept: usize, style: &Style, gap: Gap) -> String {
+    let gaps = |block: &[&Column]| block.windows(2).map(|pair| gap(pair[0], pair[1])).collect::<Vec<_>>();
+    let blocks = blocks(columns, kept, style, gap);
+    blocks.iter().map(|block| one(block, &gaps(block), style)).collect::<Vec<_>>().join("\n")
 }
 
 /// One table; head lines faint, no frame: a rule under the head is enough.
-fn one(columns: &[&Column], gap: usize, style: &Style) -> String {
+fn one(columns: &[&Column], gaps: &[usize], style: &Style) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let heads = columns.iter().map(|c| c.head.len()).max().unwrap_or(0);
@@ -83,7 +116,7 @@ fn one(columns: &[&Column], gap: usize, style: &Style) -> String {
     }
     for (i, column) in columns.iter().enumerate() {
         if let Some(printed) = table.column_mut(i) {
-            printed.set_padding((0, if i + 1 == columns.len() { 0 } else { gap as u16 }));
+            printed.set_padding((0, gaps.get(i).map_or(0, |gap| *gap as u16)));
             printed.set_cell_alignment(if column.right { CellAlignment::Right } else { CellAlignment::Left });
         }
     }
@@ -97,6 +130,30 @@ fn one(columns: &[&Column], gap: usize, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_two_columns_do_not_run_together() {
+        let cells = |text: &str| vec![text.to_owned()];
+        let columns = [
+            Column::words(&["of"], cells("builder 0 of a host with a name")),
+            Column::numbers(&["due"], cells("4808")),
+            Column::numbers(&["lost"], cells("1234")),
+            Column::numbers(&["took"], cells("1.30 ms")),
+        ];
+        let rows = |text: String| {
+            let rows = text.lines().filter_map(|line| line.strip_prefix("builder 0 of a host with a name"));
+            rows.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let style = |width| Style { colour: false, width, unicode: true };
+        let (usual, far) = (
+            |width| rows(render(&columns, 1, &style(width))),
+            |width| rows(render_apart(&columns, &style(width))),
+        );
+        assert_eq!([usual(52), far(52)], [["  4808  1234  1.30 ms"]; 2]);
+        assert_eq!([usual(51), far(51)], [["  4808 1234  1.30 ms"]; 2]);
+        assert_eq!(usual(50), [" 4808 1234 1.30 ms"]);
+        assert_eq!(far(50), ["  4808 1234", "  1.30 ms"]);
+    }
 
     #[test]
     fn what_others_wrote_stays_in_its_cell() {
