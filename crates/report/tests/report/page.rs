@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use base::doubt::Doubt;
 use base::metric::{Better, MetricSpec};
 use base::outcome::{Phase, Run};
 
 use crate::report::html::{Extras, page};
+use crate::report::terminal::{Style, summary};
 use crate::simulate::{self, CPU_LIMITED, Server};
 
 const SPECS: &[MetricSpec] = &[MetricSpec {
@@ -141,4 +143,22 @@ fn labels_of_figures_stand_clear_of_titles_and_points() {
         "a ceiling is told beneath its figure"
     );
     assert!(page.contains("<figcaption>Ceiling 75"), "{}", words(&page));
+}
+
+#[test]
+fn a_doubtful_prediction_has_a_mark_wherever_it_is_shown() {
+    let mut run = simulate::cpu_limited();
+    let shown = |run: &Run| {
+        let style = Style { colour: false, width: 200, unicode: true };
+        (words(&page(run, &EXTRAS)), summary(run, EXTRAS.specs, style, None))
+    };
+    run.variants[0].predicted = Some(809.0);
+    run.variants[0].doubts.push(Doubt::PredictionDisagrees { predicted: 809.0, measured: 5.0 }.into());
+    let (page, text) = shown(&run);
+    assert!(page.contains("809?") && page.contains("doubtful: 5 was measured"), "{page}");
+    assert!(text.contains("alone; doubtful: 5 was measured"), "{text}");
+    run.variants[0].predicted = None;
+    let (page, text) = shown(&run);
+    assert!(page.contains("far smaller loads failed"), "{page}");
+    assert!(text.contains("Predicted capacity: none: where slopes"), "{text}");
 }
