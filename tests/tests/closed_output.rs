@@ -12,6 +12,9 @@ const SEARCH: [&str; 5] = ["daq", "--search", "sources", "--max", "4"];
 const SINGLE: [&str; 3] = ["daq", "--sources", "4"];
 const SHORT: [&str; 4] = ["--time", "500ms", "--omit", "0s"];
 
+/// Where a command's output goes.
+type SetUp = dyn Fn(&mut Command);
+
 /// Run it to its end, however its output is set up; returns how it ended and what is listed afterwards.
 fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
     let mut command = world.command(&[words, &SHORT].concat());
@@ -28,7 +31,7 @@ fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (
 #[test]
 fn output_that_nobody_takes_costs_no_measurement() {
     let full = || OpenOptions::new().write(true).open("/dev/full").expect("the device");
-    let set_ups: [(&str, &[&str], &dyn Fn(&mut Command)); 3] = [
+    let set_ups: [(&str, &[&str], &SetUp); 3] = [
         ("a closed pipe", &SEARCH, &|command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }),
