@@ -1,6 +1,6 @@
 //! Output that nobody takes: a pager that was left, a full disk. What is measured is kept all the same.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};
 
 use kagiri_tests::World;
@@ -14,6 +14,11 @@ const SHORT: [&str; 4] = ["--time", "500ms", "--omit", "0s"];
 
 /// Where a command's output goes.
 type SetUp = dyn Fn(&mut Command);
+
+/// A disk without room (full(4)).
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").expect("the device")
+}
 
 /// Run it to its end, however its output is set up; returns how it ended and what is listed afterwards.
 fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
@@ -30,7 +35,6 @@ fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (
 
 #[test]
 fn output_that_nobody_takes_costs_no_measurement() {
-    let full = || OpenOptions::new().write(true).open("/dev/full").expect("the device");
     let set_ups: [(&str, &[&str], &SetUp); 3] = [
         ("a closed pipe", &SEARCH, &|command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
