@@ -29,7 +29,7 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let peer = || -> anyhow::Result<Option<f64>> {
             let Some(program) = &settings.neper else { return Ok(None) };
             pace.await_quiet()?;
-            neper::answers_per_s(program, SOURCES, BYTES, *seconds).map(Some)
+            neper::answers_per_s(program, stage.dir(), SOURCES, BYTES, *seconds).map(Some)
         };
         let early = if pair.is_multiple_of(2) { None } else { peer()? };
         let ours = stage.run(None, &end, (*seconds).into(), pace)?;

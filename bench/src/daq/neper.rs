@@ -13,10 +13,17 @@ use crate::transfer::{Server, free_port};
 const MARGIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Answers a second over `flows` connections on loopback, one thread a side.
-pub fn answers_per_s(program: &Path, flows: u32, bytes: u32, seconds: u32) -> anyhow::Result<f64> {
+/// Answers a second over `flows` connections on loopback, one thread a side; it writes its logs into `dir`.
+pub fn answers_per_s(
+    program: &Path,
+    dir: &Path,
+    flows: u32,
+    bytes: u32,
+    seconds: u32,
+) -> anyhow::Result<f64> {
     let (control, data) = (free_port()?, free_port()?);
     let both = |command: &mut Command| {
+        command.current_dir(dir);
         command.args(["-T", "1", "-Q", "1", "-F", &flows.to_string(), "-R", &bytes.to_string()]);
         command.args(["-C", &control.to_string(), "-P", &data.to_string(), "-l", &seconds.to_string()]);
     };

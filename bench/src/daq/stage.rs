@@ -73,6 +73,11 @@ impl Stage {
         self.labs.lab("bench-daq", &port.lab())
     }
 
+    /// Where what is made is kept.
+    pub fn dir(&self) -> &Path {
+        &self.labs.dir
+    }
+
     /// Writes a file for a run.
     pub fn file(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.labs.dir.join(name);

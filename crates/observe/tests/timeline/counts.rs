@@ -128,7 +128,8 @@ fn softirqs_of_a_busy_network_are_counted_from_the_first() {
             let times = session.finish("sender", None).unwrap().times;
             assert_balanced(&times);
             assert!(times.softirqs.iter().any(|row| row.name == "NET_RX" && row.count > 0), "{times:#?}");
-            assert!(count(&times, "sendto") + times.calls_lost >= 2000, "{times:#?}");
+            // The first of them may have been under way when the watching began, and was not entered then.
+            assert!(count(&times, "sendto") + times.calls_lost >= 1999, "{times:#?}");
         }
     }
 }
