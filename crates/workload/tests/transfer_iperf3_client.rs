@@ -242,7 +242,7 @@ fn a_busy_server_says_so() {
         Client::prepare(order(address, Parameters::default()), Arc::new(Bell::new().unwrap())).unwrap();
     let live = first.live();
     let first = std::thread::spawn(move || first.run());
-    until("the first runs", || live.started_ns().is_some());
+    until("the first moves bytes", || live.counts().iter().any(|(_, count)| count.bytes > 0));
     let error = run(address, Parameters::default()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Iperf3Error::Busy(_)), "{error}");
     assert!(error.to_string().contains("try again later"), "{error}");
