@@ -49,8 +49,16 @@ fn tell(
     let last_ns = fragments.iter().map(|fragment| fragment.arrived_ns).max().unwrap_or(due_ns);
     let ended_ns = if missing.is_empty() { last_ns } else { due_ns + 1_000 * MS };
     collect.triggered(due_ns);
-    let ended =
-        Ended { event, due_ns, ended_ns, ordered: &ordered, missing: &missing, gone: false, read_late_ns: 0 };
+    let ended = Ended {
+        event,
+        due_ns,
+        triggered_ns: due_ns,
+        ended_ns,
+        ordered: &ordered,
+        missing: &missing,
+        gone: false,
+        read_late_ns: 0,
+    };
     collect.ended(&ended, fragments.into_iter())
 }
 

@@ -157,6 +157,7 @@ impl Worker {
         let ended = Ended {
             event,
             due_ns: of.due_ns,
+            triggered_ns: of.triggered_ns,
             ended_ns,
             ordered: &ordered[slot as usize],
             missing,

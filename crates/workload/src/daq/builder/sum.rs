@@ -24,6 +24,8 @@ pub struct Ended<'a> {
     pub event: u64,
     /// When its trigger was due.
     pub due_ns: u64,
+    /// When its trigger was sent.
+    pub triggered_ns: u64,
     /// When it was complete or given up.
     pub ended_ns: u64,
     /// Its orders.
