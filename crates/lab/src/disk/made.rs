@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sys::child::{Child, Spawn};
@@ -20,6 +21,8 @@ use crate::{Error, Result};
 const READY_FOR: Duration = Duration::from_secs(10);
 /// The server answers such a question in microseconds.
 const ANSWER_FOR: Duration = Duration::from_secs(2);
+/// How often a server is asked whether it still answers, while its disk is taken away.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Reads by which the way to the server and back is measured, and how often.
 const PROBES: u64 = 60;
 const PROBE_BYTES: u64 = 4096;
@@ -96,15 +99,10 @@ impl Disk {
     /// What a modelled disk did; `None` for one without a model. Error: its server does not answer.
     pub fn counters(&self) -> Result<Option<Counters>> {
         let Some(server) = &self.server else { return Ok(None) };
-        let path = server.mount.join(STATS);
-        let text = asked(&path, |path| {
-            // One read: each tells what holds at its moment.
-            let mut text = vec![0; 4096];
-            let length = File::open(path)?.read(&mut text)?;
-            text.truncate(length);
-            Ok(text)
-        })?;
-        serde_json::from_slice(&text).map(Some).map_err(|error| Error::io("read", path, error))
+        let text = stats(&server.mount)?;
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| Error::io("read", server.mount.join(STATS), error))
     }
 
     /// Whether a modelled disk takes its time. It does from the beginning; without, content is put on it as fast as this
@@ -122,11 +120,13 @@ impl Drop for Disk {
         // What is still in memory would be written to a disk that is about to go: at least it takes no time. A server
         // that does not answer would keep whoever unmounts waiting for it, even once it is killed if it is amid a write to
         // a busy disk: it is cut off first, and the kernel gives up at once.
-        if let Some(server) = &mut self.server
-            && server.tell(PACE, 0).is_err()
-        {
+        let Some(server) = &mut self.server else { return };
+        if server.tell(PACE, 0).is_err() {
             sys::disk::cut_off(&server.mount);
             drop(server.child.take());
+        } else {
+            // It may still hang or die while its disk is unmounted.
+            server.watch = Watch::start(&server.mount);
         }
     }
 }
@@ -139,6 +139,8 @@ struct Server {
     /// The folder and the mount, newest last.
     entries: Vec<EntryId>,
     mount: PathBuf,
+    /// While its disk is taken away.
+    watch: Option<Watch>,
     _backing: ImageFile,
 }
 
@@ -155,8 +157,14 @@ impl Server {
             source: format!("kagiri-disk-{}", std::process::id()),
         };
         let what = serde_json::to_string(&service).map_err(|error| Error::Refused(error.to_string()))?;
-        let mut this =
-            Self { journal: journal.clone(), child: None, entries: Vec::new(), mount, _backing: backing };
+        let mut this = Self {
+            journal: journal.clone(),
+            child: None,
+            entries: Vec::new(),
+            mount,
+            watch: None,
+            _backing: backing,
+        };
         this.entries.push(journal.record(Undo::RemoveFolder { path: this.mount.clone() })?);
         std::fs::create_dir(&this.mount).map_err(|error| Error::io("create", &this.mount, error))?;
         let undo = Undo::Unmount { target: this.mount.clone(), source: service.source.into() };
@@ -200,6 +208,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        drop(self.watch.take());
         // What cannot be undone stays in the journal, which reports it.
         if let Some(mount) = self.entries.pop() {
             self.journal.undo(mount);
@@ -212,6 +221,51 @@ impl Drop for Server {
             self.journal.undo(entry);
         }
     }
+}
+
+/// Cuts a server off that ceases to answer. Dropping it ends the watching.
+#[derive(Debug)]
+struct Watch {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// `None` if there is no thread to be had: then whoever unmounts waits until his own deadline.
+    fn start(mount: &Path) -> Option<Self> {
+        let (end, ended) = channel();
+        let mount = mount.to_owned();
+        let thread = std::thread::Builder::new().name("disk-watch".to_owned()).spawn(move || {
+            while ended.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                if stats(&mount).is_err() {
+                    sys::disk::cut_off(&mount);
+                    return;
+                }
+            }
+        });
+        Some(Self { end: Some(end), thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the server says that its disk did.
+fn stats(mount: &Path) -> Result<Vec<u8>> {
+    asked(&mount.join(STATS), |path| {
+        // One read: each tells what holds at its moment.
+        let mut text = vec![0; 4096];
+        let length = File::open(path)?.read(&mut text)?;
+        text.truncate(length);
+        Ok(text)
+    })
 }
 
 /// Does something with a file of the server, within a time: a call to a server that hangs would hang as well.
