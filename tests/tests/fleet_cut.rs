@@ -54,10 +54,22 @@ fn a_cable_that_is_pulled_names_its_host_and_the_run_goes_on() {
     fleet.end(agents, &[ended.pid]);
 }
 
+/// Shorter than the bus takes a link for dead, with room for TCP to send again what it took.
+const SHORT_CUT: Duration = Duration::from_millis(600);
+
 #[test]
 fn a_short_cut_is_survived() {
     need_root!();
     need_programs!("ip");
+    // A machine that stands still makes a long cut of a short one.
+    assert!(
+        (0..3).any(|_| a_cut_was_short_and_survived()),
+        "three cuts all took much longer than {SHORT_CUT:?}"
+    );
+}
+
+/// `false` if the cut was no short one.
+fn a_cut_was_short_and_survived() -> bool {
     let (net, fleet) = fleet();
     let agents = agents(&net, &fleet);
     let plan = search_plan(SHORT_FILM).replace("hold = '2s'", "streams = 2\nhold = '6s'");
@@ -65,16 +77,20 @@ fn a_short_cut_is_survived() {
     run.wait_for("trying 2 streams", FLEET_PATIENCE);
     // While the trial is armed its start would be missed, and the trial spoilt: players are at work when it comes.
     wait_until("players are at work", FLEET_PATIENCE, || fleet.players_connected() >= 2);
+    let began = Instant::now();
     net.cable("pc-1", false);
-    let cut = Instant::now();
-    // The cut's length is what this is about: it is shorter than the bus takes a link for dead.
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(SHORT_CUT);
     net.cable("pc-1", true);
-    eprintln!("cut for {:.0} ms", cut.elapsed().as_secs_f64() * 1e3);
+    let cut = began.elapsed();
+    eprintln!("cut for {:.0} ms", cut.as_secs_f64() * 1e3);
     let ended = run.end(FLEET_PATIENCE * 2);
-    assert!(!ended.stderr.contains("was lost"), "{}", ended.stderr);
-    assert_eq!(fleet.stored()["state"], "complete");
+    let short = cut < SHORT_CUT * 3 / 2;
+    if short {
+        assert!(!ended.stderr.contains("was lost"), "{}", ended.stderr);
+        assert_eq!(fleet.stored()["state"], "complete");
+    }
     fleet.end(agents, &[ended.pid]);
+    short
 }
 
 /// A library that moves the calendar clock of a program by so many seconds.

@@ -10,8 +10,10 @@ use crate::FleetError;
 use crate::identity::reason::without_places;
 
 /// A link on which nothing was heard for this long is dead. zenoh looks four times within it, and says something
-/// itself that often: this is all that an idle agent costs.
-const LEASE: Duration = Duration::from_secs(2);
+/// itself that often: this is all that an idle agent costs. TCP sends again what a short cut took 0.2, 0.6, 1.4 and 3 s
+/// after it: with the third of these there is time left for a busy host to hear it, and a link that is dead is named
+/// within 3 s.
+pub(crate) const LEASE: Duration = Duration::from_millis(2500);
 /// How long saying goodbye to everybody may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::credentials::{Credentials, Role};
 use super::name::{Kind, Member};
 use crate::protocol::{MESSAGE_BYTES_MAX, ask_key, coordinator_key, tell_key};
-use crate::session::Setting;
+use crate::session::{LEASE, Setting};
 
 impl Credentials {
     /// zenoh's settings for the holder of these credentials: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
@@ -179,7 +179,7 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
         ("adminspace/enabled", json!(false)),
         ("transport/unicast/max_sessions", json!(20_000)),
         ("transport/unicast/compression/enabled", json!(false)),
-        ("transport/link/tx/lease", json!(2000)),
+        ("transport/link/tx/lease", json!(LEASE.as_millis() as u64)),
         ("transport/link/rx/max_message_size", json!(MESSAGE_BYTES_MAX)),
         ("access_control", rules(members, passwords)),
     ]);
