@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use common::{Bench, root, traces, wait_until};
+use common::{Bench, leaves_nothing, root, soon_leaves_nothing, traces, wait_until};
 use kagiri_lab as lab;
 use lab::keeper::KeepOptions;
 use sys::journal::Journal;
@@ -73,7 +73,7 @@ fn a_keeper_killed_at_any_step_leaves_nothing() {
         }
         let complete = state.exists();
         kill_and_undo(keeper, &options);
-        wait_until("nothing is left", || traces(&bench) == before);
+        soon_leaves_nothing(&bench, &before);
         if complete {
             assert!(lines > 10, "there are many steps: {lines}");
             break;
@@ -96,7 +96,7 @@ fn a_keeper_killed_at_any_moment_leaves_nothing() {
         // It takes about that long to be up; some are killed after that.
         std::thread::sleep(Duration::from_micros(random.u64(0..250_000)));
         kill_and_undo(keeper, &options);
-        wait_until("nothing is left", || traces(&bench) == before);
+        soon_leaves_nothing(&bench, &before);
     }
 }
 
@@ -119,8 +119,9 @@ fn a_keeper_killed_on_the_way_down_leaves_nothing() {
         // SIGKILL at once: no time is given.
         let _ = Command::new("kill").args(["-9", &state.keeper.pid.to_string()]).status().unwrap();
         let _ = asks.join().unwrap();
+        wait_until("the keeper is gone", || !state.keeper.lives());
         undo(&options.folders.journal);
-        wait_until("nothing is left", || traces(&bench) == before);
+        soon_leaves_nothing(&bench, &before);
     }
 }
 
@@ -141,5 +142,5 @@ fn the_next_up_clears_away_what_a_crash_left() {
     let again = lab::client::up(&options).unwrap();
     assert_ne!(again.keeper, state.keeper);
     assert_eq!(lab::client::down(&options.folders, &again.lab).unwrap(), Vec::<String>::new());
-    assert_eq!(traces(&bench), before);
+    leaves_nothing(&bench, &before);
 }

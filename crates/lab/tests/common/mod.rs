@@ -176,6 +176,27 @@ pub fn traces(bench: &Bench) -> BTreeSet<String> {
     found
 }
 
+/// What there is now of [`traces`] and was not there before. A link that was there may have been another test's.
+fn left(bench: &Bench, before: &BTreeSet<String>) -> BTreeSet<String> {
+    traces(bench).difference(before).cloned().collect()
+}
+
+/// Waits until nothing is left of a lab of which nobody said that it was down.
+pub fn soon_leaves_nothing(bench: &Bench, before: &BTreeSet<String>) {
+    let began = Instant::now();
+    while !left(bench, before).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "left after {PATIENCE:?}: {:?}", left(bench, before));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Nothing is left of a lab that is down. Tests beside this one make links as well, and take them away again.
+pub fn leaves_nothing(bench: &Bench, before: &BTreeSet<String>) {
+    let left = left(bench, before);
+    assert!(left.iter().all(|trace| trace.starts_with("link ")), "{left:?}");
+    soon_leaves_nothing(bench, before);
+}
+
 /// The command lines of living processes that name a folder.
 fn processes_naming(folder: &Path) -> Vec<String> {
     let name = folder.to_string_lossy().into_owned();
@@ -187,11 +208,13 @@ fn processes_naming(folder: &Path) -> Vec<String> {
         .collect()
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Waits until `condition` holds; panics after half a minute.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -105,14 +105,38 @@ pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::res
     if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
         return Ok(Outcome::NotOurs("it is this process or the first one".to_owned()));
     }
+    let deadline = Deadline::after(GRACE + KILL_FOR);
+    let mut signal = Signal::SIGTERM;
+    let mut outcome = Outcome::AlreadyGone;
+    // Again, until nobody is found: one that forks while it is signalled leaves a child that was not.
+    loop {
+        let mut targets = running(pid, started, group);
+        if targets.is_empty() {
+            return Ok(outcome);
+        }
+        for target in &targets {
+            target.signal(signal).map_err(|error| error.to_string())?;
+        }
+        let round = Deadline::after(if signal == Signal::SIGTERM { GRACE } else { deadline.left() });
+        targets.retain(|target| !target.wait_ended(round));
+        if !targets.is_empty() && deadline.passed() {
+            return Err(format!("{} of its processes hang in the kernel", targets.len()));
+        }
+        outcome = Outcome::Done;
+        signal = Signal::SIGKILL;
+    }
+}
+
+/// The process `pid` that was started at `started` and, if asked for, the rest of its group, as far as they run.
+fn running(pid: i32, started: u64, group: bool) -> Vec<PidFd> {
     let root = Path::new("/");
-    let mut targets = Vec::new();
+    let mut found = Vec::new();
     // The handle is opened before the check, so the process checked is the process signalled.
     if let Ok(handle) = PidFd::try_open(pid) {
         match start_ticks(root, pid) {
-            Ok(ticks) if ticks == started => targets.push(handle),
+            Ok(ticks) if ticks == started => found.push(handle),
             // Another process has this number now, so no group of ours can have it.
-            Ok(_) => return Ok(Outcome::AlreadyGone),
+            Ok(_) => return Vec::new(),
             Err(_) => {}
         }
     }
@@ -123,23 +147,10 @@ pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::res
                 && group_of(root, member) == Some(pid)
                 && start_ticks(root, member).is_ok_and(|ticks| ticks >= started)
             {
-                targets.push(handle);
+                found.push(handle);
             }
         }
     }
-    targets.retain(|target| !target.has_ended());
-    if targets.is_empty() {
-        return Ok(Outcome::AlreadyGone);
-    }
-    for (signal, within) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, KILL_FOR)] {
-        for target in &targets {
-            target.signal(signal).map_err(|error| error.to_string())?;
-        }
-        let deadline = Deadline::after(within);
-        targets.retain(|target| !target.wait_ended(deadline));
-        if targets.is_empty() {
-            return Ok(Outcome::Done);
-        }
-    }
-    Err(format!("{} of its processes hang in the kernel", targets.len()))
+    found.retain(|process| !process.has_ended());
+    found
 }

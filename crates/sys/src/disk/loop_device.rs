@@ -200,7 +200,10 @@ pub(crate) fn detach_if_backed_by(
             return Ok(Outcome::Done);
         }
         if !deadline.pause(Duration::from_millis(10)) {
-            return Err(format!("{} is still in use after {} s", device.display(), within.as_secs()));
+            let (device, within_s) = (device.display(), within.as_secs());
+            return Err(format!(
+                "{device} is still in use after {within_s} s; end the program that has it open"
+            ));
         }
     }
 }

@@ -105,4 +105,28 @@ mod tests {
         let entry = journal.record(Undo::RemoveTree { path: path.clone(), owner: "1 2".to_owned() }).unwrap();
         assert_eq!(journal.undo(entry).unwrap().outcome, Outcome::Done);
     }
+
+    #[test]
+    fn a_making_that_was_cut_short_is_cleared_away_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let remove = |name: &str| {
+            let path = dir.path().join(name);
+            crate::journal::perform(Undo::RemoveTree { path, owner: "7 9".to_owned() }).outcome
+        };
+        let make = |name: &str, files: &[(&str, &str)]| {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            for (file, text) in files {
+                std::fs::write(dir.path().join(name).join(file), text).unwrap();
+            }
+        };
+        make("unmarked", &[]);
+        make("unwritten", &[(OWNER_FILE, "")]);
+        assert_eq!([remove("unmarked"), remove("unwritten")], [Outcome::Done, Outcome::Done]);
+        make("anothers", &[(OWNER_FILE, "7 8")]);
+        make("filled", &[(OWNER_FILE, ""), ("precious", "")]);
+        for name in ["anothers", "filled"] {
+            assert!(matches!(remove(name), Outcome::NotOurs(_)), "{name}");
+            assert!(dir.path().join(name).join(OWNER_FILE).exists(), "{name}");
+        }
+    }
 }

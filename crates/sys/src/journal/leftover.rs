@@ -42,32 +42,47 @@ impl Leftover {
         self.pending.iter().map(|(_, undo)| undo)
     }
 
-    /// Undoes everything, newest first, going on after failures. The journal is removed when all is settled, else it
+    /// Undoes everything, newest first, going on after failures. What failed is tried once more in the end: whoever was
+    /// in its way may have been ended by what was undone after it. The journal is removed when all is settled, else it
     /// keeps what failed, to be tried again.
     pub fn replay(mut self) -> Vec<UndoResult> {
-        let same_boot = self.header.boot_id == boot_id();
-        let mut results = Vec::new();
+        let mut results: Vec<UndoResult> = Vec::new();
+        let mut failed: Vec<(usize, EntryId)> = Vec::new();
         while let Some((id, undo)) = self.pending.pop() {
-            // After a restart of the machine only files are left; a process or device of that name is another one.
-            let survives =
-                matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. } | Undo::RemoveTree { .. });
-            let result = if same_boot || survives {
-                perform(undo)
-            } else {
-                UndoResult { undo, outcome: Outcome::AlreadyGone }
-            };
-            if result.outcome.is_settled()
-                && let Ok(line) = serde_json::to_string(&Line::Done { done: id })
-            {
-                // If this is lost, the next replay finds nothing to do.
-                let _ = writeln!(&*self.file, "{line}");
+            let result = self.perform(id, undo);
+            if !result.outcome.is_settled() {
+                failed.push((results.len(), id));
             }
             results.push(result);
+        }
+        let first_failed = failed.first().map_or(results.len(), |(place, _)| *place);
+        if results.iter().skip(first_failed).any(|result| result.outcome == Outcome::Done) {
+            for (place, id) in failed {
+                results[place] = self.perform(id, results[place].undo.clone());
+            }
         }
         if results.iter().all(|result| result.outcome.is_settled()) && self.damaged == 0 {
             let _ = std::fs::remove_file(&self.path);
         }
         results
+    }
+
+    fn perform(&self, id: EntryId, undo: Undo) -> UndoResult {
+        // After a restart of the machine only files are left; a process or device of that name is another one.
+        let survives =
+            matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. } | Undo::RemoveTree { .. });
+        let result = if survives || self.header.boot_id == boot_id() {
+            perform(undo)
+        } else {
+            UndoResult { undo, outcome: Outcome::AlreadyGone }
+        };
+        if result.outcome.is_settled()
+            && let Ok(line) = serde_json::to_string(&Line::Done { done: id })
+        {
+            // If this is lost, the next replay finds nothing to do.
+            let _ = writeln!(&*self.file, "{line}");
+        }
+        result
     }
 }
 

@@ -88,11 +88,13 @@ fn remove_tree(path: &Path, owner: &str) -> Step {
     let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
     let mark = path.join(crate::file::OWNER_FILE);
     let marked = std::fs::read_to_string(&mark).ok();
-    let empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let entries = || std::fs::read_dir(path).map_or(usize::MAX, Iterator::count);
     match marked {
         Some(found) if found == owner && facts.is_dir() => {}
+        // An interrupted making can end so: nothing is in it but the mark, and the mark says nothing yet.
+        Some(found) if found.is_empty() && facts.is_dir() && entries() == 1 => {}
         // An interrupted removal ends so: the mark goes last.
-        None if facts.is_dir() && empty() => return gone_or(std::fs::remove_dir(path)),
+        None if facts.is_dir() && entries() == 0 => return gone_or(std::fs::remove_dir(path)),
         _ => return Ok(Outcome::NotOurs("it is not marked as ours".to_owned())),
     }
     let mounts = mounts(Path::new("/")).map_err(|error| error.to_string())?;
