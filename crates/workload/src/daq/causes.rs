@@ -29,7 +29,7 @@ pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
         *counts.entry(Cause::Host).or_default() += orders;
     }
     if let Some(most) = lost_most(sides) {
-        no_more_losses_than(most, &mut counts);
+        no_more_losses_than(most.saturating_mul(window(sides)), &mut counts);
     }
     counts.retain(|_, count| *count > 0);
     counts
@@ -59,8 +59,8 @@ fn lost_most(sides: &Sides) -> Option<u64> {
     (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
 }
 
-/// Events whose fragment cannot have been lost, as not so many were, had one that waited. The builders list the slowest
-/// alone, so that the counters of single sources say nothing of the others.
+/// Events whose fragment cannot have been lost, nor have waited behind one that was, as not so many were, had one that
+/// waited. The builders list the slowest alone, so that the counters of single sources say nothing of the others.
 fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
     let mut left = most;
     for cause in [Cause::RetransmissionTimeout, Cause::TailLossProbe, Cause::Loss] {
@@ -81,10 +81,10 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
     let told: BTreeSet<u32> =
         sides.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
     let all_heard = no_order_was_lost(sides);
+    let window = window(sides);
     let is_whole = sides.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
     let of = |builder: &BuilderReport, slow: &SlowEvent| {
         let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
-        let window = u64::from(builder.outstanding_max.max(1)) * builders.len() as u64;
         let cause = match told.contains(&slow.source) {
             true => refined(slow, own, window, is_whole),
             false => slow.cause,
@@ -96,6 +96,14 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
         builders.iter().flat_map(|builder| builder.slow.iter().map(|slow| of(builder, slow))).collect();
     all.sort_by_key(|(slow, _)| std::cmp::Reverse(slow.took_ns));
     all
+}
+
+/// So many numbers after an event others were triggered at most while it was under way: all these may wait for a fragment
+/// of it, for a connection delivers in order.
+fn window(sides: &Sides) -> u64 {
+    let builders = sides.builders();
+    let most = builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1);
+    u64::from(most) * builders.len() as u64
 }
 
 fn by_source(sides: &Sides) -> BTreeMap<(u16, u32), Vec<Stall>> {
@@ -183,7 +191,7 @@ mod tests {
             timeouts,
             dsacks,
             retransmits: 1,
-            builder: 0,
+            ..Stall::default()
         };
         let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
         let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
@@ -232,7 +240,7 @@ mod tests {
         let builder = BuilderReport { slow: listed, causes, ..Default::default() };
         let sent = |source| SourceSent { source, ..SourceSent::default() };
         // An order was sent again over a connection, and for nothing.
-        let stall = Stall { source: 7, event: 2, builder: 0, retransmits: 1, timeouts: 0, dsacks: 1 };
+        let stall = Stall { source: 7, event: 2, retransmits: 1, dsacks: 1, ..Stall::default() };
         let sides = Sides {
             hosts: vec![BuildersReport { builders: vec![builder] }],
             sources: vec![SourcesReport {

@@ -168,8 +168,7 @@ fn drops_orders(settings: &DaqSettings) -> bool {
 }
 
 fn wire_bit_per_s(sides: &Sides) -> Option<f64> {
-    let bytes: u64 = sides.builders().iter().map(|builder| builder.wire_bytes).sum();
-    sides.held_s().map(|s| bytes as f64 * 8.0 / s)
+    sides.per_s(|builder| builder.wire_bytes).map(|bytes| bytes * 8.0)
 }
 
 /// Segments sent again less those that the other end said it had: an alarm that was false shows as such.

@@ -82,11 +82,10 @@ pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
     let mut metrics = Metrics::new();
     let mut set = |name: &str, value: Option<f64>| metrics.insert(name.to_owned(), value);
     let events = sides.events();
-    let held_s = sides.held_s();
     let builders = sides.builders();
     let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>() as f64;
-    let rate = held_s.map(|s| events.complete as f64 / s);
-    let per_s = |bytes: f64| held_s.map(|s| bytes * 8.0 / s);
+    let rate = sides.per_s(|builder| builder.events.complete);
+    let bit_per_s = |of: fn(&BuilderReport) -> u64| sides.per_s(of).map(|bytes| bytes * 8.0);
     set("events_per_s", rate);
     let ideal = sides.ideal_events_per_s(settings);
     set("ideal_percent", rate.zip(ideal).map(|(rate, ideal)| 100.0 * rate / ideal));
@@ -95,8 +94,8 @@ pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
     set("events_vetoed", known(&builders, events.vetoed));
     let offered = Some(events.offered as f64).filter(|offered| *offered > 0.0);
     set("dead_time_percent", offered.map(|offered| 100.0 * events.vetoed as f64 / offered));
-    set("goodput_bit_per_s", per_s(sum(|builder| builder.payload_bytes)));
-    set("wire_bit_per_s", per_s(sum(|builder| builder.wire_bytes)));
+    set("goodput_bit_per_s", bit_per_s(|builder| builder.payload_bytes));
+    set("wire_bit_per_s", bit_per_s(|builder| builder.wire_bytes));
     set("link_bit_per_s", sides.link_bit_per_s(settings));
     set("cliff_sources", sides.cliff_sources(settings));
     set("outstanding_max", most(builders.iter().map(|builder| f64::from(builder.outstanding_max))));

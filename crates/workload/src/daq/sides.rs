@@ -174,6 +174,13 @@ impl Sides {
         Some(to - from).filter(|s| *s > 0.0)
     }
 
+    /// What all builders did a second: `of` says how much each did in its hold. Where triggers follow ends, over the time for
+    /// which its window was full.
+    pub fn per_s(&self, of: fn(&BuilderReport) -> u64) -> Option<f64> {
+        let (held_s, builders) = (self.held_s()?, self.builders());
+        Some(builders.iter().map(|builder| of(builder) as f64 / builder.flowed_s.unwrap_or(held_s)).sum())
+    }
+
     /// The rate of all builders' ports together, bit/s: as given, else of their devices.
     pub fn link_bit_per_s(&self, settings: &DaqSettings) -> Option<f64> {
         let given = settings.link.map(|rate| rate.bit_per_s() as f64);

@@ -34,8 +34,7 @@ pub(super) fn of(settings: &DaqSettings, sides: &Sides) -> Account {
 
 /// `200 sources: 412 events/s, all complete, 99 % within 3.1 ms`.
 fn headline(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let (events, held_s) = (sides.events(), sides.held_s()?);
-    let built = events.complete as f64 / held_s;
+    let (events, built) = (sides.events(), sides.per_s(|builder| builder.events.complete)?);
     let came = match (events.complete, events.incomplete) {
         (0, 0) => return None,
         (_, 0) => "all complete".to_owned(),

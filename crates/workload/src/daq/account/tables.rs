@@ -61,11 +61,8 @@ pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
 
 /// What the port carried, beside what it can.
 fn carried(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let (held_s, builders) = (sides.held_s()?, sides.builders());
-    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
-    let per_s = |bytes: u64| bytes as f64 * 8.0 / held_s;
-    let payload = bits(per_s(sum(|builder| builder.payload_bytes)));
-    let wire = bits(per_s(sum(|builder| builder.wire_bytes)));
+    let payload = bits(sides.per_s(|builder| builder.payload_bytes)? * 8.0);
+    let wire = bits(sides.per_s(|builder| builder.wire_bytes)? * 8.0);
     let ideal = sides.ideal_events_per_s(settings).zip(sides.link_bit_per_s(settings));
     let ideal =
         ideal.map(|(ideal, link)| format!("; at {} {} events/s are possible", bits(link), rate(ideal)));

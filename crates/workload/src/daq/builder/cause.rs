@@ -101,8 +101,9 @@ pub fn refined(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> 
     // What is missing may still wait behind what was lost of an event before.
     let behind = if slow.complete { 0 } else { EVENTS_BEHIND * window.max(1) };
     let about = |stall: &&Stall| {
-        let after = stall.event.wrapping_sub(slow.event) <= window;
-        stall.source == slow.source && (after || slow.event.wrapping_sub(stall.event) <= behind)
+        stall.source == slow.source
+            && stall.since_event <= slow.event.saturating_add(window)
+            && slow.event <= stall.event.saturating_add(behind)
     };
     let (mut noticed, mut timeouts, mut again, mut needless) = (false, 0, 0, 0);
     for stall in stalls.iter().filter(about) {
@@ -236,11 +237,14 @@ mod tests {
             repeats: 0,
             cause,
         };
-        let stall = Stall { source: 3, event: 42, builder: 0, retransmits: 1, timeouts: 0, dsacks: 0 };
+        let stall = Stall { source: 3, event: 45, since_event: 41, retransmits: 1, ..Stall::default() };
         let spurious = Stall { dsacks: 1, ..stall };
         let timeout = Stall { timeouts: 1, ..stall };
-        let others =
-            [Stall { source: 4, ..timeout }, Stall { event: 39, ..timeout }, Stall { event: 44, ..timeout }];
+        let others = [
+            Stall { source: 4, ..timeout },
+            Stall { event: 39, ..timeout },
+            Stall { since_event: 43, ..timeout },
+        ];
         use Cause::{Host, Loss, Queueing, RetransmissionTimeout, TailLossProbe};
         for (before, complete, stalls, after) in [
             (Queueing, true, vec![stall], TailLossProbe),

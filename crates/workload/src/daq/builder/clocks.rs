@@ -61,7 +61,6 @@ struct Clock {
     quick_left: u32,
     next_ns: u64,
     probes: u64,
-    silent: u32,
     batches: Vec<Batch>,
     offset: Option<Offset>,
     line: Option<Line>,
@@ -146,7 +145,6 @@ impl Clocks {
         clock.quick_left = clock.quick_left.saturating_sub(1);
         clock.next_ns = now_ns + every_ns;
         clock.questions = clock.questions.wrapping_add(1);
-        clock.silent = clock.silent.saturating_add(1);
         if clock.asked.len() == ASKED_MAX {
             clock.asked.pop_front();
         }
@@ -163,11 +161,6 @@ impl Clocks {
         };
         let Some((_, asked_ns)) = clock.asked.remove(on) else { return false };
         clock.learn(&Probe { t1_ns: asked_ns, t2_ns: received_ns, t3_ns: answered_ns, t4_ns: now_ns })
-    }
-
-    /// Questions to that group since its last answer.
-    pub fn unanswered(&self, group: u32) -> u32 {
-        self.clocks.get(group as usize).map_or(0, |clock| clock.silent)
     }
 
     /// Whether every group that is present has answered as often as at the beginning it is asked.
@@ -209,7 +202,6 @@ impl Clock {
     fn learn(&mut self, probe: &Probe) -> bool {
         // Not taken for one clock even where it is: what the numbers say is to be held against that.
         let Some(batch) = Batch::new(probe, false) else { return false };
-        self.silent = 0;
         self.probes += 1;
         if self.batches.len() >= BATCHES_MAX {
             self.batches = self.merged(2);
@@ -386,12 +378,11 @@ mod tests {
         for k in 0..20 {
             assert!(clocks.due(k * 16_000_000).is_some());
         }
-        assert_eq!((clocks.unanswered(0), clocks.to_builder_ns(0, 5)), (20, None));
+        assert_eq!(clocks.to_builder_ns(0, 5), None);
         for number in [0, 1, 20 << 32, u64::MAX] {
             assert!(!clocks.answer(number, 1, 1, 1));
         }
         assert!(clocks.answer(20, 400_000_000, 400_000_000, 400_000_000));
-        assert_eq!(clocks.unanswered(0), 0);
         clocks.leave(0);
         assert_eq!(clocks.due(1_000_000_000_000), None);
         assert_eq!(clocks.report((0, 10))[0].sources, 1, "it was there");

@@ -7,6 +7,7 @@ use crate::daq::settings::Carrier;
 use crate::daq::theory::{fragment_wire_bytes, packets};
 
 use super::buckets::Buckets;
+use super::flow::Flow;
 use super::samples::{Evenly, Intervals, Pictures};
 use super::slow::SlowEvents;
 use super::sum::Sum;
@@ -37,6 +38,8 @@ pub struct CollectPlan {
     pub queue_full_ns: Option<u64>,
     /// When the trial began, by the builder's clock.
     pub start_ns: u64,
+    /// How many events are always under way, where a trigger follows the end of another event.
+    pub window: Option<u32>,
 }
 
 /// What an event came to.
@@ -72,6 +75,7 @@ pub struct Collect {
     report: BuilderReport,
     seen: Vec<Seen>,
     intervals: Intervals,
+    flow: Option<Flow>,
     skews: Evenly<(u64, u64)>,
     heat: Evenly<(u64, Vec<Option<u32>>)>,
     heat_worst: Option<(u64, u64, Vec<Option<u32>>)>,
@@ -94,6 +98,7 @@ impl Collect {
             report: BuilderReport::default(),
             seen: vec![Seen::default(); plan.sources as usize],
             intervals: Intervals::new(0, None),
+            flow: plan.window.map(Flow::new),
             skews: Evenly::new(SKEWS),
             heat: Evenly::new(heat),
             heat_worst: None,
@@ -140,6 +145,9 @@ impl Collect {
         if self.in_hold(due_ns) {
             self.report.events.offered += 1;
             self.report.events.triggered += 1;
+            if let Some(flow) = &mut self.flow {
+                flow.triggered(due_ns);
+            }
         }
     }
 
@@ -179,6 +187,9 @@ impl Collect {
         };
         if in_hold {
             self.hold_to_ns = self.hold_to_ns.max(ended.ended_ns);
+            if let Some(flow) = &mut self.flow {
+                flow.ended(ended.ended_ns);
+            }
             self.count(ended, &sum, measured, kept.len() as u64);
             self.sample(ended, &sum, measured.took_ns, &kept);
             self.slow.offer(ended, &sum, measured.took_ns, self.median_ns, self.plan.queue_full_ns);
@@ -295,6 +306,7 @@ impl Collect {
         let after_s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
         into.hold_from_s = after_s(self.hold_from_ns.unwrap_or(start_ns));
         into.hold_to_s = after_s(self.hold_to_ns.max(start_ns));
+        into.flowed_s = self.flow.as_ref().and_then(Flow::lasted_s);
         into.events = self.report.events;
         into.completion = self.report.completion;
         into.first_fragment = self.report.first_fragment;

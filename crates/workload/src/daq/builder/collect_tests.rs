@@ -13,6 +13,7 @@ fn plan() -> CollectPlan {
         fragment_bytes: 1024,
         queue_full_ns: None,
         start_ns: 1_000 * MS,
+        window: None,
     }
 }
 

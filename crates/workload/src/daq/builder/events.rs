@@ -12,6 +12,10 @@ use crate::daq::settings::Pattern;
 use crate::daq::theory::fragment_wire_bytes;
 use crate::daq::wire::{Kind, OrderFlags};
 
+/// A fragment that is pulled is nearly here when no more of it is to come: at a gigabit that takes as long as asking the
+/// next source does.
+const EARLY_BYTES: u32 = 16 << 10;
+
 impl Worker {
     /// An event happened: `due_ns` is when its trigger was due.
     pub(super) fn begin_event(&mut self, due_ns: u64) {
@@ -38,6 +42,21 @@ impl Worker {
             grants.open(event);
         }
         self.hand_out_from(Some(event));
+    }
+
+    /// Lets the next source send when the fragment of this connection is nearly here: pulled one by one, large fragments
+    /// would leave the port idle for a round trip each, or two at once would fill its buffer.
+    pub(super) fn ask_early(&mut self, at: usize) {
+        let Some(grants) = self.grants.as_mut().filter(|_| self.told.settings.pattern == Pattern::Pull)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.get(at).and_then(Option::as_ref) else { return };
+        let Some(fragment) = connection.stream.nearly_here(EARLY_BYTES) else { return };
+        let wire_bytes = fragment_wire_bytes(fragment.payload_bytes, self.told.settings.protocol);
+        if grants.arrived(fragment.event, fragment.source, wire_bytes) {
+            self.hand_out();
+        }
     }
 
     /// Lets those sources send for whom there is credit.

@@ -1,7 +1,7 @@
 //! Who may send next, so that never more is under way to a builder than its port can hold.
 //!
 //! The *credit* is how many fragments (and bytes) may be under way at once, over all events of a builder. A fragment is
-//! under way from its grant until it arrives, its source is gone, or its event ends. When all sources of an event have their
+//! under way from its grant until it arrives (a large one that is pulled: nearly), its source is gone, or its event ends. When all sources of an event have their
 //! grant, those of the next one begin, so that the port does not idle between events.
 
 use std::collections::VecDeque;
@@ -202,18 +202,20 @@ impl Grants {
         half || self.reach == Reach::One || self.under_way == 0
     }
 
-    /// The fragment came, granted or not; `bytes` as [`Self::next`] was told. A second time it counts for nothing.
-    pub fn arrived(&mut self, event: u64, source: u32, bytes: u64) {
-        let Some(at) = self.place(event) else { return };
+    /// The fragment came (or nearly), granted or not; `bytes` as [`Self::next`] was told. A second time it counts for
+    /// nothing. Returns whether credit came back.
+    pub fn arrived(&mut self, event: u64, source: u32, bytes: u64) -> bool {
+        let Some(at) = self.place(event) else { return false };
         let open = &mut self.events[at];
-        let new = open.settled.set(source);
-        if new && source < open.next_source {
+        let is_back = open.settled.set(source) && source < open.next_source;
+        if is_back {
             let bytes = bytes.min(open.under_way_bytes);
             open.under_way = open.under_way.saturating_sub(1);
             open.under_way_bytes -= bytes;
             self.under_way = self.under_way.saturating_sub(1);
             self.under_way_bytes = self.under_way_bytes.saturating_sub(bytes);
         }
+        is_back
     }
 
     /// The source's connection ended: nothing of it is waited for, now or in later events. `bytes` as in [`Self::next`].
@@ -262,8 +264,8 @@ mod tests {
         grants.open(7);
         assert_eq!(grants.next(SIZE), grant(7, 0, 4));
         assert_eq!((grants.next(SIZE), grants.awaited()), (None, 2));
-        grants.arrived(7, 2, 1000);
-        grants.arrived(7, 2, 1000);
+        assert!(grants.arrived(7, 2, 1000));
+        assert!(!grants.arrived(7, 2, 1000), "twice");
         assert_eq!((grants.next(SIZE), grants.under_way()), (None, 3), "one is too few for a grant");
         grants.arrived(7, 0, 1000);
         assert_eq!(grants.next(SIZE), grant(7, 4, 2));

@@ -74,6 +74,8 @@ impl Worker {
     /// An order of this kind for these sources.
     pub(super) fn order(&self, kind: Kind, flags: u16, event: u64, first_source: u32, sources: u32) -> Order {
         let slot = self.assembly.table.slot_of(event);
+        // The others say nothing of an event.
+        let is_of_event = matches!(kind, Kind::Trigger | Kind::Grant | Kind::Pull | Kind::Nack);
         Order {
             kind,
             flags: OrderFlags(flags),
@@ -83,10 +85,10 @@ impl Worker {
             triggered_ns: slot.map_or(0, |slot| self.assembly.table.look(slot).due_ns),
             first_source,
             sources,
-            fragment_bytes: self.told.fragment_bytes(),
-            credit_bytes: self.credit_bytes(),
+            fragment_bytes: if is_of_event { self.told.fragment_bytes() } else { 0 },
+            credit_bytes: if is_of_event { self.credit_bytes() } else { 0 },
             event_oldest: self.assembly.table.oldest(event).min(event),
-            seed: self.told.seed as u32,
+            seed: if is_of_event { self.told.seed as u32 } else { 0 },
         }
     }
 

@@ -9,6 +9,7 @@ mod connection;
 mod datagrams;
 mod doors;
 mod events;
+mod flow;
 pub mod grants;
 mod groups;
 mod hold;

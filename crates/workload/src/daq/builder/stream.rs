@@ -76,6 +76,13 @@ impl Stream {
         self.under_way.as_ref().map_or(0, UnderWay::left)
     }
 
+    /// The fragment that is coming, if no more than so many bytes of its payload, nor half of it, are still to come.
+    pub fn nearly_here(&self, left_max: u32) -> Option<&Piece> {
+        let under_way = self.under_way.as_ref().filter(|under_way| under_way.place != Place::Nowhere)?;
+        let left_max = left_max.min(under_way.piece.payload_bytes / 2);
+        (under_way.left() <= left_max).then_some(&under_way.piece)
+    }
+
     /// Where what comes next can be received to without a detour; at most what is still to come of the payload.
     pub fn room<'a>(&self, sink: &'a mut impl Sink) -> &'a mut [u8] {
         match &self.under_way {

@@ -38,7 +38,7 @@ pub struct TurnsPlan {
 /// What a builder is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// A trigger was due, and it is this builder's: it says [`Turns::begin`], or vetoes for want of memory.
+    /// A trigger was due, and it is this builder's: it says [`Turns::begin`].
     Due {
         /// When it was due.
         due_ns: u64,

@@ -23,7 +23,7 @@ use super::told::Told;
 use super::turns::Turns;
 use super::udp::Gathering;
 use crate::daq::report::OrderCounts;
-use crate::daq::settings::{Carrier, Pattern};
+use crate::daq::settings::{Carrier, Pattern, Triggers};
 use crate::daq::task::{boot_of_host, configuration_of};
 use crate::daq::theory::{fragment_wire_bytes, queue_full_ns};
 
@@ -119,6 +119,7 @@ fn plan(told: &Told) -> CollectPlan {
             .zip(settings.link)
             .and_then(|(buffer, link)| queue_full_ns(buffer.bytes(), link.bit_per_s() as f64)),
         start_ns: monotonic_ns(),
+        window: matches!(settings.triggers, Triggers::Max).then(|| told.window()),
     }
 }
 
@@ -299,6 +300,7 @@ impl Worker {
             };
             self.hear(at);
             self.settle();
+            self.ask_early(at);
             match fed {
                 Ok(bytes) if bytes < asked && !to_its_end => return,
                 Ok(_) => {}

@@ -276,6 +276,8 @@ pub struct BuilderReport {
     pub hold_from_s: f64,
     /// The hold's end: when its last event ended.
     pub hold_to_s: f64,
+    /// For how long a full window of events flowed in the hold, s, where triggers follow ends (`--triggers max`).
+    pub flowed_s: Option<f64>,
     /// What came of its triggers, of the hold.
     pub events: EventCounts,
     /// What became of its fragments, of the whole trial.

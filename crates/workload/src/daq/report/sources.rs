@@ -31,6 +31,8 @@ pub struct Stall {
     pub source: u32,
     /// The last event that it had sent.
     pub event: u64,
+    /// The last event that it can have sent when nothing had been sent again yet.
+    pub since_event: u64,
     /// For which builder.
     pub builder: u16,
     /// Segments sent again since the last look.

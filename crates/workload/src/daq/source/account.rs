@@ -69,12 +69,15 @@ impl Account {
     }
 
     /// What was seen of the connection of a source, by its place in the group, to a builder.
-    pub(super) fn note(&mut self, place: usize, builder: usize, added: &Troubles, event: u64) {
+    /// `events`: the last it can have sent before them, and the last it had sent when they were seen.
+    pub(super) fn note(&mut self, place: usize, builder: usize, added: &Troubles, events: (u64, u64)) {
+        let (since_event, event) = events;
         let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         if self.stalls.len() < STALLS_MAX {
             self.stalls.push(Stall {
                 source: number(place as u64),
                 event,
+                since_event: since_event.min(event),
                 builder: builder as u16,
                 retransmits: number(added.retransmits),
                 timeouts: number(added.timeouts.unwrap_or(0)),

@@ -349,6 +349,7 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         last_sent_ns: 0,
         last_event: 0,
         asked_event: 0,
+        clear_events: [0; 2],
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Lane {
     /// Its event, and which that was when a look at the connections was asked for.
     pub(super) last_event: u64,
     pub(super) asked_event: u64,
+    /// The same for the look before that, or when there was nothing to look for, and for this one.
+    pub(super) clear_events: [u64; 2],
 }
 
 impl Lane {

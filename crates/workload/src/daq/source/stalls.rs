@@ -45,10 +45,17 @@ impl Looks {
     /// Wants a look that lays troubles to events sent before `cutoff_ns`, which is now, if there are any. `lanes`: those on
     /// which something may have happened.
     pub(super) fn ask(&mut self, lanes: &mut [Lane], cutoff_ns: u64) {
-        if self.under_way.is_none() && self.something_happened() {
-            lanes.iter_mut().for_each(|lane| lane.asked_event = lane.last_event);
-            self.under_way = Some(Look { lane: 0, place: 0, cutoff_ns });
+        if self.under_way.is_some() {
+            return;
         }
+        let happened = self.something_happened();
+        for lane in lanes {
+            // What is seen in this look has happened since the one before, or since there was nothing to look for.
+            let [_, clear_event] = lane.clear_events;
+            lane.clear_events = [clear_event, lane.last_event];
+            lane.asked_event = lane.last_event;
+        }
+        self.under_way = happened.then_some(Look { lane: 0, place: 0, cutoff_ns });
     }
 
     /// When there is something to do here.
@@ -71,7 +78,7 @@ impl Looks {
             };
             look.place += 1;
             let Some((added, event)) = connection.look(look.cutoff_ns, lane.asked_event) else { continue };
-            account.note(look.place - 1, look.lane, &added, event);
+            account.note(look.place - 1, look.lane, &added, (lane.clear_events[0], event));
         }
         self.under_way = Some(look);
     }
@@ -94,7 +101,7 @@ impl Looks {
         for lane in lanes {
             for (place, connection) in lane.connections.iter_mut().enumerate() {
                 if let Some((added, event)) = connection.last_seen.take() {
-                    account.note(place, lane.index, &added, event);
+                    account.note(place, lane.index, &added, (0, event));
                 }
             }
         }

@@ -1,0 +1,89 @@
+//! For how long a full window of events flowed.
+//!
+//! Where a trigger follows the end of another event, a window of W events is W chains of events, one after the other. The hold
+//! finds them under way and ends with the last event of the last chain. Counted over all of that, up to W events too few
+//! would be found. Each chain is measured by itself: from its first trigger in the hold to its last end.
+
+use std::collections::VecDeque;
+
+/// The first trigger and the last end of each chain; their order among the chains does not matter.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    chains: usize,
+    first_ns: Vec<u64>,
+    last_ns: VecDeque<u64>,
+    ended: usize,
+}
+
+impl Flow {
+    /// Of so many events under way at once.
+    pub fn new(window: u32) -> Self {
+        Self { chains: window as usize, first_ns: Vec::new(), last_ns: VecDeque::new(), ended: 0 }
+    }
+
+    /// An event of the hold was triggered.
+    pub fn triggered(&mut self, at_ns: u64) {
+        if self.first_ns.len() < self.chains {
+            self.first_ns.push(at_ns);
+        }
+    }
+
+    /// An event of the hold ended.
+    pub fn ended(&mut self, at_ns: u64) {
+        if self.last_ns.len() >= self.chains {
+            self.last_ns.pop_front();
+        }
+        self.last_ns.push_back(at_ns);
+        self.ended += 1;
+    }
+
+    /// How long the chains were on average, s. `None` if not every one had two events.
+    pub fn lasted_s(&self) -> Option<f64> {
+        let sum = |times: &mut dyn Iterator<Item = &u64>| times.map(|&ns| u128::from(ns)).sum::<u128>();
+        let (from, to) = (sum(&mut self.first_ns.iter()), sum(&mut self.last_ns.iter()));
+        let lasted_s = to.checked_sub(from)? as f64 / 1e9 / self.chains as f64;
+        (self.ended >= 2 * self.chains && lasted_s > 0.0).then_some(lasted_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A port that serves one event after the other, in `each_ns`, with `window` of them waiting; the hold begins and ends
+    /// where it does.
+    fn served(window: u32, each_ns: u64, from_ns: u64, to_ns: u64) -> (u64, Flow) {
+        let (mut flow, mut events) = (Flow::new(window), 0);
+        let mut triggers: VecDeque<u64> = (0..window).map(|_| 0).collect();
+        for end_ns in (1..).map(|turn| turn * each_ns) {
+            let Some(due_ns) = triggers.pop_front() else { break };
+            if due_ns >= from_ns {
+                events += 1;
+                flow.ended(end_ns);
+            }
+            if end_ns < to_ns {
+                triggers.push_back(end_ns);
+                if end_ns >= from_ns {
+                    flow.triggered(end_ns);
+                }
+            }
+        }
+        (events, flow)
+    }
+
+    #[test]
+    fn a_port_that_never_idles_is_found_to_do_what_it_does() {
+        for (window, from_ns) in [(1, 1_000), (2, 1_049), (2, 1_000), (8, 12_345), (100, 9_999)] {
+            let (events, flow) = served(window, 50, from_ns, from_ns + 20_000);
+            let each_ns = flow.lasted_s().unwrap() * 1e9 / events as f64;
+            assert!((each_ns - 50.0).abs() < 0.01, "{window} from {from_ns}: {each_ns} ns");
+        }
+    }
+
+    #[test]
+    fn too_few_events_say_nothing() {
+        assert_eq!(Flow::new(2).lasted_s(), None);
+        let (events, flow) = served(8, 1_000, 0, 7_500);
+        assert_eq!((events, flow.lasted_s()), (15, None));
+    }
+}
