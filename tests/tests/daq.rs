@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, FLEET_PATIENCE, Fleet, Live, World, is_root, trials, undisturbed, wait_until};
+use kagiri_tests::{
+    Ended, FLEET_PATIENCE, Fleet, Live, UpLab, World, need_root, trials, undisturbed, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -289,40 +291,19 @@ const LAB: &str = "[host.source]\ncount = 2\n[host.builder]\n[switch.s]\n\
     [[link]]\nbetween = ['source-*', 's']\nrate = '1Gbit/s'\nbuffer = '1MiB'\n\
     [[link]]\nfrom = 'builder'\nto = 's'\nrate = '50Mbit/s'\nbuffer = '64KiB'\n";
 
-/// A lab of this process's own, gone whatever comes of its test.
-struct Lab<'a>(&'a World, String);
-
-impl<'a> Lab<'a> {
-    fn up(world: &'a World, what: &str) -> Self {
-        let name = format!("{what}-{}", std::process::id());
-        world.write("lab.toml", format!("name = '{name}'\n{LAB}"));
-        world.run(&["lab", "up", "lab.toml"]).code(0);
-        Self(world, name)
-    }
-
-    fn daq(&self, more: &[&str]) -> Ended {
-        let place = ["daq", "--lab", &self.1, "--place", "builder=builder", "--place", "sources=source-*"];
-        let common = ["--link", "50Mbit/s", "--buffer", "64KiB", "--json", "-q"];
-        self.0.run(&[&place[..], &common, more].concat())
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.command(&["lab", "down", &self.1]).output();
-    }
+fn through_the_port(lab: &UpLab, more: &[&str]) -> Ended {
+    let place = ["--place", "builder=builder", "--place", "sources=source-*"];
+    let common = ["--link", "50Mbit/s", "--buffer", "64KiB", "--json", "-q"];
+    lab.run("daq", &[&place[..], &common, more].concat())
 }
 
 #[test]
 fn a_shallow_port_loses_what_is_pushed_and_holds_what_is_granted() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
-    let lab = Lab::up(&world, "shallow");
+    let lab = UpLab::new(&world, "shallow", LAB);
     let common = ["--sources", "200", "--time", "3s"];
-    let push = lab.daq(&common).code(0).json();
+    let push = through_the_port(&lab, &common).code(0).json();
     let push = &push["trials"][0];
     let overflows = metric(push, "events_incomplete") + metric(push, "retransmits") + metric(push, "nacks");
     assert!(overflows > 0.0, "three and a half times what the port holds came at once: {push}");
@@ -330,13 +311,17 @@ fn a_shallow_port_loses_what_is_pushed_and_holds_what_is_granted() {
 
     let granted = ["--pattern", "grant", "--credit", "30", "--window", "4"];
     let unscathed = |document: &Value| document["trials"][0]["verdict"] == "pass";
-    let (_, grant) = undisturbed(unscathed, || lab.daq(&[&common[..], &granted].concat()).code(0));
+    let (_, grant) =
+        undisturbed(unscathed, || through_the_port(&lab, &[&common[..], &granted].concat()).code(0));
     let grant = &grant["trials"][0];
     assert_balanced(grant, 200.0);
     assert_eq!(grant["verdict"], "pass", "{grant}");
     assert!(metric(grant, "events_per_s") > metric(push, "events_per_s"), "{grant} {push}");
 
-    let pulled = lab.daq(&[&common[..], &["--pattern", "pull", "--credit", "30", "--window", "4"]].concat());
+    let pulled = through_the_port(
+        &lab,
+        &[&common[..], &["--pattern", "pull", "--credit", "30", "--window", "4"]].concat(),
+    );
     assert_balanced(&pulled.code(0).json()["trials"][0], 200.0);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{World, is_root};
+use kagiri_tests::{UpLab, World, need_root};
 use nix::sys::signal::Signal;
 
 /// Longer than front ends are waited for.
@@ -97,24 +97,18 @@ fn front_ends_that_do_not_come_end_the_trial() {
 
 #[test]
 fn a_side_that_stays_outside_of_the_lab_is_refused() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
-    let lab = format!("outside-{}", std::process::id());
-    world.write("lab.toml", format!("name = '{lab}'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n"));
-    let up = world.run(&["lab", "up", "lab.toml"]).code(0);
-    let daq = ["daq", "--lab", &lab, "-q"];
-    let refused = |more: &[&str]| world.run(&[&daq[..], more].concat()).code(2).stderr;
+    let lab = UpLab::new(&world, "outside", "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
+    let (name, said) = (&lab.name, &lab.up.stdout);
+    let refused = |more: &[&str]| lab.run("daq", &[&["-q"][..], more].concat()).code(2).stderr;
     let without_sources = refused(&["--place", "builder=a"]);
     let without_builder = refused(&["--place", "sources=b"]);
     let too_few = refused(&["--place", "builder=a", "--place", "sources=a, b", "--sources", "1"]);
-    world.run(&["lab", "down", &lab]).code(0);
     let advice = "sources are not placed on a host of the lab: add --place 'sources=...'";
     assert!(without_sources.contains(advice), "{without_sources}");
     let advice = "builder is not placed on a host of the lab: add --place builder=...";
     assert!(without_builder.contains(advice), "{without_builder}");
     assert!(too_few.contains("--sources: 1 source cannot be split over 2 hosts"), "{too_few}");
-    assert!(up.stdout.contains(&format!("kagiri daq --lab {lab} --place ")), "{}", up.stdout);
+    assert!(said.contains(&format!("kagiri daq --lab {name} --place ")), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, World, is_root, wait_until};
+use kagiri_tests::{Ended, World, need_root, wait_until};
 use nix::sys::signal::Signal;
 
 /// Another name in each test process; labs of all users of this machine stand side by side.
@@ -35,10 +35,7 @@ fn shows(ended: &Ended, parts: &[&str]) {
 
 #[test]
 fn a_lab_comes_up_runs_programs_and_goes() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
     let lab = name("whole");
     file(&world, &lab);
@@ -100,10 +97,8 @@ fn a_wrong_lab_file_is_refused_with_its_line() {
 
 #[test]
 fn without_root_it_is_said_what_needs_it() {
-    if !is_root() {
-        eprintln!("skipped: needs root, to become nobody");
-        return;
-    }
+    // To become nobody.
+    need_root!();
     let world = World::of_nobody();
     file(&world, "nobody");
     world

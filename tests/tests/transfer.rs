@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kagiri_tests::{Ended, Live, World, is_root, missing, undisturbed, wait_until};
+use kagiri_tests::{Ended, Live, UpLab, World, missing, need_root, undisturbed, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -35,39 +35,17 @@ fn metric(document: &Value, name: &str) -> f64 {
     document["trials"][0]["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {document}"))
 }
 
-/// A lab of this process's own, gone whatever comes of its test.
-struct Lab<'a>(&'a World, String);
-
-impl<'a> Lab<'a> {
-    fn up(world: &'a World, what: &str, file: &str) -> Self {
-        let name = format!("{what}-{}", std::process::id());
-        world.write("lab.toml", format!("name = '{name}'\n{file}"));
-        world.run(&["lab", "up", "lab.toml"]).code(0);
-        Self(world, name)
-    }
-
-    /// A second's transfer over it.
-    fn transfer(&self, arguments: &[&str]) -> Ended {
-        let common = ["transfer", "--lab", &self.1, "--json", "--quiet", "--time", "1s"];
-        self.0.run(&[&common[..], arguments].concat())
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.command(&["lab", "down", &self.1]).output();
-    }
+/// A second's transfer over a lab.
+fn transfer_over(lab: &UpLab, arguments: &[&str]) -> Ended {
+    lab.run("transfer", &[&["--json", "--quiet", "--time", "1s"][..], arguments].concat())
 }
 
 #[test]
 fn what_holds_a_transfer_back_is_named() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
-    let lab = Lab::up(&world, "causes", LAB);
-    let exec = ["lab", "exec", "slow", "--lab", &lab.1, "--"];
+    let lab = UpLab::new(&world, "causes", LAB);
+    let exec = ["lab", "exec", "slow", "--lab", &lab.name, "--"];
     let program = kagiri_tests::program();
     let program = program.to_str().expect("a path");
     let serving = [program, "transfer", "--serve", "--listen", "10.77.0.2:5201", "--allow", "10.77.0.0/24"];
@@ -91,7 +69,7 @@ fn what_holds_a_transfer_back_is_named() {
         let named = |document: &Value| {
             document["limit"]["resource"] == resource && document["limit"]["certainty"] == "confirmed"
         };
-        let (_, document) = undisturbed(named, || lab.transfer(&arguments).code(0));
+        let (_, document) = undisturbed(named, || transfer_over(&lab, &arguments).code(0));
         let limit = &document["limit"];
         assert_eq!(limit["resource"], resource, "{arguments:?}: {limit}");
         assert_eq!(limit["certainty"], "confirmed", "{arguments:?}: {limit} {}", document["doubts"]);
@@ -101,14 +79,11 @@ fn what_holds_a_transfer_back_is_named() {
 
 #[test]
 fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
-    let lab = Lab::up(&world, "narrow", LAB);
+    let lab = UpLab::new(&world, "narrow", LAB);
     let narrow = ["--place", "clients=quick", "--place", "server=narrow"];
-    let tcp = lab.transfer(&narrow).code(0).json();
+    let tcp = transfer_over(&lab, &narrow).code(0).json();
     // 1448 of 1514 bytes are payload; no link carries more, but for the first burst of its bucket.
     let most = metric(&tcp, "theoretical_bit_per_s");
     assert!(
@@ -118,7 +93,7 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
     assert!(goodput <= 1.05 * most && goodput > 0.5 * most, "{goodput} of {most}");
 
     let above = [&narrow[..], &["--proto", "udp", "--rate", "200Mbit/s"]].concat();
-    let udp = lab.transfer(&above).code(0).json();
+    let udp = transfer_over(&lab, &above).code(0).json();
     let (sent, came) = (metric(&udp, "datagrams_sent"), metric(&udp, "datagrams_received"));
     assert_eq!(metric(&udp, "datagrams_lost"), sent - came);
     assert!(came * 1472.0 * 8.0 <= 1.3 * 50e6 * metric(&udp, "elapsed_s").max(1.0), "{came}");
@@ -130,7 +105,7 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
 
     let search = [&narrow[..], &["--proto", "udp", "--search", "100Mbit/s"]].concat();
     let most_lost = |document: &Value| document["capacity"]["interval"][1].is_number();
-    let (_, found) = undisturbed(most_lost, || lab.transfer(&search).code(0));
+    let (_, found) = undisturbed(most_lost, || transfer_over(&lab, &search).code(0));
     let capacity = found["capacity"]["value"].as_f64().expect("a capacity");
     assert!((30.0..=51.0).contains(&capacity), "{}", found["capacity"]);
     assert_eq!(found["capacity"]["unit"], "Mbit/s");
@@ -139,10 +114,7 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
 
 #[test]
 fn the_reference_plan_balances() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
     let plan = kagiri_tests::workspace().join("plans/two-pcs.toml");
     let plan = plan.to_str().expect("a path");
@@ -257,18 +229,15 @@ fn more_flows_than_files_may_be_open_are_refused_by_name() {
 
 #[test]
 fn datagrams_larger_than_the_path_takes_arrive_in_fragments() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
+    need_root!();
     let world = World::new();
-    let lab = Lab::up(&world, "small", LAB);
+    let lab = UpLab::new(&world, "small", LAB);
     for host in ["quick", "far"] {
         let small = ["ip", "link", "set", "eth0", "mtu", "1000"];
-        world.run(&[&["lab", "exec", host, "--lab", &lab.1, "--"][..], &small].concat()).code(0);
+        world.run(&[&["lab", "exec", host, "--lab", &lab.name, "--"][..], &small].concat()).code(0);
     }
     let asked = ["--place", "clients=quick", "--place", "server=far", "--proto", "udp", "--rate", "2Mbit/s"];
-    let document = lab.transfer(&asked).code(0).json();
+    let document = transfer_over(&lab, &asked).code(0).json();
     assert_eq!(document["trials"][0]["verdict"], "pass", "{document}");
     assert!(metric(&document, "datagrams_received") > 10.0);
     assert_eq!(metric(&document, "datagrams_lost"), 0.0);

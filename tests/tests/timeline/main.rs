@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, is_any_loaded, is_root, loaded_programs, program, wait_until};
+use kagiri_tests::{Ended, Live, World, alone, is_any_loaded, loaded_programs, program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -13,10 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Tracing needs root, or rights that only root gives.
 macro_rules! need_tracing {
     () => {
-        if !is_root() {
-            eprintln!("skipped: needs root");
-            return;
-        }
+        kagiri_tests::need_root!();
     };
 }
 

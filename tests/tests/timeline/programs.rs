@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use kagiri_tests::{Live, World, alone, free_port, is_root, wait_until};
+use kagiri_tests::{Live, World, alone, free_port, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
