@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kagiri_tests::{Ended, Live, UpLab, World, missing, need_root, undisturbed, wait_until};
+use kagiri_tests::{Ended, Live, UpLab, World, is_root, missing, need_root, undisturbed, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 

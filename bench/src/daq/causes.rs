@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use sys::clock::Deadline;
 
 use super::Settings;
-use super::stage::{Port, Stage, Told};
+use super::stage::{Port, SHALLOW, Stage, Told};
 use crate::fleet::stage::Lab;
 use crate::record::Row;
 use crate::suite::Found;
@@ -20,7 +20,7 @@ const RUNNING: Duration = Duration::from_millis(700);
 /// Faults happen now and then: in less time, none may.
 const LEAST_S: u32 = 4;
 /// A port that is no limit.
-const WIDE: Port = Port { rate: None, buffer: "1MiB", link: "", host: "" };
+const WIDE: Port = Port { rate: None, buffer: "1MiB", ..SHALLOW };
 
 /// A fault, and by which words an account names it.
 struct Fault {
@@ -110,6 +110,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         }
         found.rows.push(row.goal_ours(">= 95", |percent| percent >= 95.0).note(told_causes.join(", ")));
     }
+    let mut together = Row::new("all of them together", "% right");
+    together.ours.extend((all > 0).then(|| 100.0 * right as f64 / all as f64));
+    found.rows.push(together.goal_ours(">= 95", |percent| percent >= 95.0));
     found.notes.push(format!("{right} of {all} slow events were put down to the fault that was made"));
     Ok(found)
 }

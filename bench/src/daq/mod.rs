@@ -63,7 +63,7 @@ enum Case {
     Poisson,
     /// One order in a hundred lost
     Dropped,
-    /// 10,000 sources on eight hosts
+    /// 10,000 sources, on one host and on eight
     Many,
     /// The credit that is found by itself, against the best of fixed ones
     Credit,

@@ -37,10 +37,12 @@ pub struct Port {
     pub link: &'static str,
     /// See `link`.
     pub host: &'static str,
+    /// How many hosts the sources are on: a single one is linked to the builder's directly, several by a switch.
+    pub hosts: u32,
 }
 
 /// The port at which bursts of TCP break down.
-pub const SHALLOW: Port = Port { rate: Some("200Mbit/s"), buffer: "64KiB", link: "", host: "" };
+pub const SHALLOW: Port = Port { rate: Some("200Mbit/s"), buffer: "64KiB", link: "", host: "", hosts: HOSTS };
 
 /// One trial as kagiri tells of it.
 pub struct Told {
@@ -52,12 +54,16 @@ pub struct Told {
 impl Port {
     /// A lab with it, without a name.
     pub fn lab(&self) -> String {
-        let Self { rate, buffer, link, host } = self;
+        let Self { rate, buffer, link, host, hosts } = self;
         let shape =
             rate.map(|rate| format!("rate = \"{rate}\"\nbuffer = \"{buffer}\"\n")).unwrap_or_default();
+        let (switch, to) = match hosts {
+            1 => ("", "source-1"),
+            _ => ("[switch.tor]\n[[link]]\nbetween = [\"source-*\", \"tor\"]\n", "tor"),
+        };
+        let sources: String = (1..=*hosts).map(|host| format!("[host.source-{host}]\n")).collect();
         format!(
-            "[host.source]\ncount = {HOSTS}\n[host.builder]\n{host}\n[switch.tor]\n[[link]]\n\
-             between = [\"source-*\", \"tor\"]\n[[link]]\nfrom = \"builder\"\nto = \"tor\"\n{shape}{link}\n"
+            "{sources}[host.builder]\n{host}\n{switch}[[link]]\nfrom = \"builder\"\nto = \"{to}\"\n{shape}{link}\n"
         )
     }
 }
@@ -68,7 +74,7 @@ impl Stage {
         Ok(Self { labs: Labs::open(dir, kagiri)? })
     }
 
-    /// Brings up a builder behind the port, and eight hosts of sources whose own links are no limit.
+    /// Brings up a builder behind the port, and hosts of sources whose own links are no limit.
     pub fn lab(&self, port: Port) -> anyhow::Result<Lab<'_>> {
         self.labs.lab("bench-daq", &port.lab())
     }
@@ -140,8 +146,8 @@ impl Told {
 /// A plan with these settings.
 pub fn plan_text(on_lab: bool, settings: &str) -> String {
     let place = match on_lab {
-        true => format!("[place]\nbuilder = 'builder'\nsources = 'source-[1-{HOSTS}]'\n"),
-        false => String::new(),
+        true => "[place]\nbuilder = 'builder'\nsources = 'source-*'\n",
+        false => "",
     };
     format!("schema = 1\nworkload = 'daq'\n{place}[daq]\n{settings}\n")
 }
