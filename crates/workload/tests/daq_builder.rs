@@ -1,8 +1,10 @@
 //! Builder and sources together, over loopback: whatever the pattern, each event is built, and each fragment accounted for.
 
 mod daq_common;
+mod daq_played;
 
-use daq_common::{run, settings};
+use daq_common::{Trial, run, settings};
+use daq_played::Played;
 use kagiri_workload::daq::report::{BuilderReport, SourcesReport};
 use serde_json::{Value, json};
 
@@ -89,4 +91,29 @@ fn what_comes_at_once_and_has_no_room_is_vetoed() {
     let events = builders[0].events;
     assert!(events.vetoed > events.complete, "{events:?}");
     assert_eq!(events.offered, events.vetoed + events.triggered, "{events:?}");
+}
+
+#[test]
+fn the_next_source_is_pulled_when_a_large_fragment_is_nearly_here() {
+    let more = json!({
+        "sources": 2, "events": 1, "size": "64KiB", "pattern": "pull", "credit": 1, "orders": "tcp", "timeout": "20s",
+    });
+    let mut trial = Trial::new(&settings(more));
+    let [mut one, mut other] = [0, 1].map(|source| Played::connect(&trial.facts, source));
+    trial.start();
+    let payload = vec![7; 64 << 10];
+    let event = one.event(None);
+    let fragment = one.fragment(event, &payload);
+    let (most, rest) = fragment.split_at(fragment.len() - (16 << 10));
+    one.write(most);
+    assert_eq!(other.event(None), event, "asked while the first one's end is still to come");
+    one.write(rest);
+    other.send(event, &payload);
+    let sources = [one, other].map(|source| source.go_on(payload.clone()));
+    trial.wait();
+    let report = trial.end().0.remove(0);
+    for source in sources {
+        source.join().expect("a source");
+    }
+    assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
 }

@@ -23,6 +23,8 @@ const READY_FOR: Duration = Duration::from_secs(10);
 const ANSWER_FOR: Duration = Duration::from_secs(2);
 /// How often a server is asked whether it still answers, while its disk is taken away.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// So many answers in a row that do not come mean that none will.
+const MISSED_MAX: u32 = 2;
 /// Reads by which the way to the server and back is measured, and how often.
 const PROBES: u64 = 60;
 const PROBE_BYTES: u64 = 4096;
@@ -69,11 +71,13 @@ impl Disk {
         let device = LoopDevice::attach(journal, &server.mount.join(IMAGE))?;
         device.set_rotational(model.is_rotating())?;
         let disk = DiskImage::make_on(journal, device, spec.file_system, &spec.target)?;
-        server.tell(PACE, 1)?;
-        if let DiskModel::Flash(flash) = model {
-            server.measure_way(disk.device_path(), flash)?;
+        // Whole from here on: what goes wrong is taken away as any disk is.
+        let this = Self { disk, server: Some(server) };
+        this.set_paced(true)?;
+        if let (DiskModel::Flash(flash), Some(server)) = (model, &this.server) {
+            server.measure_way(this.device_path(), flash)?;
         }
-        Ok(Self { disk, server: Some(server) })
+        Ok(this)
     }
 
     /// Where it is mounted.
@@ -236,8 +240,11 @@ impl Watch {
         let (end, ended) = channel();
         let mount = mount.to_owned();
         let thread = std::thread::Builder::new().name("disk-watch".to_owned()).spawn(move || {
+            let mut missed = 0;
             while ended.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                if stats(&mount).is_err() {
+                // A host that is busy may be late once.
+                missed = if stats(&mount).is_err() { missed + 1 } else { 0 };
+                if missed == MISSED_MAX {
                     sys::disk::cut_off(&mount);
                     return;
                 }

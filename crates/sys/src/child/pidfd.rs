@@ -110,17 +110,22 @@ pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::res
     let mut outcome = Outcome::AlreadyGone;
     // Again, until nobody is found: one that forks while it is signalled leaves a child that was not.
     loop {
-        let mut targets = running(pid, started, group);
+        let targets = running(pid, started, group);
         if targets.is_empty() {
             return Ok(outcome);
+        }
+        if deadline.passed() {
+            return Err(format!(
+                "{} of its processes are left: they start others, or hang in the kernel",
+                targets.len()
+            ));
         }
         for target in &targets {
             target.signal(signal).map_err(|error| error.to_string())?;
         }
         let round = Deadline::after(if signal == Signal::SIGTERM { GRACE } else { deadline.left() });
-        targets.retain(|target| !target.wait_ended(round));
-        if !targets.is_empty() && deadline.passed() {
-            return Err(format!("{} of its processes hang in the kernel", targets.len()));
+        for target in &targets {
+            target.wait_ended(round);
         }
         outcome = Outcome::Done;
         signal = Signal::SIGKILL;

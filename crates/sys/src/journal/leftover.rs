@@ -55,9 +55,8 @@ impl Leftover {
             }
             results.push(result);
         }
-        let first_failed = failed.first().map_or(results.len(), |(place, _)| *place);
-        if results.iter().skip(first_failed).any(|result| result.outcome == Outcome::Done) {
-            for (place, id) in failed {
+        for (place, id) in failed {
+            if results[place..].iter().any(|result| result.outcome == Outcome::Done) {
                 results[place] = self.perform(id, results[place].undo.clone());
             }
         }

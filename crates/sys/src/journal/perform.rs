@@ -88,20 +88,25 @@ fn remove_tree(path: &Path, owner: &str) -> Step {
     let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
     let mark = path.join(crate::file::OWNER_FILE);
     let marked = std::fs::read_to_string(&mark).ok();
-    let entries = || std::fs::read_dir(path).map_or(usize::MAX, Iterator::count);
+    let held = || std::fs::read_dir(path).map_or(usize::MAX, Iterator::count);
     match marked {
         Some(found) if found == owner && facts.is_dir() => {}
         // An interrupted making can end so: nothing is in it but the mark, and the mark says nothing yet.
-        Some(found) if found.is_empty() && facts.is_dir() && entries() == 1 => {}
+        Some(found) if found.is_empty() && facts.is_dir() && held() == 1 => {}
         // An interrupted removal ends so: the mark goes last.
-        None if facts.is_dir() && entries() == 0 => return gone_or(std::fs::remove_dir(path)),
+        None if facts.is_dir() && held() == 0 => return gone_or(std::fs::remove_dir(path)),
         _ => return Ok(Outcome::NotOurs("it is not marked as ours".to_owned())),
     }
     let mounts = mounts(Path::new("/")).map_err(|error| error.to_string())?;
     if let Some(mount) = mounts.iter().find(|mount| mount.target.starts_with(path)) {
         return Err(format!("{} is mounted on {}", mount.source.display(), mount.target.display()));
     }
-    for entry in std::fs::read_dir(path).map_err(|error| error.to_string())?.flatten() {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        // An earlier try that took too long has ended after all.
+        Err(error) => return gone_or(Err(error)),
+    };
+    for entry in entries.flatten() {
         let (entry, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
         if entry != mark {
             let removed =

@@ -29,7 +29,7 @@ pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
         *counts.entry(Cause::Host).or_default() += orders;
     }
     if let Some(most) = lost_most(sides) {
-        no_more_losses_than(most.saturating_mul(window(sides)), &mut counts);
+        no_more_losses_than(most.saturating_mul(outstanding(sides)), &mut counts);
     }
     counts.retain(|_, count| *count > 0);
     counts
@@ -98,12 +98,16 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
     all
 }
 
-/// So many numbers after an event others were triggered at most while it was under way: all these may wait for a fragment
-/// of it, for a connection delivers in order.
-fn window(sides: &Sides) -> u64 {
+/// So many events a builder had under way at most: all these may wait for one fragment that was lost, for a connection
+/// delivers in order.
+fn outstanding(sides: &Sides) -> u64 {
     let builders = sides.builders();
-    let most = builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1);
-    u64::from(most) * builders.len() as u64
+    builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1).into()
+}
+
+/// So many numbers after an event the last one was triggered that was under way beside it: builders take turns.
+fn window(sides: &Sides) -> u64 {
+    outstanding(sides) * sides.builders().len() as u64
 }
 
 fn by_source(sides: &Sides) -> BTreeMap<(u16, u32), Vec<Stall>> {

@@ -175,10 +175,16 @@ impl Sides {
     }
 
     /// What all builders did a second: `of` says how much each did in its hold. Where triggers follow ends, over the time for
-    /// which its window was full.
+    /// which its window was full, if all went through their holds.
     pub fn per_s(&self, of: fn(&BuilderReport) -> u64) -> Option<f64> {
         let (held_s, builders) = (self.held_s()?, self.builders());
-        Some(builders.iter().map(|builder| of(builder) as f64 / builder.flowed_s.unwrap_or(held_s)).sum())
+        let flowed = |builder: &&BuilderReport| {
+            let is_whole = !builder.ended_early && builder.broke_off.is_none();
+            Some(of(builder) as f64 / builder.flowed_s.filter(|_| is_whole)?)
+        };
+        let flowed: Option<Vec<f64>> = builders.iter().map(flowed).collect();
+        let all = builders.iter().map(|builder| of(builder)).sum::<u64>() as f64;
+        Some(flowed.map_or(all / held_s, |flowed| flowed.iter().sum()))
     }
 
     /// The rate of all builders' ports together, bit/s: as given, else of their devices.

@@ -109,8 +109,11 @@ impl Collect {
         }
     }
 
-    /// Triggers that are due from now on count. `hold_ns`: for how long, where that is known.
-    pub fn begin_hold(&mut self, from_ns: u64, hold_ns: Option<u64>) {
+    /// Triggers that are due from now on count. `hold_ns`: for how long, where that is known; `is_full`: as many events as may
+    /// be are under way.
+    pub fn begin_hold(&mut self, from_ns: u64, hold_ns: Option<u64>, is_full: bool) {
+        // The first events of an idle port do not wait for others: what they began, they did not fill.
+        self.flow = self.flow.take().filter(|_| is_full);
         (self.hold_from_ns, self.hold_to_ns) = (Some(from_ns), from_ns);
         self.intervals = Intervals::new(from_ns, hold_ns);
     }

@@ -69,7 +69,7 @@ fn only_the_hold_counts_and_every_number_of_it_is_right() {
     let measured = tell(&mut collect, 0, 1_001 * MS, None, usual(1_001 * MS));
     let expected = Measured { took_ns: 1050 * US, way_ns: 50 * US, spread_ns: 900 * US, wire_bytes: 11_540 };
     assert_eq!(measured, expected, "also before the hold");
-    collect.begin_hold(2_000 * MS, Some(1_000 * MS));
+    collect.begin_hold(2_000 * MS, Some(1_000 * MS), true);
     for event in 1..=100 {
         let due_ns = (2_000 + event * 2) * MS;
         tell(&mut collect, event, due_ns, None, usual(due_ns));
@@ -105,7 +105,7 @@ fn only_the_hold_counts_and_every_number_of_it_is_right() {
 #[test]
 fn faults_are_found_among_usual_events_with_their_source() {
     let mut collect = Collect::new(plan());
-    collect.begin_hold(1_000 * MS, None);
+    collect.begin_hold(1_000 * MS, None, true);
     let mut expected = Vec::new();
     for event in 0..200_u64 {
         let due_ns = (1_000 + event * 300) * MS;
@@ -160,7 +160,7 @@ fn faults_are_found_among_usual_events_with_their_source() {
 fn sources_with_unknown_clocks_and_strange_numbers_do_no_harm() {
     let mut collect = Collect::new(plan());
     let mut report = BuilderReport::default();
-    collect.begin_hold(1_000 * MS, None);
+    collect.begin_hold(1_000 * MS, None, true);
     let mut fragments = usual(1_500 * MS);
     for fragment in &mut fragments {
         fragment.sent_ns = None;
@@ -178,7 +178,7 @@ fn sources_with_unknown_clocks_and_strange_numbers_do_no_harm() {
 #[test]
 fn where_most_events_stall_a_stall_is_still_no_fault_of_others() {
     let mut collect = Collect::new(plan());
-    collect.begin_hold(2_000 * MS, None);
+    collect.begin_hold(2_000 * MS, None, true);
     for event in 1..=40 {
         let due_ns = (2_000 + event * 300) * MS;
         let mut fragments = usual(due_ns);

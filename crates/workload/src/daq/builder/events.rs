@@ -52,7 +52,10 @@ impl Worker {
             return;
         };
         let Some(connection) = self.connections.get(at).and_then(Option::as_ref) else { return };
-        let Some(fragment) = connection.stream.nearly_here(EARLY_BYTES) else { return };
+        let Some(fragment) = connection.stream.nearly_here(EARLY_BYTES).filter(|_| grants.under_way() == 1)
+        else {
+            return;
+        };
         let wire_bytes = fragment_wire_bytes(fragment.payload_bytes, self.told.settings.protocol);
         if grants.arrived(fragment.event, fragment.source, wire_bytes) {
             self.hand_out();

@@ -1,7 +1,8 @@
 //! Who may send next, so that never more is under way to a builder than its port can hold.
 //!
 //! The *credit* is how many fragments (and bytes) may be under way at once, over all events of a builder. A fragment is
-//! under way from its grant until it arrives (a large one that is pulled: nearly), its source is gone, or its event ends. When all sources of an event have their
+//! under way from its grant until it arrives, its source is gone, or its event ends; the only one that is under way, if it is
+//! large and was pulled, until it nearly arrived. When all sources of an event have their
 //! grant, those of the next one begin, so that the port does not idle between events.
 
 use std::collections::VecDeque;

@@ -89,7 +89,9 @@ impl Worker {
     pub(super) fn hold(&mut self, from_ns: u64) -> Phase {
         let settings = &self.told.settings;
         let (time_ns, events) = (settings.time.ns(), settings.events);
-        self.collect.begin_hold(from_ns, events.is_none().then_some(time_ns));
+        // Less one that has ended just now.
+        let is_full = self.outstanding() + 1 >= self.told.window();
+        self.collect.begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
         let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
         let own_events =
             events.map(|events| events.div_ceil(u64::from(self.told.builders_all.max(1))).max(1));

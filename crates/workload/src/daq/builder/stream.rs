@@ -76,11 +76,11 @@ impl Stream {
         self.under_way.as_ref().map_or(0, UnderWay::left)
     }
 
-    /// The fragment that is coming, if no more than so many bytes of its payload, nor half of it, are still to come.
+    /// The fragment that is coming, if no more than so many bytes of its payload are still to come, and it has as many more.
     pub fn nearly_here(&self, left_max: u32) -> Option<&Piece> {
         let under_way = self.under_way.as_ref().filter(|under_way| under_way.place != Place::Nowhere)?;
-        let left_max = left_max.min(under_way.piece.payload_bytes / 2);
-        (under_way.left() <= left_max).then_some(&under_way.piece)
+        let is_large = under_way.piece.payload_bytes >= 2 * left_max;
+        (is_large && under_way.left() <= left_max).then_some(&under_way.piece)
     }
 
     /// Where what comes next can be received to without a detour; at most what is still to come of the payload.

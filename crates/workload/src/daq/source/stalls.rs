@@ -101,7 +101,7 @@ impl Looks {
         for lane in lanes {
             for (place, connection) in lane.connections.iter_mut().enumerate() {
                 if let Some((added, event)) = connection.last_seen.take() {
-                    account.note(place, lane.index, &added, (0, event));
+                    account.note(place, lane.index, &added, (lane.clear_events[0], event));
                 }
             }
         }
