@@ -259,8 +259,8 @@ impl Live {
     /// Wait until `part` was written, to either.
     pub fn wait_for(&mut self, part: &str, within: Duration) {
         let reached = self.reaches(part, within);
-        let (out, err) = (self.stdout(), self.stderr());
-        assert!(reached, "{}: ended before it wrote '{part}'\n{out}\n{err}", self.words);
+        let (out, err, how) = (self.stdout(), self.stderr(), self.child.try_wait());
+        assert!(reached, "{}: ended ({how:?}) before it wrote '{part}'\n{out}\n{err}", self.words);
     }
 
     /// Wait until all that an ended program wrote is read. A grandchild that outlives it may hold the pipes open; that
