@@ -13,10 +13,12 @@ use crate::daq::wire::{Hello, Piece, WHOEVER_LISTENS};
 
 /// Connections that have not said hello, at most.
 const STRANGERS_MAX: usize = 4096;
-/// Who says nothing for so long has to go.
-const SILENCE_NS: u64 = 2_000_000_000;
+/// Who says nothing for so long has to go: longer than TCP takes to say twice again what was lost while thousands came.
+const SILENCE_NS: u64 = 5_000_000_000;
 /// How long nobody is accepted when there are no descriptors left.
 const PAUSE_NS: u64 = 100_000_000;
+/// How long nobody is accepted when too many have not said hello.
+const CROWDED_NS: u64 = 5_000_000;
 /// Connections accepted before others have their turn.
 const ACCEPTS_AT_ONCE: usize = 256;
 
@@ -55,14 +57,15 @@ impl Worker {
 
     fn accept_at(&mut self, door: usize, now_ns: u64) {
         for _ in 0..ACCEPTS_AT_ONCE {
+            if self.strangers >= STRANGERS_MAX {
+                // Nobody is sent away for coming together with many others.
+                return self.close_the_doors(now_ns + CROWDED_NS);
+            }
             match self.listeners[door].accept() {
                 Ok(Some((socket, peer))) => self.let_in(socket, peer, now_ns),
                 Ok(None) => return,
                 Err(error) if error.is_out_of_resources() => {
-                    // They wait in the backlog meanwhile.
-                    self.accept_again_ns = Some(now_ns + PAUSE_NS);
-                    self.listeners.iter().for_each(|listener| drop(self.epoll.delete(listener)));
-                    return;
+                    return self.close_the_doors(now_ns + PAUSE_NS);
                 }
                 // That one is gone already.
                 Err(_) => {}
@@ -70,10 +73,13 @@ impl Worker {
         }
     }
 
+    /// Listens no more until then; whoever comes waits in the backlog.
+    fn close_the_doors(&mut self, until_ns: u64) {
+        self.accept_again_ns = Some(until_ns);
+        self.listeners.iter().for_each(|listener| drop(self.epoll.delete(listener)));
+    }
+
     fn let_in(&mut self, socket: TcpSocket, peer: SocketAddr, now_ns: u64) {
-        if self.strangers >= STRANGERS_MAX {
-            return;
-        }
         let at = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1

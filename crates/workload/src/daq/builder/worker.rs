@@ -55,7 +55,7 @@ pub(super) struct Worker {
     /// Several, each with a queue of those that wait at the door: one queue holds 4096 (`net.core.somaxconn`), and who finds
     /// it full comes again only after a second.
     pub(super) listeners: Vec<Listener>,
-    /// When accepting goes on, after there were no descriptors.
+    /// When accepting goes on, after there were no descriptors or too many strangers.
     pub(super) accept_again_ns: Option<u64>,
     pub(super) udp: UdpPort,
     pub(super) multicast: Option<MulticastSender>,
