@@ -2,30 +2,10 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, World, need_root, wait_until};
+use kagiri_tests::{Ended, UpLab, World, need_root, wait_until};
 use nix::sys::signal::Signal;
 
-/// Another name in each test process; labs of all users of this machine stand side by side.
-fn name(what: &str) -> String {
-    format!("{what}-{}", std::process::id())
-}
-
-fn file(world: &World, lab: &str) {
-    let text = format!(
-        "name = '{lab}'\n[host.a]\n[host.b.disk]\nsize = '16MiB'\n[[link]]\nbetween = ['a', 'b']\ndelay = '1ms'\n"
-    );
-    world.write("lab.toml", text);
-}
-
-/// Takes a lab down whatever comes of its test.
-struct Down<'a>(&'a World, &'a str);
-
-impl Drop for Down<'_> {
-    fn drop(&mut self) {
-        // It is down already after a test that succeeds.
-        let _ = self.0.command(&["lab", "down", self.1]).output();
-    }
-}
+const LAB: &str = "[host.a]\n[host.b.disk]\nsize = '16MiB'\n[[link]]\nbetween = ['a', 'b']\ndelay = '1ms'\n";
 
 fn shows(ended: &Ended, parts: &[&str]) {
     for part in parts {
@@ -37,12 +17,10 @@ fn shows(ended: &Ended, parts: &[&str]) {
 fn a_lab_comes_up_runs_programs_and_goes() {
     need_root!();
     let world = World::new();
-    let lab = name("whole");
-    file(&world, &lab);
-    let _down = Down(&world, &lab);
-    let up = world.run(&["lab", "up", "lab.toml"]).code(0);
-    shows(&up, &[&lab, "2 hosts and 1 link", "10.77.0.1/24"]);
-    shows(&up, &[&format!("  kagiri stream --lab {lab} --place server=a --place viewers=b\n")]);
+    let held = UpLab::new(&world, "whole", LAB);
+    let lab = held.name.clone();
+    shows(&held.up, &[&lab, "2 hosts and 1 link", "10.77.0.1/24"]);
+    shows(&held.up, &[&format!("  kagiri stream --lab {lab} --place server=a --place viewers=b\n")]);
     let on =
         |host: &str, script: &str| world.run(&["lab", "exec", host, "--lab", &lab, "--", "sh", "-c", script]);
     on("a", "exit 7").code(7);
@@ -100,7 +78,7 @@ fn without_root_it_is_said_what_needs_it() {
     // To become nobody.
     need_root!();
     let world = World::of_nobody();
-    file(&world, "nobody");
+    world.write("lab.toml", format!("name = 'nobody'\n{LAB}"));
     world
         .measure(&["lab", "up", "lab.toml"], Duration::from_secs(30))
         .fails(1, &["needs root", "Without root"]);

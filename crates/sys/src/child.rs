@@ -24,7 +24,7 @@ use crate::{Error, Result};
 use output::Output;
 
 pub use detached::{redirect_output, start_detached};
-pub(crate) use pidfd::{PidFd, end_if_started_at};
+pub(crate) use pidfd::{PidFd, end_all, end_if_started_at};
 pub use pidfd::{is_running, terminate};
 
 /// How long a killed process may take to disappear.

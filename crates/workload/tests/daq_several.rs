@@ -120,8 +120,7 @@ fn a_builder_with_far_too_many_triggers_builds_and_hears_that_it_is_to_stop() {
         let mut trial = Trial::new(&settings);
         trial.connect(&settings).expect("the sources connect");
         trial.start();
-        // A second passes until the clocks are known.
-        std::thread::sleep(Duration::from_millis(2500));
+        trial.wait_until_done(0.02);
         let asked = Instant::now();
         let (reports, _) = trial.end();
         assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());

@@ -105,29 +105,38 @@ pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::res
     if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
         return Ok(Outcome::NotOurs("it is this process or the first one".to_owned()));
     }
-    let deadline = Deadline::after(GRACE + KILL_FOR);
+    let anybody = end_all(GRACE, || running(pid, started, group))?;
+    Ok(if anybody { Outcome::Done } else { Outcome::AlreadyGone })
+}
+
+/// Ends whom `find` finds, until it finds nobody, for one that starts others while it is signalled leaves some that were
+/// not: SIGTERM, a time of `grace`, SIGKILL. Returns whether there was anybody.
+///
+/// Errors: no right to signal one, or somebody is left after `grace` and 5 s.
+pub(crate) fn end_all(
+    grace: Duration,
+    mut find: impl FnMut() -> Vec<PidFd>,
+) -> std::result::Result<bool, String> {
+    let deadline = Deadline::after(grace + KILL_FOR);
     let mut signal = Signal::SIGTERM;
-    let mut outcome = Outcome::AlreadyGone;
-    // Again, until nobody is found: one that forks while it is signalled leaves a child that was not.
     loop {
-        let targets = running(pid, started, group);
-        if targets.is_empty() {
-            return Ok(outcome);
+        let found = find();
+        if found.is_empty() {
+            return Ok(signal != Signal::SIGTERM);
         }
         if deadline.passed() {
             return Err(format!(
-                "{} of its processes are left: they start others, or hang in the kernel",
-                targets.len()
+                "{} processes are left: they start others, or hang in the kernel",
+                found.len()
             ));
         }
-        for target in &targets {
-            target.signal(signal).map_err(|error| error.to_string())?;
+        for process in &found {
+            process.signal(signal).map_err(|error| error.to_string())?;
         }
-        let round = Deadline::after(if signal == Signal::SIGTERM { GRACE } else { deadline.left() });
-        for target in &targets {
-            target.wait_ended(round);
+        let round = if signal == Signal::SIGTERM { Deadline::after(grace) } else { deadline };
+        for process in &found {
+            process.wait_ended(round);
         }
-        outcome = Outcome::Done;
         signal = Signal::SIGKILL;
     }
 }

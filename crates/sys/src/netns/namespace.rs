@@ -10,18 +10,15 @@ use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::Signal;
 
 use super::{FOLDER, IP, TC, TOOL_FOR, is_our_namespace};
-use crate::child::PidFd;
-use crate::clock::Deadline;
+use crate::child::{PidFd, end_all};
 use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::process_set::all_pids;
 use crate::{Error, Result};
 
 /// How long processes of a namespace that is to go may take to end by themselves.
 const GRACE: Duration = Duration::from_millis(500);
-const KILL_FOR: Duration = Duration::from_secs(5);
 
 /// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback, which is
 /// down. Dropping it ends the processes in it and deletes it, with all its links.
@@ -200,23 +197,8 @@ pub(crate) fn end_processes_in(name: &str) -> std::result::Result<(), String> {
     // A file without a namespace behind it belongs to no process.
     let Ok(wanted) = std::fs::metadata(namespace_path(name)) else { return Ok(()) };
     let wanted = (wanted.dev(), wanted.ino());
-    let deadline = Deadline::after(GRACE + KILL_FOR);
-    let mut signal = Signal::SIGTERM;
-    loop {
-        let found = processes_in(wanted);
-        if found.is_empty() {
-            return Ok(());
-        }
-        for process in &found {
-            process.signal(signal).map_err(|error| error.to_string())?;
-        }
-        let round = Deadline::after(if signal == Signal::SIGTERM { GRACE } else { deadline.left() });
-        let all_ended = found.iter().all(|process| process.wait_ended(round));
-        if !all_ended && deadline.passed() {
-            return Err(format!("processes in {name} hang in the kernel"));
-        }
-        signal = Signal::SIGKILL;
-    }
+    let ended = end_all(GRACE, || processes_in(wanted));
+    ended.map(drop).map_err(|error| format!("{name}: {error}"))
 }
 
 /// The living processes in the namespace that is this device and inode (namespaces(7)), but never this one.

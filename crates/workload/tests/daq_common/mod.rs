@@ -82,6 +82,15 @@ impl Trial {
         }
     }
 
+    /// Waits until that share of the builder's time has passed, from 0 to 1.
+    pub fn wait_until_done(&mut self, share: f64) {
+        let from = Instant::now();
+        while !matches!(self.builder.progress(), Progress::Running { done: Some(done) } if done > share) {
+            assert!(from.elapsed() < PATIENCE, "the builder does nothing: {:?}", self.builder.live());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for the builder's end.
     pub fn wait(&mut self) {
         let from = Instant::now();

@@ -348,8 +348,7 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         over_ns: u64::MAX,
         last_sent_ns: 0,
         last_event: 0,
-        asked_event: 0,
-        clear_events: [0; 2],
+        asked_events: [0; 2],
     }
 }
 

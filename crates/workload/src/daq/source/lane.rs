@@ -41,11 +41,10 @@ pub(super) struct Lane {
     pub(super) over_ns: u64,
     /// When the last fragment was sent.
     pub(super) last_sent_ns: u64,
-    /// Its event, and which that was when a look at the connections was asked for.
+    /// Its event.
     pub(super) last_event: u64,
-    pub(super) asked_event: u64,
-    /// The same for the look before that, or when there was nothing to look for, and for this one.
-    pub(super) clear_events: [u64; 2],
+    /// Which that was when it was asked the last but one time whether connections are to be looked at, and the last time.
+    pub(super) asked_events: [u64; 2],
 }
 
 impl Lane {

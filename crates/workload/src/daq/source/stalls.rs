@@ -51,9 +51,7 @@ impl Looks {
         let happened = self.something_happened();
         for lane in lanes {
             // What is seen in this look has happened since the one before, or since there was nothing to look for.
-            let [_, clear_event] = lane.clear_events;
-            lane.clear_events = [clear_event, lane.last_event];
-            lane.asked_event = lane.last_event;
+            lane.asked_events = [lane.asked_events[1], lane.last_event];
         }
         self.under_way = happened.then_some(Look { lane: 0, place: 0, cutoff_ns });
     }
@@ -77,8 +75,9 @@ impl Looks {
                 continue;
             };
             look.place += 1;
-            let Some((added, event)) = connection.look(look.cutoff_ns, lane.asked_event) else { continue };
-            account.note(look.place - 1, look.lane, &added, (lane.clear_events[0], event));
+            let [since_event, asked_event] = lane.asked_events;
+            let Some((added, event)) = connection.look(look.cutoff_ns, asked_event) else { continue };
+            account.note(look.place - 1, look.lane, &added, (since_event, event));
         }
         self.under_way = Some(look);
     }
@@ -101,7 +100,7 @@ impl Looks {
         for lane in lanes {
             for (place, connection) in lane.connections.iter_mut().enumerate() {
                 if let Some((added, event)) = connection.last_seen.take() {
-                    account.note(place, lane.index, &added, (lane.clear_events[0], event));
+                    account.note(place, lane.index, &added, (lane.asked_events[0], event));
                 }
             }
         }
