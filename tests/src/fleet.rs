@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use serde_json::Value;
 
-use crate::{Live, World};
+use crate::{Live, World, wait_until};
 
 /// No step of a fleet's test takes longer, however busy the machine is.
 pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
@@ -153,6 +153,14 @@ impl Fleet {
         let agents = document["agents"].as_array().expect("agents").clone();
         assert_eq!(agents.len(), count, "{document}");
         agents
+    }
+
+    /// Wait until none of `count` agents works for a run: an agent hears of a coordinator's end when it hears of it, be
+    /// its processes gone already.
+    pub fn wait_until_free(&self, count: usize) {
+        wait_until("all agents are free", FLEET_PATIENCE, || {
+            self.listed(count).iter().all(|agent| agent["busy"].is_null())
+        });
     }
 
     /// Processes of this fleet other than these: servers, and what was forgotten.

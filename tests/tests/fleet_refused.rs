@@ -223,8 +223,7 @@ fn an_agent_with_a_full_disk_is_named_with_what_to_do() {
     let pid = ended.pid;
     let ended = ended.fails(1, &["server on nas", "small"]);
     assert!(ended.stderr.contains("full") || ended.stderr.contains("space"), "{}", ended.stderr);
-    let free = fleet.listed(2);
-    assert!(free.iter().all(|agent| agent["busy"].is_null()), "{free:?}");
+    fleet.wait_until_free(2);
     let halves: Vec<_> =
         std::fs::read_dir(data.join("content")).map(|all| all.flatten().collect()).unwrap_or_default();
     assert!(halves.is_empty(), "{halves:?}");
@@ -295,7 +294,6 @@ fn ctrl_c_frees_the_agents_at_once() {
     );
     let known: Vec<&Live> = agents.iter().collect();
     wait_until("no server is left", FLEET_PATIENCE, || fleet.others(&known).is_empty());
-    let free = fleet.listed(3);
-    assert!(free.iter().all(|agent| agent["busy"].is_null()), "{free:?}");
+    fleet.wait_until_free(3);
     fleet.end(agents, &pids);
 }

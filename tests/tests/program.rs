@@ -237,9 +237,14 @@ fn building_says_what_it_does_and_how_long_it_took() {
     let build = |words: &[&str]| {
         let mut command = Command::new(workspace().join("scripts/build"));
         // What cargo tells a test of its own package would make the build scripts of others run again, and all that
-        // depends on them be compiled anew.
+        // depends on them be compiled anew. What cargo was told itself, such as a profile, has to stay for the same
+        // reason.
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME") {
+            let told = |name: &str| {
+                ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| name.starts_with(prefix))
+                    || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"].contains(&name)
+            };
+            if name.to_str().is_some_and(told) {
                 command.env_remove(name);
             }
         }
