@@ -290,7 +290,11 @@ pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
             of_sources(|host| host.orders_overflowed.unwrap_or(0)),
             "at full sockets of the sources",
         ),
-        ("caught up", of_sources(|host| host.caught_up), "fragments sent because a later order told of them"),
+        (
+            "caught up",
+            of_sources(|host| host.caught_up),
+            "fragments sent because a later order was heard first",
+        ),
     ];
     let rows = all.into_iter().filter(|(_, count, _)| *count > 0);
     let rows =
@@ -298,7 +302,10 @@ pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
     let recovered = sum(|builder| builder.recovered);
     let mut notes = Vec::new();
     if recovered > 0 {
-        notes.push(format!("{} came whole although an order had to be repeated", plural(recovered, "event")));
+        notes.push(format!(
+            "{} came whole although an order was lost, or came late",
+            plural(recovered, "event")
+        ));
     }
     if settings.pattern != Pattern::Push {
         let credits = builders.iter().filter_map(|builder| builder.credit).max();

@@ -3,12 +3,17 @@
 //!
 //! Sources of one group share one ear, so an order is lost for a whole group. While nothing of a group that was told to
 //! send has arrived, the order is a *rung*: it is due after twice the 99th percentile of that group's usual delay, but not
-//! before [`QUIET_NS_MIN`]. Anything that arrives takes the rung away.
+//! before [`QUIET_NS_MIN`]. Anything that arrives takes the rung away. A group that answers an order which was given
+//! later has not heard the earlier one: that is due at once, as TCP takes a segment for lost (RFC 8985).
 
 use std::collections::VecDeque;
 
 /// However quick a group usually is, so long it is waited for it.
 pub const QUIET_NS_MIN: u64 = 5_000_000;
+/// Answers to an earlier order may be read so much later than those to a later one.
+const REORDER_NS: u64 = 500_000;
+/// So many events before the one that was answered are looked at.
+const OVERTAKEN_MAX: usize = 64;
 /// What a group is taken to need at most while nothing is known of it.
 const UNKNOWN_P99_NS: u64 = 20_000_000;
 /// Delays that are remembered of a group.
@@ -200,15 +205,29 @@ impl Ladder {
         let first_copy = rung.repeats == 0 || sent_ns.is_some_and(|sent_ns| sent_ns < rung.repeated_ns);
         let heard = Heard { repeats: if first_copy { 0 } else { rung.repeats } };
         if first_copy {
-            if let Some(habit) = self.habits.get_mut(group as usize).filter(|_| !rung.heard) {
-                habit.learn(now_ns.saturating_sub(rung.ordered_ns));
+            let Rung { ordered_ns, heard, .. } = rungs.swap_remove(on);
+            if let Some(habit) = self.habits.get_mut(group as usize).filter(|_| !heard) {
+                habit.learn(now_ns.saturating_sub(ordered_ns));
+                self.overtaken(at, group, ordered_ns, now_ns);
             }
-            rungs.swap_remove(on);
         } else {
             // Kept, to know of the group's other fragments that they came by a repeated order.
             rung.heard = true;
         }
         heard
+    }
+
+    /// What was ordered of the group before, up to the event at `at`, and was not answered: it is due soon.
+    fn overtaken(&mut self, at: usize, group: u32, ordered_ns: u64, now_ns: u64) {
+        let due_ns = now_ns.saturating_add(REORDER_NS);
+        let climbs = self.events.range_mut(at.saturating_sub(OVERTAKEN_MAX)..=at);
+        for rung in climbs.flat_map(|climb| &mut climb.rungs) {
+            let is_silent = rung.group == group && rung.repeats == 0 && rung.ordered_ns < ordered_ns;
+            if is_silent && due_ns < rung.due_ns {
+                rung.due_ns = due_ns;
+                self.quiet_until_ns = self.quiet_until_ns.min(due_ns);
+            }
+        }
     }
 
     /// The event is complete, or was given up.
@@ -346,6 +365,27 @@ mod tests {
             "it had only been slow"
         );
         assert_eq!(ladder.due(20 * MS), None);
+    }
+
+    #[test]
+    fn an_order_that_a_later_one_overtook_is_not_waited_for_as_long() {
+        let mut ladder = acquainted();
+        for event in [500, 501] {
+            ladder.begin(event, u64::MAX - 1);
+        }
+        ladder.ordered(500, 0, 5, 0);
+        ladder.ordered(500, 5, 5, MS);
+        ladder.ordered(500, 10, 10, MS);
+        ladder.ordered(501, 0, 10, 2 * MS);
+        ladder.arrived(501, 12, None, 3 * MS);
+        assert_eq!(ladder.due(4 * MS), None, "another group did not hear that order");
+        ladder.arrived(500, 7, None, 3 * MS);
+        assert_eq!(ladder.due(3 * MS), None, "it may be read a little later");
+        assert_eq!(ladder.next_due_ns(), Some(3 * MS + REORDER_NS));
+        let again = |first_source| Some(Step::Again { event: 500, first_source, sources: 5 });
+        assert_eq!([ladder.due(4 * MS), ladder.due(4 * MS)], [again(0), None]);
+        ladder.arrived(501, 2, None, 4 * MS);
+        assert_eq!(ladder.due(5 * MS), None, "the other group has time until 6, what was repeated until 9");
     }
 
     #[test]

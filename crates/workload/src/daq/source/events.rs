@@ -33,17 +33,21 @@ struct Known {
     event: u64,
     /// When its first order came.
     heard_ns: u64,
+    /// Whether that was an order for this event, rather than a later one's word.
+    was_ordered: bool,
     taken: Vec<u64>,
     taken_count: usize,
 }
 
 /// What an order told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Heard {
     /// Whether it is the first that is heard of the event.
     pub(super) is_new: bool,
     /// Events before it, still wanted, that were never heard of.
     pub(super) missed: u64,
+    /// Whether it was taken for missed: a later order overtook it.
+    pub(super) was_overtaken: bool,
 }
 
 impl Events {
@@ -73,9 +77,14 @@ impl Events {
         // An order cannot declare its own event to be too old.
         self.forget_before(oldest.min(event));
         if event < self.floor {
-            return Heard { is_new: false, missed: 0 };
+            return Heard::default();
         }
         let is_new = self.insert(event, now_ns);
+        let known = self.position(event).ok().map(|at| &mut self.known[at]);
+        let was_overtaken = known.is_some_and(|known| {
+            let was_ordered = std::mem::replace(&mut known.was_ordered, true);
+            !is_new && !was_ordered && !again
+        });
         let before = self.newest;
         self.newest = before.max(Some(event));
         let mut missed = u64::from(is_new && again);
@@ -83,7 +92,7 @@ impl Events {
             let first = before.saturating_add(step).max(oldest);
             missed += (event.saturating_sub(first) / step).min(self.behind_max as u64);
         }
-        Heard { is_new, missed }
+        Heard { is_new, missed, was_overtaken }
     }
 
     /// Events before `event`, from `oldest` on, that not every source has taken: what there is to catch up on, ascending.
@@ -149,7 +158,7 @@ impl Events {
         let mut taken = self.spare.pop().unwrap_or_default();
         taken.clear();
         taken.resize(self.sources.div_ceil(64), 0);
-        self.known.insert(at, Known { event, heard_ns: now_ns, taken, taken_count: 0 });
+        self.known.insert(at, Known { event, heard_ns: now_ns, was_ordered: false, taken, taken_count: 0 });
         true
     }
 
@@ -191,9 +200,9 @@ mod tests {
     #[test]
     fn each_source_takes_an_event_once() {
         let mut events = Events::new(70, Some(1), 4);
-        assert_eq!(events.hear(0, 0, false, 5), Heard { is_new: true, missed: 0 });
+        assert_eq!(events.hear(0, 0, false, 5), Heard { is_new: true, ..Heard::default() });
         assert!(events.take(0, 69, 9) && !events.take(0, 69, 9) && !events.take(0, 70, 9));
-        assert_eq!(events.hear(0, 0, true, 6), Heard { is_new: false, missed: 0 });
+        assert_eq!(events.hear(0, 0, true, 6), Heard::default());
         assert_eq!(all(&mut events, 0), 69);
         assert_eq!((events.taken_since(0, 3), events.taken_since(1, 3)), (Some(5), None));
         events.hear(1, 1, false, 7);
@@ -217,6 +226,20 @@ mod tests {
         assert_eq!(late.behind(10, 4).collect::<Vec<_>>(), [4, 7]);
     }
 
+    /// As on a host with several CPUs: the order was on its way all the time.
+    #[test]
+    fn an_order_that_was_overtaken_was_not_missed() {
+        let mut events = Events::new(2, Some(1), 8);
+        events.hear(0, 0, false, 0);
+        assert_eq!((all(&mut events, 0), events.hear(2, 0, false, 0).missed), (2, 1));
+        assert_eq!([1, 2].map(|event| all(&mut events, event)), [2, 2]);
+        assert!(!events.hear(2, 0, false, 0).was_overtaken, "a second copy");
+        assert!(events.hear(1, 0, false, 0).was_overtaken && !events.hear(1, 0, false, 0).was_overtaken);
+        // Told again because it was missed.
+        assert_eq!((events.hear(4, 0, false, 0).missed, all(&mut events, 3)), (1, 2));
+        assert!(!events.hear(3, 0, true, 0).was_overtaken);
+    }
+
     #[test]
     fn an_event_that_waits_is_not_forgotten_for_those_that_come_and_go() {
         let mut events = Events::new(100, Some(1), 4);
@@ -234,7 +257,7 @@ mod tests {
         events.hear(1, 1, false, 0);
         assert_eq!(events.hear(9, 1, false, 0).missed, 0);
         assert_eq!(events.behind(9, 1).count(), 0);
-        assert_eq!(events.hear(5, 1, true, 0), Heard { is_new: true, missed: 1 });
+        assert_eq!(events.hear(5, 1, true, 0), Heard { missed: 1, is_new: true, was_overtaken: false });
         assert!(events.take(5, 0, 0));
     }
 

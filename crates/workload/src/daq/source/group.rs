@@ -187,12 +187,15 @@ impl Group {
         for _ in 0..ORDERS_AT_ONCE {
             let Some(lane) = self.lanes.get_mut(index) else { return };
             let Some(Ok(Some(bytes))) = lane.ear.as_ref().map(|ear| ear.receive(&mut self.buffer)) else {
-                return;
+                break;
             };
             let received_ns = monotonic_ns();
             // Whatever else is said there is passed over.
             let Ok((order, _)) = Order::decode(&self.buffer[..bytes]) else { continue };
             orders::follow(&mut self.desk, lane, &order, Way::Multicast, received_ns);
+        }
+        if let Some(lane) = self.lanes.get_mut(index) {
+            super::send::roll_heard(&mut self.desk, lane);
         }
     }
 
@@ -342,6 +345,7 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         ear,
         events: Events::new(sources, told.step, told.events_max),
         waves: VecDeque::new(),
+        heard: Vec::with_capacity(told.together_max),
         connections: (0..sources).map(|_| Connection::new()).collect(),
         ended: 0,
         is_stopped: false,

@@ -31,6 +31,8 @@ pub(super) struct Lane {
     pub(super) ear: Option<MulticastReceiver>,
     pub(super) events: Events,
     pub(super) waves: VecDeque<Wave>,
+    /// What was just heard of, to be sent together.
+    pub(super) heard: Vec<Wave>,
     /// By the source's place in the group.
     pub(super) connections: Vec<Connection>,
     /// How many of them ended for good.
@@ -73,6 +75,7 @@ impl Lane {
         }
         (self.is_stopped, self.over_ns) = (true, now_ns.saturating_add(GRACE_NS));
         self.waves.clear();
+        self.heard.clear();
         for connection in &mut self.connections {
             connection.pending.clear();
         }

@@ -77,6 +77,9 @@ fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: 
     if !matches!(way, Way::Connection(_)) || heard.is_new {
         desk.account.orders_missed += heard.missed;
     }
+    if heard.was_overtaken {
+        desk.account.orders_missed = desk.account.orders_missed.saturating_sub(1);
+    }
     if heard.is_new && lane.last_sent_ns > 0 && received_ns.saturating_sub(lane.last_sent_ns) > PAUSE_NS {
         desk.looks.ask(std::slice::from_mut(lane), received_ns);
     }
@@ -84,10 +87,13 @@ fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: 
     let wave = Wave { event: order.event, received_ns, flags: 0, next, end };
     if order.kind == Kind::Trigger && desk.told.is_push {
         for event in lane.events.behind(order.event, order.event_oldest) {
-            start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave });
+            if lane.heard.iter().any(|heard| heard.event == event) {
+                continue;
+            }
+            start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave }, way);
         }
     }
-    start(desk, lane, wave);
+    start(desk, lane, wave, way);
 }
 
 /// The places of those sources of the group that an order is meant for: from, and up to.
@@ -102,8 +108,13 @@ fn places(desk: &Desk, lane: &Lane, order: &Order, way: Way) -> Option<(usize, u
     (from < to).then_some((from, to))
 }
 
-fn start(desk: &mut Desk, lane: &mut Lane, mut wave: Wave) {
-    if !send::roll(desk, lane, &mut wave) {
+fn start(desk: &mut Desk, lane: &mut Lane, mut wave: Wave, way: Way) {
+    if matches!(way, Way::Multicast) && desk.told.together_max > 1 {
+        lane.heard.push(wave);
+        if lane.heard.len() >= desk.told.together_max {
+            send::roll_heard(desk, lane);
+        }
+    } else if !send::roll(desk, lane, &mut wave) {
         if lane.waves.len() >= desk.told.events_max {
             lane.waves.pop_front();
         }

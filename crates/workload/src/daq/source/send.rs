@@ -40,10 +40,29 @@ pub(super) fn roll(desk: &mut Desk, lane: &mut Lane, wave: &mut Wave) -> bool {
         wave.next += 1;
         if lane.events.take(wave.event, place, wave.received_ns) {
             let Wave { event, received_ns, flags, .. } = *wave;
-            offer(desk, lane, place, Pending { event, received_ns, due_ns, flags });
+            queue(desk, lane, place, Pending { event, received_ns, due_ns, flags });
+            send_queued(desk, lane, place);
         }
     }
     true
+}
+
+/// Lets the sources send what was just heard of: each its fragments of all these events in one write.
+pub(super) fn roll_heard(desk: &mut Desk, lane: &mut Lane) {
+    let waves = std::mem::take(&mut lane.heard);
+    let next = waves.iter().map(|wave| wave.next).min().unwrap_or(0);
+    let end = waves.iter().map(|wave| wave.end).max().unwrap_or(0);
+    for place in next..end {
+        let for_it = waves.iter().filter(|wave| (wave.next..wave.end).contains(&place));
+        for &Wave { event, received_ns, flags, .. } in for_it {
+            if lane.events.take(event, place, received_ns) {
+                queue(desk, lane, place, Pending { event, received_ns, due_ns: received_ns, flags });
+            }
+        }
+        send_queued(desk, lane, place);
+    }
+    lane.heard = waves;
+    lane.heard.clear();
 }
 
 /// When the next source of `wave` has its turn.
@@ -53,7 +72,7 @@ pub(super) fn wave_due_ns(desk: &Desk, wave: &Wave) -> u64 {
 }
 
 /// Gives a source a fragment to send.
-fn offer(desk: &mut Desk, lane: &mut Lane, place: usize, pending: Pending) {
+fn queue(desk: &Desk, lane: &mut Lane, place: usize, pending: Pending) {
     let connection = &mut lane.connections[place];
     if connection.state == State::Ended {
         return;
@@ -63,7 +82,11 @@ fn offer(desk: &mut Desk, lane: &mut Lane, place: usize, pending: Pending) {
         connection.pending.pop_front();
     }
     connection.pending.push_back(pending);
-    if connection.state == State::Open && !connection.is_blocked {
+}
+
+fn send_queued(desk: &mut Desk, lane: &mut Lane, place: usize) {
+    let connection = &lane.connections[place];
+    if connection.state == State::Open && !connection.is_blocked && !connection.pending.is_empty() {
         go_on(desk, lane, place);
     }
 }
@@ -148,7 +171,9 @@ fn write(desk: &mut Desk, lane: &mut Lane, place: usize) -> Step {
         let offset = current.written - HEADER_BYTES;
         desk.payload.run(offset, payload_bytes - offset)
     };
-    match socket.send(bytes, false) {
+    // A further fragment is the next that is written: the kernel need not send this one alone.
+    let more = connection.pending.back().is_some_and(|next| !lane.events.is_forgotten(next.event));
+    match socket.send(bytes, more) {
         Ok(Moved::Bytes(written)) => {
             current.written += written;
             if current.written == HEADER_BYTES + payload_bytes { Step::Done } else { Step::Moved }
