@@ -2,7 +2,8 @@
 //!
 //! With too little credit the port idles while grants are on their way; with more than its buffer holds, fragments are lost
 //! and stall for 200 ms. The rate of events rises in between and then stays. The search doubles the credit until the rate
-//! does, too little for two rounds, or something stalled; narrows down where it stalled; and makes sure of what it takes.
+//! does, too little for two rounds, or something stalled; narrows down where it stalled; and makes sure of what it takes,
+//! until that is what is best.
 
 use crate::daq::report::{CreditTrial, Steered};
 
@@ -135,6 +136,8 @@ pub struct Steer {
     link_bit_per_s: Option<f64>,
     /// Rounds of the climb that gained nothing, one after the other.
     flat: u32,
+    /// Credits that were tried once more: what a short round was lucky with may not be the best after all.
+    sure_of: Vec<u32>,
 }
 
 impl Steer {
@@ -153,6 +156,7 @@ impl Steer {
             rate_bit_per_s: None,
             link_bit_per_s: None,
             flat: 0,
+            sure_of: Vec::new(),
         }
     }
 
@@ -199,7 +203,10 @@ impl Steer {
             }
             Phase::Climb => self.narrow(true),
             Phase::Narrow => self.narrow(trial.stalled > 0 || trial.events_per_s > best_before * GAIN_MIN),
-            Phase::Confirm if trial.stalled == 0 => self.finish(),
+            Phase::Confirm if trial.stalled == 0 => {
+                self.sure_of.push(trial.credit);
+                if self.sure_of.contains(&self.choice()) { self.finish() } else { self.confirm() }
+            }
             Phase::Confirm => self.confirm(),
             Phase::Push | Phase::Done => {}
         }
