@@ -155,10 +155,10 @@ impl Fleet {
         agents
     }
 
-    /// Wait until none of `count` agents works for a run: an agent hears of a coordinator's end when it hears of it, be
-    /// its processes gone already.
+    /// Wait until none of `count` agents works for a run, not as long as a lease lasts: an agent learns of the
+    /// coordinator's end a moment after the processes of the run are gone.
     pub fn wait_until_free(&self, count: usize) {
-        wait_until("all agents are free", FLEET_PATIENCE, || {
+        wait_until("all agents are free", Duration::from_secs(4), || {
             self.listed(count).iter().all(|agent| agent["busy"].is_null())
         });
     }

@@ -157,7 +157,7 @@ fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
         reaches(&mut run, seen);
         let began = Instant::now();
         run.signal(Signal::SIGKILL);
-        // The lease is 5 s; a connection that ends says it at once.
+        // A connection that ends says it at once; the lease of 5 s is for one that does not.
         wait_until("no server is left", FLEET_PATIENCE, || {
             fleet.others(&[&run, &nas, &pc_1, &pc_2]).is_empty()
         });

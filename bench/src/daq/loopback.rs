@@ -63,7 +63,8 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         compared: format!(
             "{SOURCES} sources push {BYTES} bytes each to one builder over loopback as fast as {WINDOW} events under way \
              allow, in one process, for {seconds} s. The peer is neper's tcp_rr with {SOURCES} flows, in two processes of a \
-             thread each: a byte asks, {BYTES} bytes answer; it waits for no other flow, and with more threads it \
+             thread each: a byte asks, {BYTES} bytes answer; a flow waits for no other flow, but for the answer before it asks \
+             again, where our sources send for two events in one write if both are due. With more threads the peer \
              answers less."
         ),
         rows,

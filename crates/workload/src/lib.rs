@@ -5,3 +5,4 @@ pub mod daq;
 mod reading;
 pub mod stream;
 pub mod transfer;
+mod watch;

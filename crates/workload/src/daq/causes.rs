@@ -143,7 +143,7 @@ pub fn meaning(cause: Cause) -> &'static str {
         }
         Cause::RetransmissionTimeout => "a fragment was lost and TCP waited for its timeout, perhaps doubled",
         Cause::Loss => "a fragment was lost and sent again at once, or asked for again",
-        Cause::Builder => "the builder itself read late, or sent the trigger late",
+        Cause::Builder => "the builder itself read late, or sent this trigger or one just before it late",
         Cause::Gone => "the source's connection had ended",
     }
 }

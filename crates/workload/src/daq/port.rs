@@ -6,12 +6,12 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use base::outcome::{Ceiling, Resource};
-use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress, Watch};
+use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
 use serde_json::{Value, json};
 use sys::net::{NetError, Reserved};
 
 use super::task::{PortFacts, PortTask};
+use crate::watch;
 
 struct PortPart {
     task: PortTask,
@@ -50,28 +50,6 @@ impl PortPart {
             }
         };
         Ok((address, 0).into())
-    }
-
-    /// What the sampler watches: this program, and the device that the sources are reached through.
-    fn watch(&self, host: &HostContext, address: SocketAddr) -> Watch {
-        let device = (!address.ip().is_loopback()).then(|| sys::proc::interface_with(address.ip()).ok());
-        let device = device.flatten();
-        let mut ceilings = host.ceilings.clone();
-        if let Some(Ok(Some(rate))) = device.as_deref().map(|link| sys::netlink::rate_of(link, None)) {
-            let found = Ceiling { value: rate as f64, source: "the rate of the link".to_owned() };
-            if ceilings.get(&Resource::Network).is_none_or(|known| found.value <= known.value) {
-                ceilings.insert(Resource::Network, found);
-            }
-        }
-        let own = std::process::id();
-        Watch {
-            pids: vec![own],
-            tcp_port: device.is_some().then_some(address.port()),
-            network_device: device,
-            own_pids: vec![own],
-            ceilings,
-            ..Watch::default()
-        }
     }
 
     /// Tells people where to point their front ends.
@@ -127,7 +105,9 @@ impl Part for PortPart {
             facts.groups.push(random_group(&mut random));
             self.reserved.push(reserved);
         }
-        let watch = self.watch(host, facts.addresses.first().copied().unwrap_or(first));
+        let at = facts.addresses.first().copied().unwrap_or(first);
+        let device = (!at.ip().is_loopback()).then(|| sys::proc::interface_with(at.ip()).ok()).flatten();
+        let watch = watch::this_program(host, device, at.port());
         self.say(host, &facts);
         let mut told = serde_json::to_value(&facts).map_err(PartError::new)?;
         told["watch"] = serde_json::to_value(watch).map_err(PartError::new)?;

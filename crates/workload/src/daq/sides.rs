@@ -212,9 +212,16 @@ impl Sides {
         }
     }
 
-    /// Events a second that the builders' ports could carry.
+    /// Events a second that the builders' ports could carry, small fragments packed as well as their sources may.
     pub fn ideal_events_per_s(&self, settings: &DaqSettings) -> Option<f64> {
-        let bytes = self.fragment_wire_bytes(settings)?;
+        let alone_bytes = self.fragment_wire_bytes(settings)?;
+        let builders = self.builders();
+        let fragments: u64 = builders.iter().map(|builder| builder.fragments).sum();
+        let payload_bytes: u64 = builders.iter().map(|builder| builder.payload_bytes).sum();
+        // Granted and pulled fragments of an event are not sent with those of another.
+        let together = if settings.pattern == Pattern::Push { settings.together_max().into() } else { 1 };
+        let shared = |mean_bytes| theory::shared_wire_bytes(mean_bytes, together, settings.protocol);
+        let bytes = alone_bytes - payload_bytes.checked_div(fragments).map_or(0.0, shared);
         theory::ideal_events_per_s(self.link_bit_per_s(settings)?, settings.sources, bytes)
     }
 

@@ -27,6 +27,17 @@ pub fn fragment_wire_bytes(payload_bytes: u32, carrier: Carrier) -> u64 {
     }
 }
 
+/// Bytes on the wire that each fragment saves at best when so many are written `together`: small ones share packets.
+pub fn shared_wire_bytes(payload_bytes: u64, together: u64, carrier: Carrier) -> f64 {
+    let (bytes, together) = (payload_bytes + HEADER_BYTES as u64, together.max(1));
+    let alone = bytes.div_ceil(SEGMENT_BYTES) as f64;
+    let shared = (together * bytes).div_ceil(SEGMENT_BYTES) as f64 / together as f64;
+    match carrier {
+        Carrier::Tcp => (alone - shared).max(0.0) * TCP_FRAME_HEADER_BYTES as f64,
+        Carrier::Udp => 0.0,
+    }
+}
+
 /// Packets that a fragment of `payload_bytes` is sent in.
 pub fn packets(payload_bytes: u32, carrier: Carrier) -> u64 {
     match carrier {
@@ -83,6 +94,20 @@ mod tests {
             assert_eq!(fragment_wire_bytes(payload_bytes, carrier), bytes, "{payload_bytes} {carrier:?}");
             assert_eq!(packets(payload_bytes, carrier), in_packets, "{payload_bytes} {carrier:?}");
         }
+    }
+
+    #[test]
+    fn small_fragments_share_packets() {
+        for (payload_bytes, together, saved) in
+            [(1024, 1, 0.0), (1024, 2, 0.0), (256, 2, 33.0), (256, 4, 49.5), (2000, 2, 33.0)]
+        {
+            assert_eq!(
+                shared_wire_bytes(payload_bytes, together, Carrier::Tcp),
+                saved,
+                "{together} x {payload_bytes}"
+            );
+        }
+        assert_eq!(shared_wire_bytes(256, 4, Carrier::Udp), 0.0);
     }
 
     #[test]

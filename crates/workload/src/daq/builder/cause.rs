@@ -45,8 +45,8 @@ pub struct Facts {
     pub read_late_ns: u64,
     /// What that is usually.
     pub read_late_usual_ns: u64,
-    /// How late the builder was to send the trigger.
-    pub trigger_late_ns: u64,
+    /// How late the builder was to send the trigger, or one just before it that kept the sources busy.
+    pub triggers_late_ns: u64,
     /// Packets of a fragment.
     pub packets: u64,
     /// Whether fragments are datagrams.
@@ -63,7 +63,7 @@ pub fn cause(facts: &Facts) -> Cause {
     let way_ns = facts.way_ns.saturating_sub(facts.read_late_ns);
     let way_over_ns = way_ns.saturating_sub(facts.way_usual_ns);
     let host_over_ns = facts.host_ns.saturating_sub(facts.host_usual_ns);
-    if read_late_ns.max(facts.trigger_late_ns) > way_over_ns.max(host_over_ns) {
+    if read_late_ns.max(facts.triggers_late_ns) > way_over_ns.max(host_over_ns) {
         return Cause::Builder;
     }
     if host_over_ns > way_over_ns {
@@ -209,7 +209,7 @@ mod tests {
             ),
             (
                 "a builder that sent the trigger late",
-                Facts { trigger_late_ns: 60 * MS, host_ns: 8 * MS, gap_ns: 62 * MS, ..usual },
+                Facts { triggers_late_ns: 60 * MS, host_ns: 8 * MS, gap_ns: 62 * MS, ..usual },
                 Cause::Builder,
             ),
             (

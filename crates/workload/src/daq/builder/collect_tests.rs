@@ -53,7 +53,7 @@ fn tell(
     let ended = Ended {
         event,
         due_ns,
-        triggered_ns: due_ns,
+        triggers_late_ns: 0,
         ended_ns,
         ordered: &ordered,
         missing: &missing,

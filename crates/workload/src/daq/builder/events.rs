@@ -179,7 +179,7 @@ impl Worker {
         let ended = Ended {
             event,
             due_ns: of.due_ns,
-            triggered_ns: of.triggered_ns,
+            triggers_late_ns: of.triggers_late_ns,
             ended_ns,
             ordered: &ordered[slot as usize],
             missing,

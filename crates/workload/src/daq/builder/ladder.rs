@@ -4,7 +4,8 @@
 //! Sources of one group share one ear, so an order is lost for a whole group. While nothing of a group that was told to
 //! send has arrived, the order is a *rung*: it is due after twice the 99th percentile of that group's usual delay, but not
 //! before [`QUIET_NS_MIN`]. Anything that arrives takes the rung away. A group that answers an order which was given
-//! later has not heard the earlier one: that is due at once, as TCP takes a segment for lost (RFC 8985).
+//! later has not heard the earlier one, as TCP takes a segment for lost (RFC 8985): that is due soon ([`REORDER_NS`]), though
+//! not before the group has had its usual time for it.
 
 use std::collections::VecDeque;
 
@@ -88,8 +89,12 @@ impl Habit {
         }
     }
 
+    fn usual_ns(&self) -> u64 {
+        self.p99_ns.unwrap_or(UNKNOWN_P99_NS)
+    }
+
     fn quiet_ns(&self) -> u64 {
-        (2 * self.p99_ns.unwrap_or(UNKNOWN_P99_NS)).max(QUIET_NS_MIN)
+        (2 * self.usual_ns()).max(QUIET_NS_MIN)
     }
 }
 
@@ -219,10 +224,13 @@ impl Ladder {
 
     /// What was ordered of the group before, up to the event at `at`, and was not answered: it is due soon.
     fn overtaken(&mut self, at: usize, group: u32, ordered_ns: u64, now_ns: u64) {
-        let due_ns = now_ns.saturating_add(REORDER_NS);
+        let soon_ns = now_ns.saturating_add(REORDER_NS);
+        // A large fragment is on its way for longer than a small one that was ordered later.
+        let usual_ns = self.habits.get(group as usize).map_or(0, Habit::usual_ns);
         let climbs = self.events.range_mut(at.saturating_sub(OVERTAKEN_MAX)..=at);
         for rung in climbs.flat_map(|climb| &mut climb.rungs) {
             let is_silent = rung.group == group && rung.repeats == 0 && rung.ordered_ns < ordered_ns;
+            let due_ns = soon_ns.max(rung.ordered_ns.saturating_add(usual_ns));
             if is_silent && due_ns < rung.due_ns {
                 rung.due_ns = due_ns;
                 self.quiet_until_ns = self.quiet_until_ns.min(due_ns);
@@ -301,129 +309,5 @@ impl Climb {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    /// Two groups of ten sources each that are known to answer within a millisecond.
-    fn acquainted() -> Ladder {
-        let mut ladder = Ladder::new(20);
-        for source in 0..20 {
-            ladder.join(source, source / 10);
-        }
-        for event in 0..200 {
-            ladder.begin(event, u64::MAX - 1);
-            ladder.ordered(event, 0, 20, event);
-            for source in [3, 13] {
-                assert_eq!(ladder.arrived(event, source, None, event + MS).repeats, 0);
-            }
-            ladder.end(event);
-        }
-        ladder
-    }
-
-    #[test]
-    fn a_silent_group_is_told_again_by_all_means_and_then_given_up() {
-        let mut ladder = acquainted();
-        ladder.begin(500, 1000 * MS);
-        ladder.ordered(500, 0, 20, 0);
-        ladder.arrived(500, 0, None, MS);
-        let again = Step::Again { event: 500, first_source: 0, sources: 20 };
-        let unicast = Step::Unicast { event: 500, first_source: 0, sources: 20, group: 1 };
-        let mut told = Vec::new();
-        for _ in 0..10 {
-            let Some(now_ns) = ladder.next_due_ns() else { break };
-            while let Some(step) = ladder.due(now_ns) {
-                told.push((now_ns / MS, step));
-                if matches!(step, Step::GiveUp { .. }) {
-                    ladder.end(500);
-                }
-            }
-        }
-        assert_eq!(told, [(5, again), (10, unicast), (1000, Step::GiveUp { event: 500 })]);
-        assert_eq!(ladder.next_due_ns(), None);
-    }
-
-    #[test]
-    fn two_silent_groups_are_told_by_one_datagram_and_single_sources_by_their_own() {
-        let mut ladder = acquainted();
-        ladder.begin(500, 1000 * MS);
-        ladder.ordered(500, 5, 10, 0);
-        assert_eq!(ladder.due(4 * MS), None);
-        assert_eq!(ladder.due(5 * MS), Some(Step::Again { event: 500, first_source: 5, sources: 10 }));
-        assert_eq!(ladder.due(5 * MS), None);
-        assert_eq!(ladder.arrived(500, 7, Some(6 * MS), 7 * MS), Heard { repeats: 1 });
-        assert_eq!(
-            ladder.arrived(500, 8, Some(6 * MS), 7 * MS),
-            Heard { repeats: 1 },
-            "the whole group was deaf"
-        );
-        assert_eq!(
-            ladder.arrived(500, 11, Some(4 * MS), 7 * MS),
-            Heard { repeats: 0 },
-            "it had only been slow"
-        );
-        assert_eq!(ladder.due(20 * MS), None);
-    }
-
-    #[test]
-    fn an_order_that_a_later_one_overtook_is_not_waited_for_as_long() {
-        let mut ladder = acquainted();
-        for event in [500, 501] {
-            ladder.begin(event, u64::MAX - 1);
-        }
-        ladder.ordered(500, 0, 5, 0);
-        ladder.ordered(500, 5, 5, MS);
-        ladder.ordered(500, 10, 10, MS);
-        ladder.ordered(501, 0, 10, 2 * MS);
-        ladder.arrived(501, 12, None, 3 * MS);
-        assert_eq!(ladder.due(4 * MS), None, "another group did not hear that order");
-        ladder.arrived(500, 7, None, 3 * MS);
-        assert_eq!(ladder.due(3 * MS), None, "it may be read a little later");
-        assert_eq!(ladder.next_due_ns(), Some(3 * MS + REORDER_NS));
-        let again = |first_source| Some(Step::Again { event: 500, first_source, sources: 5 });
-        assert_eq!([ladder.due(4 * MS), ladder.due(4 * MS)], [again(0), None]);
-        ladder.arrived(501, 2, None, 4 * MS);
-        assert_eq!(ladder.due(5 * MS), None, "the other group has time until 6, what was repeated until 9");
-    }
-
-    #[test]
-    fn a_slow_group_is_waited_for() {
-        let mut ladder = acquainted();
-        for event in 1000..1300 {
-            let at_ns = event * 1000 * MS;
-            ladder.begin(event, at_ns + 900 * MS);
-            ladder.ordered(event, 0, 10, at_ns);
-            while ladder.due(at_ns + 30 * MS).is_some() {}
-            ladder.arrived(event, 3, Some(at_ns + MS), at_ns + 30 * MS);
-            ladder.end(event);
-        }
-        ladder.begin(2000, u64::MAX - 1);
-        ladder.ordered(2000, 0, 20, 0);
-        assert_eq!(ladder.due(6 * MS), Some(Step::Again { event: 2000, first_source: 0, sources: 20 }));
-        let unicast = Step::Unicast { event: 2000, first_source: 0, sources: 20, group: 1 };
-        assert_eq!(
-            [ladder.due(59 * MS), ladder.due(59 * MS)],
-            [Some(unicast), None],
-            "the slow group has time until 60"
-        );
-        assert_eq!(ladder.due(60 * MS), Some(Step::Again { event: 2000, first_source: 0, sources: 20 }));
-    }
-
-    #[test]
-    fn who_left_is_not_waited_for_and_strangers_do_no_harm() {
-        let mut ladder = acquainted();
-        (10..20).for_each(|source| ladder.leave(source));
-        ladder.begin(500, 1000 * MS);
-        ladder.ordered(500, 0, 20, 0);
-        ladder.arrived(500, 1, None, MS);
-        assert_eq!(ladder.due(900 * MS), None);
-        ladder.leave(99);
-        ladder.join(99, u32::MAX);
-        ladder.ordered(501, 0, 20, 0);
-        ladder.ordered(500, 90, u32::MAX, 0);
-        assert_eq!(ladder.arrived(500, 99, None, 0), Heard::default());
-        assert_eq!(ladder.arrived(501, 1, None, 0), Heard::default());
-    }
-}
+#[path = "ladder_tests.rs"]
+mod tests;

@@ -81,7 +81,7 @@ impl SlowEvents {
             gap_ns: sum.gap_ns,
             queue_full_ns,
             read_late_ns: ended.read_late_ns,
-            trigger_late_ns: ended.triggered_ns.saturating_sub(ended.due_ns),
+            triggers_late_ns: ended.triggers_late_ns,
             packets: self.packets,
             datagrams: self.datagrams,
             ..Facts::default()

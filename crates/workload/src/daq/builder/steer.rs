@@ -136,6 +136,7 @@ pub struct Steer {
     link_bit_per_s: Option<f64>,
     /// Rounds of the climb that gained nothing, one after the other.
     flat: u32,
+    rounds: usize,
     /// Credits that were tried once more: what a short round was lucky with may not be the best after all.
     sure_of: Vec<u32>,
 }
@@ -156,6 +157,7 @@ impl Steer {
             rate_bit_per_s: None,
             link_bit_per_s: None,
             flat: 0,
+            rounds: 0,
             sure_of: Vec::new(),
         }
     }
@@ -190,6 +192,7 @@ impl Steer {
             return;
         }
         let best_before = self.best_rate();
+        self.rounds += 1;
         self.note(trial);
         match self.phase {
             Phase::Climb if trial.stalled == 0 => {
@@ -203,16 +206,15 @@ impl Steer {
             }
             Phase::Climb => self.narrow(true),
             Phase::Narrow => self.narrow(trial.stalled > 0 || trial.events_per_s > best_before * GAIN_MIN),
-            Phase::Confirm if trial.stalled == 0 => {
-                self.sure_of.push(trial.credit);
+            Phase::Confirm => {
+                if trial.stalled == 0 {
+                    self.sure_of.push(trial.credit);
+                }
                 if self.sure_of.contains(&self.choice()) { self.finish() } else { self.confirm() }
             }
-            Phase::Confirm => self.confirm(),
             Phase::Push | Phase::Done => {}
         }
-        if self.tried.len() >= ROUNDS_MAX
-            && matches!(self.phase, Phase::Climb | Phase::Narrow | Phase::Confirm)
-        {
+        if self.rounds >= ROUNDS_MAX && matches!(self.phase, Phase::Climb | Phase::Narrow | Phase::Confirm) {
             self.finish();
         }
     }

@@ -24,8 +24,8 @@ pub struct Ended<'a> {
     pub event: u64,
     /// When its trigger was due.
     pub due_ns: u64,
-    /// When its trigger was sent.
-    pub triggered_ns: u64,
+    /// How late its trigger was, or one just before it.
+    pub triggers_late_ns: u64,
     /// When it was complete or given up.
     pub ended_ns: u64,
     /// Its orders.
@@ -84,7 +84,7 @@ pub(super) struct Sum {
     pub(super) way: Outlier,
     /// The one that came last.
     pub(super) last: Outlier,
-    /// Whether an order was lost, and came by repetition.
+    /// Whether an order was lost and came by repetition, or came after a later one.
     pub(super) recovered: bool,
 }
 

@@ -8,6 +8,8 @@ use super::memory::Held;
 const GIVEN_UP_MAX: usize = 256;
 /// Fragments of events that lie further back than so many are from the past.
 const PAST_EVENTS: u64 = 65_536;
+/// So many events under way are looked at for a trigger that was late.
+const LATE_BEFORE_MAX: usize = 64;
 
 /// A set of sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,6 +85,9 @@ pub struct Slot {
     pub due_ns: u64,
     /// When its trigger was sent, ns.
     pub triggered_ns: u64,
+    /// How late that was, ns; or how late an earlier trigger was, less the time since then, if that is more: a builder that
+    /// could not run sends the triggers of all that time together, and has the sources busy with them.
+    pub triggers_late_ns: u64,
     /// Whether it counts: its trigger was due in the hold.
     pub in_hold: bool,
     /// Whose fragments came.
@@ -144,11 +149,20 @@ impl Table {
 
     /// An event begins: its number is above all before it. Returns its slot.
     pub fn begin(&mut self, event: u64, due_ns: u64, triggered_ns: u64, in_hold: bool) -> u32 {
+        let late_ns = triggered_ns.saturating_sub(due_ns);
+        let before = self.under_way.iter().rev().take(LATE_BEFORE_MAX);
+        let before = before.map(|&(_, slot)| {
+            let slot = &self.slots[slot as usize];
+            let since_ns = triggered_ns.saturating_sub(slot.triggered_ns);
+            slot.triggered_ns.saturating_sub(slot.due_ns).saturating_sub(since_ns)
+        });
+        let before_ns = before.max().unwrap_or(0);
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 event,
                 due_ns,
                 triggered_ns,
+                triggers_late_ns: 0,
                 in_hold,
                 present: Sources::none_of(self.sources),
                 came: Vec::new(),
@@ -161,6 +175,7 @@ impl Table {
         });
         let slot = &mut self.slots[at as usize];
         (slot.event, slot.due_ns, slot.triggered_ns, slot.in_hold) = (event, due_ns, triggered_ns, in_hold);
+        slot.triggers_late_ns = late_ns.max(before_ns);
         (slot.payload_bytes, slot.repeats, slot.read_late_ns) = (0, 0, 0);
         self.under_way.push((event, at));
         self.under_way_max = self.under_way_max.max(self.under_way.len());
@@ -277,6 +292,21 @@ mod tests {
         set.remove(1);
         assert_eq!(set.missing(130).nth(1), Some(1));
         assert!(!set.insert(100_000) && !set.contains(100_000));
+    }
+
+    #[test]
+    fn triggers_that_were_held_up_together_share_the_lateness() {
+        let mut table = Table::new(1);
+        let mut late_ns = |event, due_ns, triggered_ns| {
+            let slot = table.begin(event, due_ns, triggered_ns, true);
+            (slot, table.slot(slot).triggers_late_ns)
+        };
+        let (first, late) = late_ns(0, 100, 160);
+        assert_eq!((late, late_ns(1, 150, 161).1, late_ns(2, 170, 170).1), (60, 59, 50));
+        assert_eq!(late_ns(3, 220, 220).1, 0, "by then the sources have done what came late");
+        table.end(first);
+        let next = table.begin(4, 165, 165, true);
+        assert_eq!(table.slot(next).triggers_late_ns, 7, "of those that are under way");
     }
 
     #[test]

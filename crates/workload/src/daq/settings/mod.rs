@@ -204,6 +204,9 @@ impl Default for DaqSettings {
     }
 }
 
+/// See [`DaqSettings::together_max`].
+const TOGETHER_MAX: u32 = 4;
+
 impl DaqSettings {
     /// Read settings and check every range; files of sizes and times are read later, by the part that needs them.
     ///
@@ -226,6 +229,15 @@ impl DaqSettings {
             Some(Vary::Size) => settings.size = Size::Fixed(ByteSize::from_bytes(load)),
         }
         settings
+    }
+
+    /// Of so many events at most a source sends its fragments together, if their triggers came before its turn. Half the
+    /// window: while the builder works on one half, the other is on its way. Datagrams go alone, and so does what is staggered.
+    pub fn together_max(&self) -> u32 {
+        match (self.protocol, self.stagger) {
+            (Carrier::Tcp, None) => (self.window / 2).clamp(1, TOGETHER_MAX),
+            _ => 1,
+        }
     }
 
     /// How loads are to be searched.

@@ -21,6 +21,8 @@ pub(super) struct Events {
     floor: u64,
     /// Every event of ours below it was taken by all sources. Of use only where `step` is known.
     done_to: u64,
+    /// The first that was heard of.
+    first: Option<u64>,
     /// The newest that was heard of.
     newest: Option<u64>,
     /// Ascending.
@@ -61,6 +63,7 @@ impl Events {
             known_max: known_max.min(KNOWN_MAX).max(events_max.max(1)),
             floor: 0,
             done_to: 0,
+            first: None,
             newest: None,
             known: VecDeque::new(),
             spare: Vec::new(),
@@ -81,13 +84,14 @@ impl Events {
         }
         let is_new = self.insert(event, now_ns);
         let known = self.position(event).ok().map(|at| &mut self.known[at]);
-        let was_overtaken = known.is_some_and(|known| {
-            let was_ordered = std::mem::replace(&mut known.was_ordered, true);
-            !is_new && !was_ordered && !again
-        });
+        let was_ordered = known.is_none_or(|known| std::mem::replace(&mut known.was_ordered, true));
         let before = self.newest;
         self.newest = before.max(Some(event));
-        let mut missed = u64::from(is_new && again);
+        let first = *self.first.get_or_insert(event);
+        // A later order went past it, and counted it as missed.
+        let was_passed = self.step.is_some() && first < event && Some(event) < before;
+        let was_overtaken = was_passed && !was_ordered && !again;
+        let mut missed = u64::from(is_new && again && !was_passed);
         if let (Some(step), Some(before)) = (self.step, before) {
             let first = before.saturating_add(step).max(oldest);
             missed += (event.saturating_sub(first) / step).min(self.behind_max as u64);
@@ -238,6 +242,11 @@ mod tests {
         // Told again because it was missed.
         assert_eq!((events.hear(4, 0, false, 0).missed, all(&mut events, 3)), (1, 2));
         assert!(!events.hear(3, 0, true, 0).was_overtaken);
+        // Read together, before anybody sends.
+        assert_eq!([7, 6].map(|event| events.hear(event, 0, false, 0).missed), [2, 0]);
+        assert_eq!(events.hear(5, 0, true, 0), Heard { is_new: true, ..Heard::default() }, "counted once");
+        let mut early = Events::new(2, Some(1), 8);
+        assert_eq!([1, 0].map(|event| early.hear(event, 0, false, 0).was_overtaken), [false, false]);
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Group {
             orders::follow(&mut self.desk, lane, &order, Way::Multicast, received_ns);
         }
         if let Some(lane) = self.lanes.get_mut(index) {
-            super::send::roll_heard(&mut self.desk, lane);
+            super::send::roll_together(&mut self.desk, lane);
         }
     }
 
@@ -345,7 +345,7 @@ fn lane(told: &Told, index: usize, sources: usize) -> Lane {
         ear,
         events: Events::new(sources, told.step, told.events_max),
         waves: VecDeque::new(),
-        heard: Vec::with_capacity(told.together_max),
+        together: Vec::with_capacity(told.together_max),
         connections: (0..sources).map(|_| Connection::new()).collect(),
         ended: 0,
         is_stopped: false,
@@ -364,3 +364,7 @@ fn udp_socket(told: &Told) -> Option<UdpSocket> {
     socket.set_nonblocking(true).ok()?;
     Some(socket)
 }
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

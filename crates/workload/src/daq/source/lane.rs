@@ -31,8 +31,8 @@ pub(super) struct Lane {
     pub(super) ear: Option<MulticastReceiver>,
     pub(super) events: Events,
     pub(super) waves: VecDeque<Wave>,
-    /// What was just heard of, to be sent together.
-    pub(super) heard: Vec<Wave>,
+    /// Waves that were just heard of, and wait for further orders to be read: to be sent together.
+    pub(super) together: Vec<Wave>,
     /// By the source's place in the group.
     pub(super) connections: Vec<Connection>,
     /// How many of them ended for good.
@@ -75,7 +75,7 @@ impl Lane {
         }
         (self.is_stopped, self.over_ns) = (true, now_ns.saturating_add(GRACE_NS));
         self.waves.clear();
-        self.heard.clear();
+        self.together.clear();
         for connection in &mut self.connections {
             connection.pending.clear();
         }

@@ -77,23 +77,27 @@ fn call(desk: &mut Desk, lane: &mut Lane, order: &Order, way: Way, received_ns: 
     if !matches!(way, Way::Connection(_)) || heard.is_new {
         desk.account.orders_missed += heard.missed;
     }
-    if heard.was_overtaken {
+    if heard.was_overtaken && desk.told.is_push {
         desk.account.orders_missed = desk.account.orders_missed.saturating_sub(1);
     }
-    if heard.is_new && lane.last_sent_ns > 0 && received_ns.saturating_sub(lane.last_sent_ns) > PAUSE_NS {
+    // Once for all that is heard together.
+    let is_first = heard.is_new && lane.together.is_empty();
+    if is_first && lane.last_sent_ns > 0 && received_ns.saturating_sub(lane.last_sent_ns) > PAUSE_NS {
         desk.looks.ask(std::slice::from_mut(lane), received_ns);
     }
     let Some((next, end)) = places(desk, lane, order, way) else { return };
     let wave = Wave { event: order.event, received_ns, flags: 0, next, end };
+    // Triggers alone: grants and pulls say whose turn it is.
+    let together = matches!((way, order.kind), (Way::Multicast, Kind::Trigger));
     if order.kind == Kind::Trigger && desk.told.is_push {
         for event in lane.events.behind(order.event, order.event_oldest) {
-            if lane.heard.iter().any(|heard| heard.event == event) {
+            if lane.together.iter().any(|wave| wave.event == event) {
                 continue;
             }
-            start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave }, way);
+            start(desk, lane, Wave { event, flags: PieceFlags::CATCHUP, ..wave }, together);
         }
     }
-    start(desk, lane, wave, way);
+    start(desk, lane, wave, together);
 }
 
 /// The places of those sources of the group that an order is meant for: from, and up to.
@@ -108,11 +112,12 @@ fn places(desk: &Desk, lane: &Lane, order: &Order, way: Way) -> Option<(usize, u
     (from < to).then_some((from, to))
 }
 
-fn start(desk: &mut Desk, lane: &mut Lane, mut wave: Wave, way: Way) {
-    if matches!(way, Way::Multicast) && desk.told.together_max > 1 {
-        lane.heard.push(wave);
-        if lane.heard.len() >= desk.told.together_max {
-            send::roll_heard(desk, lane);
+/// Lets the sources of a wave send, or, if they may send for several events `together`, has it wait for further orders.
+fn start(desk: &mut Desk, lane: &mut Lane, mut wave: Wave, together: bool) {
+    if together && desk.told.together_max > 1 {
+        lane.together.push(wave);
+        if lane.together.len() >= desk.told.together_max {
+            send::roll_together(desk, lane);
         }
     } else if !send::roll(desk, lane, &mut wave) {
         if lane.waves.len() >= desk.told.events_max {

@@ -47,9 +47,9 @@ pub(super) fn roll(desk: &mut Desk, lane: &mut Lane, wave: &mut Wave) -> bool {
     true
 }
 
-/// Lets the sources send what was just heard of: each its fragments of all these events in one write.
-pub(super) fn roll_heard(desk: &mut Desk, lane: &mut Lane) {
-    let waves = std::mem::take(&mut lane.heard);
+/// Lets the sources send what was just heard of: each its fragments of all these events at once.
+pub(super) fn roll_together(desk: &mut Desk, lane: &mut Lane) {
+    let waves = std::mem::take(&mut lane.together);
     let next = waves.iter().map(|wave| wave.next).min().unwrap_or(0);
     let end = waves.iter().map(|wave| wave.end).max().unwrap_or(0);
     for place in next..end {
@@ -61,8 +61,9 @@ pub(super) fn roll_heard(desk: &mut Desk, lane: &mut Lane) {
         }
         send_queued(desk, lane, place);
     }
-    lane.heard = waves;
-    lane.heard.clear();
+    // Kept, so that nothing allocates.
+    lane.together = waves;
+    lane.together.clear();
 }
 
 /// When the next source of `wave` has its turn.
@@ -171,8 +172,10 @@ fn write(desk: &mut Desk, lane: &mut Lane, place: usize) -> Step {
         let offset = current.written - HEADER_BYTES;
         desk.payload.run(offset, payload_bytes - offset)
     };
-    // A further fragment is the next that is written: the kernel need not send this one alone.
-    let more = connection.pending.back().is_some_and(|next| !lane.events.is_forgotten(next.event));
+    // Another fragment follows on this connection: the kernel need not send the end of this one alone.
+    let more = !desk.told.is_udp
+        && current.is_fragment()
+        && connection.pending.back().is_some_and(|next| !lane.events.is_forgotten(next.event));
     match socket.send(bytes, more) {
         Ok(Moved::Bytes(written)) => {
             current.written += written;

@@ -8,9 +8,6 @@ use crate::daq::task::{PortFacts, SourcesTask, boot_of_host, configuration_of};
 /// Events that a source may have on hand beyond those that the builder's window allows: told of late, or again.
 const EVENTS_BEYOND_WINDOW: usize = 8;
 
-/// Fragments that a source sends in one write at most, if it was told of so many events before it had its turn.
-const TOGETHER_MAX: u32 = 4;
-
 /// One builder.
 #[derive(Debug, Clone)]
 pub(super) struct BuilderAt {
@@ -41,8 +38,7 @@ pub(super) struct Told {
     pub(super) stagger_ns: u64,
     /// Events of one builder that a source may have on hand.
     pub(super) events_max: usize,
-    /// Events of which a source sends its fragments together, if it is told of several at once. Half the window at most:
-    /// while one half is on its way, the builder works on the other.
+    /// See [`DaqSettings::together_max`].
     pub(super) together_max: usize,
     /// The share of the orders that is overheard on purpose.
     pub(super) drop_share: f64,
@@ -83,10 +79,7 @@ impl Told {
             is_udp: settings.protocol == Carrier::Udp,
             stagger_ns: settings.stagger.map_or(0, |stagger| stagger.ns()),
             events_max: settings.window as usize + EVENTS_BEYOND_WINDOW,
-            together_max: match (settings.pattern, settings.protocol, settings.stagger) {
-                (Pattern::Push, Carrier::Tcp, None) => (settings.window / 2).clamp(1, TOGETHER_MAX) as usize,
-                _ => 1,
-            },
+            together_max: settings.together_max() as usize,
             drop_share: settings.drop_orders_percent / 100.0,
             seed: task.seed,
             congestion: settings.congestion_control.clone(),

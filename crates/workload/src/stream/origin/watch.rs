@@ -13,6 +13,7 @@ use sys::proc::{BlockDevice, block_device_of_path};
 
 use super::process::Serving;
 use crate::stream::settings::{ServerKind, StreamSettings};
+use crate::watch::{lower, lower_to_link};
 
 /// The server's host, and whether players reach it through a device.
 #[derive(Clone, Copy)]
@@ -98,17 +99,7 @@ fn found(watch: &mut Watch, device: Option<&BlockDevice>) {
     if let Some(bytes) = limits.read_bytes_per_s {
         lower(watch, Resource::Disk, bytes as f64 * 8.0, "the read limit that was set");
     }
-    let rate = watch.network_device.as_deref().map(|link| sys::netlink::rate_of(link, None));
-    if let Some(Ok(Some(bits))) = rate {
-        lower(watch, Resource::Network, bits as f64, "the rate of the link");
-    }
-}
-
-/// Of several ceilings of one resource the lowest holds.
-fn lower(watch: &mut Watch, resource: Resource, value: f64, source: &str) {
-    if watch.ceilings.get(&resource).is_none_or(|known| value <= known.value) {
-        watch.ceilings.insert(resource, ceiling(value, source));
-    }
+    lower_to_link(watch);
 }
 
 fn ceiling(value: f64, source: &str) -> Ceiling {

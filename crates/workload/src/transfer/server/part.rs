@@ -1,11 +1,10 @@
 //! The server of a transfer as a part of a run: kind `transfer.server`.
 
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use base::outcome::{Ceiling, Resource};
-use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress, Watch};
+use base::part::{Endpoints, HostContext, Part, PartError, PartSpec, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,6 +13,7 @@ use crate::transfer::client::part::rate_max;
 use crate::transfer::flow::{Direction, probe};
 use crate::transfer::native::{NativeServer, NativeSettings};
 use crate::transfer::settings::TransferSettings;
+use crate::watch;
 
 /// What the part is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,28 +51,6 @@ impl ServerPart {
             )),
         }
     }
-
-    /// What the sampler watches: this program, and the device that the clients are reached through.
-    fn watch(&self, host: &HostContext, address: SocketAddr) -> Watch {
-        let device = host.address.filter(|_| self.settings.clients_elsewhere);
-        let device = device.and_then(|address| sys::proc::interface_with(address).ok());
-        let mut ceilings = host.ceilings.clone();
-        if let Some(Ok(Some(rate))) = device.as_deref().map(|link| sys::netlink::rate_of(link, None)) {
-            let found = Ceiling { value: rate as f64, source: "the rate of the link".to_owned() };
-            if ceilings.get(&Resource::Network).is_none_or(|known| found.value <= known.value) {
-                ceilings.insert(Resource::Network, found);
-            }
-        }
-        let own = std::process::id();
-        Watch {
-            pids: vec![own],
-            tcp_port: device.is_some().then_some(address.port()),
-            network_device: device,
-            own_pids: vec![own],
-            ceilings,
-            ..Watch::default()
-        }
-    }
 }
 
 impl Part for ServerPart {
@@ -98,7 +76,9 @@ impl Part for ServerPart {
         };
         let server = Server::start(settings).map_err(PartError::new)?;
         let address = server.local_addr();
-        let watch = self.watch(host, address);
+        let device = host.address.filter(|_| self.settings.clients_elsewhere);
+        let device = device.and_then(|address| sys::proc::interface_with(address).ok());
+        let watch = watch::this_program(host, device, address.port());
         (self.server, self.natives) = (Some(server), Some(natives));
         Ok(json!({ "address": address.to_string(), "key": key, "watch": watch, "pid": std::process::id() }))
     }
