@@ -1,8 +1,9 @@
 //! `kagiri daq` told what cannot be: one message that names the flag or the host, before anything is measured.
 
+use std::process::Command;
 use std::time::Duration;
 
-use kagiri_tests::{UpLab, World, need_root};
+use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, is_root, need_programs, need_root};
 use nix::sys::signal::Signal;
 
 /// Longer than front ends are waited for.
@@ -57,20 +58,44 @@ fn what_this_machine_does_not_have_is_named() {
     world.run(&["run", "plan.toml"]).fails(2, &["plan.toml:3: daq.front_ends: 200"]);
 }
 
-/// Both ends of each connection are files of one process.
-#[test]
-fn more_sources_than_files_can_be_open_are_refused_with_advice() {
-    let world = World::new();
-    let program = world.command(&["daq", "--sources", "1000", "-q"]);
-    let words: Vec<String> = program.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 1500; exec \"$0\" \"$@\""]).arg(program.get_program()).args(words);
+/// The same program where it may open only so many files, and no more if it is root.
+fn with_files(program: &Command, files: u32) -> Command {
+    let mut limited = Command::new("sh");
+    let drop = "setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource";
+    let drop = if is_root() { drop } else { "" };
+    limited.args(["-c", &format!("ulimit -n {files}; exec {drop} \"$0\" \"$@\"")]);
+    limited.arg(program.get_program()).args(program.get_args());
     for (name, value) in program.get_envs() {
         match value {
             Some(value) => limited.env(name, value),
             None => limited.env_remove(name),
         };
     }
+    limited
+}
+
+/// Otherwise the last of the sources would wait in vain to be let in.
+#[test]
+fn a_builder_that_may_not_open_enough_files_says_so_before_anything_is_sent() {
+    need_programs!("setpriv");
+    let fleet = Fleet::new();
+    let builder = Live::start(with_files(&fleet.agent_command("daq", &[]), 600));
+    let sources = fleet.agent("pc-1");
+    let plan = "workload = 'daq'\n[place]\nbuilder = 'daq'\nsources = 'pc-1'\n[daq]\nsources = 1000\n";
+    let ended = fleet.run(plan).end(FLEET_PATIENCE);
+    let pid = ended.pid;
+    ended.fails(
+        1,
+        &["builder", "daq", "1000 connections", "as many open files", "have 600", "raise the limit"],
+    );
+    fleet.end(vec![builder, sources], &[pid]);
+}
+
+/// Both ends of each connection are files of one process.
+#[test]
+fn more_sources_than_files_can_be_open_are_refused_with_advice() {
+    let world = World::new();
+    let mut limited = with_files(&world.command(&["daq", "--sources", "1000", "-q"]), 1500);
     let ended = limited.output().expect("sh starts");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{said}");

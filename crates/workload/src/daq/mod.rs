@@ -8,6 +8,7 @@ mod account;
 pub mod builder;
 mod causes;
 pub mod figures;
+mod files;
 pub mod judge;
 pub mod limit;
 pub mod metrics;

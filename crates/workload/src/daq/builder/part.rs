@@ -14,6 +14,7 @@ use super::shared::Shared;
 use super::told::Told;
 use super::turns::{Turns, TurnsPlan};
 use super::worker::Worker;
+use crate::daq::files;
 use crate::daq::report::{BuilderReport, BuildersReport};
 use crate::daq::settings::{Draw, Size, Triggers};
 use crate::daq::task::{BuilderTask, PortFacts};
@@ -119,11 +120,9 @@ impl Part for BuilderPart {
         for one in &told {
             host.permit.peer(one.address)?;
         }
-        // Sources in this process need as many again.
-        let files = 2 * self.task.settings.sources * told.len() as u64 + FILES_BESIDES;
-        sys::thread::raise_file_limit(files).map_err(|error| {
-            PartError::new(format!("cannot raise the limit of open files to {files}: {error}"))
-        })?;
+        let connections = self.task.settings.sources * told.len() as u64;
+        // Sources in this process need as many again, and see to it.
+        files::allow(connections, false, connections + FILES_BESIDES)?;
         for (seat, one) in told.into_iter().enumerate() {
             let shared = Arc::new(Shared::new().map_err(PartError::new)?);
             let (name, link_bit_per_s) = (format!("builder-{}", one.builder), link_rate(one.address.ip()));

@@ -12,6 +12,7 @@ use sys::clock::{Deadline, monotonic_ns};
 use super::crew::Crew;
 use super::memory::used_bytes;
 use super::told::{Told, rate_max_bit_per_s};
+use crate::daq::files;
 use crate::daq::settings::Size;
 use crate::daq::task::{PortFacts, SourcesTask};
 
@@ -166,36 +167,12 @@ fn advice(why: &str) -> &'static str {
     }
 }
 
-/// Sees to it that so many connections' files can be open, at both ends where builders are in this process too.
-fn allow_files(connections: u64, is_among_builders: bool) -> Result<(), PartError> {
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
-    let wanted = if is_among_builders { 2 * connections } else { connections };
-    let limit = sys::thread::raise_file_limit(open + wanted + FILES_BESIDES);
-    let limit =
-        limit.map_err(|error| PartError::new(format!("cannot raise the limit of open files: {error}")))?;
-    too_many(connections, is_among_builders, limit, open).map_or(Ok(()), |why| Err(PartError::new(why)))
-}
-
-/// Why a process that may have so many open files, of which some are in use, cannot have all connections.
-fn too_many(connections: u64, is_among_builders: bool, limit: u64, open: u64) -> Option<String> {
-    let (wanted, need) = match is_among_builders {
-        true => (2 * connections, "twice as many open files, for the builder is in the same process,"),
-        false => (connections, "as many open files,"),
-    };
-    (limit < open + wanted + FILES_BESIDES / 4).then(|| {
-        format!(
-            "{connections} connections of sources need {need} and this process may have {limit} of which {open} are in \
-             use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
-        )
-    })
-}
-
 impl Part for SourcesPart {
     fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
         let told = Arc::new(self.told(peers, host)?);
         let sources = self.task.sources as usize;
         let wanted = sources * told.builders.len();
-        allow_files(wanted as u64, self.is_among_builders(peers))?;
+        files::allow(wanted as u64, self.is_among_builders(peers), FILES_BESIDES)?;
         self.connections = wanted as u64;
         self.memory = used_bytes(0).map(|before| (before, before));
         let began_ns = monotonic_ns();
@@ -252,20 +229,5 @@ impl Part for SourcesPart {
         report.connect_s = self.connect_s;
         report.memory_bytes = self.memory.map(|(before, most)| most.saturating_sub(before));
         serde_json::to_value(report).map_err(PartError::new)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_needed_at_both_ends_where_these_are_in_one_process() {
-        assert_eq!(too_many(9_000, true, 20_000, 100), None);
-        assert_eq!(too_many(16_384, false, 20_000, 100), None);
-        let why = too_many(16_384, true, 20_000, 100).unwrap();
-        assert!(why.contains("16384 connections") && why.contains("twice as many open files"), "{why}");
-        assert!(why.contains("20000") && why.contains("raise the limit"), "{why}");
-        assert!(too_many(30_000, false, 20_000, 100).is_some_and(|why| why.contains("as many open files")));
     }
 }
