@@ -94,6 +94,7 @@ fn a_builder_that_may_not_open_enough_files_says_so_before_anything_is_sent() {
 /// Both ends of each connection are files of one process.
 #[test]
 fn more_sources_than_files_can_be_open_are_refused_with_advice() {
+    need_programs!("setpriv");
     let world = World::new();
     let mut limited = with_files(&world.command(&["daq", "--sources", "1000", "-q"]), 1500);
     let ended = limited.output().expect("sh starts");

@@ -199,12 +199,9 @@ impl Sides {
 
     /// What a fragment takes on the wire on average, bytes.
     pub fn fragment_wire_bytes(&self, settings: &DaqSettings) -> Option<f64> {
-        let builders = self.builders();
-        let fragments: u64 = builders.iter().map(|builder| builder.fragments).sum();
-        let bytes: u64 = builders.iter().map(|builder| builder.wire_bytes).sum();
-        match &settings.size {
-            _ if fragments > 0 => Some(bytes as f64 / fragments as f64),
-            Size::Fixed(size) => {
+        match (&settings.size, self.mean_of_fragments(|builder| builder.wire_bytes)) {
+            (_, Some(bytes)) => Some(bytes),
+            (Size::Fixed(size), None) => {
                 let bytes = u32::try_from(size.bytes()).ok()?;
                 Some(theory::fragment_wire_bytes(bytes, settings.protocol) as f64)
             }
@@ -212,16 +209,22 @@ impl Sides {
         }
     }
 
+    /// What the builders counted of all fragments, for one of them; `None` without any.
+    fn mean_of_fragments(&self, of: impl Fn(&BuilderReport) -> u64) -> Option<f64> {
+        let builders = self.builders();
+        let fragments: u64 = builders.iter().map(|builder| builder.fragments).sum();
+        let all: u64 = builders.iter().map(|builder| of(builder)).sum();
+        (fragments > 0).then(|| all as f64 / fragments as f64)
+    }
+
     /// Events a second that the builders' ports could carry, small fragments packed as well as their sources may.
     pub fn ideal_events_per_s(&self, settings: &DaqSettings) -> Option<f64> {
         let alone_bytes = self.fragment_wire_bytes(settings)?;
-        let builders = self.builders();
-        let fragments: u64 = builders.iter().map(|builder| builder.fragments).sum();
-        let payload_bytes: u64 = builders.iter().map(|builder| builder.payload_bytes).sum();
+        let payload_bytes = self.mean_of_fragments(|builder| builder.payload_bytes);
         // Granted and pulled fragments of an event are not sent with those of another.
         let together = if settings.pattern == Pattern::Push { settings.together_max().into() } else { 1 };
-        let shared = |mean_bytes| theory::shared_wire_bytes(mean_bytes, together, settings.protocol);
-        let bytes = alone_bytes - payload_bytes.checked_div(fragments).map_or(0.0, shared);
+        let shared = |mean: f64| theory::shared_wire_bytes(mean as u64, together, settings.protocol);
+        let bytes = alone_bytes - payload_bytes.map_or(0.0, shared);
         theory::ideal_events_per_s(self.link_bit_per_s(settings)?, settings.sources, bytes)
     }
 

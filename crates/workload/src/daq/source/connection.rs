@@ -228,23 +228,8 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daq::wire::OrderFlags;
-
     fn order(event: u64) -> Order {
-        Order {
-            kind: Kind::Pull,
-            flags: OrderFlags::default(),
-            run: 1,
-            builder: 0,
-            event,
-            triggered_ns: 0,
-            first_source: 0,
-            sources: 1,
-            fragment_bytes: 0,
-            credit_bytes: 0,
-            event_oldest: 0,
-            seed: 0,
-        }
+        Order::of_event(Kind::Pull, 1, event)
     }
 
     #[test]

@@ -1,7 +1,8 @@
+use super::super::send;
 use super::*;
 use crate::daq::settings::DaqSettings;
 use crate::daq::task::{PortFacts, SourcesTask};
-use crate::daq::wire::{Kind, OrderFlags, PieceFlags};
+use crate::daq::wire::{Kind, PieceFlags};
 
 const RUN: u32 = 7;
 const SOURCES: u32 = 3;
@@ -17,20 +18,7 @@ fn group(window: u32) -> Group {
 }
 
 fn order(kind: Kind, event: u64, first_source: u32, sources: u32) -> Order {
-    Order {
-        kind,
-        flags: OrderFlags::default(),
-        run: RUN,
-        builder: 0,
-        event,
-        triggered_ns: 0,
-        first_source,
-        sources,
-        fragment_bytes: 0,
-        credit_bytes: 0,
-        event_oldest: 0,
-        seed: 0,
-    }
+    Order { first_source, sources, ..Order::of_event(kind, RUN, event) }
 }
 
 impl Group {
@@ -71,11 +59,11 @@ fn nothing_waits_twice_and_each_source_for_what_it_was_told() {
     group.triggered(0);
     group.triggered(1);
     assert_eq!(group.lanes[0].together.len(), 2, "1 does not tell of 0 again");
-    crate::daq::source::send::roll_together(&mut group.desk, &mut group.lanes[0]);
+    send::roll_together(&mut group.desk, &mut group.lanes[0]);
     assert_eq!(group.waiting(), vec![vec![0, 1]; 3]);
     group.told_of(&order(Kind::Trigger, 2, 0, 2));
     group.told_of(&order(Kind::Trigger, 3, 1, 2));
-    crate::daq::source::send::roll_together(&mut group.desk, &mut group.lanes[0]);
+    send::roll_together(&mut group.desk, &mut group.lanes[0]);
     assert_eq!(group.waiting(), [vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 3]]);
 }
 

@@ -38,11 +38,8 @@ pub(super) fn roll(desk: &mut Desk, lane: &mut Lane, wave: &mut Wave) -> bool {
         }
         let place = wave.next;
         wave.next += 1;
-        if lane.events.take(wave.event, place, wave.received_ns) {
-            let Wave { event, received_ns, flags, .. } = *wave;
-            queue(desk, lane, place, Pending { event, received_ns, due_ns, flags });
-            send_queued(desk, lane, place);
-        }
+        queue(desk, lane, place, wave, due_ns);
+        send_queued(desk, lane, place);
     }
     true
 }
@@ -53,11 +50,8 @@ pub(super) fn roll_together(desk: &mut Desk, lane: &mut Lane) {
     let next = waves.iter().map(|wave| wave.next).min().unwrap_or(0);
     let end = waves.iter().map(|wave| wave.end).max().unwrap_or(0);
     for place in next..end {
-        let for_it = waves.iter().filter(|wave| (wave.next..wave.end).contains(&place));
-        for &Wave { event, received_ns, flags, .. } in for_it {
-            if lane.events.take(event, place, received_ns) {
-                queue(desk, lane, place, Pending { event, received_ns, due_ns: received_ns, flags });
-            }
+        for wave in waves.iter().filter(|wave| (wave.next..wave.end).contains(&place)) {
+            queue(desk, lane, place, wave, wave.received_ns);
         }
         send_queued(desk, lane, place);
     }
@@ -72,8 +66,12 @@ pub(super) fn wave_due_ns(desk: &Desk, wave: &Wave) -> u64 {
     wave.received_ns.saturating_add(desk.told.stagger_ns.saturating_mul(number))
 }
 
-/// Gives a source a fragment to send.
-fn queue(desk: &Desk, lane: &mut Lane, place: usize, pending: Pending) {
+/// Gives a source its fragment of a wave to send, unless it was given it before.
+fn queue(desk: &Desk, lane: &mut Lane, place: usize, wave: &Wave, due_ns: u64) {
+    let Wave { event, received_ns, flags, .. } = *wave;
+    if !lane.events.take(event, place, received_ns) {
+        return;
+    }
     let connection = &mut lane.connections[place];
     if connection.state == State::Ended {
         return;
@@ -82,7 +80,7 @@ fn queue(desk: &Desk, lane: &mut Lane, place: usize, pending: Pending) {
         // The builder has long given that one up.
         connection.pending.pop_front();
     }
-    connection.pending.push_back(pending);
+    connection.pending.push_back(Pending { event, received_ns, due_ns, flags });
 }
 
 fn send_queued(desk: &mut Desk, lane: &mut Lane, place: usize) {

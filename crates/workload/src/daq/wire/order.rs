@@ -48,6 +48,27 @@ pub struct Order {
     pub seed: u32,
 }
 
+#[cfg(test)]
+impl Order {
+    /// Of builder 0 to source 0; no earlier event is unwanted.
+    pub(crate) fn of_event(kind: Kind, run: u32, event: u64) -> Self {
+        Self {
+            kind,
+            flags: OrderFlags::default(),
+            run,
+            builder: 0,
+            event,
+            triggered_ns: 0,
+            first_source: 0,
+            sources: 1,
+            fragment_bytes: 0,
+            credit_bytes: 0,
+            event_oldest: 0,
+            seed: 0,
+        }
+    }
+}
+
 impl Order {
     /// The header as it goes over the network.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
