@@ -23,7 +23,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         "agents = false\n[host.{LEFT}]\n[host.{RIGHT}]\n[[link]]\nbetween = [\"{LEFT}\", \"{RIGHT}\"]\n"
     );
     let lab = stage.lab("bench-clock", &text)?;
-    let key = Key::random()?;
+    let key = Key::random();
     let udp = DatagramAddress::Udp(format!("{}:0", lab.address(LEFT)?).parse()?);
     let unix = DatagramAddress::Unix(lab.state.folder.join("clock.sock"));
     let (mut rows, mut notes) = (Vec::new(), Vec::new());

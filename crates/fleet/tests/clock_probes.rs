@@ -77,8 +77,8 @@ proptest! {
 
 #[test]
 fn a_key_is_not_shown() {
-    let key = Key::random().unwrap();
-    assert_ne!(key, Key::random().unwrap());
+    let key = Key::random();
+    assert_ne!(key, Key::random());
     assert_eq!(format!("{key:?}"), format!("Key({:08x})", key.id()));
     let text = serde_json::to_string(&key).unwrap();
     assert_eq!(serde_json::from_str::<Key>(&text).unwrap(), key);
@@ -86,7 +86,7 @@ fn a_key_is_not_shown() {
 
 #[test]
 fn strangers_get_no_answer_and_everybody_is_counted() {
-    let key = Key::random().unwrap();
+    let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let stranger = socket();
     let say =
@@ -107,7 +107,7 @@ fn strangers_get_no_answer_and_everybody_is_counted() {
     // An answer is no question, even if it is authentic.
     say(&Message::Answer { sequence: 3, t1_ns: 4, t2_ns: 5, t3_ns: 6 }.write(&key));
     say(&changed(4));
-    say(&question.write(&Key::random().unwrap()));
+    say(&question.write(&Key::random()));
     say(&changed(16));
     say(&changed(DATAGRAM_BYTES - 1));
     // Nobody else having been answered, the only answer is that to the last.
@@ -135,7 +135,7 @@ fn strangers_get_no_answer_and_everybody_is_counted() {
 
 #[test]
 fn a_dropped_responder_is_gone_at_once() {
-    let key = Key::random().unwrap();
+    let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let address = responder.address().clone();
     let taken = Responder::start(&address, key.clone()).unwrap_err();
@@ -154,7 +154,7 @@ fn without_answers_a_batch_ends_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let no_file = DatagramAddress::Unix(folder.path().join("nobody.sock"));
     for target in [target, no_file] {
-        let mut prober = Prober::open(&target, Key::random().unwrap()).unwrap();
+        let mut prober = Prober::open(&target, Key::random()).unwrap();
         let within = Duration::from_millis(250);
         let started = Instant::now();
         let probed = prober.batch(Ask { within, ..Ask::default() }).unwrap();
@@ -163,7 +163,7 @@ fn without_answers_a_batch_ends_in_time() {
         assert!(probed.sent >= 1);
     }
     let nowhere = DatagramAddress::Unix(folder.path().join("none").join("clock.sock"));
-    let error = Prober::open(&nowhere, Key::random().unwrap()).unwrap_err();
+    let error = Prober::open(&nowhere, Key::random()).unwrap_err();
     assert!(error.to_string().contains("clock.sock"), "{error}");
 }
 
@@ -180,7 +180,7 @@ fn a_flood_of_rubbish_does_not_hold_a_batch_up() {
                 drop(flooder.send_to(&[0; DATAGRAM_BYTES], asker));
             }
         });
-        let mut prober = Prober::open(&target, Key::random().unwrap()).unwrap();
+        let mut prober = Prober::open(&target, Key::random()).unwrap();
         let started = Instant::now();
         let ask = Ask { count: 3, within: Duration::from_millis(250), ..Ask::default() };
         let probed = prober.batch(ask).unwrap();
@@ -224,7 +224,7 @@ fn on_the_way(between: &UdpSocket, coordinator: SocketAddr) {
 
 #[test]
 fn loss_doubles_delay_and_forgery_cost_width_but_never_truth() {
-    let key = Key::random().unwrap();
+    let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let between = socket();
     let address = between.local_addr().unwrap();
@@ -248,7 +248,7 @@ fn loss_doubles_delay_and_forgery_cost_width_but_never_truth() {
 #[test]
 fn a_batch_ends_early_when_its_bound_is_good() {
     let folder = tempfile::tempdir().unwrap();
-    let key = Key::random().unwrap();
+    let key = Key::random();
     for address in [loopback(), DatagramAddress::Unix(folder.path().join("clock.sock"))] {
         let responder = Responder::start(&address, key.clone()).unwrap();
         let mut prober = Prober::open(responder.address(), key.clone()).unwrap();

@@ -16,6 +16,7 @@ pub mod net;
 pub mod netlink;
 pub mod netns;
 pub mod proc;
+pub mod random;
 pub mod span;
 pub mod stop;
 pub mod tap;

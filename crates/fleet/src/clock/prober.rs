@@ -200,7 +200,7 @@ fn own_address(target: &DatagramAddress) -> DatagramAddress {
         DatagramAddress::Udp(SocketAddr::V6(_)) => DatagramAddress::Udp((Ipv6Addr::UNSPECIFIED, 0).into()),
         // A name without a file would belong to one network namespace.
         DatagramAddress::Unix(path) => {
-            DatagramAddress::Unix(path.with_file_name(format!("probe-{:016x}.sock", fastrand::u64(..))))
+            DatagramAddress::Unix(path.with_file_name(format!("probe-{:016x}.sock", sys::random::number())))
         }
     }
 }

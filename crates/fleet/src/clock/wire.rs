@@ -17,7 +17,6 @@
 //! is on another's way to the coordinator, can make times up for that one.
 
 use std::fmt;
-use std::io;
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::SipHasher24;
@@ -37,14 +36,9 @@ const MAC_AT: usize = 40;
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// A new key from the kernel's random numbers (`getrandom(2)`).
-    ///
-    /// # Errors
-    /// The kernel has none.
-    pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self(bytes))
+    /// A new key from the kernel's random numbers.
+    pub fn random() -> Self {
+        Self(sys::random::bytes())
     }
 
     /// The key of these bytes.

@@ -40,7 +40,6 @@ impl Clocks {
     /// Begin to answer probes there.
     pub fn start(address: &DatagramAddress) -> Result<Self, FleetError> {
         let key = Key::random();
-        let key = key.map_err(|source| FleetError::System { what: "get random numbers", source })?;
         let responder = Responder::start(address, key.clone())?;
         Ok(Self { key, responder, batches: BTreeMap::new(), failures: BTreeMap::new() })
     }

@@ -36,7 +36,7 @@ impl Authority {
     pub fn create(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let key = new_key()?;
         let mut params = params(now, AUTHORITY_DAYS, None)?;
-        let serial = random::<4>()?.map(|byte| format!("{byte:02x}")).concat();
+        let serial = sys::random::bytes::<4>().map(|byte| format!("{byte:02x}")).concat();
         params.distinguished_name.push(DnType::CommonName, format!("kagiri fleet authority {serial}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -98,15 +98,6 @@ impl Authority {
     }
 }
 
-/// Random bytes of the operating system.
-pub(super) fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
-    let mut bytes = [0; N];
-    let crypto =
-        |error: getrandom::Error| IdentityError::Crypto { what: "random numbers", why: error.to_string() };
-    getrandom::fill(&mut bytes).map_err(crypto)?;
-    Ok(bytes)
-}
-
 fn new_key() -> Result<KeyPair, IdentityError> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(crypto("a key"))
 }
@@ -129,7 +120,7 @@ fn params(
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.not_before = epoch + since_epoch(now - BACKDATED);
     params.not_after = epoch + since_epoch(until);
-    let mut serial = random::<16>()?;
+    let mut serial = sys::random::bytes::<16>();
     // Positive and not zero (RFC 5280, 4.1.2.2).
     serial[0] = serial[0] & 0x7f | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::authority::{Authority, random};
+use super::authority::Authority;
 use super::credentials::Certificate;
 use super::name::{Kind, Member};
 use super::{IdentityError, access, file};
@@ -303,7 +303,7 @@ impl Roll {
     /// Add a member; one that is there gets a new password.
     fn admit(&mut self, member: &Member) -> Result<(), IdentityError> {
         let password = match self.auth {
-            Auth::Passwords => Some(password()?),
+            Auth::Passwords => Some(password()),
             Auth::Certificates => None,
         };
         match self.entries.iter_mut().find(|(there, _)| there == member) {
@@ -327,7 +327,7 @@ impl Roll {
 }
 
 /// 32 characters of 64, 192 random bits.
-fn password() -> Result<String, IdentityError> {
+fn password() -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    Ok(random::<32>()?.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
+    sys::random::letters::<32>(ALPHABET).map(char::from).iter().collect()
 }

@@ -89,7 +89,7 @@ impl Part for PortPart {
     fn prepare(&mut self, _: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
         let first = self.address(host)?;
         host.permit.peer(first)?;
-        let mut random = fastrand::Rng::new();
+        let mut random = fastrand::Rng::with_seed(sys::random::number());
         let mut facts = PortFacts { addresses: Vec::new(), groups: Vec::new(), run: random.u32(1..) };
         self.reserved.clear();
         for number in 0..self.task.settings.builders {

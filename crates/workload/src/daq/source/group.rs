@@ -93,7 +93,7 @@ impl Group {
         }
         let udp_port = udp.as_ref().and_then(|udp| udp.local_addr().ok()).map_or(0, |local| local.port());
         let desk = Desk {
-            number: fastrand::u64(1..),
+            number: sys::random::number(),
             first,
             sources,
             epoll,

@@ -29,7 +29,8 @@ impl Cookie {
         let mut bytes = [0; COOKIE_BYTES];
         let (head, tail) = bytes[..COOKIE_BYTES - 1].split_at_mut(prefix.len());
         head.copy_from_slice(prefix.as_bytes());
-        tail.fill_with(|| LETTERS[fastrand::usize(..LETTERS.len())]);
+        let letters = sys::random::letters::<COOKIE_BYTES>(LETTERS);
+        tail.copy_from_slice(&letters[..tail.len()]);
         Self(bytes)
     }
 

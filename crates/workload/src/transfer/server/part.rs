@@ -1,6 +1,5 @@
 //! The server of a transfer as a part of a run: kind `transfer.server`.
 
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ impl Part for ServerPart {
             let _ = probe::run();
         }
         // Only the clients of this run know it.
-        let key = random_key().map_err(|error| PartError::new(format!("/dev/urandom: {error}")))?;
+        let key = random_key();
         let natives = NativeSettings { key: Some(key.clone()), ..NativeSettings::default() };
         let natives = Arc::new(NativeServer::new(natives));
         let settings = ServerSettings {
@@ -100,8 +99,6 @@ impl Part for ServerPart {
 }
 
 /// 128 bits that nobody can guess, in hexadecimal digits.
-fn random_key() -> std::io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+fn random_key() -> String {
+    sys::random::letters::<32>(b"0123456789abcdef").map(char::from).iter().collect()
 }
