@@ -194,7 +194,7 @@ impl Session {
             ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };
         let local = LocalBus::new(run::registry::kinds(), host);
-        let id = store::new_run_id(jiff::Timestamp::now(), sys::clock::realtime_ns());
+        let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
         let mut bus = carrier(plan, local, hosts, &id, told)?;
         let environment = surroundings(plan).into_iter().chain(self.facts.clone()).collect();
         let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment };

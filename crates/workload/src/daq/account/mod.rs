@@ -16,6 +16,7 @@ pub(super) fn of(settings: &DaqSettings, sides: &Sides) -> Account {
     let broke_off = sides.broke_off();
     let tables = [
         tables::events(settings, sides),
+        tables::held(sides),
         tables::latency(sides),
         tables::ledger(settings, sides),
         tables::causes(sides),

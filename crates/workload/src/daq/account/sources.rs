@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::outcome::Table;
 
-use super::super::report::{SourceSeen, SourceSent};
+use super::super::report::{GroupClock, SourceSeen, SourceSent};
 use super::super::sides::Sides;
 use super::words::{count, ns, unknown, words};
 
@@ -100,11 +100,14 @@ fn controls(sides: &Sides) -> Vec<String> {
 /// How the clocks of groups of sources stand to the builder's.
 pub(super) fn clocks(sides: &Sides) -> Option<Table> {
     let builders = sides.builders();
-    let all: Vec<_> = builders.iter().flat_map(|builder| &builder.clocks).collect();
-    let row = |clock: &&super::super::report::GroupClock| {
+    let all: Vec<_> = builders
+        .iter()
+        .flat_map(|builder| builder.clocks.iter().map(|clock| (builder.builder, clock)))
+        .collect();
+    let row = |(builder, clock): &(u16, &GroupClock)| {
         vec![
-            clock.group.clone(),
-            clock.sources.to_string(),
+            builder.to_string(),
+            of_group(clock),
             clock.offset_ns.map_or_else(unknown, |offset| ns(offset as f64)),
             clock.bound_ns.map_or_else(unknown, |bound| ns(bound as f64)),
             clock.drift_ppm.map_or_else(unknown, |ppm| format!("{ppm:.2} ppm")),
@@ -116,13 +119,22 @@ pub(super) fn clocks(sides: &Sides) -> Option<Table> {
     if all.len() > CLOCKS_SHOWN {
         notes.push(format!("and {} more groups", all.len() - CLOCKS_SHOWN));
     }
-    if all.iter().any(|clock| clock.same_kernel) {
+    if all.iter().any(|(_, clock)| clock.same_kernel) {
         notes.push(
             "groups on the builder's kernel have its clock, so that their true offset is 0 and a bound that is missed shows"
                 .to_owned(),
         );
     }
-    let head = words(&["group", "sources", "offset", "at most off by", "drift", "answers", "bound missed"]);
+    let head = words(&["builder", "sources", "offset", "at most off by", "drift", "answers", "bound missed"]);
     let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
     Some(Table { title: "Clocks of the sources against the builder's".to_owned(), head, rows, notes })
+}
+
+/// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.
+fn of_group(clock: &GroupClock) -> String {
+    match (clock.sources, clock.source_range) {
+        (_, (first, last)) if first == last => first.to_string(),
+        (sources, (first, last)) if last - first < sources => format!("{first}-{last}"),
+        (sources, (first, last)) => format!("{sources} of {first}-{last}"),
+    }
 }

@@ -14,10 +14,8 @@ const EVENTS_SHOWN: usize = 10;
 
 /// What came of the triggers of the hold, builder by builder.
 pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
-    let builders = sides.builders();
     let row = |name: String, of: &[&BuilderReport]| {
         let sum = |count: fn(&BuilderReport) -> u64| of.iter().map(|builder| count(builder)).sum::<u64>();
-        let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
         vec![
             name,
             sum(|builder| builder.events.offered).to_string(),
@@ -26,37 +24,58 @@ pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
             sum(|builder| builder.events.complete).to_string(),
             sum(|builder| builder.events.incomplete).to_string(),
             sum(|builder| builder.events.unfinished).to_string(),
+        ]
+    };
+    let head = words(&["of", "due", "vetoed", "triggered", "complete", "incomplete", "unfinished"]);
+    let mut notes = Vec::new();
+    notes.extend(carried(settings, sides));
+    notes.extend(cliff(settings, sides));
+    Some(Table { title: "Events".to_owned(), head, rows: by_builder(sides, row), notes })
+}
+
+/// What was held in memory at most.
+pub(super) fn held(sides: &Sides) -> Option<Table> {
+    let row = |name: String, of: &[&BuilderReport]| {
+        let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
+        vec![
+            name,
             most(|builder| builder.outstanding_max.into()).unwrap_or(0).to_string(),
             bytes(most(|builder| builder.memory_bytes_max).unwrap_or(0)),
         ]
     };
+    let head = words(&["of", "events", "memory"]);
+    Some(Table {
+        title: "Held at once, at most".to_owned(),
+        head,
+        rows: by_builder(sides, row),
+        notes: Vec::new(),
+    })
+}
+
+/// A row for each builder, and one for all if they are several.
+fn by_builder(sides: &Sides, row: impl Fn(String, &[&BuilderReport]) -> Vec<String>) -> Vec<Vec<String>> {
+    let builders = sides.builders();
     let mut rows: Vec<_> =
         builders.iter().map(|builder| row(format!("builder {}", builder.builder), &[builder])).collect();
     if builders.len() > 1 {
         rows.push(row("all".to_owned(), &builders));
     }
-    let head = words(&[
-        "of",
-        "due",
-        "vetoed",
-        "triggered",
-        "complete",
-        "incomplete",
-        "unfinished",
-        "at once, most",
-        "memory, most",
-    ]);
-    let mut notes = Vec::new();
-    notes.extend(carried(settings, sides));
-    notes.extend(sides.cliff_sources(settings).map(|cliff| {
-        let buffer = settings.buffer.map(|buffer| buffer.to_string()).unwrap_or_default();
-        let then = match settings.pattern {
-            Pattern::Push => "of more sources some are lost",
-            Pattern::Grant | Pattern::Pull => "of a larger credit some are lost",
-        };
-        format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}")
-    }));
-    Some(Table { title: "Events".to_owned(), head, rows, notes })
+    rows
+}
+
+/// Where the port's buffer overflows, if its size is given.
+fn cliff(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+    let buffer = settings.buffer?;
+    let Some(cliff) = sides.cliff_sources(settings) else {
+        return Some(format!(
+            "how many fragments at once the port's buffer of {buffer} takes is not known: give the port's rate (--link)"
+        ));
+    };
+    let then = match settings.pattern {
+        Pattern::Push => "of more sources some are lost",
+        Pattern::Grant | Pattern::Pull => "of a larger credit some are lost",
+    };
+    Some(format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}"))
 }
 
 /// What the port carried, beside what it can.
@@ -215,10 +234,10 @@ pub(super) fn slowest(sides: &Sides) -> Option<Table> {
             causes::word(cause).to_owned(),
         ]
     };
-    let head =
-        words(&["event", "took", "", "last source", "sent after", "came after", "orders again", "cause"]);
+    let head = words(&["event", "took", "", "last source", "sent at", "came at", "again", "cause"]);
     let rows = causes::listed(sides).into_iter().take(EVENTS_SHOWN).map(row).collect();
-    Some(Table { title: "Slowest events".to_owned(), head, rows, notes: Vec::new() })
+    let notes = vec!["at: after its trigger; again: how often it was ordered again".to_owned()];
+    Some(Table { title: "Slowest events".to_owned(), head, rows, notes })
 }
 
 /// Events that were given up, with the sources that were missing.

@@ -52,6 +52,7 @@ fn sides() -> Sides {
         clocks: vec![GroupClock {
             group: "a1".to_owned(),
             sources: 3,
+            source_range: (0, 2),
             bound_ns: Some(9_000),
             ..Default::default()
         }],
@@ -103,6 +104,8 @@ fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
     assert_eq!(count("turned away: payload length"), Some("4"), "a stranger's, and part of no sum");
     let worst = account.tables.iter().find(|table| table.title.starts_with("Sources")).unwrap();
     assert_eq!(worst.rows[0][0], "2", "the one that was missed comes first");
+    let clocks = account.tables.iter().find(|table| table.title.starts_with("Clocks")).unwrap();
+    assert_eq!(clocks.rows[0][1], "0-2", "the sources that share a clock");
     assert_eq!(account.limit.map(|limit| limit.evidence.is_empty()), Some(false));
 }
 

@@ -56,6 +56,8 @@ struct Clock {
     sources: u32,
     /// At the end they have all gone.
     sources_most: u32,
+    /// The least and the greatest number of them.
+    source_range: (u32, u32),
     asked: VecDeque<(u32, u64)>,
     questions: u32,
     quick_left: u32,
@@ -86,10 +88,18 @@ impl Clocks {
     ///
     /// Returns the number, and whether the group is a new one. There are never more than sources: then a new one gets the
     /// number of one that has left.
-    pub fn join(&mut self, id: u64, same_kernel: bool, now_ns: u64) -> (u32, bool) {
+    pub fn join(&mut self, id: u64, source: u32, same_kernel: bool, now_ns: u64) -> (u32, bool) {
         let known = self.clocks.iter().position(|clock| clock.id == id);
         let at = known.unwrap_or_else(|| {
-            let new = Clock { id, same_kernel, quick_left: QUICK, next_ns: now_ns, ..Clock::default() };
+            let source_range = (source, source);
+            let new = Clock {
+                id,
+                same_kernel,
+                source_range,
+                quick_left: QUICK,
+                next_ns: now_ns,
+                ..Clock::default()
+            };
             self.next_ns = self.next_ns.min(now_ns);
             let is_full = self.clocks.len() >= self.groups_max;
             let left = self.clocks.iter().position(|clock| is_full && clock.sources == 0);
@@ -102,6 +112,7 @@ impl Clocks {
         let clock = &mut self.clocks[at];
         clock.sources += 1;
         clock.sources_most = clock.sources_most.max(clock.sources);
+        clock.source_range = (clock.source_range.0.min(source), clock.source_range.1.max(source));
         (at as u32, known.is_none())
     }
 
@@ -239,6 +250,7 @@ impl Clock {
         let mut report = GroupClock {
             group: format!("{:x}", self.id),
             sources: self.sources_most,
+            source_range: self.source_range,
             same_kernel: self.same_kernel,
             probes: self.probes,
             violations: (self.same_kernel && self.probes > 0).then_some(self.violations),
@@ -323,7 +335,7 @@ mod tests {
             let mut group = Group { ahead_ns, ppm, random: fastrand::Rng::with_seed(seed) };
             let mut clocks = Clocks::new(8);
             let start_ns = 1_000_000_000_000;
-            assert_eq!(clocks.join(7, false, start_ns).0, clocks.join(7, false, start_ns).0);
+            assert_eq!(clocks.join(7, 0, false, start_ns).0, clocks.join(7, 0, false, start_ns).0);
             let from_ns = talk(&mut clocks, &mut group, start_ns, start_ns + 1_000_000_000);
             let to_ns = talk(&mut clocks, &mut group, from_ns, from_ns + 10_000_000_000);
             assert!(clocks.acquainted());
@@ -347,14 +359,14 @@ mod tests {
     fn one_clock_is_never_found_to_differ_by_more_than_the_bound() {
         let mut group = Group { ahead_ns: 0.0, ppm: 0.0, random: fastrand::Rng::with_seed(4) };
         let mut clocks = Clocks::new(8);
-        clocks.join(7, true, 5);
+        clocks.join(7, 0, true, 5);
         let end_ns = talk(&mut clocks, &mut group, 5, 20_000_000_000);
         let report = &clocks.report((1_000_000_000, end_ns))[0];
         assert_eq!((report.violations, report.same_kernel), (Some(0), true));
         assert_eq!(clocks.to_builder_ns(0, 77), Some(77));
         let mut other = Group { ahead_ns: 1e9, ..group };
         let mut clocks = Clocks::new(8);
-        clocks.join(7, true, 5);
+        clocks.join(7, 0, true, 5);
         talk(&mut clocks, &mut other, 5, 2_000_000_000);
         assert!(!clocks.report((0, 1))[0].same_kernel, "a namespace of times of its own");
     }
@@ -362,19 +374,19 @@ mod tests {
     #[test]
     fn groups_that_come_and_go_do_not_pile_up() {
         let mut clocks = Clocks::new(2);
-        assert_eq!([clocks.join(1, false, 0), clocks.join(2, false, 0)], [(0, true), (1, true)]);
+        assert_eq!([clocks.join(1, 0, false, 0), clocks.join(2, 0, false, 0)], [(0, true), (1, true)]);
         for id in 3..100 {
             clocks.leave(1);
-            assert_eq!(clocks.join(id, false, 0), (1, true));
+            assert_eq!(clocks.join(id, 0, false, 0), (1, true));
         }
-        assert_eq!((clocks.join(1, false, 0), clocks.groups()), ((0, false), 2));
+        assert_eq!((clocks.join(1, 0, false, 0), clocks.groups()), ((0, false), 2));
     }
 
     #[test]
     fn who_does_not_answer_is_known_and_strangers_are_not_heard() {
         let mut clocks = Clocks::new(8);
         assert_eq!((clocks.next_due_ns(), clocks.due(5)), (None, None));
-        clocks.join(1, false, 0);
+        clocks.join(1, 0, false, 0);
         for k in 0..20 {
             assert!(clocks.due(k * 16_000_000).is_some());
         }

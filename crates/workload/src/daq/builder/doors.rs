@@ -161,7 +161,7 @@ impl Worker {
         let Some(Some(connection)) = self.connections.get_mut(at) else { return Ok(()) };
         self.strangers = self.strangers.saturating_sub(1);
         let is_same_kernel = self.boot != [0; 16] && said.boot == self.boot;
-        let (group, is_new) = self.clocks.join(said.group, is_same_kernel, monotonic_ns());
+        let (group, is_new) = self.clocks.join(said.group, source, is_same_kernel, monotonic_ns());
         (connection.source, connection.group) = (Some(source), group);
         connection.congestion_control = Some(said.congestion_control).filter(|name| !name.is_empty());
         let udp = (said.udp_port > 0).then(|| SocketAddr::new(connection.peer.ip(), said.udp_port));
