@@ -26,10 +26,16 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     let is_broken = !broken.is_empty();
     let mut reasons = broken;
     reasons.extend(unbalanced(report));
-    if settings.search.is_none() {
-        reasons.extend(report.ways.iter().filter_map(|way| unmet(settings, way)));
+    let mut is_wrong = !reasons.is_empty();
+    let mut overslept = false;
+    for way in report.ways.iter().filter(|_| settings.search.is_none()) {
+        let Some(why) = unmet(settings, way) else { continue };
+        reasons.push(why);
+        match overslept_reason(settings, way) {
+            Some(why) => (overslept, _) = (true, reasons.push(why)),
+            None => is_wrong = true,
+        }
     }
-    let is_wrong = !reasons.is_empty();
     let too_much = settings.search.as_ref().and_then(|search| {
         let loss_percent = 100.0 * metrics.get("loss_ratio").copied().flatten()?;
         (loss_percent > search.loss_percent_max)
@@ -46,6 +52,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         _ if is_wrong || too_much.is_some() => Verdict::Fail,
         Some(Short { by_sender: true, .. }) => Verdict::Invalid,
         Some(_) => Verdict::Fail,
+        None if overslept => Verdict::Invalid,
         None => Verdict::Pass,
     };
     if report.stopped {
@@ -121,6 +128,28 @@ fn unmet(settings: &TransferSettings, way: &WayReport) -> Option<String> {
             way.way.word()
         )
     })
+}
+
+/// Where a sender at a rate was woken too late to offer what did not arrive: as a sentence. It says nothing of the path.
+fn overslept_reason(settings: &TransferSettings, way: &WayReport) -> Option<String> {
+    let sender = way.sender.as_ref()?;
+    let wanted = settings.rate?.bit_per_s() as f64 * sender.flows.len() as f64;
+    let offered = offered_bit_per_s(sender)?;
+    let kept = overslept_bit_per_s(settings, sender);
+    (offered < RATE_MET * wanted && offered + kept >= RATE_MET * wanted)
+        .then(|| format!("the sender was woken too late to offer {:.1} Mbit/s of it", kept / 1e6))
+}
+
+/// What a sender handed to its kernel, bit/s.
+fn offered_bit_per_s(sender: &EndReport) -> Option<f64> {
+    Some(sender.bytes() as f64 * 8.0 / sender.elapsed_s()?)
+}
+
+/// What a sender at a rate did not offer because it was woken too late, bit/s.
+fn overslept_bit_per_s(settings: &TransferSettings, sender: &EndReport) -> f64 {
+    let rate = settings.rate.map_or(0.0, |rate| rate.bit_per_s() as f64);
+    let overslept_s: f64 = sender.flows.iter().map(|flow| flow.overslept_ns as f64 / 1e9).sum();
+    sender.elapsed_s().map_or(0.0, |elapsed_s| rate * overslept_s / elapsed_s)
 }
 
 /// How much of what the path can carry at best arrived of a way.
@@ -204,12 +233,17 @@ struct Short {
 fn short(settings: &TransferSettings, way: &WayReport) -> Option<Short> {
     let rate = settings.rate?.bit_per_s() as f64;
     let sender = way.sender.as_ref()?;
-    let offered = sender.bytes() as f64 * 8.0 / sender.elapsed_s()?;
-    let wanted = rate * sender.flows.len() as f64;
+    let offered = offered_bit_per_s(sender)?;
     // A hundredth is within what pacing by bursts leaves open at either end of the hold.
-    (offered < 0.99 * wanted).then(|| {
-        let by_sender = limit::is_out_of_cpu(sender);
-        let who = if by_sender { "it had no CPU to send more" } else { "its device took no more" };
+    let wanted = rate * sender.flows.len() as f64;
+    let enough = 0.99 * wanted;
+    (offered < enough).then(|| {
+        let overslept = offered + overslept_bit_per_s(settings, sender) >= enough;
+        let (by_sender, who) = match limit::is_out_of_cpu(sender) {
+            true => (true, "it had no CPU to send more"),
+            false if overslept => (true, "it was woken too late"),
+            false => (false, "its device took no more"),
+        };
         let (offered, wanted) = (offered / 1e6, wanted / 1e6);
         Short { why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"), by_sender }
     })

@@ -143,6 +143,33 @@ fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
 }
 
 #[test]
+fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
+    let count = |bytes: u64| FlowCount { bytes, datagrams: bytes / 1472, ..FlowCount::default() };
+    let asleep = |sent: u64, came: u64, overslept_ns: u64| {
+        let mut report = report(count(sent), count(came));
+        report.ways[0].sender.as_mut().unwrap().flows[0].overslept_ns = overslept_ns;
+        report
+    };
+    let read = |settings| TransferSettings::read(settings).unwrap();
+    let rate = read(json!({ "protocol": "udp", "rate": "200Mbit/s" }));
+    let search = read(json!({ "protocol": "udp", "search": {} })).at_load(200);
+    for (settings, sent, came, overslept_ns, verdict) in [
+        (&rate, 23_000_000, 23_000_000, 70_000_000, Verdict::Invalid),
+        (&rate, 23_000_000, 23_000_000, 10_000_000, Verdict::Fail),
+        (&rate, 25_000_000, 23_000_000, 70_000_000, Verdict::Fail),
+        (&rate, 24_500_000, 24_500_000, 20_000_000, Verdict::Pass),
+        (&search, 24_500_000, 24_500_000, 20_000_000, Verdict::Invalid),
+        (&search, 24_500_000, 24_500_000, 0, Verdict::Fail),
+        (&search, 24_500_000, 20_000_000, 20_000_000, Verdict::Fail),
+    ] {
+        let judged = judge(settings, &asleep(sent, came, overslept_ns));
+        assert_eq!(judged.verdict, verdict, "{sent} {came} {overslept_ns}: {:?}", judged.reasons);
+        let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
+        assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
+    }
+}
+
+#[test]
 fn a_search_that_ends_at_the_link_is_told_so() {
     let count = |datagrams: u64| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
     let mut report = report(count(84_918), count(82_600));

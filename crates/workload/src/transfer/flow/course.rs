@@ -132,7 +132,7 @@ impl Course {
         self.pacer.is_some()
     }
 
-    pub(super) fn behind_ns(&self) -> u64 {
-        self.pacer.as_ref().map_or(0, Pacer::behind_ns)
+    pub(super) fn overslept_ns(&self) -> u64 {
+        self.pacer.as_ref().map_or(0, Pacer::overslept_ns)
     }
 }

@@ -217,8 +217,9 @@ pub struct FlowReport {
     /// The most datagrams that can have been dropped at the receiver's full socket after the last that came: they are
     /// in no count. Absent where it cannot be told.
     pub overflowed_after: Option<u64>,
-    /// By how much a sender at a rate put off its schedule because it could not keep up, ns.
-    pub behind_ns: u64,
+    /// By how much a sender at a rate put off its schedule because it was woken too late, ns.
+    #[serde(default)]
+    pub overslept_ns: u64,
 }
 
 impl FlowReport {
@@ -234,7 +235,7 @@ impl FlowReport {
             path_mtu_bytes: None,
             transit: None,
             overflowed_after: None,
-            behind_ns: 0,
+            overslept_ns: 0,
         }
     }
 }

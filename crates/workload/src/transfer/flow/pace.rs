@@ -26,7 +26,9 @@ pub(super) struct Pacer {
     /// The moment at which byte 0 is due; moves on when the sender may not catch up.
     origin_ns: u64,
     burst_bytes: u64,
-    behind_ns: u64,
+    /// Whether it was told to wait, and has not asked since.
+    sleeps: bool,
+    overslept_ns: u64,
 }
 
 impl Pacer {
@@ -38,12 +40,13 @@ impl Pacer {
         let within = u128::from(rate_bit_per_s) * u128::from(BURST_NS) / BIT_NS_PER_BYTE_S;
         let within = u64::try_from(within).unwrap_or(u64::MAX);
         let burst_bytes = (within.min(call_bytes) / unit_bytes).max(1) * unit_bytes;
-        Self { rate_bit_per_s, origin_ns, burst_bytes, behind_ns: 0 }
+        Self { rate_bit_per_s, origin_ns, burst_bytes, sleeps: false, overslept_ns: 0 }
     }
 
     /// What may be sent at `now_ns` after `sent_bytes`. A burst is due when its first byte is.
     pub(super) fn due(&mut self, sent_bytes: u64, now_ns: u64) -> Due {
         let first_ns = self.origin_ns.saturating_add(self.duration_ns(sent_bytes));
+        let slept = std::mem::replace(&mut self.sleeps, now_ns < first_ns);
         if now_ns < first_ns {
             return Due::NotBefore(first_ns);
         }
@@ -51,7 +54,9 @@ impl Pacer {
         if late_ns > BEHIND_NS_MAX {
             let forgiven_ns = late_ns - BEHIND_NS_MAX;
             self.origin_ns = self.origin_ns.saturating_add(forgiven_ns);
-            self.behind_ns = self.behind_ns.saturating_add(forgiven_ns);
+            if slept {
+                self.overslept_ns = self.overslept_ns.saturating_add(forgiven_ns);
+            }
         }
         let overdue_ns = u128::from(late_ns.min(BEHIND_NS_MAX));
         let overdue = u128::from(self.rate_bit_per_s) * overdue_ns / BIT_NS_PER_BYTE_S;
@@ -59,9 +64,10 @@ impl Pacer {
         Due::Bytes(bursts.saturating_add(1).saturating_mul(self.burst_bytes))
     }
 
-    /// By how much the schedule was put off because the sender could not keep up, ns.
-    pub(super) fn behind_ns(&self) -> u64 {
-        self.behind_ns
+    /// By how much the schedule was put off because the sender had nothing to do but wait, and was woken too late, ns.
+    /// What it could not send sooner because the path was blocked is no part of it.
+    pub(super) fn overslept_ns(&self) -> u64 {
+        self.overslept_ns
     }
 
     fn duration_ns(&self, bytes: u64) -> u64 {
@@ -105,15 +111,19 @@ mod tests {
             }
         }
         assert!((9_999_000..=10_002_000).contains(&sent), "{sent}");
-        assert_eq!(pacer.behind_ns(), 0);
+        assert_eq!(pacer.overslept_ns(), 0);
     }
 
     #[test]
     fn a_sender_that_fell_far_behind_does_not_make_up_for_it() {
         let mut pacer = Pacer::new(80_000_000, 0, 1000, 1000);
         assert_eq!(pacer.due(0, 1_000_000_000), Due::Bytes(101_000));
-        assert_eq!(pacer.behind_ns(), 990_000_000);
+        assert_eq!(pacer.overslept_ns(), 0, "it was not asleep: the path was blocked");
         assert_eq!(pacer.due(101_000, 1_000_000_000), Due::NotBefore(1_000_100_000));
+        assert_eq!(pacer.due(101_000, 1_500_000_000), Due::Bytes(101_000));
+        assert_eq!(pacer.overslept_ns(), 489_900_000);
+        assert_eq!(pacer.due(102_000, 1_600_000_000), Due::Bytes(101_000));
+        assert_eq!(pacer.overslept_ns(), 489_900_000, "only what followed a sleep");
     }
 
     #[test]
