@@ -17,14 +17,19 @@ pub fn is_disturbed(document: &Value) -> bool {
     let trials = document["trials"].as_array().expect("trials");
     trials.iter().any(|trial| {
         let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
-        let doubts = trial["doubts"].to_string();
-        let doubted = OTHERS.iter().any(|kind| doubts.contains(kind));
+        let doubted = is_doubted(trial);
         match trial["verdict"].as_str().expect("a verdict") {
             "invalid" => few || trial["reasons"].to_string().contains("other programs"),
             "fail" => few && doubted,
             _ => false,
         }
     })
+}
+
+/// Whether others used the machine, as far as kagiri saw, whatever that did to the trial.
+fn is_doubted(trial: &Value) -> bool {
+    let doubts = trial["doubts"].to_string();
+    OTHERS.iter().any(|kind| doubts.contains(kind))
 }
 
 /// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed it, at the
@@ -34,7 +39,8 @@ pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() ->
     loop {
         let ended = measure();
         let document = ended.json();
-        if wanted(&document) || attempt == ATTEMPTS || !is_disturbed(&document) {
+        let doubted = document["trials"].as_array().expect("trials").iter().any(is_doubted);
+        if wanted(&document) || attempt == ATTEMPTS || !(doubted || is_disturbed(&document)) {
             return (ended, document);
         }
         eprintln!("attempt {attempt} was disturbed by other programs:\n{}", ended.stderr);
@@ -47,6 +53,16 @@ pub fn with_verdict(verdict: &str, measure: impl FnMut() -> Ended) -> (Ended, Va
     let all = |document: &Value| {
         let trials = document["trials"].as_array().expect("trials");
         !trials.is_empty() && trials.iter().all(|trial| trial["verdict"] == verdict)
+    };
+    undisturbed(all, measure)
+}
+
+/// Measure as [`undisturbed`] until every trial is valid, whatever its verdict: where it matters only that something was
+/// measured.
+pub fn valid(measure: impl FnMut() -> Ended) -> (Ended, Value) {
+    let all = |document: &Value| {
+        let trials = document["trials"].as_array().expect("trials");
+        !trials.is_empty() && trials.iter().all(|trial| trial["verdict"] != "invalid")
     };
     undisturbed(all, measure)
 }

@@ -22,7 +22,8 @@ pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
 pub fn search_plan(more: &str) -> String {
     format!(
         "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = {{ hosts = 'pc-*', count = 2, at_least = 1 }}\n\
-         [stream]\nmax = 16\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '2Mbit/s'\nplayer.warm_up = '1s'\n{more}\n"
+         [stream]\nmax = 16\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '2Mbit/s'\n\
+         player = {{ cap = '8s', warm_up = '1s' }}\n{more}\n"
     )
 }
 
@@ -148,18 +149,27 @@ impl Fleet {
 
     /// The agents that are there, as `kagiri fleet list` has them, once there are `count`.
     pub fn listed(&self, count: usize) -> Vec<Value> {
+        let mut agents = Vec::new();
+        wait_until("all agents are there", FLEET_PATIENCE, || {
+            agents = self.listed_now();
+            agents.len() == count
+        });
+        agents
+    }
+
+    /// Those that are there now; one that comes back a second after the others is not among them.
+    fn listed_now(&self) -> Vec<Value> {
         let all = Live::start(self.coordinator_command(&["fleet", "list", "--json", "--wait", "15s"]));
         let document = all.end(FLEET_PATIENCE).code(0).json();
-        let agents = document["agents"].as_array().expect("agents").clone();
-        assert_eq!(agents.len(), count, "{document}");
-        agents
+        document["agents"].as_array().expect("agents").clone()
     }
 
     /// Wait until none of `count` agents works for a run, not as long as a lease lasts: an agent learns of the
     /// coordinator's end a moment after the processes of the run are gone.
     pub fn wait_until_free(&self, count: usize) {
         wait_until("all agents are free", Duration::from_secs(4), || {
-            self.listed(count).iter().all(|agent| agent["busy"].is_null())
+            let agents = self.listed_now();
+            agents.len() == count && agents.iter().all(|agent| agent["busy"].is_null())
         });
     }
 

@@ -69,20 +69,35 @@ impl Slurm {
 
     /// What a short question to the cluster is answered with; empty when it fails.
     pub fn ask(&self, program: &str, arguments: &[&str]) -> String {
+        self.answer(program, arguments).unwrap_or_default()
+    }
+
+    /// The same; `None` when it fails.
+    fn answer(&self, program: &str, arguments: &[&str]) -> Option<String> {
         let output = self.command(program).args(arguments).output();
         let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// The ids of the jobs that are queued, running or ending.
     pub fn jobs(&self) -> Vec<String> {
-        let listed = self.ask("squeue", &["-h", "-o", "%A"]);
-        listed.lines().map(str::to_owned).collect()
+        self.queue().expect("squeue answers")
+    }
+
+    /// The same; `None` while the cluster is too busy to answer.
+    fn queue(&self) -> Option<Vec<String>> {
+        let listed = self.answer("squeue", &["-h", "-o", "%A"])?;
+        Some(listed.lines().map(str::to_owned).collect())
     }
 
     /// Wait until no job is left.
     pub fn wait_until_empty(&self, within: Duration) {
-        wait_until("the queue of Slurm is empty", within, || self.jobs().is_empty());
+        wait_until("the queue of Slurm is empty", within, || self.is_idle());
+    }
+
+    /// Whether the cluster says that no job is left.
+    pub fn is_idle(&self) -> bool {
+        self.queue().is_some_and(|jobs| jobs.is_empty())
     }
 
     /// The processes of its jobs: those that Slurm gave this cluster's configuration, other than its own daemons.

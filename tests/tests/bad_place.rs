@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use kagiri_tests::{Live, SmallDisk, World, alone, need_programs, need_root, workspace};
+use kagiri_tests::{Live, SmallDisk, World, alone, need_programs, need_root, valid, workspace};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -170,7 +170,8 @@ fn without_root_everything_else_works() {
     let world = World::of_nobody();
     film(&world);
     let words = ["stream", "--content", "film.ts", "--cold", "--streams", "1", "--hold", "2s", "--json"];
-    let document = world.measure(&words, PATIENCE).code(0).json();
+    let (ended, document) = valid(|| world.measure(&words, PATIENCE));
+    ended.code(0);
     assert_eq!(document["environment"]["root"], false);
     assert!(
         document["trials"][0]["metrics"]["server_cpu_percent"].is_number(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, HostileServer, Live, Manner, World, alone, with_verdict};
+use kagiri_tests::{Ended, HostileServer, Live, Manner, World, alone, valid, with_verdict};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -155,8 +155,8 @@ fn content_without_an_index_works_with_a_doubt() {
     // The server shares the world, so what it runs is not what the measurement left.
     let own = World::new();
     let words = ["stream", &format!("{url}film.ts"), "--streams", "1", "--hold", "3s", "--json"];
-    let ended = own.measure(&words, PATIENCE).code(0);
-    let document = ended.json();
+    let (ended, document) = valid(|| own.measure(&words, PATIENCE));
+    ended.code(0);
     let trial = &document["trials"][0];
     assert!(trial["metrics"]["frames_played"].as_f64().unwrap() > 0.0, "{trial}");
     assert!(trial["doubts"].to_string().contains("no index"), "{trial}");

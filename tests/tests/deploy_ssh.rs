@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, need_programs, need_root, program, wait_until, workspace};
+use kagiri_tests::{
+    Ended, Live, World, alone, need_programs, need_root, program, valid, wait_until, workspace,
+};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,8 +181,10 @@ fn a_fleet_is_started_runs_and_is_stopped_over_ssh() {
         ["stream", "--place", "server=alpha", "--place", "viewers=beta", "--streams", "1", "--hold", "1s"];
     let more = ["--bitrate", "2Mbit/s", "--listen", &listen, "--credentials"];
     let coordinator = format!("{fleet}/bundles/coordinator");
-    let ended = world.measure(&[&words[..], &more[..], &[&coordinator, "--json"]].concat(), PATIENCE).code(0);
-    assert!(ended.json()["trials"][0]["metrics"]["frames_played"].as_f64() > Some(0.0), "{}", ended.stdout);
+    let words = [&words[..], &more[..], &[&coordinator, "--json"]].concat();
+    let (ended, document) = valid(|| world.measure(&words, PATIENCE));
+    let ended = ended.code(0);
+    assert!(document["trials"][0]["metrics"]["frames_played"].as_f64() > Some(0.0), "{}", ended.stdout);
     // Other credentials: the agent of that host is replaced, the other one stays.
     world.run(&["fleet", "init", &fleet, "--host", "beta", "--replace"]).code(0);
     let (alpha, beta) = (hosts.agent("alpha"), hosts.agent("beta"));

@@ -168,7 +168,7 @@ fn hosts_that_differ_or_whose_clocks_are_off_are_named_and_start_together() {
 /// A run of a coordinator with these credentials, once it listens.
 fn listening(fleet: &Fleet, credentials: &str) -> Live {
     fleet.world.write("plan.toml", search_plan(SHORT_FILM));
-    let words = ["run", "plan.toml", "--wait", "8s", "--credentials", credentials];
+    let words = ["run", "plan.toml", "--wait", "15s", "--credentials", credentials];
     let mut run = Live::start(fleet.coordinator_command(&words));
     let place = fleet.endpoint.strip_prefix("tls/").expect("a fleet with credentials");
     wait_until("the coordinator listens", FLEET_PATIENCE, || {
@@ -191,7 +191,7 @@ fn certificates_that_have_ended_are_named_on_both_sides() {
     Live::start(init).end(FLEET_PATIENCE).code(0);
     fleet.world.run(&[&coordinator[..], &["--replace"]].concat()).code(0);
     let bundle = |of: &str| text(&fleet.world.path("old/bundles").join(of));
-    let old_agent = || fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "2s"]);
+    let old_agent = || fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "5s"]);
     let failed = |agent: Command, said: &str| {
         let ended = Live::start(agent).end(FLEET_PATIENCE);
         assert!(ended.status.code().is_some_and(|code| code != 0), "{}", ended.stderr);
@@ -199,9 +199,10 @@ fn certificates_that_have_ended_are_named_on_both_sides() {
     };
     failed(old_agent(), "ended");
     // A host whose clock is an hour behind takes its own for a good one; the coordinator does not.
+    let an_hour_behind = calendar_off(&fleet.world, -HOUR_S);
     let run = listening(&fleet, &bundle("coordinator"));
     let mut behind = old_agent();
-    behind.env("LD_PRELOAD", calendar_off(&fleet.world, -HOUR_S));
+    behind.env("LD_PRELOAD", an_hour_behind);
     failed(behind, "the coordinator refused this host's certificate: it has ended");
     run.end(FLEET_PATIENCE)
         .fails(1, &["nas did not join", "tried to join with a certificate that has ended"]);
@@ -210,9 +211,10 @@ fn certificates_that_have_ended_are_named_on_both_sides() {
     init(&["--coordinator", "desk,127.0.0.1", "--days", "1"]);
     init(&["--host", "nas"]);
     let bundle = |of: &str| text(&fleet.world.path("short/bundles").join(of));
+    let days_ahead = calendar_off(&fleet.world, 36 * HOUR_S);
     let run = listening(&fleet, &bundle("coordinator"));
-    let mut ahead = fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "2s"]);
-    ahead.env("LD_PRELOAD", calendar_off(&fleet.world, 36 * HOUR_S));
+    let mut ahead = fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "5s"]);
+    ahead.env("LD_PRELOAD", days_ahead);
     failed(ahead, "the coordinator's certificate has ended, or this host's clock is ahead");
     run.end(FLEET_PATIENCE)
         .fails(1, &["nas did not join", "a host did not trust this coordinator's certificate"]);

@@ -83,6 +83,8 @@ struct Mplayer {
     child: std::process::Child,
     frame: Arc<AtomicU64>,
     said: Arc<Mutex<String>>,
+    /// Reads what it says to the end.
+    reader: std::thread::JoinHandle<()>,
 }
 
 impl Mplayer {
@@ -100,7 +102,7 @@ impl Mplayer {
         let (frame, said) = (Arc::<AtomicU64>::default(), Arc::<Mutex<String>>::default());
         let (counter, words) = (Arc::clone(&frame), Arc::clone(&said));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut line = Vec::new();
             // The status line, "V:   3.4  60/ 60 ...", ends with a carriage return.
             while stdout.read_until(b'\r', &mut line).is_ok_and(|n| n > 0) {
@@ -115,15 +117,16 @@ impl Mplayer {
                 line.clear();
             }
         });
-        Self { child, frame, said }
+        Self { child, frame, said, reader }
     }
 
     fn frame(&self) -> u64 {
         self.frame.load(Ordering::Relaxed)
     }
 
+    /// Whether it has, and all that it said is read.
     fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child can be waited for").is_some()
+        self.child.try_wait().expect("a child can be waited for").is_some() && self.reader.is_finished()
     }
 }
 
@@ -208,8 +211,11 @@ fn vlc_fetches_the_content() {
     command.process_group(0);
     let ended = Live::start(command).end(PATIENCE);
     assert!(ended.status.success(), "{ended:?}");
-    let log = std::fs::read_to_string(world.path("access.log")).unwrap();
-    assert!(log.contains("/film.ts") && log.contains("VLC"), "{log}");
+    // Written once a second.
+    let log = || std::fs::read_to_string(world.path("access.log")).unwrap_or_default();
+    wait_until("the server's log names VLC", PATIENCE, || {
+        log().contains("/film.ts") && log().contains("VLC")
+    });
 }
 
 #[test]

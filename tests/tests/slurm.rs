@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kagiri_tests::{Live, Slurm, World, alone, need_programs, need_root, program, wait_until, workspace};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn plan(host: &str, first: u32, hold: &str) -> String {
         "schema = 1\nworkload = 'stream'\n\
          [place]\nserver = '{host}{first}'\nviewers = '{host}[{}-{}]'\n\
          [stream]\nbitrate = '2Mbit/s'\nstreams = 2\nhold = '{hold}'\ncontent.duration = '60s'\n\
-         player = {{ cap = '500ms', start = '200ms', resume = '200ms' }}\n",
+         player = {{ cap = '8s', start = '200ms', resume = '200ms', warm_up = '3s' }}\n",
         first + 1,
         first + 2
     )
@@ -87,11 +87,12 @@ fn a_job_runs_on_three_nodes_and_nothing_is_left() {
     forgotten.args(["-N3", "sh", "-c", "echo here; exec sleep 1000"]);
     let mut forgotten = Live::start(forgotten);
     forgotten.wait_for("here\nhere\nhere\n", PATIENCE);
-    assert_eq!(slurm.processes().iter().filter(|(_, name)| name == "sleep").count(), 3);
+    let asleep = || slurm.processes().iter().filter(|(_, name)| name == "sleep").count();
+    wait_until("all three sleep", PATIENCE, || asleep() == 3);
     let folder = slurm.folder().to_owned();
     drop(slurm);
     forgotten.end(PATIENCE);
-    assert_eq!(Slurm::processes_of(&folder), []);
+    wait_until("its processes end", PATIENCE, || Slurm::processes_of(&folder).is_empty());
     assert!(!folder.exists());
 }
 
@@ -115,7 +116,7 @@ fn agents_that_srun_started_run_a_plan() {
         assert!(agents.stderr.contains(&format!("as {node}")), "{}", agents.stderr);
     }
     slurm.wait_until_empty(PATIENCE);
-    assert_eq!(slurm.processes(), []);
+    wait_until("all processes of the job end", PATIENCE, || slurm.processes().is_empty());
     world.assert_nothing_left(ended.pid);
 }
 
@@ -141,7 +142,7 @@ fn a_cancelled_job_ends_the_run_and_says_why() {
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     agents.end(PATIENCE);
     slurm.wait_until_empty(PATIENCE);
-    assert_eq!(slurm.processes(), []);
+    wait_until("all processes of the job end", PATIENCE, || slurm.processes().is_empty());
     world.assert_nothing_left(ended.pid);
 }
 
@@ -170,6 +171,17 @@ fn job_said(world: &World) -> String {
     std::fs::read_to_string(world.path("job.out")).unwrap_or_default()
 }
 
+/// Wait until the ready job has said this; it must not have ended before.
+fn job_says(slurm: &Slurm, world: &World, part: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !job_said(world).contains(part) {
+        let goes_on = Instant::now() < deadline && !slurm.is_idle();
+        let facts = || slurm.ask("scontrol", &["show", "jobs"]);
+        assert!(goes_on, "no '{part}' in\n{}\n{}", job_said(world), facts());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn the_ready_job_runs_a_plan() {
     need_root!();
@@ -190,7 +202,7 @@ fn the_ready_job_runs_a_plan() {
     // Cancelled in the middle.
     world.write("plan.toml", plan("agent-", 0, "50s"));
     let job = submit(&slurm, &world, port, "plan.toml");
-    wait_until("the trial is under way", PATIENCE, || job_said(&world).contains("trying 2 streams"));
+    job_says(&slurm, &world, "trying 2 streams");
     slurm.ask("scancel", &[&job]);
     assert_eq!(ended(&slurm, &job).0, "CANCELLED");
     // Agents, their files and the jobs' credentials went with the jobs.
