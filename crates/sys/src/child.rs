@@ -29,6 +29,9 @@ pub use pidfd::{is_running, terminate};
 
 /// How long a killed process may take to disappear.
 const KILL_FOR: Duration = Duration::from_secs(5);
+/// How long the last words of an ended process may take. Its pipes are closed by then, for its group was killed with it;
+/// only the threads that read them may still wait for a CPU, or one that left the group hold them open.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How to start a program. It gets its own process group, dies with this program, and may be put into a control group
 /// and a network namespace before it runs its first instruction.
@@ -189,15 +192,12 @@ impl Child {
             }
             if let Some(status) = self.try_wait()? {
                 // Its last words may have come after the look above.
-                self.output.wait_closed(Deadline::after(Duration::from_millis(200)));
+                let stderr = self.last_words();
                 if let Some(line) = self.output.find(&accept) {
                     return Ok(line);
                 }
-                return Err(Error::Command {
-                    command: self.name.clone(),
-                    status: format!("{status}, before it was ready"),
-                    stderr: self.output.tail(),
-                });
+                let status = format!("{status}, before it was ready");
+                return Err(Error::Command { command: self.name.clone(), status, stderr });
             }
             if deadline.passed() {
                 return Err(Error::Deadline {
@@ -210,8 +210,15 @@ impl Child {
         }
     }
 
-    /// The lines it wrote last, at most 64 KiB, newest last.
+    /// The lines it wrote last, at most 64 KiB, newest last. Of one that has ended, [`Self::last_words`] are more.
     pub fn output_tail(&self) -> String {
+        self.output.tail()
+    }
+
+    /// As [`Self::output_tail`], of one that has ended: all it wrote has been read. Waits for that, at most 2 s, for
+    /// what it wrote last may not have been read yet when its end is seen.
+    pub fn last_words(&self) -> String {
+        self.output.wait_closed(Deadline::after(LAST_WORDS_WITHIN));
         self.output.tail()
     }
 

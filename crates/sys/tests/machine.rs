@@ -250,6 +250,11 @@ fn children_become_ready_fail_and_end() {
     let said = early.wait_line(LONG, |line| line == "ready").unwrap_err().to_string();
     assert!(said.contains("went wrong") && said.contains('7'), "{said}");
 
+    // Of much that was written at once, the last line is read too, although the end is seen first.
+    let mut eloquent = shell("seq 1 5000; echo that was all");
+    eloquent.wait(LONG).unwrap();
+    assert_eq!(eloquent.last_words().lines().last(), Some("that was all"));
+
     let mut late = shell("echo not yet; sleep 600");
     let said = late.wait_line(Duration::from_millis(300), |line| line == "ready").unwrap_err();
     assert!(matches!(said, Error::Deadline { .. }), "{said}");

@@ -15,6 +15,24 @@ const SAID_BYTES: usize = 600;
 struct Member {
     what: String,
     child: Child,
+    /// Once it has ended: how, and its last words.
+    ended: Option<(String, String)>,
+}
+
+impl Member {
+    /// How it ended and what it said last; `None` while it runs. Looked at once, for the last words may take a while.
+    fn ended(&mut self) -> Option<(String, String)> {
+        if self.ended.is_none() {
+            let how = match self.child.try_wait() {
+                Ok(status) => status?.to_string(),
+                Err(error) => error.to_string(),
+            };
+            let said = self.child.last_words();
+            let start = said.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
+            self.ended = Some((how, said[start..].to_owned()));
+        }
+        self.ended.clone()
+    }
 }
 
 /// All of them, in the order they were started.
@@ -25,21 +43,13 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn add(&mut self, what: impl Into<String>, child: Child) {
-        self.members.push(Member { what: what.into(), child });
+        self.members.push(Member { what: what.into(), child, ended: None });
     }
 
     /// How each of them is. Ended ones are taken note of.
     pub(super) fn states(&mut self) -> Vec<ProcessState> {
         let state = |member: &mut Member| {
-            let ended = match member.child.try_wait() {
-                Ok(status) => status.map(|status| status.to_string()),
-                Err(error) => Some(error.to_string()),
-            };
-            let said = ended.is_some().then(|| {
-                let tail = member.child.output_tail();
-                let start = tail.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
-                tail[start..].to_owned()
-            });
+            let (ended, said) = member.ended().unzip();
             ProcessState { what: member.what.clone(), pid: member.child.pid(), ended, said }
         };
         self.members.iter_mut().map(state).collect()
