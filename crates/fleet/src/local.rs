@@ -36,6 +36,18 @@ impl LocalBus {
         Ok(())
     }
 
+    /// As [`Self::start_at`]; what cannot be done because the moment has passed is no fault of the part's, but a start that
+    /// is worth another try.
+    fn start_in_time(&mut self, parts: &[&str], at_ns: u64) -> Result<(), BusError> {
+        self.start_at(parts, at_ns).map_err(|error| {
+            let of_part = matches!(&error, BusError::Part { error, .. } if !error.usage);
+            match of_part && clock::monotonic_ns() >= at_ns {
+                true => BusError::Late { host: HERE.to_owned(), why: error.to_string() },
+                false => error,
+            }
+        })
+    }
+
     fn part(&mut self, name: &str) -> Result<&mut Box<dyn Part>, BusError> {
         self.parts.get_mut(name).ok_or_else(|| BusError::Unknown(format!("there is no part '{name}'")))
     }
@@ -76,7 +88,7 @@ impl Bus for LocalBus {
     }
 
     fn start(&mut self, parts: &[&str]) -> Result<(), BusError> {
-        self.start_at(parts, clock::monotonic_ns() + LEAD.as_nanos() as u64)
+        self.start_in_time(parts, clock::monotonic_ns() + LEAD.as_nanos() as u64)
     }
 
     fn progress(&mut self, part: &str) -> Result<Progress, BusError> {
@@ -107,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A part that counts how often it was asked, and is refused a negative `work`.
+    /// A part that counts how often it was asked, is refused a negative `work`, and refuses to start without any.
     struct Counter {
         work: i64,
         started_ns: Option<u64>,
@@ -119,7 +131,7 @@ mod tests {
         }
         fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
             self.started_ns = Some(at_monotonic_ns);
-            Ok(())
+            if self.work > 0 { Ok(()) } else { Err(PartError::new("it does not start")) }
         }
         fn progress(&mut self) -> Progress {
             self.work -= 1;
@@ -159,6 +171,21 @@ mod tests {
         let mut stop = || bus.stop(&["counter"]).remove("counter").unwrap();
         assert_eq!(stop().unwrap(), json!(7));
         assert!(stop().unwrap_err().to_string().contains("there is no part 'counter'"));
+    }
+
+    #[test]
+    fn a_refusal_after_the_moment_is_a_late_start() {
+        let mut bus = bus();
+        bus.place(vec![spec(0)]).unwrap();
+        let late = bus.start_in_time(&["counter"], 0).unwrap_err();
+        assert!(
+            matches!(&late, BusError::Late { host, why } if host == HERE && why == "counter: it does not start"),
+            "{late}"
+        );
+        let own = bus.start_in_time(&["counter"], u64::MAX).unwrap_err();
+        assert!(matches!(own, BusError::Part { .. }), "{own}");
+        let unknown = bus.start_in_time(&["nobody"], 0).unwrap_err();
+        assert!(matches!(unknown, BusError::Unknown(_)), "{unknown}");
     }
 
     #[test]

@@ -3,11 +3,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use super::kept::with_path;
 use super::parse::{decimal, hexadecimal, lines, words};
 use super::process_set::all_pids;
 
+/// Longer than a process is usually on its way from its fork to its program.
+const FORK_TO_EXEC: Duration = Duration::from_millis(2);
 /// The state number of a listening socket.
 const LISTEN: u64 = 0x0A;
 
@@ -26,9 +29,16 @@ impl Listening {
     /// The processes that share such a socket, in ascending order; for a server with a master and workers all of them.
     /// Empty when nothing listens there.
     ///
+    /// A process that is being started has all sockets of the one that starts it, until it executes its program. So where
+    /// there are several, only those count that are found again a moment later.
+    ///
     /// # Errors
     /// `PermissionDenied` when something listens but its processes belong to somebody else.
     pub fn pids(&self, root: &Path) -> io::Result<Vec<i32>> {
+        found_twice(|| self.pids_now(root))
+    }
+
+    fn pids_now(&self, root: &Path) -> io::Result<Vec<i32>> {
         let inodes = self.inodes(root)?;
         if inodes.is_empty() {
             return Ok(Vec::new());
@@ -116,6 +126,17 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Who is found at two looks; one that is alone needs no second one.
+fn found_twice(mut look: impl FnMut() -> io::Result<Vec<i32>>) -> io::Result<Vec<i32>> {
+    let mut found = look()?;
+    if found.len() > 1 {
+        std::thread::sleep(FORK_TO_EXEC);
+        let again = look()?;
+        found.retain(|pid| again.contains(pid));
+    }
+    Ok(found)
+}
+
 fn holds_socket(root: &Path, pid: i32, inodes: &[u64]) -> io::Result<bool> {
     for entry in std::fs::read_dir(root.join("proc").join(pid.to_string()).join("fd"))? {
         let Ok(target) = std::fs::read_link(entry?.path()) else { continue };
@@ -131,6 +152,7 @@ fn holds_socket(root: &Path, pid: i32, inodes: &[u64]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Deadline;
     use proptest::prelude::*;
     use std::net::TcpListener;
 
@@ -151,8 +173,30 @@ mod tests {
         inodes
     }
 
-    fn pids(port: u16) -> io::Result<Vec<i32>> {
-        Listening { port, address: None, namespace_of: None }.pids(Path::new("/"))
+    /// Waits until just these share the socket: a child that another test starts has it too until it runs its program.
+    fn await_pids(port: u16, mut expected: Vec<i32>) {
+        expected.sort_unstable();
+        let pids = || Listening { port, address: None, namespace_of: None }.pids(Path::new("/")).unwrap();
+        let deadline = Deadline::after(Duration::from_secs(20));
+        loop {
+            let found = pids();
+            if found == expected {
+                return;
+            }
+            assert!(!deadline.passed(), "{found:?} share it, not {expected:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn who_is_found_once_of_several_does_not_count() {
+        let mut looks = [vec![7, 8, 9], vec![7, 9, 10]].into_iter();
+        assert_eq!(found_twice(|| Ok(looks.next().unwrap())).unwrap(), [7, 9]);
+        // One look is enough where nobody can be a child on its way.
+        for alone in [vec![7], vec![]] {
+            let mut looks = [alone.clone()].into_iter();
+            assert_eq!(found_twice(|| Ok(looks.next().unwrap())).unwrap(), alone);
+        }
     }
 
     #[test]
@@ -165,30 +209,37 @@ mod tests {
         assert_eq!(inodes(Some("::ffff:127.0.0.1")), [632, 633]);
     }
 
+    /// A child that no failed assertion leaves behind.
+    struct Ended(std::process::Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
     #[test]
     fn this_process_and_its_children_share_a_socket() {
         use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(pids(port).unwrap(), [own]);
+        await_pids(port, vec![own]);
 
         // A child that inherits the socket as its input, as a server's worker does.
         let inherited = listener.try_clone().unwrap();
-        let mut child = std::process::Command::new("sleep")
+        let child = std::process::Command::new("sleep")
             .arg("30")
             .stdin(std::os::fd::OwnedFd::from(inherited))
             .spawn()
             .unwrap();
-        let both = pids(port);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let mut expected = vec![own, i32::try_from(child.id()).unwrap()];
-        expected.sort_unstable();
-        assert_eq!(both.unwrap(), expected);
+        let child = Ended(child);
+        await_pids(port, vec![own, i32::try_from(child.0.id()).unwrap()]);
+        drop(child);
         assert!(listener.as_raw_fd() >= 0);
         drop(listener);
-        assert_eq!(pids(port).unwrap(), [0i32; 0]);
+        await_pids(port, Vec::new());
     }
 
     proptest! {
