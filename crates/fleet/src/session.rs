@@ -21,6 +21,9 @@ const SESSIONS_MAX: u32 = 20_000;
 /// Sessions that may be in the middle of joining.
 const JOINING_MAX: u32 = 2_000;
 
+/// What has zenoh read in the thread that writes; see [`settle_threads`].
+pub(crate) const ONE_THREAD: &str = "(rx: (handover: tx))";
+
 /// A setting of zenoh: its path, and a JSON value.
 pub type Setting = (String, String);
 
@@ -50,7 +53,7 @@ pub enum Role {
 /// # Errors
 /// There are other threads already.
 pub fn settle_threads() -> std::io::Result<()> {
-    sys::thread::set_variable("ZENOH_RUNTIME", "(rx: (handover: tx))")
+    sys::thread::set_variable("ZENOH_RUNTIME", ONE_THREAD)
 }
 
 /// Open a session; `more` are settings of identity and access.
