@@ -20,7 +20,7 @@ const PAYLOAD: [u8; 100] = [7; 100];
 
 /// Two sources, which are told over their connections.
 fn two(more: Value) -> DaqSettings {
-    let mut all = json!({ "sources": 2, "events": 3, "size": "100B", "orders": "tcp", "timeout": "500ms" });
+    let mut all = json!({ "sources": 2, "events": 3, "size": "100B", "orders": "tcp" });
     all.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
     settings(all)
 }
@@ -163,7 +163,7 @@ fn a_wrong_fragment_is_refused_and_the_right_one_taken() {
 
 #[test]
 fn a_source_that_stalls_dies_or_comes_again_costs_no_more_than_its_events() {
-    let mut trial = Trial::new(&two(json!({ "events": 4 })));
+    let mut trial = Trial::new(&two(json!({ "events": 4, "timeout": "3s" })));
     let facts = trial.facts.clone();
     let [mut lame, honest] = [0, 1].map(|source| Played::connect(&facts, source));
     trial.start();
@@ -203,7 +203,7 @@ fn a_source_that_stalls_dies_or_comes_again_costs_no_more_than_its_events() {
 #[test]
 fn memory_is_never_exceeded_and_what_has_no_room_is_told_of() {
     let size = 40 << 10;
-    let more = json!({ "events": 2, "size": "40KiB", "memory": "64KiB", "timeout": "200ms" });
+    let more = json!({ "events": 2, "size": "40KiB", "memory": "64KiB", "timeout": "2s" });
     let mut trial = Trial::new(&two(more));
     let facts = trial.facts.clone();
     let sources = [0, 1].map(|source| Played::connect(&facts, source));

@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use daq_common::{Trial, settings};
+use base::part::Progress;
+use daq_common::{PATIENCE, Trial, settings};
 use daq_played::{Played, piece};
 use kagiri_workload::daq::report::BuilderReport;
 use kagiri_workload::daq::settings::DaqSettings;
@@ -37,7 +38,7 @@ struct Group {
     builder: SocketAddr,
     socket: Arc<UdpSocket>,
     nacks: Receiver<Order>,
-    sources: [Played; 2],
+    sources: Vec<Played>,
 }
 
 impl Group {
@@ -55,19 +56,25 @@ impl Group {
         let (heard, nacks) = channel();
         let ear = socket.clone();
         std::thread::spawn(move || hear(run, builder, &ear, &heard));
-        Self { run, builder, socket, nacks, sources }
+        Self { run, builder, socket, nacks, sources: sources.into() }
     }
 
     /// Waits until both sources are told to send; of which event.
     fn event(&mut self) -> u64 {
-        let [one, other] = self.sources.each_mut().map(|source| source.event(None));
-        assert_eq!(one, other);
-        one
+        let events: Vec<u64> = self.sources.iter_mut().map(|source| source.event(None)).collect();
+        assert_eq!(events[0], events[1]);
+        events[0]
     }
 
-    /// Says nothing more but hears that the run is over.
-    fn leave(self) -> [JoinHandle<()>; 2] {
-        self.sources.map(|source| source.go_on(Vec::new()))
+    /// Sends what is asked for until the builder has ended, and nothing else; how often it was asked, and the report.
+    fn answer_to_the_end(mut self, mut trial: Trial, payload: &[u8]) -> (u32, BuilderReport) {
+        let sources = self.sources.drain(..).map(only_hears).collect();
+        let (mut answered, from) = (0, Instant::now());
+        while trial.builder.progress() != Progress::Finished {
+            assert!(from.elapsed() < PATIENCE, "the builder does not end: {:?}", trial.builder.live());
+            answered += self.answer(payload, Instant::now() + Duration::from_millis(20));
+        }
+        (answered, end(trial, sources))
     }
 
     /// Sends these bytes of a fragment, in as many datagrams as it takes.
@@ -87,11 +94,16 @@ impl Group {
     fn answer(&self, payload: &[u8], until: Instant) -> u32 {
         let mut answered = 0;
         while let Ok(nack) = self.nacks.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            let (from, bytes) = (nack.credit_bytes as usize, nack.fragment_bytes as usize);
-            self.send(nack.first_source, nack.event, payload, from, from + bytes);
+            self.give(payload, &nack);
             answered += 1;
         }
         answered
+    }
+
+    /// Sends what is asked for.
+    fn give(&self, payload: &[u8], nack: &Order) {
+        let (from, bytes) = (nack.credit_bytes as usize, nack.fragment_bytes as usize);
+        self.send(nack.first_source, nack.event, payload, from, from + bytes);
     }
 }
 
@@ -114,7 +126,30 @@ fn hear(run: u32, builder: SocketAddr, socket: &Arc<UdpSocket>, heard: &Sender<O
     }
 }
 
-fn end(mut trial: Trial, sources: [JoinHandle<()>; 2]) -> BuilderReport {
+/// A source that says nothing more but hears that the run is over.
+fn only_hears(mut source: Played) -> JoinHandle<()> {
+    std::thread::spawn(move || while source.order().is_some() {})
+}
+
+/// Waits until the builder has taken out all datagrams that came to it.
+fn wait_until_taken(builder: SocketAddr) {
+    // The kernel may hand them over a moment after they were sent.
+    std::thread::sleep(Duration::from_millis(50));
+    let (from, port) = (Instant::now(), format!(":{:04X}", builder.port()));
+    loop {
+        let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let own: Vec<_> = rows.filter(|fields| fields[1].ends_with(&port)).collect();
+        assert!(!own.is_empty(), "nobody listens at {builder}");
+        if own.iter().all(|fields| fields[4].ends_with(":00000000")) {
+            return;
+        }
+        assert!(from.elapsed() < PATIENCE, "datagrams are left: {own:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn end(mut trial: Trial, sources: Vec<JoinHandle<()>>) -> BuilderReport {
     trial.wait();
     let report = trial.end().0.remove(0);
     sources.into_iter().for_each(|source| source.join().unwrap());
@@ -127,30 +162,33 @@ fn counted(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
 
 #[test]
 fn who_repeats_one_part_keeps_nobody_from_being_asked() {
-    let mut trial = Trial::new(&two(json!({ "timeout": "20s" })));
+    let mut trial = Trial::new(&two(json!({})));
     let mut group = Group::new(&trial);
     trial.start();
     let event = group.event();
     let payload = [9; 3000];
     let from = Instant::now();
-    let mut asked = [false; 2];
+    let (mut asked, mut nacks) = ([false; 2], Vec::new());
     while asked != [true; 2] {
         assert!(from.elapsed() < Duration::from_secs(10), "asked: {asked:?}");
         group.send(0, event, &payload, 0, PART_BYTES);
         // Nothing at all is nothing new either.
         group.say(&piece(Kind::Fragment, group.run, 0, event, &[]), 2000, 3000, &[]);
         std::thread::sleep(Duration::from_micros(500));
-        group.nacks.try_iter().for_each(|nack| asked[nack.first_source as usize] = true);
+        let heard = nacks.len();
+        nacks.extend(group.nacks.try_iter());
+        nacks[heard..].iter().for_each(|nack| asked[nack.first_source as usize] = true);
     }
-    group.answer(&payload, Instant::now() + Duration::from_millis(300));
-    let report = end(trial, group.leave());
+    // The builder does not ask for ever.
+    nacks.iter().for_each(|nack| group.give(&payload, nack));
+    let (_, report) = group.answer_to_the_end(trial, &payload);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
     assert_eq!(report.ledger.refused_all(), 0, "{:?}", report.ledger);
 }
 
 #[test]
 fn a_refused_fragment_counts_once_however_often_it_is_asked_for() {
-    let more = json!({ "size": "40KiB", "memory": "64KiB", "timeout": "600ms" });
+    let more = json!({ "size": "40KiB", "memory": "64KiB", "timeout": "3s" });
     let mut trial = Trial::new(&two(more));
     let mut group = Group::new(&trial);
     trial.start();
@@ -159,9 +197,8 @@ fn a_refused_fragment_counts_once_however_often_it_is_asked_for() {
     for source in [0, 1] {
         group.send(source, event, &payload, 0, payload.len());
     }
-    let answered = group.answer(&payload, Instant::now() + Duration::from_millis(150));
+    let (answered, report) = group.answer_to_the_end(trial, &payload);
     assert!(answered > 1, "{answered}");
-    let report = end(trial, group.leave());
     assert_eq!((report.events.incomplete, report.ledger.in_incomplete), (1, 1), "{:?}", report.ledger);
     assert_eq!(counted(&report.ledger.refused), [("no_memory", 1)]);
     assert_eq!((report.ledger.late, report.ledger.duplicate), (0, 0));
@@ -169,7 +206,7 @@ fn a_refused_fragment_counts_once_however_often_it_is_asked_for() {
 
 #[test]
 fn parts_with_other_bytes_than_were_sent_are_told_of_once_and_mended() {
-    let mut trial = Trial::new(&two(json!({ "timeout": "20s" })));
+    let mut trial = Trial::new(&two(json!({})));
     let mut group = Group::new(&trial);
     trial.start();
     let event = group.event();
@@ -181,8 +218,7 @@ fn parts_with_other_bytes_than_were_sent_are_told_of_once_and_mended() {
     // No such source; and of no event that there ever was, in three parts.
     group.send(2, event, &payload, 0, PART_BYTES);
     group.send(0, event + 1000, &payload, 0, payload.len());
-    group.answer(&payload, Instant::now() + Duration::from_millis(300));
-    let report = end(trial, group.leave());
+    let (_, report) = group.answer_to_the_end(trial, &payload);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
     assert_eq!(counted(&report.ledger.refused), [("never_triggered", 1), ("payload_checksum", 1)]);
     assert_eq!(counted(&report.ledger.turned_away), [("unknown_source", 1)]);
@@ -190,7 +226,7 @@ fn parts_with_other_bytes_than_were_sent_are_told_of_once_and_mended() {
 
 #[test]
 fn datagrams_are_no_fragments_where_connections_carry_them() {
-    let mut trial = Trial::new(&two(json!({ "protocol": "tcp", "timeout": "20s" })));
+    let mut trial = Trial::new(&two(json!({ "protocol": "tcp" })));
     let mut group = Group::new(&trial);
     trial.start();
     let event = group.sources[0].event(None);
@@ -198,10 +234,11 @@ fn datagrams_are_no_fragments_where_connections_carry_them() {
     // Whole ones and parts.
     group.send(0, event, &payload, 0, payload.len());
     group.send(1, event, &payload[..100], 0, 100);
-    std::thread::sleep(Duration::from_millis(50));
-    let [mut one, other] = group.sources;
+    wait_until_taken(group.builder);
+    let [mut one, other] = group.sources.try_into().ok().unwrap();
     one.send(event, &payload);
-    let sources = [one, other].map(|source| source.go_on(payload.to_vec()));
+    // Asked once more it would send once more.
+    let sources = vec![only_hears(one), other.go_on(payload.to_vec())];
     let report = end(trial, sources);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
     assert_eq!((report.ledger.refused_all(), report.ledger.duplicate), (0, 0));

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 /// No trial takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Settings out of a few, with nothing left out at the beginning.
+/// Settings out of a few, with nothing left out at the beginning, and no event given up because a thread here was kept
+/// off the CPU.
 pub fn settings(more: Value) -> DaqSettings {
-    let mut all = json!({ "omit": "0s" });
+    let mut all = json!({ "omit": "0s", "timeout": "20s" });
     let more = more.as_object().expect("a table").clone();
     all.as_object_mut().expect("a table").extend(more);
     DaqSettings::read(all).expect("settings")
