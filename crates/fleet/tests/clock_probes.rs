@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_fleet::clock::wire::{DATAGRAM_BYTES, Message, Rejected, seal};
-use kagiri_fleet::clock::{Ask, Counts, DatagramAddress, Key, Offset, Prober, Responder};
+use kagiri_fleet::clock::{Ask, Counts, DatagramAddress, Key, Offset, Probed, Prober, Responder};
 use proptest::prelude::*;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -181,12 +181,18 @@ fn a_flood_of_rubbish_does_not_hold_a_batch_up() {
             }
         });
         let mut prober = Prober::open(&target, Key::random()).unwrap();
-        let started = Instant::now();
-        let ask = Ask { count: 3, within: Duration::from_millis(250), ..Ask::default() };
-        let probed = prober.batch(ask).unwrap();
+        // A flooder that is kept off its CPU for a whole batch sends nothing in it: then the next one.
+        let (began, mut batches) = (Instant::now(), Vec::new());
+        let is_flooded =
+            |batches: &[(Probed, Duration)]| batches.iter().any(|(probed, _)| probed.rejected > 0);
+        while !is_flooded(&batches) && began.elapsed() < LONG {
+            let started = Instant::now();
+            let ask = Ask { count: 3, within: Duration::from_millis(250), ..Ask::default() };
+            batches.push((prober.batch(ask).unwrap(), started.elapsed()));
+        }
         is_over.store(true, Ordering::Relaxed);
-        assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
-        assert!(probed.batch.is_none() && probed.rejected > 0, "{probed:?}");
+        assert!(is_flooded(&batches), "{batches:?}");
+        assert!(batches.iter().all(|(probed, took)| probed.batch.is_none() && *took < LONG), "{batches:?}");
     });
 }
 

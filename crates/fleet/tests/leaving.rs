@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, until, wish};
+use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, start_in_time, until, wish};
 use kagiri_fleet::Bus;
 use kagiri_fleet::coordinator::FleetBus;
 use kagiri_fleet::protocol::{self, Answer, Ask};
@@ -65,9 +65,7 @@ fn a_second_agent_of_a_name_does_not_disturb_a_run() {
     until("it joins", || roster.known("nas").is_some_and(|known| known.instances.len() == 2));
     // Often: either of two could be the faster one to answer.
     for round in 0..10 {
-        bus.place(vec![spec("a", "nas", json!({}))]).unwrap();
-        bus.prepare(&["a"], &Endpoints::new()).unwrap();
-        bus.start(&["a"]).unwrap();
+        start_in_time(&mut bus, &[spec("a", "nas", json!({}))], &Endpoints::new());
         until("it finishes", || bus.progress("a").unwrap() == Progress::Finished);
         assert!(bus.timing().is_some(), "round {round}");
         let report = bus.stop(&["a"]).remove("a").unwrap().unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::part::{Endpoints, PartError, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, spec, wish};
+use common::{Agent, GUARD, bus, coordinator, endpoint, spec, until, wish};
 use kagiri_fleet::coordinator::{Coordinator, FleetBus};
 use kagiri_fleet::protocol::{self, Answer, Ask, Description, PROTOCOL, Tell};
 use kagiri_fleet::session::{self, Role};
@@ -45,19 +45,11 @@ fn gathered(endpoint: &str, hosts: &[&str]) -> Result<Coordinator, FleetError> {
 
 /// A coordinator listens first, so that an odd agent, which tries once, finds it.
 fn meet<T>(hosts: &[&str], join: impl FnOnce(&str) -> T) -> (Result<Coordinator, FleetError>, T) {
-    meet_within(hosts, GUARD, join)
-}
-
-fn meet_within<T>(
-    hosts: &[&str],
-    within: Duration,
-    join: impl FnOnce(&str) -> T,
-) -> (Result<Coordinator, FleetError>, T) {
     let endpoint = endpoint();
     let mut coordinator = coordinator(&endpoint, "run");
     let joined = join(&endpoint);
     let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
-    let gathered = coordinator.gather(&wishes, within, &|_| {});
+    let gathered = coordinator.gather(&wishes, GUARD, &|_| {});
     (gathered.map(|()| coordinator), joined)
 }
 
@@ -132,9 +124,11 @@ fn nobody_answers_for_another() {
 
 #[test]
 fn an_agent_of_another_version_is_named() {
-    let (refused, _odd) = meet_within(&["odd"], Duration::from_secs(1), |endpoint| {
-        Odd::join("odd", endpoint, PROTOCOL + 1, Arc::new(|_, _| Vec::new()))
-    });
+    let endpoint = endpoint();
+    let mut coordinator = coordinator(&endpoint, "run");
+    let _odd = Odd::join("odd", &endpoint, PROTOCOL + 1, Arc::new(|_, _| Vec::new()));
+    until("it is seen", || coordinator.roster().foreign().contains_key("odd"));
+    let refused = coordinator.gather(&[wish("odd")], Duration::from_secs(1), &|_| {});
     let said = refused.err().unwrap().to_string();
     assert!(said.contains("odd: it speaks messages of version 2, here 1: install the same kagiri"), "{said}");
     // One that still understands the question.

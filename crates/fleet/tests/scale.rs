@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, spec, until, wish};
+use common::{Agent, GUARD, bus, coordinator, endpoint, spec, start_in_time, until, wish};
 use kagiri_fleet::{Bus, BusError};
 use serde_json::{Value, json};
 use sys::proc::ProcessSet;
@@ -60,10 +60,9 @@ fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
     let mut bus = bus(coordinator, dir.path());
     let all: Vec<String> = (0..AGENTS).map(name).collect();
     let parts: Vec<&str> = all.iter().map(String::as_str).collect();
-    bus.place(all.iter().map(|name| spec(name, name, json!({}))).collect()).expect("all are placed");
-    let told = bus.prepare(&parts, &Endpoints::new()).expect("all are prepared");
+    let specs: Vec<_> = all.iter().map(|name| spec(name, name, json!({}))).collect();
+    let told = start_in_time(&mut bus, &specs, &Endpoints::new());
     assert_eq!(told[&name(42)], json!({ "host": name(42), "peers": [] }));
-    bus.start(&parts).expect("all are started");
     until("all have run", || {
         parts.iter().all(|part| bus.progress(part).expect("it is there") == Progress::Finished)
     });

@@ -15,7 +15,7 @@ use kagiri_fleet::clock::DatagramAddress;
 use kagiri_fleet::coordinator::{Coordinator, FleetBus, Setting};
 use kagiri_fleet::local::LocalBus;
 use kagiri_fleet::session::Role;
-use kagiri_fleet::{BusError, FleetError};
+use kagiri_fleet::{Bus, BusError, FleetError};
 use serde_json::{Value, json};
 use sys::clock::Deadline;
 
@@ -167,6 +167,23 @@ pub fn wish(hosts: &str) -> Wish {
 pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
     let local = LocalBus::new(kinds(), context(dir));
     FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
+}
+
+/// Places, prepares and starts parts, and says what they told when they were prepared. All over again where the order came
+/// too late to a host that was kept off its CPU, as an engine repeats such a trial; any other error fails.
+pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) -> Endpoints {
+    let parts: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let deadline = Deadline::after(GUARD);
+    loop {
+        bus.place(specs.to_vec()).expect("all are placed");
+        let told = bus.prepare(&parts, peers).expect("all are prepared");
+        match bus.start(&parts) {
+            Ok(()) => return told,
+            Err(error @ BusError::Late { .. }) => assert!(!deadline.passed(), "never in time: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(bus.stop(&parts).values().all(Result::is_ok), "who is late is not lost");
+    }
 }
 
 /// Waits until it is so.
