@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -112,9 +112,18 @@ fn a_full_link_drops_and_holds_its_senders_back() {
     let (mut client, port) = world.connect();
     let mut sources = world.sources(port);
     let before = sources.read();
-    let mut buffer = vec![0; 64 << 10];
-    let after = after_looks(&mut sources, 3, || client.read_exact(&mut buffer).unwrap());
-    let sample = rates(&before, &after);
+    // Reads in a thread of its own: while one that also samples is kept off its CPU, the reader holds the sender back.
+    let end = client.try_clone().unwrap();
+    let reading = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
+    let deadline = Deadline::after(LONG);
+    // A look at a moment when the reader was kept off its CPU is none at a full link.
+    let sample = loop {
+        let after = after_looks(&mut sources, 3, || std::thread::sleep(Duration::from_millis(10)));
+        let sample = rates(&before, &after);
+        if sample.get(Quantity::SenderLimited) > Some(50.0) || deadline.passed() {
+            break sample;
+        }
+    };
     assert!(sample.get(Quantity::NetworkDrops) > Some(0.0), "{sample:?}");
     assert!(sample.get(Quantity::NetworkQueue).is_some(), "{sample:?}");
     assert_eq!(
@@ -124,6 +133,9 @@ fn a_full_link_drops_and_holds_its_senders_back() {
     );
     assert_eq!(sample.get(Quantity::Connections), Some(1.0));
     assert!(sample.get(Quantity::SenderLimited) > Some(50.0), "{sample:?}");
+    end.shutdown(Shutdown::Both).unwrap();
+    // What was on its way may be an error; it ends.
+    drop(reading.join().unwrap());
     drop(world.folder);
 }
 

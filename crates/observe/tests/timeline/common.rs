@@ -10,6 +10,7 @@ use base::timeline::{CallRow, CallState, CallTimes};
 use kagiri_observe::timeline::calls;
 use kagiri_observe::timeline::session::{Session, SessionError, Watched, Wish};
 use sys::child::held::{Family, Held};
+use sys::clock::Deadline;
 use sys::trace::{Backend, Target, TraceError};
 
 /// Nothing watched here takes so long.
@@ -132,4 +133,50 @@ pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_owned();
     (folder, path)
+}
+
+/// Counters that a program of Python keeps where a test sees them, so that it can wait for what was done.
+pub struct Tally {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Tally {
+    pub fn new(counters: usize) -> Self {
+        let (_folder, folder) = folder();
+        let path = folder.join("tally");
+        std::fs::write(&path, vec![0; counters * size_of::<u64>()]).expect("a file");
+        Self { _folder, path }
+    }
+
+    /// The program's lines after those that define `count(N)`. It makes no call: they may be watched.
+    pub fn with(&self, lines: &str) -> String {
+        let path = self.path.display().to_string();
+        format!(
+            "import mmap\nwith open({path:?}, 'r+b') as file: tally = memoryview(mmap.mmap(file.fileno(), 0)).cast('Q')\n\
+             def count(n): tally[n] += 1\n{lines}"
+        )
+    }
+
+    fn read(&self) -> Vec<u64> {
+        let bytes = std::fs::read(&self.path).expect("the file");
+        bytes.chunks_exact(8).map(|eight| u64::from_ne_bytes(eight.try_into().expect("eight"))).collect()
+    }
+
+    /// Pumps until each counter has grown by `more`.
+    pub fn pump_until(&self, session: &mut Session, more: u64) {
+        let deadline = Deadline::after(Duration::from_secs(20));
+        let from = self.read();
+        while self.read().iter().zip(&from).any(|(now, from)| *now < from + more) {
+            assert!(deadline.pause(Duration::from_millis(5)), "{from:?} {:?}", self.read());
+            session.pump();
+        }
+    }
+}
+
+/// Whether a thread sleeps in a read of this descriptor (proc(5), "syscall").
+pub fn reads(thread: i32, descriptor: i32) -> bool {
+    let read = calls::read("read").expect("a call")[0].number;
+    let call = std::fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
+    call.starts_with(&format!("{read} {descriptor:#x} "))
 }

@@ -1,5 +1,6 @@
 //! What a program starts is followed; what runs already is followed with all its threads, and left as it was.
 
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use kagiri_observe::timeline::session::Session;
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, watch, wish, words,
+    BACKENDS, Tally, WAYS, assert_balanced, can_trace, count, has_python, program, python, reads, rows,
+    watch, wish, words,
 };
 
 #[test]
@@ -124,26 +126,26 @@ fn a_running_process_is_followed_and_goes_on() {
         }
         let lines = "
 import os, threading, time
-def work():
+def work(n):
   fd = os.open('/dev/null', os.O_WRONLY)
   while True:
     os.pwrite(fd, b'xy', 0)
+    count(n)
     time.sleep(0.001)
-for _ in range(3): threading.Thread(target=work, daemon=True).start()
+for n in range(3): threading.Thread(target=work, args=(n,), daemon=True).start()
 print('on', flush=True)
 time.sleep(60)
 ";
-        let mut child = program(&python(lines)).stdout(Stdio::piped()).spawn().expect("python starts");
+        let tally = Tally::new(3);
+        let mut child =
+            program(&python(&tally.with(lines))).stdout(Stdio::piped()).spawn().expect("python starts");
         let mut said = [0; 2];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         let pid = child.id().cast_signed();
         let mut session = Session::open(wish(backend, "pwrite64", true)).unwrap();
         session.follow(Target::Process(pid)).unwrap();
-        let deadline = Instant::now() + Duration::from_millis(100);
-        while Instant::now() < deadline {
-            session.pump();
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        // What is counted first may have been written before.
+        tally.pump_until(&mut session, 2);
         let watched = session.finish("python", None).unwrap();
         let times = watched.times;
         assert_balanced(&times);
@@ -157,6 +159,15 @@ time.sleep(60)
     }
 }
 
+/// Waits until a process waits for a line of its input.
+fn await_read(pid: i32, mut meanwhile: impl FnMut()) {
+    let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
+    while !reads(pid, 0) {
+        assert!(deadline.pause(Duration::from_millis(2)), "it reads");
+        meanwhile();
+    }
+}
+
 #[test]
 fn calls_that_began_before_the_watching_are_told() {
     let _alone = crate::common::alone();
@@ -165,14 +176,12 @@ fn calls_that_began_before_the_watching_are_told() {
             return;
         }
         // What it executes in between is not taken for the beginning.
-        let lines = "read first; sh -c :; read second";
-        let mut child =
-            Command::new("sh").args(["-c", lines]).stdin(Stdio::piped()).spawn().expect("a shell starts");
+        let lines = "read first; sh -c :; echo on >&2; read second";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", lines]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = shell.spawn().expect("a shell starts");
         let pid = child.id().cast_signed();
-        let waits = || sys::trace::waits_in(pid).is_some();
-        while !waits() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        await_read(pid, || ());
         // For as long as it waits in the first, and until it waits in the second.
         for (answers, unfinished) in [(0, 1), (1, 0)] {
             let mut session = Session::open(wish(backend, "read", picture)).unwrap();
@@ -180,15 +189,11 @@ fn calls_that_began_before_the_watching_are_told() {
             let began = Instant::now();
             std::thread::sleep(Duration::from_millis(50));
             if answers > 0 {
-                use std::io::Write;
                 child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
-                let children = format!("/proc/{pid}/task/{pid}/children");
-                let is_alone = || std::fs::read_to_string(&children).is_ok_and(|text| text.trim().is_empty());
-                let deadline = sys::clock::Deadline::after(Duration::from_secs(20));
-                std::thread::sleep(Duration::from_millis(20));
-                while !(is_alone() && waits()) && deadline.pause(Duration::from_millis(2)) {
-                    session.pump();
-                }
+                // Only then it goes on to the second; before, it may be in the first, or in a call of another kind.
+                let mut said = [0; 3];
+                child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+                await_read(pid, || session.pump());
             }
             let watched = began.elapsed();
             let times = session.finish("shell", None).unwrap().times;
@@ -231,8 +236,8 @@ fn what_waits_in_sockets_is_drawn() {
         assert!(!family.has_ended() && deadline.pause(Duration::from_millis(2)));
         session.pump();
     }
-    // Whose sockets are whose is looked up five times a second.
-    for _ in 0..25 {
+    // Whose sockets are whose is looked up five times a second, and less often where looking takes long.
+    for _ in 0..200 {
         std::thread::sleep(Duration::from_millis(10));
         session.pump();
     }

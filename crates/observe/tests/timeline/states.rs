@@ -4,21 +4,27 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
+use kagiri_observe::timeline::calls;
 use kagiri_observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, start, watch, wish,
+    BACKENDS, Tally, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, start,
+    watch, wish,
 };
 
-/// 40 reads of a pipe that a second thread fills 2 ms later, and 40 that find it full.
+/// 40 reads of a pipe that a second thread fills 2 ms after they were seen to wait, and 40 that find it full. It looks with
+/// another call than those that are counted.
 const PIPE: &str = "
 import os, select, threading, time
 r, w = os.pipe()
 asked = threading.Semaphore(0)
+call = os.open('/proc/self/task/%d/syscall' % threading.get_native_id(), os.O_RDONLY)
+waiting = b'%d 0x%x ' % (read_call, r)
 def feed():
   for _ in range(40):
     asked.acquire()
+    while not os.pread(call, 100, 0).startswith(waiting): time.sleep(0.0002)
     time.sleep(0.002)
     os.write(w, b'x')
 thread = threading.Thread(target=feed)
@@ -42,7 +48,9 @@ fn waiting_calls_stand_apart_from_those_that_find_their_data() {
         if !has_python() || !can_trace(backend) {
             return;
         }
-        let watched = watch(wish(backend, "", picture), &python(PIPE), false);
+        let read = calls::read("read").expect("a call")[0].number;
+        let lines = format!("read_call = {read}\n{PIPE}");
+        let watched = watch(wish(backend, "", picture), &python(&lines), false);
         let times = watched.times;
         assert_balanced(&times);
         let [_, waited] = rows(&times, "read");
@@ -100,7 +108,7 @@ fn one_thread_alone_can_be_followed() {
         if !can_trace(backend) {
             return;
         }
-        let wish = Wish { cost_within: Duration::from_millis(20), ..wish(backend, "write", false) };
+        let wish = Wish { cost_within: Duration::from_secs(1), ..wish(backend, "write", false) };
         let mut session = Session::open(wish).unwrap();
         session.follow(Target::Thread(sys::thread::thread_id())).unwrap();
         for _ in 0..1000 {
@@ -112,12 +120,14 @@ fn one_thread_alone_can_be_followed() {
     }
 }
 
-/// 20 threads that sleep again and again.
+/// 20 threads that sleep again and again, for a time from the call on: to a moment that has passed one does not.
 const SLEEPERS: &str = "
-import threading, time
-def sleep():
-  while True: time.sleep(0.003)
-for _ in range(20): threading.Thread(target=sleep, daemon=True).start()
+import select, threading, time
+def sleep(n):
+  while True:
+    select.select([], [], [], 0.003)
+    count(n)
+for n in range(20): threading.Thread(target=sleep, args=(n,), daemon=True).start()
 print('on', flush=True)
 time.sleep(60)
 ";
@@ -128,23 +138,22 @@ fn the_end_of_the_watching_makes_no_call_seem_ready_that_waits() {
     if !has_python() {
         return;
     }
-    let mut child = program(&python(SLEEPERS)).stdout(Stdio::piped()).spawn().unwrap();
+    let tally = Tally::new(20);
+    let mut child = program(&python(&tally.with(SLEEPERS))).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 2];
     child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     for (backend, picture) in WAYS.into_iter().filter(|(backend, _)| can_trace(*backend)) {
-        let mut session = Session::open(wish(backend, "clock_nanosleep", picture)).unwrap();
+        let mut session = Session::open(wish(backend, "pselect6", picture)).unwrap();
         session.follow(Target::Process(child.id().cast_signed())).unwrap();
-        let deadline = sys::clock::Deadline::after(Duration::from_millis(50));
-        while deadline.pause(Duration::from_millis(5)) {
-            session.pump();
-        }
+        // Each has slept once from beginning to end since.
+        tally.pump_until(&mut session, 2);
         let times = session.finish("sleepers", None).unwrap().times;
         assert_balanced(&times);
         assert_eq!(times.calls_lost, 0, "{times:#?}");
-        let [ready, blocked] = rows(&times, "clock_nanosleep");
+        let [ready, blocked] = rows(&times, "pselect6");
         assert!(ready.is_none() && blocked.is_some_and(|row| row.count >= 20), "{times:#?}");
         let unfinished: u64 = times.unfinished.iter().map(|row| row.count).sum();
-        assert!(unfinished <= 21, "one of each thread: {times:#?}");
+        assert!(unfinished <= 20, "one of each thread: {times:#?}");
     }
     child.kill().unwrap();
     child.wait().unwrap();
