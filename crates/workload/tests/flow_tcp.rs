@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use flow_common::{GUARD, finish, order, run, start, streams, tcp, until};
+use flow_common::{GUARD, finish, order, promptly, run, start, streams, tcp, until};
 use kagiri_workload::transfer::flow::{
     End, Ended, Engine, FlowOrder, Group, GroupSetting, Mode, Side, probe, room_for,
 };
@@ -104,28 +104,27 @@ fn the_end_of_the_stream_ends_the_receiver() {
 #[test]
 fn a_stop_is_prompt_and_loses_nothing_that_had_come() {
     for threads in [0, 1] {
-        let setting = GroupSetting { threads, ..GroupSetting::default() };
-        let (pairs, silent) = ([streams(), streams()], streams());
-        let mut flows = Vec::new();
-        for (one, other) in pairs {
-            flows.push((tcp(one), order(Side::Sender, End::Peer)));
-            flows.push((tcp(other), order(Side::Receiver, End::Peer)));
-        }
-        // Nobody reads what this one sends, so that it waits in the kernel.
-        flows.push((tcp(silent.0), order(Side::Sender, End::Peer)));
-        let group = start(flows, &setting);
-        until("all flows moving", || group.counts().iter().all(|count| count.bytes > 1 << 20));
-        let asked = Instant::now();
-        group.stop();
-        assert!(group.wait(Deadline::after(GUARD)));
-        let took = asked.elapsed();
-        assert!(
-            took < Duration::from_millis(500),
-            "{took:?}, and 100 ms is what is promised on a quiet host"
-        );
-        let report = finish(group);
-        assert!(report.flows.iter().all(|flow| flow.ended == Ended::Stopped), "{:?}", report.flows);
-        assert_eq!(report.engine.shared_threads, threads == 1);
+        promptly(|| {
+            let setting = GroupSetting { threads, ..GroupSetting::default() };
+            let (pairs, silent) = ([streams(), streams()], streams());
+            let mut flows = Vec::new();
+            for (one, other) in pairs {
+                flows.push((tcp(one), order(Side::Sender, End::Peer)));
+                flows.push((tcp(other), order(Side::Receiver, End::Peer)));
+            }
+            // Nobody reads what this one sends, so that it waits in the kernel.
+            flows.push((tcp(silent.0), order(Side::Sender, End::Peer)));
+            let group = start(flows, &setting);
+            until("all flows moving", || group.counts().iter().all(|count| count.bytes > 1 << 20));
+            let asked = Instant::now();
+            group.stop();
+            assert!(group.wait(Deadline::after(GUARD)));
+            let took = asked.elapsed();
+            let report = finish(group);
+            assert!(report.flows.iter().all(|flow| flow.ended == Ended::Stopped), "{:?}", report.flows);
+            assert_eq!(report.engine.shared_threads, threads == 1);
+            took
+        });
     }
 }
 
@@ -141,15 +140,19 @@ fn a_dropped_group_leaves_no_thread_behind() {
 #[test]
 fn a_timed_flow_ends_in_time_though_nobody_reads() {
     for threads in [0, 1] {
-        let unread = [streams(), streams()];
-        let (ends, held): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
-        let end_ns = monotonic_ns() + 150_000_000;
-        let flows = ends.into_iter().map(|end| (tcp(end), order(Side::Sender, End::AtNs(end_ns))));
-        let report = run(flows.collect(), &GroupSetting { threads, ..GroupSetting::default() });
-        let late_ns = monotonic_ns() - end_ns;
-        assert!(late_ns < 500_000_000, "{late_ns} ns late");
-        assert!(report.flows.iter().all(|flow| flow.ended == Ended::Done && flow.count.bytes > 0));
-        drop(held);
+        promptly(|| {
+            let unread = [streams(), streams()];
+            let (ends, held): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+            let end_ns = monotonic_ns() + 150_000_000;
+            let flows = ends.into_iter().map(|end| (tcp(end), order(Side::Sender, End::AtNs(end_ns))));
+            let report = run(flows.collect(), &GroupSetting { threads, ..GroupSetting::default() });
+            let late = Duration::from_nanos(monotonic_ns() - end_ns);
+            assert!(report.flows.iter().all(|flow| flow.ended == Ended::Done));
+            // Of a flow that came to its turn when it was over there is nothing to tell.
+            let has_begun = report.flows.iter().all(|flow| flow.count.bytes > 0);
+            drop(held);
+            if has_begun { late } else { Duration::MAX }
+        });
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use flow_common::{GUARD, datagrams, streams, tcp, until};
+use flow_common::{GUARD, datagrams, promptly, streams, tcp, until};
 use kagiri_workload::transfer::flow::{Ended, FlowSocket, room_for};
 use kagiri_workload::transfer::requests::{RequestEnd, RequestGroup, RequestOrder};
 use kagiri_workload::transfer::settings::Waiting;
@@ -101,23 +101,32 @@ fn messages_larger_than_all_buffers() {
 fn a_moment_ends_both_sides_and_the_beginning_is_left_out() {
     for is_udp in [false, true] {
         for waiting in WAITINGS {
-            let now_ns = monotonic_ns();
-            let (omit_ns, end_ns) = (now_ns + 60_000_000, now_ns + 120_000_000);
-            let order =
-                RequestOrder { waiting, omit_until_ns: Some(omit_ns), ..asks(RequestEnd::AtNs(end_ns)) };
-            let (near, far) = pairs(is_udp, 1);
-            let answering = start(far, &RequestOrder { end: RequestEnd::AtNs(end_ns), ..answers(&order) });
-            let asked = finish(start(near, &order));
-            let told = responses(&asked);
-            assert_eq!(asked.flows[0].ended, Ended::Done);
-            assert!(told.answered > 0 && told.answered < asked.flows[0].count.bytes, "{told:?}");
-            assert!(told.elapsed_s <= (monotonic_ns() - omit_ns) as f64 / 1e9);
-            // The last request may find nobody there any more.
-            assert!(told.unanswered <= 1);
-            let answered = finish(answering);
-            assert_eq!(answered.flows[0].ended, Ended::Done);
+            let deadline = Deadline::after(GUARD);
+            let mut half_ns = 60_000_000;
+            while !both_halves_have_answers(is_udp, waiting, half_ns) {
+                assert!(!deadline.passed(), "{is_udp} {waiting:?}: one of two times {half_ns} ns is empty");
+                half_ns *= 2;
+            }
         }
     }
+}
+
+/// Asks for twice `half_ns`, of which the first half is left out. Not both have answers where a thread was kept off the
+/// CPU for that long.
+fn both_halves_have_answers(is_udp: bool, waiting: Waiting, half_ns: u64) -> bool {
+    let (near, far) = pairs(is_udp, 1);
+    let now_ns = monotonic_ns();
+    let (omit_ns, end_ns) = (now_ns + half_ns, now_ns + 2 * half_ns);
+    let order = RequestOrder { waiting, omit_until_ns: Some(omit_ns), ..asks(RequestEnd::AtNs(end_ns)) };
+    let answering = start(far, &RequestOrder { end: RequestEnd::AtNs(end_ns), ..answers(&order) });
+    let asked = finish(start(near, &order));
+    let told = responses(&asked);
+    assert_eq!(asked.flows[0].ended, Ended::Done);
+    assert!(told.elapsed_s <= (monotonic_ns() - omit_ns) as f64 / 1e9);
+    // The last request may find nobody there any more.
+    assert!(told.unanswered <= 1);
+    assert_eq!(finish(answering).flows[0].ended, Ended::Done);
+    told.answered > 0 && told.answered < asked.flows[0].count.bytes
 }
 
 #[test]
@@ -127,27 +136,30 @@ fn a_stop_is_prompt_on_either_side() {
             [(Waiting::Block, 0, 1), (Waiting::Spin, 0, 1), (Waiting::Block, 1, 3)]
         {
             let order = RequestOrder { waiting, threads, ..asks(RequestEnd::Peer) };
-            let (near, far) = pairs(is_udp, flows);
-            let (answering, asking) = (start(far, &answers(&order)), start(near, &order));
-            until("answers", || asking.counts().iter().all(|count| count.bytes > 10));
-            let mut held = Vec::new();
-            for group in [asking, answering] {
-                assert!(!group.is_finished());
-                let asked = Instant::now();
-                group.stop();
-                assert!(group.wait(Deadline::after(GUARD)));
-                let took = asked.elapsed();
-                assert!(
-                    took < Duration::from_millis(500),
-                    "{took:?}, and 100 ms is what is promised on a quiet host"
-                );
-                let report = finish(group);
-                assert!(report.flows.iter().all(|flow| flow.ended == Ended::Stopped), "{:?}", report.flows);
-                let unanswered = report.responses.as_ref().map_or(0, |told| told.unanswered);
-                assert_eq!(unanswered, 0, "it may be under way");
-                // A requester's connection that closes ends the answerer.
-                held.push(report.sockets);
-            }
+            promptly(|| {
+                let (near, far) = pairs(is_udp, flows);
+                let (answering, asking) = (start(far, &answers(&order)), start(near, &order));
+                until("answers", || asking.counts().iter().all(|count| count.bytes > 10));
+                let (mut held, mut longest) = (Vec::new(), Duration::ZERO);
+                for group in [asking, answering] {
+                    assert!(!group.is_finished());
+                    let asked = Instant::now();
+                    group.stop();
+                    assert!(group.wait(Deadline::after(GUARD)));
+                    longest = longest.max(asked.elapsed());
+                    let report = finish(group);
+                    assert!(
+                        report.flows.iter().all(|flow| flow.ended == Ended::Stopped),
+                        "{:?}",
+                        report.flows
+                    );
+                    let unanswered = report.responses.as_ref().map_or(0, |told| told.unanswered);
+                    assert_eq!(unanswered, 0, "it may be under way");
+                    // A requester's connection that closes ends the answerer.
+                    held.push(report.sockets);
+                }
+                longest
+            });
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::units::Span;
 use base::verdict::Verdict;
+use base::workload::Judgement;
 use kagiri_workload::transfer::client::{ClientError, Ready, Task};
 use kagiri_workload::transfer::control::Bell;
 use kagiri_workload::transfer::judge::judge;
@@ -27,6 +28,30 @@ fn settings(value: &Value) -> TransferSettings {
     TransferSettings::read(value.clone()).unwrap()
 }
 
+/// Whether a transfer is to be run once more: nothing is wrong with it but that a rate was not kept, as it happens where a
+/// sender or a receiver is kept off the CPU. All else is never so.
+fn only_lacks_its_rate(judgement: &Judgement) -> bool {
+    let is_of_rate = |why: &String| {
+        why.contains("Mbit/s that were asked for")
+            || why.starts_with("the sender was woken too late to offer")
+    };
+    judgement.verdict != Verdict::Pass
+        && !judgement.reasons.is_empty()
+        && judgement.reasons.iter().all(is_of_rate)
+}
+
+/// Runs a transfer until it keeps its rate, which it does long before the guard.
+fn until_rate_is_kept(settings: &TransferSettings, give_up: Instant, run: impl Fn() -> TransferReport) {
+    loop {
+        let judgement = judge(settings, &run());
+        if only_lacks_its_rate(&judgement) && Instant::now() < give_up {
+            continue;
+        }
+        assert_eq!(judgement.verdict, Verdict::Pass, "{settings:?}: {:?}", judgement.reasons);
+        return;
+    }
+}
+
 /// What was sent and what arrived of one way.
 fn balance(report: &TransferReport, way: Way) -> (u64, u64) {
     let way = report.ways.iter().find(|found| found.way == way).unwrap();
@@ -43,31 +68,47 @@ fn clients_of_both_kinds_are_served_at_once_on_one_port() {
     let address = server.local_addr();
     let theirs =
         ["-b 50M -P 2", "-R -b 50M", "-u -b 10M -l 1200", "-u -R -b 10M -l 1200", "-u --bidir -b 5M"];
-    let clients = theirs.map(|arguments| {
-        start_iperf3(address, &arguments.split(' ').chain(["-t", "2", "-J"]).collect::<Vec<_>>())
-    });
-    until("iperf3's clients run", || {
-        server.sessions().iter().filter(|session| session.started_ns.is_some()).count() == theirs.len()
-    });
+    let start = |s: &str| {
+        theirs.map(|arguments| {
+            start_iperf3(address, &arguments.split(' ').chain(["-t", s, "-J"]).collect::<Vec<_>>())
+        })
+    };
     let ours = [
         json!({ "bytes": "10MB", "direction": "both", "flows": 3 }),
         json!({ "protocol": "udp", "bytes": "1MB", "rate": "20Mbit/s" }),
         json!({ "protocol": "udp", "bytes": "1MB", "rate": "20Mbit/s", "direction": "down" }),
     ];
-    at_once(&ours, |value| {
-        let settings = settings(value);
-        let report = prepare(address, &settings).unwrap().run(0);
-        assert_eq!((report.peer.as_str(), &report.broken), ("kagiri", &None), "{value}");
-        let judgement = judge(&settings, &report);
-        assert_eq!(judgement.verdict, Verdict::Pass, "{value}: {:?}", judgement.reasons);
+    let give_up = Instant::now() + GUARD;
+    let run_ours = || {
+        at_once(&ours, |value| {
+            let settings = settings(value);
+            until_rate_is_kept(&settings, give_up, || {
+                let report = prepare(address, &settings).unwrap().run(0);
+                assert_eq!((report.peer.as_str(), &report.broken), ("kagiri", &None), "{value}");
+                report
+            });
+        });
+    };
+    // However long ours take.
+    let clients = start("100");
+    until("iperf3's clients run", || {
+        server.sessions().iter().filter(|session| session.started_ns.is_some()).count() == theirs.len()
     });
+    run_ours();
     assert_eq!(server.sessions().len(), theirs.len(), "iperf3's clients still run");
+    drop(clients);
+    until("all sessions have ended", || server.sessions().is_empty());
+    server.take_reports();
+    let clients = start("2");
+    run_ours();
     for (client, arguments) in clients.into_iter().zip(theirs) {
         let json: Value = serde_json::from_str(&client.output()).unwrap();
         assert_eq!(json["error"], Value::Null, "{arguments}");
     }
     until("all sessions have ended", || server.sessions().is_empty());
-    assert!(server.take_reports().iter().all(|report| report.problem.is_none()));
+    let reports = server.take_reports();
+    assert_eq!(reports.len(), theirs.len());
+    assert!(reports.iter().all(|report| report.problem.is_none()), "{reports:?}");
 }
 
 #[test]
@@ -82,10 +123,10 @@ fn a_server_of_iperf3_is_known_as_such() {
         json!({ "protocol": "udp", "time": "1s", "rate": "10Mbit/s" }),
         json!({ "protocol": "udp", "time": "1s", "rate": "10Mbit/s", "direction": "both", "omit": "1s" }),
     ];
-    at_once(&cases, |value| {
+    let give_up = Instant::now() + GUARD;
+    let run = |value: &Value, settings: &TransferSettings| {
         let (_process, address) = iperf3_server(&["-1"]);
-        let settings = settings(value);
-        let report = prepare(address, &settings).unwrap().run(0);
+        let report = prepare(address, settings).unwrap().run(0);
         assert_eq!((report.peer.as_str(), &report.broken), ("iperf3", &None), "{value}");
         for way in report.ways.iter().map(|way| way.way) {
             let (sent, received) = balance(&report, way);
@@ -96,8 +137,11 @@ fn a_server_of_iperf3_is_known_as_such() {
                 assert!(sent >= bytes.bytes(), "{value}: {sent}");
             }
         }
-        let judgement = judge(&settings, &report);
-        assert_eq!(judgement.verdict, Verdict::Pass, "{value}: {:?}", judgement.reasons);
+        report
+    };
+    at_once(&cases, |value| {
+        let settings = settings(value);
+        until_rate_is_kept(&settings, give_up, || run(value, &settings));
     });
 }
 

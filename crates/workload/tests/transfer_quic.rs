@@ -100,12 +100,16 @@ fn a_thread_that_carries_both_ways_is_counted_once() {
 
 #[test]
 fn a_timed_transfer_balances_and_leaves_its_beginning_out() {
-    let (settings, report) = transfer(json!({ "time": "400ms", "omit": "200ms", "direction": "down" }));
-    let (sender, receiver) = ends(&report, Way::Down);
-    assert_eq!(sender.bytes() + sender.omitted.bytes, receiver.bytes() + receiver.omitted.bytes);
-    assert!(receiver.omitted.bytes > 0 && receiver.bytes() > 0);
-    assert!(receiver.intervals.len() >= 3, "{:?}", receiver.intervals);
-    assert_eq!(judge(&settings, &report).verdict, Verdict::Pass);
+    // A thread that was kept off the CPU may have slept through a short time.
+    let enough = [1, 2, 4, 8, 16].into_iter().find(|times| {
+        let (time, omit) = (format!("{}ms", 400 * times), format!("{}ms", 200 * times));
+        let (settings, report) = transfer(json!({ "time": time, "omit": omit, "direction": "down" }));
+        let (sender, receiver) = ends(&report, Way::Down);
+        assert_eq!(sender.bytes() + sender.omitted.bytes, receiver.bytes() + receiver.omitted.bytes);
+        assert_eq!(judge(&settings, &report).verdict, Verdict::Pass);
+        receiver.omitted.bytes > 0 && receiver.bytes() > 0 && receiver.intervals.len() >= 3
+    });
+    assert!(enough.is_some(), "too little moved, however long it took");
 }
 
 #[test]

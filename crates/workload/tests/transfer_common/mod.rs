@@ -49,6 +49,13 @@ pub fn at_once<T: Sync>(cases: &[T], run: impl Fn(&T) + Sync) {
     });
 }
 
+/// Runs a case with longer and longer times, s, until as much moved in one as is due: a thread that was kept off the CPU
+/// for most of a short one does not make up for it.
+pub fn until_enough_moves(what: &str, is_enough: impl Fn(u32) -> bool) {
+    let enough = [1, 2, 4, 8].into_iter().find(|&s| is_enough(s));
+    assert!(enough.is_some(), "{what}: not what is due moved, however long it took");
+}
+
 /// A program that is killed when the test is done with it.
 pub struct Process(pub Child);
 
@@ -91,7 +98,7 @@ impl Drop for Process {
     }
 }
 
-/// Deadlines that a test can wait for.
+/// Deadlines that a test can wait for, and that one whose threads are kept off the CPU for a while keeps.
 pub fn short() -> Deadlines {
     Deadlines {
         step: Duration::from_secs(3),
@@ -189,7 +196,7 @@ pub fn run(server: SocketAddr, parameters: Parameters) -> Result<TestReport, Ipe
 /// The same with deadlines that a test can wait for.
 pub fn run_hastily(server: SocketAddr, parameters: Parameters) -> Result<TestReport, Iperf3Error> {
     let mut order = order(server, parameters);
-    order.deadlines = Deadlines { step: Duration::from_millis(500), ..short() };
+    order.deadlines = short();
     carry_out(order)
 }
 
