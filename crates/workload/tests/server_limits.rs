@@ -3,7 +3,7 @@
 mod server_common;
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use server_common::*;
 
@@ -130,7 +130,7 @@ fn a_reader_that_stops_reading_is_given_up() {
     });
     let mut stuck = Client::new(server.local_addr());
     stuck.send("GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
-    until("the stream begins", || server.stats().streams == 1);
+    until("the stream begins", || server.stats().streams == 1 || server.stats().timed_out == 1);
     until("it is given up", || server.stats().streams == 0);
     assert_eq!((server.stats().timed_out, server.stats().connections), (1, 0));
     assert!(good(&server));
@@ -140,21 +140,28 @@ fn a_reader_that_stops_reading_is_given_up() {
 
 #[test]
 fn a_slow_but_steady_reader_is_served_to_the_end() {
-    let dir = root_with(&pattern(8 << 20));
+    let deadline = Duration::from_secs(3);
+    let dir = root_with(&pattern(7 << 20));
     let server = start(dir.path(), |c| {
         c.send_buffer_bytes = Some(64 << 10);
-        c.limits.send_stall_deadline = Duration::from_millis(400);
+        c.limits.send_stall_deadline = deadline;
     });
     let mut client = Client::new(server.local_addr());
+    // Little is under way, so that the server has to wait for the reader all along.
+    let socket = sys::net::TcpSocket::try_from(client.stream.try_clone().unwrap()).unwrap();
+    socket.set_receive_buffer(256 << 10).unwrap();
+    client.stream.set_nonblocking(false).unwrap();
+    let began = Instant::now();
     client.send("GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let mut total = 0;
-    let mut piece = vec![0; 512 << 10];
+    let mut piece = vec![0; 64 << 10];
     while let Ok(n @ 1..) = client.stream.read(&mut piece) {
         total += n;
         // Longer in all than the stall deadline, but never that long without a byte.
         std::thread::sleep(Duration::from_millis(30));
     }
-    assert!(total > 8 << 20, "{total}");
+    assert!(total > 7 << 20, "{total}");
+    assert!(began.elapsed() > deadline, "{:?}", began.elapsed());
     until("the connection ends", || server.stats().connections == 0);
     assert_eq!(server.stats().timed_out, 0);
 }
