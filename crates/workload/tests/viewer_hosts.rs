@@ -110,10 +110,12 @@ fn two_groups_hold_together_and_are_judged_as_one() {
     let url = format!("http://{}/film.ts", server.local_addr());
     let settings = json!({"depth": "discard", "player": {"warm_up": "2s"}});
     let specs = offered(3, settings.clone(), &url, &placement("nas", "pc-1,pc-2"));
-    let at_ns = sys::clock::monotonic_ns() + 200_000_000;
     let mut parts: Vec<_> = specs.iter().map(|spec| hold::part(&spec.settings)).collect();
     for part in &mut parts {
         part.prepare(&Endpoints::new(), &hold::host()).unwrap();
+    }
+    let at_ns = sys::clock::monotonic_ns() + 1_000_000_000;
+    for part in &mut parts {
         part.start(at_ns).unwrap();
     }
     let mut reports = BTreeMap::new();

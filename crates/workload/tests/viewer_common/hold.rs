@@ -29,11 +29,23 @@ pub fn part(settings: &Value) -> Box<dyn Part> {
 pub fn hold(settings: &Value) -> Result<(ViewerReport, Judgement), PartError> {
     let mut part = part(settings);
     part.prepare(&Endpoints::new(), &host())?;
-    part.start(sys::clock::monotonic_ns() + 20_000_000)?;
+    start(part.as_mut())?;
     wait(part.as_mut());
     let report: ViewerReport = serde_json::from_value(part.stop()?).expect("a report");
     let judgement = judge(&report);
     Ok((report, judgement))
+}
+
+/// Start in a moment; once more where this thread was kept off the CPU until the moment had passed.
+pub fn start(part: &mut dyn Part) -> Result<(), PartError> {
+    let give_up = Instant::now() + GUARD;
+    loop {
+        let at_ns = sys::clock::monotonic_ns() + 20_000_000;
+        match part.start(at_ns) {
+            Err(error) if error.message.contains("has passed") && Instant::now() < give_up => {}
+            started => return started,
+        }
+    }
 }
 
 /// Wait until the players have finished.
