@@ -19,6 +19,10 @@ pub struct Odd {
 /// What an odd agent answers: bytes, however often, or nothing.
 pub type Answers = dyn Fn(&str, Ask) -> Vec<Vec<u8>> + Send + Sync;
 
+/// A question with this answer stays open. Who sleeps instead holds up one of the two threads on which all sessions of this
+/// process hear, and the end of its own.
+pub const NEVER: &[u8] = b"never";
+
 impl Odd {
     /// Join under a name, with a token of this version.
     pub fn join(name: &str, endpoint: &str, version: u32, answers: Arc<Answers>) -> Self {
@@ -29,6 +33,10 @@ impl Odd {
         let questions = session.declare_queryable(key.clone()).callback(move |query| {
             let ask = protocol::read(&query.payload().unwrap().to_bytes()).unwrap();
             for answer in answers(&instance, ask) {
+                if answer == NEVER {
+                    // Dropped, it would be over without an answer.
+                    return std::mem::forget(query);
+                }
                 query.reply(&key, answer).wait().unwrap();
             }
         });
