@@ -10,6 +10,7 @@ mod target;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use base::part::{HostContext, PartError, PartKind};
@@ -38,6 +39,8 @@ const ROUTER_LOOK: Duration = Duration::from_millis(500);
 const ENVELOPE_BYTES: usize = 4096;
 /// Questions that are worked on at once; more are refused.
 const QUESTIONS_MAX: u32 = 32;
+/// Short answers that may wait for their turn.
+const SHORT_MAX: usize = 1024;
 /// How long those are waited for when the agent leaves: a part is dropped, and puts back what it changed, by the thread
 /// that works with it.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
@@ -153,10 +156,11 @@ fn serve(
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
     let (asked, working) = (Arc::clone(&desk), Arc::<AtomicU32>::default());
+    let at_once = clerk().map_err(|source| FleetError::System { what: "start a thread", source })?;
     let worked_on = Arc::clone(&working);
     let questions = session
         .declare_queryable(protocol::ask_key(&setting.name, desk.instance()))
-        .callback(move |query| ask(&asked, &working, query))
+        .callback(move |query| ask(&asked, &working, &at_once, query))
         .wait()
         .map_err(failed("answer questions"))?;
     let renewed = Arc::clone(&desk);
@@ -214,7 +218,7 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) 
 
 /// Answer a question: at once who this is, which needs no work, and the rest on a thread of its own, because preparing
 /// may take minutes.
-fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
+fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, at_once: &SyncSender<Task>, query: zenoh::query::Query) {
     let key = protocol::ask_key(desk.name(), desk.instance());
     let reply = move |query: &zenoh::query::Query, answer: &Answer| {
         // Whoever asked may be gone.
@@ -227,15 +231,24 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
         drop(query.reply(&key, bytes).wait());
     };
     let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
+    // With too many of these the question ends unanswered, and whoever asked hears that.
+    let shortly = |task: Task| drop(at_once.try_send(task));
     let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
     let ask = match protocol::read(&bytes) {
-        Ok(Ask::Describe) => return reply(&query, &desk.answer(Ask::Describe)),
+        Ok(Ask::Describe) => {
+            let desk = Arc::clone(desk);
+            return shortly(Box::new(move || reply(&query, &desk.answer(Ask::Describe))));
+        }
         Ok(ask) => ask,
-        Err(why) => return reply(&query, &refused(format!("the question cannot be read: {why}"))),
+        Err(why) => {
+            let answer = refused(format!("the question cannot be read: {why}"));
+            return shortly(Box::new(move || reply(&query, &answer)));
+        }
     };
     let (worked_on, open) = Work::begin(working);
     if open > QUESTIONS_MAX {
-        return reply(&query, &refused(format!("it works on {QUESTIONS_MAX} questions already")));
+        let answer = refused(format!("it works on {QUESTIONS_MAX} questions already"));
+        return shortly(Box::new(move || reply(&query, &answer)));
     }
     let desk = Arc::clone(desk);
     let work = move || {
@@ -247,6 +260,18 @@ fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, query: zenoh::query::Query) {
     };
     // Without threads the question ends unanswered, and whoever asked hears that.
     drop(std::thread::Builder::new().name("answer".to_owned()).spawn(work));
+}
+
+/// Something short to do.
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A thread for answers that take no time, until nobody can ask it any more. The thread that hears the questions must
+/// not wait for room to send: it is the one that sends.
+fn clerk() -> std::io::Result<SyncSender<Task>> {
+    let (tasks, to_do) = sync_channel::<Task>(SHORT_MAX);
+    let work = move || to_do.into_iter().for_each(|task| task());
+    std::thread::Builder::new().name("clerk".to_owned()).spawn(work)?;
+    Ok(tasks)
 }
 
 /// A question that is being worked on, for as long as it lives.

@@ -136,7 +136,7 @@ impl Serving {
     /// How it ended, if it has.
     pub fn died(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
-        Some(format!("the server ended by itself ({status}); it wrote: {}", self.child.output_tail()))
+        Some(format!("the server ended by itself ({status}); it wrote: {}", self.child.last_words()))
     }
 
     /// End it.
@@ -181,7 +181,7 @@ fn await_answer(child: &mut Child, address: SocketAddr, host: &HostContext) -> R
         if child.try_wait().map_err(PartError::new)?.is_some() {
             return Err(PartError::new(format!(
                 "nginx ended at its start; it wrote: {}",
-                child.output_tail()
+                child.last_words()
             )));
         }
         if Instant::now() > deadline {

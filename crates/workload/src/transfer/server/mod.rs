@@ -5,6 +5,7 @@ pub mod part;
 mod porter;
 mod registry;
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,6 +25,8 @@ pub use self::registry::SessionView;
 
 /// How long sessions may take to end when the server stops.
 const STOP: Duration = Duration::from_secs(5);
+/// Ports that are tried where any will do.
+const PORTS_TRIED_MAX: u32 = 16;
 
 /// Datagrams that came to a socket of another peer, with their senders.
 pub type Astray = Vec<(Vec<u8>, SocketAddr)>;
@@ -85,6 +88,19 @@ impl ServerSettings {
     }
 }
 
+/// Binds TCP and UDP at the same port. Where any will do, the one that is free for TCP may be taken for UDP.
+fn bind(address: SocketAddr) -> Result<(Listener, UdpPort), NetError> {
+    let mut tries_left = if address.port() == 0 { PORTS_TRIED_MAX } else { 1 };
+    loop {
+        let listener = Listener::bind(address, &ListenOptions::default())?;
+        tries_left -= 1;
+        match UdpPort::bind(listener.local_addr()) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries_left > 0 => {}
+            port => return Ok((listener, port?)),
+        }
+    }
+}
+
 /// A server that runs until it is dropped.
 pub struct Server {
     local: SocketAddr,
@@ -100,9 +116,8 @@ impl Server {
     /// # Errors
     /// [`NetError`]: the address is in use or not of this host, no descriptors or threads left.
     pub fn start(settings: ServerSettings) -> Result<Self, NetError> {
-        let listener = Listener::bind(settings.listen, &ListenOptions::default())?;
+        let (listener, port) = bind(settings.listen)?;
         let local = listener.local_addr();
-        let port = UdpPort::bind(local)?;
         let bell = Arc::new(Bell::new()?);
         let registry = Arc::new(Registry::default());
         let greeter = Greeter::new(listener, settings.greet)?;
