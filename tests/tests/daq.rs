@@ -99,6 +99,18 @@ fn what_is_due_while_the_window_is_full_is_vetoed() {
 }
 
 #[test]
+fn a_rate_that_is_offered_is_the_rate_that_is_told() {
+    let world = World::new();
+    let paced =
+        ["daq", "--sources", "5", "--triggers", "5/s", "--time", "2s", "--omit", "0s", "--json", "-q"];
+    let document = world.run(&paced).code(0).json();
+    let trial = &document["trials"][0];
+    assert_eq!(metric(trial, "events_complete"), 10.0, "{trial}");
+    // Ten events in two seconds: it is no matter that the last one ends before these are over.
+    assert!((metric(trial, "events_per_s") - 5.0).abs() < 0.2, "{trial}");
+}
+
+#[test]
 fn orders_that_are_not_heard_lose_nothing() {
     let world = World::new();
     for more in

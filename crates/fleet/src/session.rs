@@ -21,9 +21,6 @@ const SESSIONS_MAX: u32 = 20_000;
 /// Sessions that may be in the middle of joining.
 const JOINING_MAX: u32 = 2_000;
 
-/// What has zenoh read in the thread that writes; see [`settle_threads`].
-pub(crate) const ONE_THREAD: &str = "(rx: (handover: tx))";
-
 /// A setting of zenoh: its path, and a JSON value.
 pub type Setting = (String, String);
 
@@ -48,12 +45,15 @@ pub enum Role {
 /// Its TLS links are written in one task while they are read in another, without a lock between the two, so that in two
 /// threads now and then one of them finds the connection's state half written: the program ends with a segmentation
 /// fault, or the link (<https://github.com/eclipse-zenoh/zenoh/issues/2557>; zenoh 1.10). Tasks of one thread take turns.
-/// What passes is little, and nothing that is received makes that thread wait for room to send.
+///
+/// That thread must not wait for room to send when something is received: what the coordinator and the agents do then is
+/// brief, and sends nothing. A router that forwards between links does send; the coordinator's own forwards next to
+/// nothing, unless other coordinators use it, too (`--via`): that is what external routers are for.
 ///
 /// # Errors
 /// There are other threads already.
 pub fn settle_threads() -> std::io::Result<()> {
-    sys::thread::set_variable("ZENOH_RUNTIME", ONE_THREAD)
+    sys::thread::set_variable("ZENOH_RUNTIME", "(rx: (handover: tx))")
 }
 
 /// Open a session; `more` are settings of identity and access.

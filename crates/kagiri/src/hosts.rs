@@ -51,7 +51,7 @@ pub struct HostArgs {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Hosts")]
 pub struct PlaceArgs {
-    /// Run a side of the measurement on other hosts: server=nas, or viewers=pc-[1-20]; may be repeated
+    /// Run a side of the measurement on other hosts: ROLE=HOSTS, as in server=nas, viewers=pc-[1-20] or sources=s-[1-8]; may be repeated
     #[arg(long, value_name = "ROLE=HOSTS")]
     place: Vec<String>,
 }

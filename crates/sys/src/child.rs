@@ -31,7 +31,7 @@ pub use pidfd::{is_running, terminate};
 const KILL_FOR: Duration = Duration::from_secs(5);
 /// How long the last words of an ended process may take. Its pipes are closed by then, for its group was killed with it;
 /// only the threads that read them may still wait for a CPU, or one that left the group hold them open.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
+pub const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How to start a program. It gets its own process group, dies with this program, and may be put into a control group
 /// and a network namespace before it runs its first instruction.
@@ -192,7 +192,7 @@ impl Child {
             }
             if let Some(status) = self.try_wait()? {
                 // Its last words may have come after the look above.
-                let stderr = self.last_words();
+                let stderr = self.last_words(Deadline::after(LAST_WORDS_WITHIN));
                 if let Some(line) = self.output.find(&accept) {
                     return Ok(line);
                 }
@@ -215,10 +215,10 @@ impl Child {
         self.output.tail()
     }
 
-    /// As [`Self::output_tail`], of one that has ended: all it wrote has been read. Waits for that, at most 2 s, for
-    /// what it wrote last may not have been read yet when its end is seen.
-    pub fn last_words(&self) -> String {
-        self.output.wait_closed(Deadline::after(LAST_WORDS_WITHIN));
+    /// As [`Self::output_tail`], of one that has ended: all it wrote has been read. Waits for that, as what it wrote last
+    /// may not have been read yet when its end is seen; [`LAST_WORDS_WITHIN`] is long enough.
+    pub fn last_words(&self, deadline: Deadline) -> String {
+        self.output.wait_closed(deadline);
         self.output.tail()
     }
 

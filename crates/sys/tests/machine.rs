@@ -14,6 +14,7 @@ use kagiri_sys as sys;
 use sys::Error;
 use sys::cgroup::Cgroup;
 use sys::child::Spawn;
+use sys::clock::Deadline;
 use sys::disk::{DiskImage, FileSystem, ImageSpec, drop_file_cache, resident_bytes};
 use sys::journal::Journal;
 use sys::netlink::Queue;
@@ -253,7 +254,7 @@ fn children_become_ready_fail_and_end() {
     // Of much that was written at once, the last line is read too, although the end is seen first.
     let mut eloquent = shell("seq 1 5000; echo that was all");
     eloquent.wait(LONG).unwrap();
-    assert_eq!(eloquent.last_words().lines().last(), Some("that was all"));
+    assert_eq!(eloquent.last_words(Deadline::after(LONG)).lines().last(), Some("that was all"));
 
     let mut late = shell("echo not yet; sleep 600");
     let said = late.wait_line(Duration::from_millis(300), |line| line == "ready").unwrap_err();

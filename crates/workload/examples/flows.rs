@@ -71,7 +71,7 @@ fn say(sent: &GroupReport, received: &GroupReport, seconds: f64) {
     );
     println!("  least of a flow {:?}", received.flows.iter().map(|flow| flow.count.bytes).min());
     for flow in sent.flows.iter().chain(&received.flows).take(1) {
-        println!("  {:?}, overslept {} ns, {:?}", flow.ended, flow.overslept_ns, flow.congestion);
+        println!("  {:?}, overslept {} ns, {:?}", flow.ended, flow.count.overslept_ns, flow.congestion);
     }
 }
 

@@ -5,12 +5,12 @@ mod describe;
 mod desk;
 mod held;
 mod look;
+mod questions;
 mod target;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::part::{HostContext, PartError, PartKind};
@@ -19,11 +19,12 @@ use serde_json::Value;
 use sys::clock::Deadline;
 use zenoh::{Session, Wait};
 
-use crate::protocol::{self, Answer, Ask};
+use crate::protocol;
 use crate::{FleetError, session};
 use desk::Desk;
 pub use held::Owner;
 use look::{Found, look};
+use questions::Clerk;
 
 /// Between two looks whether there is a coordinator to join. A look is one connection that is refused at once.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -35,13 +36,7 @@ const TURN: Duration = Duration::from_millis(50);
 const IDLE_TURN: Duration = Duration::from_millis(200);
 /// How often it looks whether the coordinator is still there.
 const ROUTER_LOOK: Duration = Duration::from_millis(500);
-/// What zenoh puts around a message, at most.
-const ENVELOPE_BYTES: usize = 4096;
-/// Questions that are worked on at once; more are refused.
-const QUESTIONS_MAX: u32 = 32;
-/// Short answers that may wait for their turn.
-const SHORT_MAX: usize = 1024;
-/// How long those are waited for when the agent leaves: a part is dropped, and puts back what it changed, by the thread
+/// How long questions that are worked on are waited for when the agent leaves: a part is dropped, and puts back what it changed, by the thread
 /// that works with it.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whether they are done.
@@ -155,12 +150,11 @@ fn serve(
     let desk = Arc::new(Desk::new(setting, session.clone(), found));
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
-    let (asked, working) = (Arc::clone(&desk), Arc::<AtomicU32>::default());
-    let at_once = clerk().map_err(|source| FleetError::System { what: "start a thread", source })?;
-    let worked_on = Arc::clone(&working);
+    let started = Clerk::start(Arc::clone(&desk));
+    let (ear, clerk) = started.map_err(|source| FleetError::System { what: "start a thread", source })?;
     let questions = session
         .declare_queryable(protocol::ask_key(&setting.name, desk.instance()))
-        .callback(move |query| ask(&asked, &working, &at_once, query))
+        .callback(move |query| ear.hear(query))
         .wait()
         .map_err(failed("answer questions"))?;
     let renewed = Arc::clone(&desk);
@@ -180,7 +174,7 @@ fn serve(
     drop((token, questions, renewals));
     desk.end();
     let deadline = Deadline::after(LEAVE_WITHIN);
-    while worked_on.load(Ordering::Acquire) > 0 {
+    while !clerk.is_done() {
         if !deadline.pause(LEAVE_LOOK) {
             say(
                 "leaving, although a part has not ended yet; if it leaves something behind, 'kagiri undo' removes it",
@@ -213,80 +207,5 @@ fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) 
         desk.take_refusals().iter().for_each(|line| say(line));
         let is_idle = !beats.turn(desk);
         std::thread::sleep(if is_idle { IDLE_TURN } else { TURN });
-    }
-}
-
-/// Answer a question: at once who this is, which needs no work, and the rest on a thread of its own, because preparing
-/// may take minutes.
-fn ask(desk: &Arc<Desk>, working: &Arc<AtomicU32>, at_once: &SyncSender<Task>, query: zenoh::query::Query) {
-    let key = protocol::ask_key(desk.name(), desk.instance());
-    let reply = move |query: &zenoh::query::Query, answer: &Answer| {
-        // Whoever asked may be gone.
-        let mut bytes = protocol::write(answer);
-        if bytes.len() > protocol::MESSAGE_BYTES_MAX - ENVELOPE_BYTES {
-            // The bus would drop it, and whoever asked would wait for it.
-            let why = format!("its answer has {} bytes, more than a message holds", bytes.len());
-            bytes = protocol::write(&Answer::Refused { part: None, error: PartError::new(why) });
-        }
-        drop(query.reply(&key, bytes).wait());
-    };
-    let refused = |why: String| Answer::Refused { part: None, error: PartError::new(why) };
-    // With too many of these the question ends unanswered, and whoever asked hears that.
-    let shortly = |task: Task| drop(at_once.try_send(task));
-    let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
-    let ask = match protocol::read(&bytes) {
-        Ok(Ask::Describe) => {
-            let desk = Arc::clone(desk);
-            return shortly(Box::new(move || reply(&query, &desk.answer(Ask::Describe))));
-        }
-        Ok(ask) => ask,
-        Err(why) => {
-            let answer = refused(format!("the question cannot be read: {why}"));
-            return shortly(Box::new(move || reply(&query, &answer)));
-        }
-    };
-    let (worked_on, open) = Work::begin(working);
-    if open > QUESTIONS_MAX {
-        let answer = refused(format!("it works on {QUESTIONS_MAX} questions already"));
-        return shortly(Box::new(move || reply(&query, &answer)));
-    }
-    let desk = Arc::clone(desk);
-    let work = move || {
-        // Until it is answered.
-        let _worked_on = worked_on;
-        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| desk.answer(ask)));
-        let answer = answered.unwrap_or_else(|_| refused("a part of it panicked; please report this".into()));
-        reply(&query, &answer);
-    };
-    // Without threads the question ends unanswered, and whoever asked hears that.
-    drop(std::thread::Builder::new().name("answer".to_owned()).spawn(work));
-}
-
-/// Something short to do.
-type Task = Box<dyn FnOnce() + Send>;
-
-/// A thread for answers that take no time, until nobody can ask it any more. The thread that hears the questions must
-/// not wait for room to send: it is the one that sends.
-fn clerk() -> std::io::Result<SyncSender<Task>> {
-    let (tasks, to_do) = sync_channel::<Task>(SHORT_MAX);
-    let work = move || to_do.into_iter().for_each(|task| task());
-    std::thread::Builder::new().name("clerk".to_owned()).spawn(work)?;
-    Ok(tasks)
-}
-
-/// A question that is being worked on, for as long as it lives.
-struct Work(Arc<AtomicU32>);
-
-impl Work {
-    /// One more; says how many there are with it.
-    fn begin(working: &Arc<AtomicU32>) -> (Self, u32) {
-        let before = working.fetch_add(1, Ordering::AcqRel);
-        (Self(Arc::clone(working)), before + 1)
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::credentials::{Credentials, Role};
 use super::name::{Kind, Member};
 use crate::protocol::{MESSAGE_BYTES_MAX, ask_key, coordinator_key, tell_key};
-use crate::session::{LEASE, ONE_THREAD, Setting};
+use crate::session::{LEASE, Setting};
 
 impl Credentials {
     /// zenoh's settings for the holder of these credentials: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
@@ -192,8 +192,7 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
     config["low_pass_filter"] = serde_json::from_str(&filter).unwrap_or_default();
     format!(
         "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as a user to whom\n\
-         // the folder belongs, reading and writing in one thread (TLS links are not safe in two, zenoh issue 2557):\n\
-         //   ZENOH_RUNTIME='{ONE_THREAD}' zenohd --config zenohd.json5\n\
+         // the folder belongs: zenohd --config zenohd.json5\n\
          // Further routers that it is to connect to stand in connect.endpoints: \"tls/OTHER:7447\".\n{config:#}\n"
     )
 }

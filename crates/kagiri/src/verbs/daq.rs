@@ -20,7 +20,7 @@ use crate::measure;
     kagiri daq                                           100 sources, 1 KiB each\n  \
     kagiri daq --sources 1000 --pattern grant            the builder says who may\n  \
     kagiri daq --triggers 'poisson 60/s' --window 4      how much dead time?\n  \
-    kagiri daq --search sources --max 1000 --buffer 64KiB --link 200Mbit/s\n  \
+    kagiri daq --search sources --max 1000 --p99-max 100ms   where is the cliff?\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
     An event is complete when each source's fragment has come; latency counts from the moment at which its trigger was due. \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sys::child::{Child, Signal};
+use sys::child::{Child, LAST_WORDS_WITHIN, Signal};
 use sys::clock::Deadline;
 
 use crate::state::ProcessState;
@@ -21,13 +21,14 @@ struct Member {
 
 impl Member {
     /// How it ended and what it said last; `None` while it runs. Looked at once, for the last words may take a while.
-    fn ended(&mut self) -> Option<(String, String)> {
+    fn ended(&mut self, deadline: Deadline) -> Option<(String, String)> {
         if self.ended.is_none() {
             let how = match self.child.try_wait() {
                 Ok(status) => status?.to_string(),
-                Err(error) => error.to_string(),
+                // Nothing is known of it: asked again the next time.
+                Err(error) => return Some((error.to_string(), self.child.output_tail())),
             };
-            let said = self.child.last_words();
+            let said = self.child.last_words(deadline);
             let start = said.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
             self.ended = Some((how, said[start..].to_owned()));
         }
@@ -48,8 +49,10 @@ impl Children {
 
     /// How each of them is. Ended ones are taken note of.
     pub(super) fn states(&mut self) -> Vec<ProcessState> {
+        // One for all: whoever asks does not wait for long, however many have ended.
+        let deadline = Deadline::after(LAST_WORDS_WITHIN);
         let state = |member: &mut Member| {
-            let (ended, said) = member.ended().unzip();
+            let (ended, said) = member.ended(deadline).unzip();
             ProcessState { what: member.what.clone(), pid: member.child.pid(), ended, said }
         };
         self.members.iter_mut().map(state).collect()

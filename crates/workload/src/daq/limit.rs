@@ -218,7 +218,7 @@ fn buffer_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
     };
     let fits = if at_once <= cliff { "fit" } else { "do not fit" };
     let buffer = settings.buffer?;
-    Some(format!("fragments of {at_once:.0} sources at once {fits}: a buffer of {buffer} takes {cliff:.0}"))
+    Some(format!("{at_once:.0} fragments at once {fits}: a buffer of {buffer} takes {cliff:.0}"))
 }
 
 fn again_sentence(sides: &Sides) -> Option<String> {

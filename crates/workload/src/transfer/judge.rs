@@ -98,46 +98,46 @@ pub(super) fn each_held_back(
 /// What was asked of a way beside its bytes, and whether it arrived.
 fn asked(settings: &TransferSettings, way: &WayReport) -> Asked {
     // A search asks for more than that it arrives: that all of it does.
-    let is_short = || {
-        settings.search.as_ref().is_some_and(|search| {
-            let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
-            lost_percent.is_some_and(|percent| percent > search.loss_percent_max)
-                || short(settings, way).is_some()
-        })
-    };
+    let is_lossy = settings.search.as_ref().is_some_and(|search| {
+        let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
+        lost_percent.is_some_and(|percent| percent > search.loss_percent_max)
+    });
+    let short = settings.search.as_ref().and_then(|_| short(settings, way));
     match settings.rate {
         None => Asked::FlatOut,
-        Some(_) if unmet(settings, way).is_some() || is_short() => Asked::Unmet,
-        Some(_) => Asked::Met,
+        Some(_) if is_lossy => Asked::Unmet,
+        Some(_) if overslept_reason(settings, way).is_some() => Asked::Overslept,
+        Some(_) if unmet(settings, way).is_some() => Asked::Unmet,
+        Some(_) => {
+            short.map_or(Asked::Met, |short| if short.overslept { Asked::Overslept } else { Asked::Unmet })
+        }
     }
 }
 
-/// How a rate that was asked for was not met: as a sentence.
-fn unmet(settings: &TransferSettings, way: &WayReport) -> Option<String> {
+/// What arrived and what was asked for, bit/s, where the one and what was `kept` back at the sender are too little.
+fn shortfall(settings: &TransferSettings, way: &WayReport, kept: f64) -> Option<(f64, f64)> {
     let end = way.receiver.as_ref().or(way.sender.as_ref())?;
     let wanted = settings.rate?.bit_per_s() as f64 * end.flows.len() as f64;
     let (arrived, elapsed_s) = (end.goodput_bit_per_s()?, end.elapsed_s()?);
     // Blocks that were begun and not ended are no shortfall.
     let whole_blocks = 16.0 * settings.size_bytes() as f64 * end.flows.len() as f64;
-    let is_short = (RATE_MET * wanted - arrived) * elapsed_s > whole_blocks;
-    is_short.then(|| {
-        format!(
-            "{:.1} of the {:.1} Mbit/s that were asked for {} arrived",
-            arrived / 1e6,
-            wanted / 1e6,
-            way.way.word()
-        )
-    })
+    let is_short = (RATE_MET * wanted - arrived - kept) * elapsed_s > whole_blocks;
+    is_short.then_some((arrived, wanted))
 }
 
-/// Where a sender at a rate was woken too late to offer what did not arrive: as a sentence. It says nothing of the path.
+/// How a rate that was asked for was not met: as a sentence.
+fn unmet(settings: &TransferSettings, way: &WayReport) -> Option<String> {
+    let (arrived, wanted) = shortfall(settings, way, 0.0)?;
+    let (arrived, wanted) = (arrived / 1e6, wanted / 1e6);
+    Some(format!("{arrived:.1} of the {wanted:.1} Mbit/s that were asked for {} arrived", way.way.word()))
+}
+
+/// Where all that did not arrive of a rate was not offered, since the sender was woken too late: as a sentence. It says
+/// nothing of the path.
 fn overslept_reason(settings: &TransferSettings, way: &WayReport) -> Option<String> {
-    let sender = way.sender.as_ref()?;
-    let wanted = settings.rate?.bit_per_s() as f64 * sender.flows.len() as f64;
-    let offered = offered_bit_per_s(sender)?;
-    let kept = overslept_bit_per_s(settings, sender);
-    (offered < RATE_MET * wanted && offered + kept >= RATE_MET * wanted)
-        .then(|| format!("the sender was woken too late to offer {:.1} Mbit/s of it", kept / 1e6))
+    let kept = overslept_bit_per_s(settings, way.sender.as_ref()?);
+    let explains = shortfall(settings, way, 0.0).is_some() && shortfall(settings, way, kept).is_none();
+    explains.then(|| format!("the sender was woken too late to offer {:.1} Mbit/s of it", kept / 1e6))
 }
 
 /// What a sender handed to its kernel, bit/s.
@@ -148,7 +148,7 @@ fn offered_bit_per_s(sender: &EndReport) -> Option<f64> {
 /// What a sender at a rate did not offer because it was woken too late, bit/s.
 fn overslept_bit_per_s(settings: &TransferSettings, sender: &EndReport) -> f64 {
     let rate = settings.rate.map_or(0.0, |rate| rate.bit_per_s() as f64);
-    let overslept_s: f64 = sender.flows.iter().map(|flow| flow.overslept_ns as f64 / 1e9).sum();
+    let overslept_s: f64 = sender.flows.iter().map(|flow| flow.count.overslept_ns as f64 / 1e9).sum();
     sender.elapsed_s().map_or(0.0, |elapsed_s| rate * overslept_s / elapsed_s)
 }
 
@@ -226,6 +226,8 @@ struct Short {
     why: String,
     /// Whether the sender itself could not do more, so that nothing is learnt about the path.
     by_sender: bool,
+    /// Whether it could have, had it been woken in time.
+    overslept: bool,
 }
 
 /// A search asks for rates: what a sender's own device does not take, the path does not carry; a sender without CPU to
@@ -238,14 +240,19 @@ fn short(settings: &TransferSettings, way: &WayReport) -> Option<Short> {
     let wanted = rate * sender.flows.len() as f64;
     let enough = 0.99 * wanted;
     (offered < enough).then(|| {
-        let overslept = offered + overslept_bit_per_s(settings, sender) >= enough;
-        let (by_sender, who) = match limit::is_out_of_cpu(sender) {
-            true => (true, "it had no CPU to send more"),
-            false if overslept => (true, "it was woken too late"),
-            false => (false, "its device took no more"),
+        let out_of_cpu = limit::is_out_of_cpu(sender);
+        let overslept = !out_of_cpu && offered + overslept_bit_per_s(settings, sender) >= enough;
+        let who = match (out_of_cpu, overslept) {
+            (true, _) => "it had no CPU to send more",
+            (false, true) => "it was woken too late",
+            (false, false) => "its device took no more",
         };
         let (offered, wanted) = (offered / 1e6, wanted / 1e6);
-        Short { why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"), by_sender }
+        Short {
+            why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"),
+            by_sender: out_of_cpu || overslept,
+            overslept,
+        }
     })
 }
 

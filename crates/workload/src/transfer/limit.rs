@@ -76,6 +76,8 @@ pub enum Asked {
     Met,
     /// A rate, of which less arrived.
     Unmet,
+    /// A rate, of which less was offered: the sender was woken too late.
+    Overslept,
 }
 
 /// What held one way back, `None` where nothing tells; and the evidence as sentences. `link_share`: how much of what the
@@ -153,7 +155,9 @@ impl Signs {
             return Some((Held::Offered, Certainty::Confirmed));
         }
         let proven = self.proven().map(|held| (held, Certainty::Confirmed));
+        let overslept = (self.asked == Asked::Overslept).then_some((Held::SenderCpu, Certainty::Predicted));
         proven
+            .or(overslept)
             .or_else(|| self.nearest().map(|held| (held, Certainty::Predicted)))
             .or_else(|| self.left_over())
     }

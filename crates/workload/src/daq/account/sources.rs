@@ -6,7 +6,7 @@ use base::outcome::Table;
 
 use super::super::report::{GroupClock, SourceSeen, SourceSent};
 use super::super::sides::Sides;
-use super::words::{count, ns, unknown, words};
+use super::words::{count, ns, plural, unknown, words};
 
 /// Sources that are listed one by one.
 const SOURCES_SHOWN: usize = 10;
@@ -132,9 +132,12 @@ pub(super) fn clocks(sides: &Sides) -> Option<Table> {
 
 /// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.
 fn of_group(clock: &GroupClock) -> String {
-    match (clock.sources, clock.source_range) {
-        (_, (first, last)) if first == last => first.to_string(),
-        (sources, (first, last)) if last - first < sources => format!("{first}-{last}"),
-        (sources, (first, last)) => format!("{sources} of {first}-{last}"),
+    // What another host tells may be any number.
+    let known = clock.source_range.and_then(|(first, last)| Some((first, last, last.checked_sub(first)?)));
+    match known {
+        None => plural(clock.sources.into(), "source"),
+        Some((first, _, 0)) => first.to_string(),
+        Some((first, last, more)) if more < clock.sources => format!("{first}-{last}"),
+        Some((first, last, _)) => format!("{} of {first}-{last}", clock.sources),
     }
 }

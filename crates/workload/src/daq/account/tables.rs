@@ -67,13 +67,14 @@ fn by_builder(sides: &Sides, row: impl Fn(String, &[&BuilderReport]) -> Vec<Stri
 fn cliff(settings: &DaqSettings, sides: &Sides) -> Option<String> {
     let buffer = settings.buffer?;
     let Some(cliff) = sides.cliff_sources(settings) else {
-        return Some(format!(
+        let lacks_rate = settings.pattern == Pattern::Push && sides.link_bit_per_s(settings).is_none();
+        return lacks_rate.then(|| format!(
             "how many fragments at once the port's buffer of {buffer} takes is not known: give the port's rate (--link)"
         ));
     };
     let then = match settings.pattern {
-        Pattern::Push => "of more sources some are lost",
-        Pattern::Grant | Pattern::Pull => "of a larger credit some are lost",
+        Pattern::Push => "of more sources some may be lost",
+        Pattern::Grant | Pattern::Pull => "of a larger credit some may be lost",
     };
     Some(format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}"))
 }

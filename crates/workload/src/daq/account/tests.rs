@@ -52,7 +52,7 @@ fn sides() -> Sides {
         clocks: vec![GroupClock {
             group: "a1".to_owned(),
             sources: 3,
-            source_range: (0, 2),
+            source_range: Some((0, 2)),
             bound_ns: Some(9_000),
             ..Default::default()
         }],

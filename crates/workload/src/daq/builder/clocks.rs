@@ -250,7 +250,7 @@ impl Clock {
         let mut report = GroupClock {
             group: format!("{:x}", self.id),
             sources: self.sources_most,
-            source_range: self.source_range,
+            source_range: Some(self.source_range),
             same_kernel: self.same_kernel,
             probes: self.probes,
             violations: (self.same_kernel && self.probes > 0).then_some(self.violations),

@@ -118,6 +118,11 @@ impl Collect {
         self.intervals = Intervals::new(from_ns, hold_ns);
     }
 
+    /// Triggers counted until then, whether there were any towards the end or not: what happened is over all that time.
+    pub fn held_until(&mut self, until_ns: u64) {
+        self.hold_to_ns = self.hold_to_ns.max(until_ns);
+    }
+
     /// Triggers from now on do not count.
     pub fn end_hold(&mut self) {
         self.is_hold_over = true;

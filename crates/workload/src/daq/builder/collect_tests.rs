@@ -78,6 +78,7 @@ fn only_the_hold_counts_and_every_number_of_it_is_right() {
     collect.vetoed(1_900 * MS, 3);
     collect.triggered(2_300 * MS);
     collect.unfinished(2_300 * MS);
+    collect.held_until(2_201 * MS);
     let mut report = BuilderReport { builder: 7, ..BuilderReport::default() };
     collect.report(&mut report);
     let events = report.events;

@@ -116,6 +116,9 @@ impl Worker {
                 turn => begun += self.take_turn(turn),
             }
         }
+        if monotonic_ns() >= until_ns {
+            self.collect.held_until(until_ns);
+        }
         // What was due and came to the thread's notice too late: it counts, too.
         while let Some(turn) = self.turns.rest(self.seat, until_ns, self.outstanding()) {
             self.take_turn(turn);

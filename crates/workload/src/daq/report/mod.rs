@@ -170,8 +170,8 @@ pub struct GroupClock {
     pub group: String,
     /// How many sources are in it.
     pub sources: u32,
-    /// The least and the greatest number of them.
-    pub source_range: (u32, u32),
+    /// The least and the greatest number of them; unknown of a builder that does not tell.
+    pub source_range: Option<(u32, u32)>,
     /// Whether it runs on the builder's kernel, so that both clocks are one (and the true offset is 0).
     pub same_kernel: bool,
     /// Its clock minus the builder's in the middle of the hold; unknown without answers.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use base::part::{HostContext, PartError};
 use sys::cgroup::ExistingGroup;
-use sys::child::{Child, Spawn};
+use sys::child::{Child, LAST_WORDS_WITHIN, Spawn};
 use sys::clock::Deadline;
 use sys::journal::{EntryId, Journal, Undo};
 
@@ -136,7 +136,10 @@ impl Serving {
     /// How it ended, if it has.
     pub fn died(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
-        Some(format!("the server ended by itself ({status}); it wrote: {}", self.child.last_words()))
+        Some(format!(
+            "the server ended by itself ({status}); it wrote: {}",
+            self.child.last_words(Deadline::after(LAST_WORDS_WITHIN))
+        ))
     }
 
     /// End it.
@@ -181,7 +184,7 @@ fn await_answer(child: &mut Child, address: SocketAddr, host: &HostContext) -> R
         if child.try_wait().map_err(PartError::new)?.is_some() {
             return Err(PartError::new(format!(
                 "nginx ended at its start; it wrote: {}",
-                child.last_words()
+                child.last_words(Deadline::after(LAST_WORDS_WITHIN))
             )));
         }
         if Instant::now() > deadline {

@@ -147,7 +147,7 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
     let count = |bytes: u64| FlowCount { bytes, datagrams: bytes / 1472, ..FlowCount::default() };
     let asleep = |sent: u64, came: u64, overslept_ns: u64| {
         let mut report = report(count(sent), count(came));
-        report.ways[0].sender.as_mut().unwrap().flows[0].overslept_ns = overslept_ns;
+        report.ways[0].sender.as_mut().unwrap().flows[0].count.overslept_ns = overslept_ns;
         report
     };
     let read = |settings| TransferSettings::read(settings).unwrap();
@@ -156,7 +156,8 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
     for (settings, sent, came, overslept_ns, verdict) in [
         (&rate, 23_000_000, 23_000_000, 70_000_000, Verdict::Invalid),
         (&rate, 23_000_000, 23_000_000, 10_000_000, Verdict::Fail),
-        (&rate, 25_000_000, 23_000_000, 70_000_000, Verdict::Fail),
+        (&rate, 25_000_000, 23_000_000, 0, Verdict::Fail),
+        (&rate, 23_000_000, 10_000_000, 70_000_000, Verdict::Fail),
         (&rate, 24_500_000, 24_500_000, 20_000_000, Verdict::Pass),
         (&search, 24_500_000, 24_500_000, 20_000_000, Verdict::Invalid),
         (&search, 24_500_000, 24_500_000, 0, Verdict::Fail),
@@ -166,6 +167,8 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
         assert_eq!(judged.verdict, verdict, "{sent} {came} {overslept_ns}: {:?}", judged.reasons);
         let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
         assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
+        let resource = judged.account.limit.map(|limit| limit.resource);
+        assert!(verdict != Verdict::Invalid || resource == Some(Resource::Cpu), "{resource:?}");
     }
 }
 

@@ -19,6 +19,7 @@ pub(in crate::transfer) struct Cell {
     reordered: AtomicU64,
     duplicated: AtomicU64,
     refused: AtomicU64,
+    overslept_ns: AtomicU64,
     jitter_ns: AtomicU64,
 }
 
@@ -34,6 +35,7 @@ impl Cell {
             reordered: of(&self.reordered),
             duplicated: of(&self.duplicated),
             refused: of(&self.refused),
+            overslept_ns: of(&self.overslept_ns),
             jitter_ns: of(&self.jitter_ns),
         }
     }
@@ -42,7 +44,11 @@ impl Cell {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// All that a datagram flow counts, but its bytes.
+    pub(in crate::transfer) fn set_overslept_ns(&self, overslept_ns: u64) {
+        self.overslept_ns.store(overslept_ns, Ordering::Relaxed);
+    }
+
+    /// All that a datagram flow counts, but its bytes and what its schedule does.
     pub(in crate::transfer) fn set_datagrams(&self, count: &FlowCount) {
         let set = |cell: &AtomicU64, value: u64| cell.store(value, Ordering::Relaxed);
         set(&self.datagrams, count.datagrams);

@@ -61,7 +61,10 @@ impl Course {
         }
         if let Some(pacer) = &mut self.pacer {
             match pacer.due(self.bytes, self.now_ns) {
-                Due::Bytes(due) => allowed = allowed.min(due),
+                Due::Bytes(due) => {
+                    self.cell.set_overslept_ns(pacer.overslept_ns());
+                    allowed = allowed.min(due);
+                }
                 Due::NotBefore(ns) => return Err(Turn::NotBefore(ns)),
             }
         }
@@ -130,9 +133,5 @@ impl Course {
 
     pub(super) fn is_paced(&self) -> bool {
         self.pacer.is_some()
-    }
-
-    pub(super) fn overslept_ns(&self) -> u64 {
-        self.pacer.as_ref().map_or(0, Pacer::overslept_ns)
     }
 }

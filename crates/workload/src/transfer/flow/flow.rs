@@ -178,7 +178,6 @@ impl Flow {
         let mut report = report_of(&self.socket, self.course.cell(), ended);
         report.moved_ns = self.course.moved_ns();
         report.first_bytes = self.course.first_bytes();
-        report.overslept_ns = self.course.overslept_ns();
         if let (Mover::UdpReceive(receiver), FlowSocket::Udp(socket)) = (&self.mover, &*self.socket) {
             report.transit = receiver.transit();
             report.overflowed_after = receiver.overflowed_after(socket);

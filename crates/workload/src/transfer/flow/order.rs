@@ -133,6 +133,8 @@ pub struct FlowCount {
     pub duplicated: u64,
     /// Times that the kernel had no room for what a sender gave it (`EAGAIN`, `ENOBUFS`).
     pub refused: u64,
+    /// By how much a sender at a rate put off its schedule because it was woken too late, ns.
+    pub overslept_ns: u64,
     /// Smoothed jitter of the datagrams' transit time, ns (RFC 1889, A.8).
     pub jitter_ns: u64,
 }
@@ -162,6 +164,7 @@ impl FlowCount {
             reordered: of(self.reordered, other.reordered),
             duplicated: of(self.duplicated, other.duplicated),
             refused: of(self.refused, other.refused),
+            overslept_ns: of(self.overslept_ns, other.overslept_ns),
             jitter_ns: self.jitter_ns.max(other.jitter_ns),
         }
     }
@@ -217,9 +220,6 @@ pub struct FlowReport {
     /// The most datagrams that can have been dropped at the receiver's full socket after the last that came: they are
     /// in no count. Absent where it cannot be told.
     pub overflowed_after: Option<u64>,
-    /// By how much a sender at a rate put off its schedule because it was woken too late, ns.
-    #[serde(default)]
-    pub overslept_ns: u64,
 }
 
 impl FlowReport {
@@ -235,7 +235,6 @@ impl FlowReport {
             path_mtu_bytes: None,
             transit: None,
             overflowed_after: None,
-            overslept_ns: 0,
         }
     }
 }

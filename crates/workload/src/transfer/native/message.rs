@@ -9,7 +9,7 @@ use crate::transfer::report::{Way, WayReport};
 use crate::transfer::settings::RequestSettings;
 
 /// The protocol's version; ends of different versions refuse each other by name.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The most that one message but a report may hold, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// The most that a report may hold, bytes: up to 1000 for each of 60,000 flows.
