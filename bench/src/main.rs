@@ -43,7 +43,6 @@ enum What {
 }
 
 fn main() -> anyhow::Result<()> {
-    ::fleet::session::settle_threads()?;
     match Cli::parse().what {
         What::Daq(daq) => daq.perform(),
         What::Fleet(fleet) => fleet.perform(),

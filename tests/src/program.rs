@@ -128,7 +128,7 @@ impl World {
         command.args(arguments).current_dir(self.dir.path());
         command.env("KAGIRI_DATA", self.data()).env("TMPDIR", self.path("tmp")).env("HOME", self.path("tmp"));
         command.env("XDG_RUNTIME_DIR", self.path("run")).env("COLUMNS", "80").env("LC_ALL", "C.UTF-8");
-        command.env_remove("NO_COLOR").env_remove("RUST_BACKTRACE").env_remove("ZENOH_RUNTIME");
+        command.env_remove("NO_COLOR").env_remove("RUST_BACKTRACE");
         command.stdin(Stdio::null());
         command
     }

@@ -39,23 +39,6 @@ pub enum Role {
     },
 }
 
-/// Has zenoh read and write all connections in one thread. To be called first in `main`: zenoh looks for it in the
-/// environment.
-///
-/// Its TLS links are written in one task while they are read in another, without a lock between the two, so that in two
-/// threads now and then one of them finds the connection's state half written: the program ends with a segmentation
-/// fault, or the link (<https://github.com/eclipse-zenoh/zenoh/issues/2557>; zenoh 1.10). Tasks of one thread take turns.
-///
-/// That thread must not wait for room to send when something is received: what the coordinator and the agents do then is
-/// brief, and sends nothing. A router that forwards between links does send; the coordinator's own forwards next to
-/// nothing, unless other coordinators use it, too (`--via`): that is what external routers are for.
-///
-/// # Errors
-/// There are other threads already.
-pub fn settle_threads() -> std::io::Result<()> {
-    sys::thread::set_variable("ZENOH_RUNTIME", "(rx: (handover: tx))")
-}
-
 /// Open a session; `more` are settings of identity and access.
 ///
 /// # Errors

@@ -17,10 +17,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if let Err(error) = fleet::session::settle_threads() {
-        output::error_line(&format!("cannot prepare for a fleet: {error}"));
-        return exit::Code::Failed.into();
-    }
     let command = match cli::Cli::try_parse() {
         Ok(cli) => cli.verb,
         Err(error) => {

@@ -49,21 +49,6 @@ pub fn set_realtime() -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets a variable of this process's environment, for itself and for the programs that it starts.
-///
-/// # Errors
-/// The process has more than one thread: another one might be reading the environment. To be done first in `main`.
-pub fn set_variable(name: &str, value: &str) -> io::Result<()> {
-    let threads = std::fs::read_dir("/proc/self/task")?.count();
-    if threads != 1 {
-        return Err(io::Error::other(format!("{threads} threads run already")));
-    }
-    // SAFETY: no other thread reads or writes the environment meanwhile: this is the only one, and only it could start
-    // another.
-    unsafe { std::env::set_var(name, value) };
-    Ok(())
-}
-
 /// Keeps this thread on one CPU (`sched_setaffinity(2)`). `cpu` is the kernel's number, see [`online_cpus`].
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
@@ -173,13 +158,6 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(process_cpu_ns() >= process + 1_000_000);
-    }
-
-    #[test]
-    fn a_variable_is_not_set_beside_other_threads() {
-        let beside = std::thread::spawn(|| set_variable("KAGIRI_NEVER", "1")).join().unwrap();
-        assert!(beside.unwrap_err().to_string().contains("threads run already"));
-        assert_eq!(std::env::var_os("KAGIRI_NEVER"), None);
     }
 
     #[test]

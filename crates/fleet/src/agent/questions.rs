@@ -28,8 +28,8 @@ struct Heard {
     work: Option<Work>,
 }
 
-/// Where questions are heard. The thread that hears them also sends, so that it must never wait for room to send: it only
-/// reads them, and hands them on. Not even dropping one is for it, as that tells whoever asked.
+/// Where questions are heard. The threads that hear hear for all sessions, so that they must never wait for room to send:
+/// they only read a question, and hand it on. Not even dropping one is for them, as that tells whoever asked.
 pub(super) struct Ear {
     heard: Sender<Heard>,
     working: Arc<AtomicU32>,

@@ -19,8 +19,8 @@ pub struct Odd {
 /// What an odd agent answers: bytes, however often, or nothing.
 pub type Answers = dyn Fn(&str, Ask) -> Vec<Vec<u8>> + Send + Sync;
 
-/// A question with this answer stays open. Who sleeps instead holds up the thread on which all sessions of this process hear
-/// and send, and the end of its own.
+/// A question with this answer stays open. Who sleeps instead holds up one of the two threads on which all sessions of
+/// this process hear, and the end of its own.
 pub const NEVER: &[u8] = b"never";
 
 impl Odd {
