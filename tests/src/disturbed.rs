@@ -11,25 +11,19 @@ const FEW_STREAMS: f64 = 16.0;
 /// What kagiri doubts when somebody else used the machine.
 const OTHERS: [&str; 4] = ["noisy_neighbour", "cpu_stolen", "generator_late", "generator_near_saturation"];
 
-/// Whether kagiri says that others used the machine so much that trials were spoilt: they are invalid though the load
-/// was small, or they failed and carry a doubt that others were there.
-pub fn is_disturbed(document: &Value) -> bool {
-    let trials = document["trials"].as_array().expect("trials");
-    trials.iter().any(|trial| {
+/// Whether kagiri says that others used the machine, whatever that did to its trials, or that trials are invalid though
+/// the load was small.
+fn is_disturbed(document: &Value) -> bool {
+    trials(document).iter().any(|trial| {
         let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
-        let doubted = is_doubted(trial);
-        match trial["verdict"].as_str().expect("a verdict") {
-            "invalid" => few || trial["reasons"].to_string().contains("other programs"),
-            "fail" => few && doubted,
-            _ => false,
-        }
+        let doubts = trial["doubts"].to_string();
+        let is_spoilt = few || trial["reasons"].to_string().contains("other programs");
+        OTHERS.iter().any(|kind| doubts.contains(kind)) || trial["verdict"] == "invalid" && is_spoilt
     })
 }
 
-/// Whether others used the machine, as far as kagiri saw, whatever that did to the trial.
-fn is_doubted(trial: &Value) -> bool {
-    let doubts = trial["doubts"].to_string();
-    OTHERS.iter().any(|kind| doubts.contains(kind))
+fn trials(document: &Value) -> &[Value] {
+    document["trials"].as_array().expect("trials")
 }
 
 /// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed it, at the
@@ -39,8 +33,7 @@ pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() ->
     loop {
         let ended = measure();
         let document = ended.json();
-        let doubted = document["trials"].as_array().expect("trials").iter().any(is_doubted);
-        if wanted(&document) || attempt == ATTEMPTS || !(doubted || is_disturbed(&document)) {
+        if wanted(&document) || attempt == ATTEMPTS || !is_disturbed(&document) {
             return (ended, document);
         }
         eprintln!("attempt {attempt} was disturbed by other programs:\n{}", ended.stderr);
@@ -50,21 +43,18 @@ pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() ->
 
 /// Measure as [`undisturbed`] until every trial has this verdict.
 pub fn with_verdict(verdict: &str, measure: impl FnMut() -> Ended) -> (Ended, Value) {
-    let all = |document: &Value| {
-        let trials = document["trials"].as_array().expect("trials");
-        !trials.is_empty() && trials.iter().all(|trial| trial["verdict"] == verdict)
-    };
-    undisturbed(all, measure)
+    undisturbed(|document| every_verdict(document, |found| found == verdict), measure)
 }
 
 /// Measure as [`undisturbed`] until every trial is valid, whatever its verdict: where it matters only that something was
 /// measured.
 pub fn valid(measure: impl FnMut() -> Ended) -> (Ended, Value) {
-    let all = |document: &Value| {
-        let trials = document["trials"].as_array().expect("trials");
-        !trials.is_empty() && trials.iter().all(|trial| trial["verdict"] != "invalid")
-    };
-    undisturbed(all, measure)
+    undisturbed(|document| every_verdict(document, |found| found != "invalid"), measure)
+}
+
+fn every_verdict(document: &Value, is_wanted: impl Fn(&Value) -> bool) -> bool {
+    let trials = trials(document);
+    !trials.is_empty() && trials.iter().all(|trial| is_wanted(&trial["verdict"]))
 }
 
 /// Try something that kagiri's progress lines may show to have been disturbed: `attempt` returns its result, or
@@ -102,13 +92,15 @@ mod tests {
     #[test]
     fn a_disturbance_is_what_kagiri_says_it_is() {
         for (load, verdict, doubt, reason, disturbed) in [
-            (2.0, "pass", "noisy_neighbour", "", false),
+            (2.0, "pass", "noisy_neighbour", "", true),
+            (2.0, "pass", "single_repetition", "", false),
             (2.0, "fail", "noisy_neighbour", "the picture stopped", true),
             (2.0, "fail", "single_repetition", "the picture stopped", false),
             (2.0, "invalid", "single_repetition", "a player was late", true),
-            (500.0, "invalid", "generator_near_saturation", "a player thread used 94 %", false),
+            (500.0, "invalid", "generator_near_saturation", "a player thread used 94 %", true),
+            (500.0, "invalid", "single_repetition", "a player thread used 94 %", false),
             (500.0, "invalid", "noisy_neighbour", "the host was full, 50 % of it other programs", true),
-            (500.0, "fail", "noisy_neighbour", "the picture stopped", false),
+            (500.0, "fail", "noisy_neighbour", "the picture stopped", true),
         ] {
             let document = document(load, verdict, doubt, reason);
             assert_eq!(is_disturbed(&document), disturbed, "{document}");

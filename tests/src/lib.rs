@@ -13,7 +13,7 @@ mod slurm;
 mod traces;
 
 pub use bpf::{is_any_loaded, loaded_programs};
-pub use disturbed::{ATTEMPTS, is_disturbed, undisturbed, until_undisturbed, valid, with_verdict};
+pub use disturbed::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use lab::UpLab;

@@ -198,11 +198,11 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         // Jobs first: their processes are not children of the nodes' daemons, and would outlive them.
-        for job in self.jobs() {
+        for job in self.queue().unwrap_or_default() {
             self.ask("scancel", &["--full", &job]);
         }
         let deadline = Instant::now() + PATIENCE;
-        while !self.jobs().is_empty() && Instant::now() < deadline {
+        while self.queue().is_some_and(|jobs| !jobs.is_empty()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
         for daemon in &mut self.daemons {

@@ -246,6 +246,9 @@ mod tests {
             ("node[08-10]", "node09", "node9"),
             ("r[1,3,7-9]-a, nas", "r8-a", "r4-a"),
             ("a*b*c", "axbbc", "axbb"),
+            ("n[0-1][0-9]", "n07", "n7"),
+            ("pc-[1-3]1", "pc-31", "pc-3"),
+            ("pc-[1-2]*", "pc-1a", "pc-10"),
         ] {
             assert!(wish(pattern).matches(yes), "{pattern} {yes}");
             assert!(!wish(pattern).matches(no), "{pattern} {no}");

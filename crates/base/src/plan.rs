@@ -220,7 +220,7 @@ impl Plan {
         resolve: impl Fn(&str, Value) -> Result<Value, PlanError>,
     ) -> Result<Self, PlanError> {
         let head: Head = serde_json::from_value(Value::Object(table.clone()))
-            .map_err(|e| PlanError::new(e.to_string()))?;
+            .map_err(|error| blamed(&table).unwrap_or_else(|| PlanError::new(error.to_string())))?;
         check_head(&head)?;
         let shared = table.shift_remove(&head.workload).unwrap_or_else(|| Value::Object(Map::new()));
         // The tables of a workload that nobody knows are unknown keys, too: its name says more.
@@ -347,6 +347,17 @@ fn without_nulls(value: &Value) -> Value {
         }
         other => other.clone(),
     }
+}
+
+/// The first of the plan's keys whose value is of the wrong kind, found by reading each alone: serde does not name it.
+fn blamed(table: &Map<String, Value>) -> Option<PlanError> {
+    let mut keys = table.iter().filter(|(key, _)| HEAD_KEYS.contains(&key.as_str()));
+    keys.find_map(|(key, value)| {
+        let mut alone = Map::from_iter([("workload".to_owned(), Value::String(String::new()))]);
+        alone.insert(key.clone(), value.clone());
+        let error = serde_json::from_value::<Head>(Value::Object(alone)).err()?;
+        Some(PlanError::of_key(key, error))
+    })
 }
 
 /// A TOML error with its line and without the library's picture of it.

@@ -47,55 +47,71 @@ fn ranges(inside: &str) -> Option<Vec<Range>> {
 /// Whether a name fits a pattern. Whatever both are, it takes no longer than their lengths multiplied, and no stack: both
 /// may come from strangers.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut pattern, mut name) = (pattern, name);
-    // Where the last star began, and what it has not taken yet. It is enough to let the last one take more: whatever
-    // those before it took, the rest of the pattern is the same.
-    let mut star: Option<(&[u8], &[u8])> = None;
-    loop {
-        if let Some((b'*', rest)) = pattern.split_first() {
-            (pattern, star) = (rest, Some((rest, name)));
-            continue;
-        }
-        if pattern.is_empty() && name.is_empty() {
-            return true;
-        }
-        if let Some(rest) = step(pattern, name) {
-            (pattern, name) = rest;
-            continue;
-        }
-        match &mut star {
-            Some((after, [_, left @ ..])) => {
-                (pattern, name) = (after, left);
-                star = Some((pattern, name));
+    // Which beginnings of the name, by their length, the pattern fits as far as it has been read.
+    let mut fits = vec![false; name.len() + 1];
+    fits[0] = true;
+    let mut rest = pattern;
+    while let Some((&first, tail)) = rest.split_first() {
+        let Some(shortest) = fits.iter().position(|fits| *fits) else { return false };
+        let mut next = vec![false; name.len() + 1];
+        let starts = (shortest..=name.len()).filter(|&start| fits[start]);
+        rest = match first {
+            b'*' => {
+                next[shortest..].fill(true);
+                tail
             }
-            _ => return false,
-        }
+            b'[' => {
+                let Some((numbers, tail)) = Numbers::read(tail) else { return false };
+                for start in starts {
+                    numbers.lengths(&name[start..]).for_each(|length| next[start + length] = true);
+                }
+                tail
+            }
+            byte => {
+                let is_same =
+                    |start: &usize| name.get(*start).is_some_and(|own| byte == b'?' || byte == *own);
+                starts.filter(is_same).for_each(|start| next[start + 1] = true);
+                tail
+            }
+        };
+        fits = next;
     }
+    fits[name.len()]
 }
 
-/// What is left of both when the first piece of the pattern fits the beginning of the name; nothing if it does not.
-fn step<'a>(pattern: &'a [u8], name: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-    match (pattern.split_first()?, name.split_first()?) {
-        ((b'?', pattern), (_, name)) => Some((pattern, name)),
-        ((b'[', _), _) => in_range(pattern, name),
-        ((a, pattern), (b, name)) => (a == b).then_some((pattern, name)),
-    }
+/// The numbers that brackets stand for.
+struct Numbers {
+    ranges: Vec<Range>,
+    /// Whether further digits may follow, because the pattern says so. Elsewhere a number is never the beginning of a
+    /// longer one: `pc-[1-2]*` is not pc-10.
+    may_go_on: bool,
 }
 
-/// The same for a pattern that begins with a range. A number is never a part of a longer one.
-fn in_range<'a>(pattern: &'a [u8], name: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let end = pattern.iter().position(|byte| *byte == b']')?;
-    // Longer ones are in no range.
-    let digits = name.iter().take(DIGITS_MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
-    let (inside, text) =
-        (std::str::from_utf8(&pattern[1..end]).ok()?, std::str::from_utf8(&name[..digits]).ok()?);
-    let number: u32 = text.parse().ok()?;
-    let is_named = |range: &Range| {
-        (range.low..=range.high).contains(&number)
-            && text == format!("{number:0digits$}", digits = range.digits)
-    };
-    let named = ranges(inside)?.iter().any(is_named);
-    named.then(|| (&pattern[end + 1..], &name[digits..]))
+impl Numbers {
+    /// What a pattern holds after a `[`, and what follows its `]`; nothing if these are no ranges.
+    fn read(pattern: &[u8]) -> Option<(Self, &[u8])> {
+        let end = pattern.iter().position(|byte| *byte == b']')?;
+        let (ranges, tail) = (ranges(std::str::from_utf8(&pattern[..end]).ok()?)?, &pattern[end + 1..]);
+        let may_go_on = tail.first().is_some_and(|byte| *byte == b'[' || byte.is_ascii_digit());
+        Some((Self { ranges, may_go_on }, tail))
+    }
+
+    /// How long the beginnings of a text are that are among them.
+    fn lengths<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+        // Longer ones are in no range.
+        let digits = text.iter().take(DIGITS_MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
+        let shortest = if self.may_go_on { 1 } else { digits.max(1) };
+        (shortest..=digits).filter(|length| self.contain(&text[..*length]))
+    }
+
+    fn contain(&self, digits: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(digits) else { return false };
+        let Ok(number) = text.parse::<u32>() else { return false };
+        self.ranges.iter().any(|range| {
+            (range.low..=range.high).contains(&number)
+                && text == format!("{number:0digits$}", digits = range.digits)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -119,7 +135,12 @@ mod tests {
         match pattern.split_first() {
             None => name.is_empty(),
             Some((b'*', rest)) => (0..=name.len()).any(|taken| meant(rest, &name[taken..])),
-            Some(_) => step(pattern, name).is_some_and(|(pattern, name)| meant(pattern, name)),
+            Some((b'[', rest)) => Numbers::read(rest).is_some_and(|(numbers, rest)| {
+                numbers.lengths(name).any(|length| meant(rest, &name[length..]))
+            }),
+            Some((first, rest)) => name
+                .split_first()
+                .is_some_and(|(own, name)| (first == own || *first == b'?') && meant(rest, name)),
         }
     }
 
@@ -129,6 +150,15 @@ mod tests {
             pattern in "(a|b|1|\\?|\\*|\\*|\\[1-20\\]){0,8}", name in "[ab12]{0,10}"
         ) {
             prop_assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), meant(pattern.as_bytes(), name.as_bytes()));
+        }
+
+        #[test]
+        fn a_pattern_without_stars_is_the_names_that_it_spells_out(
+            pattern in "(a|1|2|\\[1-20\\]|\\[08-11\\]|\\[0,2\\]){1,3}", name in "a{0,1}[0-2]{0,5}"
+        ) {
+            let all = expand(&pattern).unwrap();
+            prop_assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), all.contains(&name));
+            prop_assert!(all.iter().all(|one| matches(pattern.as_bytes(), one.as_bytes())));
         }
     }
 }

@@ -46,6 +46,8 @@ fn a_bad_plan_names_its_line_and_what_was_expected() {
         ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
         ("workload = 'stream'\n\nname = \n", "line 3:"),
         ("name = 'x'\n", "missing field `workload`"),
+        ("[workload]\nkind = 'stream'\n", "line 1: workload: invalid type: map, expected a string"),
+        ("workload = 'stream'\nrepeats = 'two'\n", "line 2: repeats: invalid type"),
         ("workload = 'dream'\n", "there is no workload 'dream'"),
         ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
         ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),

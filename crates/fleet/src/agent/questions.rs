@@ -29,7 +29,9 @@ struct Heard {
 }
 
 /// Where questions are heard. The threads that hear hear for all sessions, so that they must never wait for room to send:
-/// they only read a question, and hand it on. Not even dropping one is for them, as that tells whoever asked.
+/// they only read a question, and hand it on. Not even dropping one is for them, as that tells whoever asked. What waits
+/// for the clerk is therefore not bounded in number, only in size: a question without its payload, from somebody whom
+/// the agent's links let in.
 pub(super) struct Ear {
     heard: Sender<Heard>,
     working: Arc<AtomicU32>,

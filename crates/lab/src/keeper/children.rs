@@ -15,24 +15,23 @@ const SAID_BYTES: usize = 600;
 struct Member {
     what: String,
     child: Child,
-    /// Once it has ended: how, and its last words.
-    ended: Option<(String, String)>,
+    /// Whether its last words were waited for, once it had ended.
+    is_heard: bool,
 }
 
 impl Member {
-    /// How it ended and what it said last; `None` while it runs. Looked at once, for the last words may take a while.
+    /// How it ended and what it said last; `None` while it runs. Waited for only once, for that may take a while.
     fn ended(&mut self, deadline: Deadline) -> Option<(String, String)> {
-        if self.ended.is_none() {
-            let how = match self.child.try_wait() {
-                Ok(status) => status?.to_string(),
-                // Nothing is known of it: asked again the next time.
-                Err(error) => return Some((error.to_string(), self.child.output_tail())),
-            };
-            let said = self.child.last_words(deadline);
-            let start = said.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
-            self.ended = Some((how, said[start..].to_owned()));
-        }
-        self.ended.clone()
+        let (how, said) = match self.child.try_wait() {
+            Ok(status) => {
+                let how = status?.to_string();
+                let is_heard = std::mem::replace(&mut self.is_heard, true);
+                (how, if is_heard { self.child.output_tail() } else { self.child.last_words(deadline) })
+            }
+            Err(error) => (error.to_string(), self.child.output_tail()),
+        };
+        let start = said.char_indices().rev().nth(SAID_BYTES).map_or(0, |(at, _)| at);
+        Some((how, said[start..].to_owned()))
     }
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn add(&mut self, what: impl Into<String>, child: Child) {
-        self.members.push(Member { what: what.into(), child, ended: None });
+        self.members.push(Member { what: what.into(), child, is_heard: false });
     }
 
     /// How each of them is. Ended ones are taken note of.

@@ -95,22 +95,26 @@ pub(super) fn each_held_back(
     limit::of_each(way, asked(settings, way), link_share(report, way))
 }
 
-/// What was asked of a way beside its bytes, and whether it arrived.
+/// What was asked of a way beside its bytes, and whether it arrived: by what the verdict goes by.
 fn asked(settings: &TransferSettings, way: &WayReport) -> Asked {
-    // A search asks for more than that it arrives: that all of it does.
-    let is_lossy = settings.search.as_ref().is_some_and(|search| {
-        let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
-        lost_percent.is_some_and(|percent| percent > search.loss_percent_max)
-    });
-    let short = settings.search.as_ref().and_then(|_| short(settings, way));
-    match settings.rate {
-        None => Asked::FlatOut,
-        Some(_) if is_lossy => Asked::Unmet,
-        Some(_) if overslept_reason(settings, way).is_some() => Asked::Overslept,
-        Some(_) if unmet(settings, way).is_some() => Asked::Unmet,
-        Some(_) => {
-            short.map_or(Asked::Met, |short| if short.overslept { Asked::Overslept } else { Asked::Unmet })
-        }
+    if settings.rate.is_none() {
+        return Asked::FlatOut;
+    }
+    let Some(search) = &settings.search else {
+        return match unmet(settings, way) {
+            Some(_) if overslept_reason(settings, way).is_some() => Asked::Overslept,
+            Some(_) => Asked::Unmet,
+            None => Asked::Met,
+        };
+    };
+    // A search asks for more than that it arrives: that all of it does, and is offered.
+    let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
+    let is_lossy = lost_percent.is_some_and(|percent| percent > search.loss_percent_max);
+    match short(settings, way) {
+        _ if is_lossy => Asked::Unmet,
+        Some(Short { overslept: true, .. }) => Asked::Overslept,
+        Some(_) => Asked::Unmet,
+        None => Asked::Met,
     }
 }
 

@@ -99,6 +99,7 @@ impl Worker {
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= until_ns {
+                self.collect.held_until(until_ns);
                 break;
             }
             let share = match own_events {
@@ -115,9 +116,6 @@ impl Worker {
                 Turn::Over => break,
                 turn => begun += self.take_turn(turn),
             }
-        }
-        if monotonic_ns() >= until_ns {
-            self.collect.held_until(until_ns);
         }
         // What was due and came to the thread's notice too late: it counts, too.
         while let Some(turn) = self.turns.rest(self.seat, until_ns, self.outstanding()) {

@@ -161,6 +161,7 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
         (&rate, 24_500_000, 24_500_000, 20_000_000, Verdict::Pass),
         (&search, 24_500_000, 24_500_000, 20_000_000, Verdict::Invalid),
         (&search, 24_500_000, 24_500_000, 0, Verdict::Fail),
+        (&search, 23_750_000, 23_750_000, 25_000_000, Verdict::Fail),
         (&search, 24_500_000, 20_000_000, 20_000_000, Verdict::Fail),
     ] {
         let judged = judge(settings, &asleep(sent, came, overslept_ns));
@@ -168,7 +169,11 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
         let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
         assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
         let resource = judged.account.limit.map(|limit| limit.resource);
-        assert!(verdict != Verdict::Invalid || resource == Some(Resource::Cpu), "{resource:?}");
+        assert_eq!(
+            verdict == Verdict::Invalid,
+            resource == Some(Resource::Cpu),
+            "{sent} {came}: {resource:?}"
+        );
     }
 }
 

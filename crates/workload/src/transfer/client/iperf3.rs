@@ -203,14 +203,11 @@ fn own(streams: &[&StreamReport]) -> EndReport {
         let twice = if stream.side == Side::Receiver { stream.flow.count.duplicated } else { 0 };
         let moved_ns = counted_ns(&stream.flow, &stream.own);
         // What was there before the first moment that counts is not told apart.
-        let is_whole = moved_ns == stream.flow.moved_ns;
-        let (first_bytes, overslept_ns) =
-            if is_whole { (stream.flow.first_bytes, stream.flow.count.overslept_ns) } else { (0, 0) };
+        let first_bytes = if moved_ns == stream.flow.moved_ns { stream.flow.first_bytes } else { 0 };
         let count = FlowCount {
             datagrams: counted.datagrams.saturating_add(twice),
             bytes: counted.bytes,
             lost: counted.lost,
-            overslept_ns,
             ..stream.flow.count
         };
         FlowReport { count, moved_ns, first_bytes, ..stream.flow.clone() }

@@ -134,6 +134,7 @@ pub struct FlowCount {
     /// Times that the kernel had no room for what a sender gave it (`EAGAIN`, `ENOBUFS`).
     pub refused: u64,
     /// By how much a sender at a rate put off its schedule because it was woken too late, ns.
+    #[serde(default)]
     pub overslept_ns: u64,
     /// Smoothed jitter of the datagrams' transit time, ns (RFC 1889, A.8).
     pub jitter_ns: u64,

@@ -226,11 +226,12 @@ impl Flows {
             .into_iter()
             .zip(&self.sides)
             .enumerate()
-            .map(|(index, (flow, &side))| {
+            .map(|(index, (mut flow, &side))| {
                 let omitted = self.omitted.as_ref().map(|(counts, _)| counts[index]).unwrap_or_default();
                 let last_ns = flow.moved_ns.map_or(0, |(_, last_ns)| last_ns);
                 let seconds = ended_ns.max(last_ns).saturating_sub(start_ns) as f64 / 1e9;
                 let own = account(stream_id(index), side, &flow, &omitted, seconds);
+                flow.count.overslept_ns = flow.count.overslept_ns.saturating_sub(omitted.overslept_ns);
                 StreamReport { id: own.id, side, own, remote: None, flow }
             })
             .collect();
