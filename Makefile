@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test build check deps fuzz bench
+.PHONY: help survey test quick build check deps deny fuzz bench
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
 	@echo "make test     install what the tests need, then run every test"
+	@echo "make quick    format, lint, and the unit tests of the crates that you changed"
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq"
+	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
 survey: build
@@ -25,7 +27,10 @@ deps:
 
 test: deps check
 	@./scripts/build dev
-	KAGIRI_TESTS_ALL=1 cargo test --workspace --no-fail-fast
+	KAGIRI_TESTS_ALL=1 ./scripts/run-tests
+
+quick:
+	@./scripts/quick
 
 check:
 	cargo fmt --all --check
@@ -35,6 +40,9 @@ bench: build
 	set -e; for suite in stream fleet lab transfer timeline; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
+
+deny:
+	@./scripts/deny
 
 fuzz:
 	./scripts/fuzz 60

@@ -1,8 +1,8 @@
 //! Side-by-side benchmarks against other tools: the numbers of `docs/benchmarks.md`, and how they came about.
 //!
-//! Everything is measured in pairs, interleaved (ours, peer, peer, ours, ...), and judged by the median of the pairs'
-//! ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands beside every pair,
-//! and no pair is left out.
+//! Everything is measured in pairs, interleaved (ours, peer, peer, ours, ...), and judged by the median of
+//! the pairs' ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands
+//! beside every pair, and no pair is left out.
 
 mod daq;
 mod fleet;

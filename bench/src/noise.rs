@@ -18,8 +18,9 @@ const LOOK: Duration = Duration::from_millis(1000);
 /// Of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// CPU used by programs that have nothing to do with the measurement, in % of one core. The kernel's counter of
-    /// the host has steps of 10 ms, so short measurements are off by a few percent, also below zero.
+    /// CPU used by programs that have nothing to do with the measurement, in % of one core. The kernel's
+    /// counter of the host has steps of 10 ms, so short measurements are off by a few percent, also
+    /// below zero.
     pub other_cpu_percent: f64,
     /// CPU that the hypervisor gave to others, in % of one core; `None` where the kernel does not say.
     pub steal_percent: Option<f64>,
@@ -71,7 +72,8 @@ fn read(cpu: &mut HostCpu, live_ns: u64) -> anyhow::Result<Reading> {
     Ok(Reading { at_ns: monotonic_ns(), busy_ns: total.busy_ns(), steal_ns: total.steal_ns, own_ns })
 }
 
-/// Waits until others leave the machine alone, at most `within`. Whether they did stands with the measurement's noise.
+/// Waits until others leave the machine alone, at most `within`. Whether they did stands with the
+/// measurement's noise.
 pub fn await_quiet(within: Duration) -> anyhow::Result<()> {
     let deadline = Deadline::after(within);
     let mut told = false;

@@ -1,4 +1,5 @@
-//! What a case comes to: plain data, kept as one JSON line a case so that a table can be made again without measuring.
+//! What a case comes to: plain data, kept as one JSON line a case so that a table can be made again without
+//! measuring.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

@@ -75,8 +75,8 @@ impl Options {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(suite))
     }
 
-    /// Measures the cases, all if none is named, or prints what was measured. `open` makes what they share, `counts`
-    /// says the options that make a case what it is.
+    /// Measures the cases, all if none is named, or prints what was measured. `open` makes what they share,
+    /// `counts` says the options that make a case what it is.
     pub fn perform<Case: ValueEnum, Stage>(
         &self,
         suite: &str,

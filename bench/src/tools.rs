@@ -36,7 +36,8 @@ pub fn kagiri(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// It cannot be started, it runs longer than `within` (and is ended), or it ends with a code that is not in `codes`.
+/// It cannot be started, it runs longer than `within` (and is ended), or it ends with a code that is not in
+/// `codes`.
 pub fn run(command: &mut Command, within: Duration, codes: &[i32]) -> anyhow::Result<Ran> {
     let name = command.get_program().to_string_lossy().into_owned();
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Compiles the program that the kernel runs for `trace::bpf`, where there is a clang that can. Without one the crate has
-//! no BPF tracer, and says so when it is asked for it.
+//! Compiles the program that the kernel runs for `trace::bpf`, where there is a clang that can. Without one
+//! the crate has no BPF tracer, and says so when it is asked for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         match Message::read(&sealed, &key) {
             Ok(message) => {
                 assert_eq!(message.write(&key), sealed, "it is written otherwise");
-                if let Message::Answer { sequence, t1_ns, t2_ns, t3_ns } = message {
+                if let Message::Response { sequence, t1_ns, t2_ns, t3_ns } = message {
                     let probe = Probe { t1_ns, t2_ns, t3_ns, t4_ns: t1_ns.saturating_add(sequence.into()) };
                     batches.extend(Batch::new(&probe, sequence & 1 == 0));
                     for batch in &mut batches {

@@ -2,16 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::daq::wire::{PAYLOAD_BYTES_MAX, Part};
+use daq::wire::{PAYLOAD_BYTES_MAX, DatagramHeader};
 
 fn read(datagram: &[u8]) {
-    let Ok((part, payload)) = Part::decode(datagram) else { return };
-    assert_eq!(payload.len(), part.piece.payload_bytes as usize);
-    assert!(datagram.ends_with(payload) && part.piece.vouches_for(payload));
-    assert!(u64::from(part.offset) + payload.len() as u64 <= u64::from(part.whole_bytes));
-    assert!(part.whole_bytes <= PAYLOAD_BYTES_MAX);
-    let again = [&part.encode()[..], payload].concat();
-    assert_eq!(Part::decode(&again), Ok((part, payload)));
+    let Ok((datagram_header, payload)) = DatagramHeader::decode(datagram) else { return };
+    assert_eq!(payload.len(), datagram_header.fragment.payload_bytes as usize);
+    assert!(datagram.ends_with(payload) && datagram_header.fragment.payload_matches(payload));
+    assert!(u64::from(datagram_header.offset) + payload.len() as u64 <= u64::from(datagram_header.whole_bytes));
+    assert!(datagram_header.whole_bytes <= PAYLOAD_BYTES_MAX);
+    let again = [&datagram_header.encode()[..], payload].concat();
+    assert_eq!(DatagramHeader::decode(&again), Ok((datagram_header, payload)));
 }
 
 fuzz_target!(|data: &[u8]| {

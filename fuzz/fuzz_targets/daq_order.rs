@@ -2,17 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::daq::wire::{HEADER_BYTES, Head, Kind, Order, WireError};
+use daq::wire::{HEADER_BYTES, CommonHeader, Kind, Order, WireError};
 
 fn read(bytes: &[u8]) {
     let order = match Order::decode(bytes) {
         Ok((order, length)) => {
             assert!((HEADER_BYTES..=bytes.len()).contains(&length));
-            assert_eq!(Head::read(bytes).map(|head| (head.kind, head.run)), Ok((order.kind, order.run)));
+            assert_eq!(CommonHeader::read(bytes).map(|head| (head.kind, head.run)), Ok((order.kind, order.run)));
             order
         }
         Err(error) => {
-            assert!(error != WireError::Short || bytes.len() < HEADER_BYTES || Head::read(bytes).is_ok());
+            assert!(error != WireError::Short || bytes.len() < HEADER_BYTES || CommonHeader::read(bytes).is_ok());
             return;
         }
     };

@@ -2,46 +2,46 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::daq::builder::stream::{Place, Sink, Stream};
-use workload::daq::wire::{PAYLOAD_BYTES_MAX, Piece, WireError};
+use daq::assembly::message_parser::{Destination, MessageParser, MessageSink};
+use daq::wire::{PAYLOAD_BYTES_MAX, FragmentHeader, WireError};
 
 #[derive(Debug, Default, PartialEq)]
 struct Found {
-    begun: Vec<Piece>,
-    ended: Vec<Piece>,
-    hellos: Vec<(Piece, Vec<u8>)>,
-    answers: Vec<Piece>,
+    begun: Vec<FragmentHeader>,
+    ended: Vec<FragmentHeader>,
+    hellos: Vec<(FragmentHeader, Vec<u8>)>,
+    answers: Vec<FragmentHeader>,
 }
 
-impl Sink for Found {
-    fn begin(&mut self, fragment: &Piece) -> Place {
+impl MessageSink for Found {
+    fn begin_fragment(&mut self, fragment: &FragmentHeader) -> Destination {
         assert!(fragment.payload_bytes <= PAYLOAD_BYTES_MAX);
         self.begun.push(*fragment);
-        Place::Nowhere
+        Destination::Discard
     }
 
-    fn room(&mut self, _: Place, _: u32) -> &mut [u8] {
+    fn buffer(&mut self, _: Destination, _: u32) -> &mut [u8] {
         &mut []
     }
 
-    fn end(&mut self, fragment: &Piece, _: Place, _: u32) {
+    fn end_fragment(&mut self, fragment: &FragmentHeader, _: Destination, _: u32) {
         self.ended.push(*fragment);
     }
 
-    fn hello(&mut self, hello: &Piece, payload: &[u8]) {
+    fn hello(&mut self, hello: &FragmentHeader, payload: &[u8]) {
         assert_eq!(payload.len(), hello.payload_bytes as usize);
         self.hellos.push((*hello, payload.to_vec()));
     }
 
-    fn answer(&mut self, answer: &Piece) {
+    fn clock_answer(&mut self, answer: &FragmentHeader) {
         self.answers.push(*answer);
     }
 }
 
 fn take<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Found, Result<(), WireError>) {
-    let (mut stream, mut found) = (Stream::default(), Found::default());
+    let (mut stream, mut found) = (MessageParser::default(), Found::default());
     for piece in pieces {
-        if let Err(error) = stream.feed(piece, &mut found) {
+        if let Err(error) = stream.parse(piece, &mut found) {
             assert_ne!(error, WireError::Short, "that is no error of a stream");
             return (found, Err(error));
         }

@@ -1,18 +1,18 @@
-//! What coordinator and agents say to each other: any bytes are read or refused with a reason, and what is read is
-//! written and read again as the same.
+//! Messages between coordinator and agents: any bytes are decoded or rejected with a reason, and a decoded message
+//! survives a round trip.
 #![no_main]
 
-use fleet::protocol::{self, Answer, Ask, Renewal, Tell};
+use fleet::protocol::{self, Notification, Renewal, Request, Response};
 use libfuzzer_sys::fuzz_target;
 
-/// Read as one kind of message.
+/// Decodes one kind of message.
 macro_rules! check {
     ($kind:ty, $data:expr) => {
-        match protocol::read::<$kind>($data) {
+        match protocol::decode::<$kind>($data) {
             Ok(message) => {
-                let once = protocol::write(&message);
-                let again: $kind = protocol::read(&once).expect("what was written can be read");
-                assert_eq!(protocol::write(&again), once, "it changes from hop to hop");
+                let once = protocol::encode(&message);
+                let again: $kind = protocol::decode(&once).expect("what was written can be read");
+                assert_eq!(protocol::encode(&again), once, "it changes from hop to hop");
             }
             Err(why) => assert!(!why.is_empty()),
         }
@@ -22,15 +22,15 @@ macro_rules! check {
 fuzz_target!(|data: &[u8]| {
     let (which, data) = fuzz::choice(data);
     match which % 4 {
-        0 => check!(Ask, data),
-        1 => check!(Answer, data),
-        2 => check!(Tell, data),
+        0 => check!(Request, data),
+        1 => check!(Response, data),
+        2 => check!(Notification, data),
         _ => check!(Renewal, data),
     }
     if let Ok(key) = std::str::from_utf8(data) {
-        let known = protocol::agent_of(key);
+        let known = protocol::parse_agent_key(key);
         assert!(known.is_none_or(|(name, instance)| key.ends_with(&format!("/{name}/{instance}"))));
-        assert!(!protocol::name_of(key).contains('/'));
-        let _ = protocol::foreign_version(key);
+        assert!(!protocol::last_segment(key).contains('/'));
+        let _ = protocol::other_version(key);
     }
 });

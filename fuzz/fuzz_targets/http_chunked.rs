@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::stream::server::chunked::{BadChunk, Decoder, Step};
+use httpd::chunked::{BadChunk, Decoder, Step};
 
 /// The content, and how many bytes the coding took, if it ended.
 type Decoded = Result<(Vec<u8>, Option<usize>), BadChunk>;

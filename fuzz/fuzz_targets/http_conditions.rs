@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::stream::server::conditional::{Validator, judge_put};
-use workload::stream::server::date;
-use workload::stream::server::range::{self, Range};
-use workload::stream::server::request::Conditions;
+use httpd::conditional::{Validator, judge_put};
+use httpd::date;
+use httpd::range::{self, Range};
+use httpd::request::Conditions;
 
 fuzz_target!(|data: &[u8]| {
     let mut fields =

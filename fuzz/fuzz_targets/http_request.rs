@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::path::Component;
-use workload::stream::server::request::{self, Parsed};
+use httpd::request::{self, Parsed};
 
 const HEADERS_MAX: usize = 100;
 

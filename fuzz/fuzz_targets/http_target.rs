@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Component;
-use workload::stream::server::target::{parse, percent_encode};
+use httpd::target::{parse, percent_encode};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

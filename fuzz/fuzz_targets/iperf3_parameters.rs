@@ -3,9 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::transfer::control::length;
-use workload::transfer::iperf3::json::{self, PARAMETERS_BYTES_MAX};
-use workload::transfer::iperf3::{Parameters, STREAMS_MAX};
+use iperf3::json::{self, PARAMETERS_BYTES_MAX};
+use iperf3::{Parameters, STREAMS_MAX, length};
 
 fuzz_target!(|data: &[u8]| {
     if let Some((head, text)) = data.split_first_chunk::<4>() {

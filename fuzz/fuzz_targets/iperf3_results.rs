@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::transfer::iperf3::json;
-use workload::transfer::iperf3::{Results, StreamResult};
+use iperf3::json;
+use iperf3::{Results, StreamResult};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(object) = json::parse(data) else { return };

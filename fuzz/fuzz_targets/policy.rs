@@ -3,12 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use fleet::policy::{Owner, Policy, Request, Wish};
+use fleet::policy::{HostInfo, Policy, ActionRequest, Action};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
-    let owner = Owner { host: "nas".into(), data_dir: "/data".into() };
+    let owner = HostInfo { host: "nas".into(), data_dir: "/data".into() };
     let policy = match Policy::parse(&text, &owner) {
         Ok(policy) => policy,
         Err(fleet::policy::PolicyError::Text { problem, line }) => {
@@ -21,15 +21,15 @@ fuzz_target!(|data: &[u8]| {
         }
         Err(other) => panic!("a text has no file: {other}"),
     };
-    let decide = |wish| {
-        let decided = policy.decide(&Request { coordinator: "c1", part: "stream.viewers", fleet: &[], wish });
+    let decide = |action| {
+        let decided = policy.decide(&ActionRequest { coordinator: "c1", part: "stream.viewers", fleet: &[], action });
         if let Err(refusal) = &decided {
             assert!(refusal.to_string().starts_with("the policy of host nas"), "{refusal}");
         }
         decided.is_ok()
     };
-    let runs = decide(Wish::Run);
-    let peer = |ip: IpAddr| decide(Wish::Peer(SocketAddr::new(ip, 80)));
+    let runs = decide(Action::Run);
+    let peer = |ip: IpAddr| decide(Action::Peer(SocketAddr::new(ip, 80)));
     // The policy's own bytes make addresses that are near those in it.
     for bytes in data.chunks_exact(4).take(16).chain([&[8, 8, 8, 8][..], &[0; 4], &[255; 4], &[10, 0, 0, 1]])
     {
@@ -39,6 +39,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(runs || !passes, "a part that must not run may send");
         assert!(!passes || text.contains("any") || text.contains("loopback") || text.contains(['.', ':']));
     }
-    assert!(!decide(Wish::Directory("/data/../etc".as_ref())), "it leads out");
-    let _ = (decide(Wish::Rate(u64::MAX)), decide(Wish::Program("mpv")));
+    assert!(!decide(Action::Directory("/data/../etc".as_ref())), "it leads out");
+    let _ = (decide(Action::Rate(u64::MAX)), decide(Action::Program("mpv")));
 });

@@ -2,16 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::transfer::judge::judge;
-use workload::transfer::native::message::{ClientSays, ServerSays};
-use workload::transfer::report::TransferReport;
-use workload::transfer::settings::TransferSettings;
+use transfer::judge::judge;
+use transfer::native::message::{ClientMessage, ServerMessage};
+use transfer::report::TransferReport;
+use transfer::settings::TransferSettings;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = serde_json::from_slice::<ClientSays>(data);
-    let Ok(ServerSays::Report { ways, engines }) = serde_json::from_slice(data) else { return };
+    let _ = serde_json::from_slice::<ClientMessage>(data);
+    let Ok(ServerMessage::Report { directions, engines }) = serde_json::from_slice(data) else { return };
     let engine = engines.into_iter().map(|(_, engine)| engine).collect();
-    let report = TransferReport { ways, engine, ..TransferReport::default() };
+    let report = TransferReport { directions, engine, ..TransferReport::default() };
     let judgement = judge(&TransferSettings::default(), &report);
     assert!(judgement.metrics.values().flatten().all(|value| !value.is_nan()));
 });

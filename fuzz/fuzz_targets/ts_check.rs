@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::stream::content::{PACKET_BYTES, TsChecker};
+use mpegts::{PACKET_BYTES, TsChecker};
 
 fuzz_target!(|data: &[u8]| {
     let (how, rest) = fuzz::choice(data);

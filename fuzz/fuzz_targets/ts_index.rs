@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::stream::content::ContentIndex;
-use workload::stream::viewer::film::Film;
+use mpegts::ContentIndex;
+use stream::viewer::content::Content;
 
 const HEADER_BYTES: usize = 64;
 
@@ -37,8 +37,8 @@ fuzz_target!(|data: &[u8]| {
         assert!(index.bytes_until(ns) <= index.total_bytes());
     }
     // Refused are films that are over at once, or faster than any link.
-    let Ok(film) = Film::new(&index, false) else { return };
-    let timeline = &film.timeline;
+    let Ok(content) = Content::new(&index, false) else { return };
+    let timeline = &content.timeline;
     for gop in 0..timeline.gops().len().min(4) {
         for ns in [0, 1_000_000_000, 86_400_000_000_000] {
             let _ = (timeline.bytes_until(gop, ns), timeline.frames_until(gop, ns));

@@ -3,9 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
-use workload::stream::content::{ContentIndex, scan};
-use workload::stream::viewer::film::Film;
-use workload::stream::viewer::timeline::TimelineError;
+use mpegts::{ContentIndex, scan};
+use stream::viewer::content::Content;
+use stream::viewer::content::timeline::TimelineError;
 
 fuzz_target!(|data: &[u8]| {
     let (how, rest) = fuzz::choice(data);
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let written = index.to_bytes().expect("a small index fits");
     assert_eq!(ContentIndex::read(&written).as_ref(), Ok(&index));
-    if let Err(error) = Film::new(&index, true) {
+    if let Err(error) = Content::new(&index, true) {
         assert_eq!(error, TimelineError::Short, "what was indexed cannot be played");
     }
 });

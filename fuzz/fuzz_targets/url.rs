@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::stream::viewer::http;
-use workload::stream::viewer::url::Url;
+use stream::viewer::http;
+use stream::viewer::http::url::Url;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

@@ -11,8 +11,8 @@ const FEW_STREAMS: f64 = 16.0;
 /// What kagiri doubts when somebody else used the machine.
 const OTHERS: [&str; 4] = ["noisy_neighbour", "cpu_stolen", "generator_late", "generator_near_saturation"];
 
-/// Whether kagiri says that others used the machine, whatever that did to its trials, or that trials are invalid though
-/// the load was small.
+/// Whether kagiri says that others used the machine, whatever that did to its trials, or that trials are
+/// invalid though the load was small.
 fn is_disturbed(document: &Value) -> bool {
     trials(document).iter().any(|trial| {
         let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
@@ -26,8 +26,8 @@ fn trials(document: &Value) -> &[Value] {
     document["trials"].as_array().expect("trials")
 }
 
-/// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed it, at the
-/// latest the last time; the test judges what that came to.
+/// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed
+/// it, at the latest the last time; the test judges what that came to.
 pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() -> Ended) -> (Ended, Value) {
     let mut attempt = 1;
     loop {
@@ -46,8 +46,8 @@ pub fn with_verdict(verdict: &str, measure: impl FnMut() -> Ended) -> (Ended, Va
     undisturbed(|document| every_verdict(document, |found| found == verdict), measure)
 }
 
-/// Measure as [`undisturbed`] until every trial is valid, whatever its verdict: where it matters only that something was
-/// measured.
+/// Measure as [`undisturbed`] until every trial is valid, whatever its verdict: where it matters only that
+/// something was measured.
 pub fn valid(measure: impl FnMut() -> Ended) -> (Ended, Value) {
     undisturbed(|document| every_verdict(document, |found| found != "invalid"), measure)
 }
@@ -57,9 +57,9 @@ fn every_verdict(document: &Value, is_wanted: impl Fn(&Value) -> bool) -> bool {
     !trials.is_empty() && trials.iter().all(|trial| is_wanted(&trial["verdict"]))
 }
 
-/// Try something that kagiri's progress lines may show to have been disturbed: `attempt` returns its result, or
-/// `Err(lines)` where it did not come so far. Only where these lines tell of an invalid or failed trial is it tried
-/// again.
+/// Try something that kagiri's progress lines may show to have been disturbed: `attempt` returns its result,
+/// or `Err(lines)` where it did not come so far. Only where these lines tell of an invalid or failed trial is
+/// it tried again.
 ///
 /// # Panics
 /// It did not come so far though no trial was disturbed, or not in any attempt.

@@ -17,8 +17,8 @@ use crate::{Live, World, wait_until};
 /// No step of a fleet's test takes longer, however busy the machine is.
 pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A search that goes up to 16 streams in short trials of light content, so that each phase comes soon; `more` are
-/// further lines of `[stream]`.
+/// A search that goes up to 16 streams in short trials of light content, so that each phase comes soon;
+/// `more` are further lines of `[stream]`.
 pub fn search_plan(more: &str) -> String {
     format!(
         "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = {{ hosts = 'pc-*', count = 2, at_least = 1 }}\n\
@@ -164,8 +164,8 @@ impl Fleet {
         document["agents"].as_array().expect("agents").clone()
     }
 
-    /// Wait until none of `count` agents works for a run, not as long as a lease lasts: an agent learns of the
-    /// coordinator's end a moment after the processes of the run are gone.
+    /// Wait until none of `count` agents works for a run, not as long as a lease lasts: an agent learns of
+    /// the coordinator's end a moment after the processes of the run are gone.
     pub fn wait_until_free(&self, count: usize) {
         wait_until("all agents are free", Duration::from_secs(4), || {
             let agents = self.listed_now();

@@ -96,7 +96,8 @@ fn answer(mut stream: TcpStream, manner: &Manner) -> Option<TcpStream> {
             } else {
                 let answer = part(&asked, film);
                 let whole = answer.len() <= *after_bytes;
-                // A reset throws away what was not received yet: with a small buffer little of it is under way.
+                // A reset throws away what was not received yet: with a small buffer little of it is under
+                // way.
                 let _ = SockRef::from(&stream).set_send_buffer_size(32 * 1024);
                 let _ = stream.write_all(&answer[..answer.len().min(*after_bytes)]);
                 if !whole {

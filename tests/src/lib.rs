@@ -35,8 +35,9 @@ macro_rules! need_root {
     };
 }
 
-/// End a test early, saying why, unless these programs are installed. `make test` installs all of them and says so by
-/// `KAGIRI_TESTS_ALL`: then a missing one fails the test, so that none passes there without having looked.
+/// End a test early, saying why, unless these programs are installed. `make test` installs all of them and
+/// says so by `KAGIRI_TESTS_ALL`: then a missing one fails the test, so that none passes there without having
+/// looked.
 #[macro_export]
 macro_rules! need_programs {
     ($($name:literal),+) => {

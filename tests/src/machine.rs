@@ -13,8 +13,8 @@ use nix::unistd::Uid;
 #[must_use]
 pub struct Alone(#[allow(dead_code, reason = "held, not read")] Flock<File>);
 
-/// Wait until no other test needs the machine for itself. Whoever offers traffic, or crashes kagiri on purpose (the
-/// next measurement would tidy up after it), does it under this lock.
+/// Wait until no other test needs the machine for itself. Whoever offers traffic, or crashes kagiri on
+/// purpose (the next measurement would tidy up after it), does it under this lock.
 pub fn alone() -> Alone {
     let path = std::env::temp_dir().join(format!("kagiri-tests-{}.lock", Uid::effective()));
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);

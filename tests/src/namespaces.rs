@@ -1,4 +1,5 @@
-//! Hosts made of network namespaces: one bridge, and a cable to each. Nothing of them touches the machine's own network.
+//! Hosts made of network namespaces: one bridge, and a cable to each. Nothing of them touches the machine's
+//! own network.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -68,8 +68,8 @@ impl World {
     pub fn of_nobody() -> Self {
         let mut world = Self::within(&std::env::temp_dir(), true);
         let copy = world.path("kagiri");
-        // By another process: while this one holds the copy open for writing, a fork of another thread would make it
-        // "text file busy".
+        // By another process: while this one holds the copy open for writing, a fork of another thread would
+        // make it "text file busy".
         let copied = Command::new("cp").arg(&world.program).arg(&copy).status();
         assert!(copied.is_ok_and(|status| status.success()), "a copy of the program");
         world.program = copy;
@@ -263,8 +263,8 @@ impl Live {
         assert!(reached, "{}: ended ({how:?}) before it wrote '{part}'\n{out}\n{err}", self.words);
     }
 
-    /// Wait until all that an ended program wrote is read. A grandchild that outlives it may hold the pipes open; that
-    /// is for the traces to find, not to wait for.
+    /// Wait until all that an ended program wrote is read. A grandchild that outlives it may hold the pipes
+    /// open; that is for the traces to find, not to wait for.
     fn drain(&self) {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {

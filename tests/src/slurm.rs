@@ -1,7 +1,7 @@
 //! A Slurm of the test's own: the real daemons of Debian's packages, several nodes on this one machine.
 //!
-//! Nothing of the system's Slurm or munge is read or changed: key, socket, configuration, state and logs lie in one
-//! temporary folder, which `SLURM_CONF` names, and every port is a free one on the loopback interface.
+//! Nothing of the system's Slurm or munge is read or changed: key, socket, configuration, state and logs lie
+//! in one temporary folder, which `SLURM_CONF` names, and every port is a free one on the loopback interface.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -22,9 +22,9 @@ use crate::wait_until;
 /// What a daemon needs to be there, or to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A cluster of nodes `node1`, `node2`, ... on this machine. Its jobs, its daemons and its files are gone when dropped;
-/// the daemons also when the thread that started it dies. Needs root, and Debian's packages slurmctld, slurmd,
-/// slurm-client and munge.
+/// A cluster of nodes `node1`, `node2`, ... on this machine. Its jobs, its daemons and its files are gone
+/// when dropped; the daemons also when the thread that started it dies. Needs root, and Debian's packages
+/// slurmctld, slurmd, slurm-client and munge.
 pub struct Slurm {
     /// In the order in which they end: nodes, controller, munge.
     daemons: Vec<Daemon>,
@@ -100,7 +100,8 @@ impl Slurm {
         self.queue().is_some_and(|jobs| jobs.is_empty())
     }
 
-    /// The processes of its jobs: those that Slurm gave this cluster's configuration, other than its own daemons.
+    /// The processes of its jobs: those that Slurm gave this cluster's configuration, other than its own
+    /// daemons.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let own: Vec<u32> = self.daemons.iter().map(|daemon| daemon.child.id()).collect();
         Self::processes_of(self.dir.path())
@@ -150,8 +151,8 @@ impl Slurm {
         }
         // An own, empty one: the system's may load plug-ins.
         fs::write(self.path("plugstack.conf"), "").expect("a file");
-        // Slurm 22.05 loads a plug-in for control groups even if nothing uses one. This one looks only below a folder
-        // that does not exist; that of version 2 would make groups of its own.
+        // Slurm 22.05 loads a plug-in for control groups even if nothing uses one. This one looks only below
+        // a folder that does not exist; that of version 2 would make groups of its own.
         let cgroup = format!("CgroupPlugin=cgroup/v1\nCgroupMountpoint={}\n", self.path("cgroup").display());
         fs::write(self.path("cgroup.conf"), cgroup).expect("a file");
         fs::write(self.conf(), configuration(self.dir.path(), nodes)).expect("a file");
@@ -160,7 +161,8 @@ impl Slurm {
     fn daemon(&mut self, program: &str, arguments: &[String]) {
         let name = arguments.last().filter(|_| program == "slurmd").map_or(program, |node| node);
         let log = fs::File::create(self.path(&format!("{name}.out"))).expect("a log");
-        // With the thread that started it a daemon dies too, even by `kill -9`: setpriv says so to the kernel.
+        // With the thread that started it a daemon dies too, even by `kill -9`: setpriv says so to the
+        // kernel.
         let child = self
             .command("setpriv")
             .args(["--pdeathsig", "KILL", program])

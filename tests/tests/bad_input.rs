@@ -14,9 +14,13 @@ fn a_plan_that_cannot_be_is_refused_with_its_line() {
         (
             "[stream]\nbitrate = '25Mbit/s'\nholdd = '3s'\n",
             6,
-            &["unknown field", "holdd", "expected one of", "hold"][..],
+            &["stream.holdd: unknown key", "expected one of", "hold"][..],
         ),
-        ("[stream.server]\nkind = 'embedded'\ncost = 3\n", 6, &["unknown field", "cost"]),
+        (
+            "[stream.server]\nkind = 'embedded'\ncost = 3\n",
+            6,
+            &["stream.server.cost: unknown key", "cost_ns_per_byte"],
+        ),
         ("[stream]\nbitrate = '25'\n", 5, &["bitrate", "unit is missing", "25Mbit/s"]),
         ("[stream]\nmax = 3\nhold = '10MB'\n", 6, &["hold", "10MB", "not a time"]),
         ("[stream]\nbitrate = '-25Mbit/s'\n", 5, &["bitrate", "must not be negative"]),
@@ -91,7 +95,9 @@ fn a_command_line_that_cannot_be_is_refused() {
         (&["stream", "--bitrat", "1"][..], &["--bitrat", "--bitrate"][..]),
         (&["strem"], &["strem", "stream"]),
         (&["stream", "--hold", "3"], &["'3'", "unit is missing", "10s"]),
-        (&["stream", "--hold", "0s"], &["hold", "not within"]),
+        (&["stream", "--hold", "0s"], &["--time: 0s is not within 1s to 24h"]),
+        (&["stream", "--time", "0s"], &["--time: 0s is not within 1s to 24h"]),
+        (&["plan", "schema", "strem"], &["strem", "stream", "transfer", "daq"]),
         (&["stream", "--bitrate", "fast"], &["fast"]),
         (&["stream", "--depth", "deep"], &["deep", "discard", "parse"]),
         (&["stream", "--max", "-1"], &["-1"]),
@@ -133,8 +139,8 @@ fn a_command_line_that_cannot_be_is_refused() {
 fn an_address_that_cannot_be_is_refused_before_anything_is_begun() {
     let world = World::new();
     for (url, part) in [
-        ("nas/film.ts", "there is no http:// in front"),
-        ("https://nas/film.ts", "https is not spoken"),
+        ("nas/film.ts", "http:// is missing"),
+        ("https://nas/film.ts", "https is not supported"),
         ("http://nas:99999/film.ts", "nas:99999"),
     ] {
         let ended = world.measure(&["stream", url], PATIENCE).fails(2, &[url, part]);

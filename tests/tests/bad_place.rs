@@ -1,5 +1,5 @@
-//! Places that do not let kagiri work: full disks, missing rights, files of other programs. Nothing that was stored
-//! is lost, nothing is left behind.
+//! Places that do not let kagiri work: full disks, missing rights, files of other programs. Nothing that was
+//! stored is lost, nothing is left behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

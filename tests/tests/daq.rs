@@ -1,4 +1,5 @@
-//! `kagiri daq` as people use it: every pattern over loopback, over labs and fleets, with faults made on purpose.
+//! `kagiri daq` as people use it: every pattern over loopback, over labs and fleets, with faults made on
+//! purpose.
 
 use std::time::Duration;
 
@@ -140,7 +141,8 @@ fn told(live: &mut Live) -> (String, String, String) {
     (after("builder at "), after("orders at "), after("run "))
 }
 
-/// A front end of `examples/daq`: three sources in C, two in Python. `None` without a compiler or interpreter.
+/// A front end of `examples/daq`: three sources in C, two in Python. `None` without a compiler or
+/// interpreter.
 fn front_end(world: &World, language: &str, at: &(String, String, String), first: u32) -> Live {
     let folder = kagiri_tests::workspace().join("examples/daq");
     let mut command = if language == "c" {
@@ -244,7 +246,7 @@ fn a_front_end_of_another_run_learns_that_it_is_not_wanted() {
     for language in ["c", "python"] {
         let at = (builder.clone(), group.clone(), other_run.to_string());
         let ended = front_end(&world, language, &at, 1).end(PATIENCE).code(1);
-        let said = "the builder ended the connection before any order: is RUN right?";
+        let said = "the builder closed the connection before any order: is RUN right?";
         assert!(ended.stderr.contains(said) && !ended.stdout.contains("sent"), "{ended:?}");
     }
     live.signal(Signal::SIGINT);

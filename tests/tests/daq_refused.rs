@@ -1,4 +1,5 @@
-//! `kagiri daq` told what cannot be: one message that names the flag or the host, before anything is measured.
+//! `kagiri daq` told what cannot be: one message that names the flag or the host, before anything is
+//! measured.
 
 use std::process::Command;
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn mistakes_are_named_by_their_flags() {
         (&["--front-ends", "200"], &["--front-ends: 200"]),
         (&["--size", "file no-such-file.txt"], &["--size: cannot read 'no-such-file.txt'"]),
         (&["--time", "0s"], &["--time: 0s is not within"]),
-        (&["--link", "0bit/s"], &["--link: 0 is not within"]),
+        (&["--link", "0bit/s"], &["--link: 0bit/s is not within 1bit/s or more"]),
         (&["--dead-time-max", "150"], &["--dead-time-max: 150 is not within 0 to 100"]),
         (&["--dead-time-max", "150%"], &["--dead-time-max: 150 is not within 0 to 100"]),
         (&["--sources", "-5"], &["'-5'", "--sources", "must be positive"]),

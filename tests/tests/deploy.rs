@@ -1,4 +1,5 @@
-//! The files under `deploy/`: what their own tools say of them, and that they fit each other and this program.
+//! The files under `deploy/`: what their own tools say of them, and that they fit each other and this
+//! program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,8 @@ fn names(value: &Value) -> BTreeSet<String> {
     all.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// What holds for every pod: no right that it does not need, nothing mounted that is not there, bounded memory.
+/// What holds for every pod: no right that it does not need, nothing mounted that is not there, bounded
+/// memory.
 fn check_pod(file: &str, workload: &Value) {
     let template = &workload["spec"]["template"];
     let pod = &template["spec"];

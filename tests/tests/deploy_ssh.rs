@@ -1,5 +1,5 @@
-//! `deploy/ssh`: agents started and stopped on two hosts by a real ssh. Each host is an sshd in a mount namespace of its
-//! own, with a home folder of its own.
+//! `deploy/ssh`: agents started and stopped on two hosts by a real ssh. Each host is an sshd in a mount
+//! namespace of its own, with a home folder of its own.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

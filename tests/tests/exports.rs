@@ -20,8 +20,8 @@ fn said(world: &World, words: &[&str]) -> String {
     ended.stdout
 }
 
-/// A JSON document, which begins with its schema and the version that wrote it; that version does not stand in the
-/// snapshots.
+/// A JSON document, which begins with its schema and the version that wrote it; that version does not stand
+/// in the snapshots.
 fn document(world: &World, words: &[&str]) -> Value {
     let mut document: Value = serde_json::from_str(&said(world, words)).expect("JSON");
     let keys: Vec<_> = document.as_object().expect("an object").keys().take(2).cloned().collect();

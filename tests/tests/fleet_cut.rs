@@ -75,7 +75,8 @@ fn a_cut_was_short_and_survived() -> bool {
     let plan = search_plan(SHORT_FILM).replace("hold = '2s'", "streams = 2\nhold = '6s'");
     let mut run = Live::start(net.on("desk", &fleet.run_command(&plan, "20s")));
     run.wait_for("trying 2 streams", FLEET_PATIENCE);
-    // While the trial is armed its start would be missed, and the trial spoilt: players are at work when it comes.
+    // While the trial is armed its start would be missed, and the trial spoilt: players are at work when it
+    // comes.
     wait_until("players are at work", FLEET_PATIENCE, || fleet.players_connected() >= 2);
     let began = Instant::now();
     net.cable("pc-1", false);
@@ -203,10 +204,10 @@ fn certificates_that_have_ended_are_named_on_both_sides() {
     let run = listening(&fleet, &bundle("coordinator"));
     let mut behind = old_agent();
     behind.env("LD_PRELOAD", an_hour_behind);
-    failed(behind, "the coordinator refused this host's certificate: it has ended");
-    run.end(FLEET_PATIENCE)
-        .fails(1, &["nas did not join", "tried to join with a certificate that has ended"]);
-    // One whose clock is a day and a half ahead takes the coordinator's, which holds for a day, for one that has ended.
+    failed(behind, "the coordinator refused this host's certificate: it has expired");
+    run.end(FLEET_PATIENCE).fails(1, &["nas did not join", "tried to join with an expired certificate"]);
+    // One whose clock is a day and a half ahead takes the coordinator's, which holds for a day, for one that
+    // has ended.
     let init = |words: &[&str]| fleet.world.run(&[&["fleet", "init", "short"], words].concat()).code(0);
     init(&["--coordinator", "desk,127.0.0.1", "--days", "1"]);
     init(&["--host", "nas"]);
@@ -215,7 +216,7 @@ fn certificates_that_have_ended_are_named_on_both_sides() {
     let run = listening(&fleet, &bundle("coordinator"));
     let mut ahead = fleet.agent_command("nas", &["--credentials", &bundle("nas"), "--join-within", "5s"]);
     ahead.env("LD_PRELOAD", days_ahead);
-    failed(ahead, "the coordinator's certificate has ended, or this host's clock is ahead");
+    failed(ahead, "the coordinator's certificate has expired, or this host's clock is ahead");
     run.end(FLEET_PATIENCE)
         .fails(1, &["nas did not join", "a host did not trust this coordinator's certificate"]);
     fleet.end(Vec::new(), &[]);

@@ -1,5 +1,5 @@
-//! Agents and coordinators that are killed (`kill -9`) in every phase: named at once, finished trials kept, nothing
-//! left running or changed anywhere, and everybody ready for the next run.
+//! Agents and coordinators that are killed (`kill -9`) in every phase: named at once, finished trials kept,
+//! nothing left running or changed anywhere, and everybody ready for the next run.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ fn killed(live: Live, listener: &mut Live, said: &str) -> Duration {
     within
 }
 
-/// The issue wants 1 s. A machine that is busy with other tests has more time: that it is told at all, and long before
-/// any deadline of a phase, is what is looked at here.
+/// The issue wants 1 s. A machine that is busy with other tests has more time: that it is told at all, and
+/// long before any deadline of a phase, is what is looked at here.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The search has gone on to this load, or failed on the way.
@@ -53,7 +53,8 @@ fn an_agent_killed_while_it_prepares_ends_the_run() {
     lost(run.end(FLEET_PATIENCE), "nas");
     assert!(within < NAMED_WITHIN, "{within:?}");
     assert!(fleet.stored()["trials"].as_array().expect("trials").is_empty());
-    // The half of a film stays in the agent's own folder, locked by nobody: whoever makes that film next begins there.
+    // The half of a film stays in the agent's own folder, locked by nobody: whoever makes that film next
+    // begins there.
     let file = std::fs::File::open(&half).expect("half a film");
     file.try_lock().expect("nobody works on it any more");
     std::fs::remove_file(&half).expect("a file of this test's");
@@ -91,8 +92,8 @@ fn a_server_killed_with_its_agent_ends_the_run_and_keeps_its_trials() {
     fleet.end(vec![pc_1, pc_2], &pids);
 }
 
-/// A host of viewers is killed once `seen` is told, and once `more` holds; its trial is invalid, the run goes on
-/// without it until the user has seen enough.
+/// A host of viewers is killed once `seen` is told, and once `more` holds; its trial is invalid, the run goes
+/// on without it until the user has seen enough.
 fn viewers_killed(seen: &str, more: impl Fn(&Fleet) -> bool) {
     let fleet = Fleet::new();
     let (nas, pc_1, pc_2) = whole(&fleet);

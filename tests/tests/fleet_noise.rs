@@ -1,5 +1,5 @@
-//! A million malformed bytes on the control port, in the clear and over TLS, and connections that say nothing: the run
-//! waits for its hosts as before, gets them, measures, and has not grown.
+//! A million malformed bytes on the control port, in the clear and over TLS, and connections that say
+//! nothing: the run waits for its hosts as before, gets them, measures, and has not grown.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,8 +11,8 @@ use nix::sys::signal::Signal;
 
 /// How many bytes are thrown at a port, of each kind.
 const NOISE_BYTES: usize = 1_000_000;
-/// Connections that say nothing. Over TLS zenoh gives up on each after 10 s, and then, as after each that says nonsense,
-/// goes on with nobody's handshake for as long as `.cargo/config.toml` says.
+/// Connections that say nothing. Over TLS zenoh gives up on each after 10 s, and then, as after each that
+/// says nonsense, goes on with nobody's handshake for as long as `.cargo/config.toml` says.
 const SILENT: usize = 100;
 /// What a coordinator of three hosts may need at most; it needs a tenth.
 const RSS_MAX_KB: u64 = 400_000;
@@ -89,7 +89,8 @@ fn throw(port: u16, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// Random bytes, of them frames of zenoh with lengths that are too large; then what was recorded, cut and damaged.
+/// Random bytes, of them frames of zenoh with lengths that are too large; then what was recorded, cut and
+/// damaged.
 fn bombard(port: u16, recorded: &[u8]) {
     let mut noise = Noise(7);
     let mut sent = 0;

@@ -239,7 +239,7 @@ fn a_name_that_is_taken_twice_is_named() {
     let plan = search_plan(SHORT_FILM).replace("count = 2, at_least = 1", "count = 2");
     let ended = Live::start(fleet.run_command(&plan, "8s")).end(FLEET_PATIENCE);
     let pid = ended.pid;
-    ended.fails(1, &["two agents call themselves nas: end one, or give it another --name"]);
+    ended.fails(1, &["two agents have the name nas: end one, or give it another --name"]);
     let [one, other] = twins;
     fleet.end(vec![one, other, pc], &[pid]);
 }
@@ -257,8 +257,8 @@ fn a_second_coordinator_is_told_whom_the_agent_works_for() {
         let own = ["run", "plan.toml", "--wait", "5s", "--credentials", &credentials, place, &fleet.endpoint];
         fleet.world.run(&own).fails(1, words);
     };
-    second("--listen", &["in use, by another kagiri run", "--listen another port"]);
-    second("--via", &[&format!("works for run {run}")]);
+    second("--listen", &["in use by another kagiri run", "--listen another port"]);
+    second("--via", &[&format!("is busy with run {run}")]);
     first.wait_for("trying 2 streams", FLEET_PATIENCE);
     first.signal(Signal::SIGINT);
     let ended = first.end(FLEET_PATIENCE).code(130);

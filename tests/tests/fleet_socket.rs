@@ -1,4 +1,5 @@
-//! A fleet of one machine that meets at a UNIX socket, in a folder where nobody else may look: no port is open.
+//! A fleet of one machine that meets at a UNIX socket, in a folder where nobody else may look: no port is
+//! open.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -38,7 +39,7 @@ fn a_socket_that_others_could_reach_or_that_is_none_is_refused() {
     let list = |endpoint: &str| fleet.world.run(&["fleet", "list", "--wait", "1s", "--listen", endpoint]);
     std::fs::write(folder.join("letter"), "dear").expect("a file");
     let beside = |name: &str| format!("unixsock-stream/{}", folder.join(name).display());
-    list(&beside("letter")).fails(2, &["letter", "something else of this name"]);
+    list(&beside("letter")).fails(2, &["letter", "a file of this name exists"]);
     assert_eq!(std::fs::read_to_string(folder.join("letter")).expect("it stays"), "dear");
     list(&beside("clock.sock")).fails(2, &["clock.sock", "clocks are compared over"]);
     list(&fleet.endpoint).fails(1, &["no agent joined"]);

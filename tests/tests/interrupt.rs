@@ -34,7 +34,8 @@ fn interrupt(world: &World, live: Live) -> Ended {
     ended.code(130)
 }
 
-/// Interrupt a search up to `max` once its lines say `part`; made again when it ended before, for others held it up.
+/// Interrupt a search up to `max` once its lines say `part`; made again when it ended before, for others held
+/// it up.
 fn interrupted_at(world: &World, max: u32, part: &str, extra: &[&str]) -> Ended {
     until_undisturbed(|| {
         let mut live = search(world, max, extra);
@@ -65,7 +66,8 @@ fn phases(document: &serde_json::Value) -> Vec<&str> {
 fn while_making_content() {
     let _alone = alone();
     let world = World::new();
-    // More than can be made before the signal comes; the beginning of the file is the sign that it is being made.
+    // More than can be made before the signal comes; the beginning of the file is the sign that it is being
+    // made.
     let live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
     let grows = || std::fs::metadata(world.path("film.ts.part")).is_ok_and(|facts| facts.len() > 0);
     wait_until("film.ts.part grows", PATIENCE, grows);
@@ -218,7 +220,8 @@ fn a_second_signal_leaves_at_once() {
     assert_eq!((document["state"].as_str(), phases(&document)[0]), (Some("interrupted"), "search"));
 }
 
-/// A plan in a lab that changes everything that can be changed: disk, group, link, namespace. Returns the lab's name.
+/// A plan in a lab that changes everything that can be changed: disk, group, link, namespace. Returns the
+/// lab's name.
 fn write_plan(world: &World) -> String {
     let name = format!("it-{}", std::process::id());
     let lab = format!(

@@ -117,6 +117,29 @@ fn the_same_seed_asks_for_the_same() {
     );
 }
 
+/// What a plan resolves to follows the schema of the settings, and what cannot be does not.
+#[test]
+fn the_schema_of_settings_validates_plans() {
+    let world = World::new();
+    for (name, wrong) in [
+        ("stream", serde_json::json!({ "max": 0 })),
+        ("transfer", serde_json::json!({ "protocol": "sctp" })),
+        ("daq", serde_json::json!({ "window": 10_001 })),
+    ] {
+        let schema = world.run(&["plan", "schema", name]).code(0).json();
+        let validator = jsonschema::validator_for(&schema).expect("it is a JSON schema");
+        world.write("plan.toml", format!("workload = '{name}'\n"));
+        let plan = world.run(&["run", "plan.toml", "--dry-run"]).code(0).json();
+        let settings = &plan["variants"][0]["settings"];
+        let errors: Vec<String> = validator.iter_errors(settings).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        assert!(!validator.is_valid(&wrong), "{name}: {wrong}");
+        assert!(!validator.is_valid(&serde_json::json!({ "colour": "red" })), "{name}");
+        let page = world.run(&["plan", "schema", name, "--markdown"]).code(0).stdout;
+        assert!(page.starts_with(&format!("# Settings of {name}\n")), "{page}");
+    }
+}
+
 #[test]
 fn every_ready_plan_is_a_plan() {
     let world = World::new();

@@ -56,7 +56,7 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     not_used.fails(2, &[&lab, "its hosts are a, b", "--place server=a --place viewers=b"]);
     let down = world.run(&["lab", "down", &lab]).code(0);
     shows(&down, &["is down"]);
-    world.run(&["lab", "status", &lab]).fails(1, &["no lab called"]);
+    world.run(&["lab", "status", &lab]).fails(1, &["is not up"]);
     let keeper = status["keeper"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     world.assert_nothing_left(keeper.expect("a process"));
 }

@@ -1,7 +1,7 @@
 //! The seeds of truth: servers whose limit is known, found by the search with the cause named.
 //!
-//! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end before
-//! the reader's patience does.
+//! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end
+//! before the reader's patience does.
 
 use std::fs;
 use std::time::Duration;
@@ -94,7 +94,8 @@ fn a_narrow_link_carries_four() {
     assert!(is_confirmed(&document) && waited(&document), "{}", document["limit"]);
 }
 
-/// The players give out long before the server: no trial may be called a failure, and the capacity is open above.
+/// The players give out long before the server: no trial may be called a failure, and the capacity is open
+/// above.
 #[test]
 fn players_that_give_out_are_not_the_servers_fault() {
     let mut plan = shortened("player-limited.toml", "3s", "4s", None);

@@ -66,7 +66,8 @@ fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
         command.args(["-t", &seconds.to_string()]);
         command
     };
-    // It listens in a moment: until then it refuses, which its client takes for a success with an error in its JSON.
+    // It listens in a moment: until then it refuses, which its client takes for a success with an error in
+    // its JSON.
     let deadline = Deadline::after(MARGIN);
     let mbit_per_s = loop {
         match tools::run(&mut client(), Duration::from_secs(seconds.into()) + MARGIN, &[0, 1])

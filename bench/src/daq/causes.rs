@@ -149,8 +149,8 @@ fn freeze(pid: Pid, over: &AtomicBool) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use base::plan::Plan;
+    use daq::settings::DaqSettings;
     use lab::file::Lab;
-    use workload::daq::settings::DaqSettings;
 
     use super::super::stage::plan_text;
     use super::*;

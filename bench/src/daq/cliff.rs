@@ -1,8 +1,8 @@
 //! How many sources a small port takes at once, against what arithmetic says.
 
 use anyhow::Context;
-use workload::daq::settings::Carrier;
-use workload::daq::theory;
+use daq::settings::Carrier;
+use daq::theory;
 
 use super::Settings;
 use super::stage::{SHALLOW, Stage, Told, middle};

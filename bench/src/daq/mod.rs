@@ -20,7 +20,8 @@ use stage::Stage;
 /// Its name on the command line.
 const SUITE: &str = "daq";
 
-/// Build events from up to ten thousand sources, over loopback and over the links of labs made for it. Root is needed.
+/// Build events from up to ten thousand sources, over loopback and over the links of labs made for it. Root
+/// is needed.
 #[derive(Args)]
 pub struct DaqArgs {
     /// Only these cases; all without it

@@ -37,7 +37,8 @@ pub struct Port {
     pub link: &'static str,
     /// See `link`.
     pub host: &'static str,
-    /// How many hosts the sources are on: a single one is linked to the builder's directly, several by a switch.
+    /// How many hosts the sources are on: a single one is linked to the builder's directly, several by a
+    /// switch.
     pub hosts: u32,
 }
 
@@ -98,8 +99,8 @@ impl Stage {
         command
     }
 
-    /// One trial with these settings (lines of a plan's table), on a lab or within one process; `seconds` is what it
-    /// measures.
+    /// One trial with these settings (lines of a plan's table), on a lab or within one process; `seconds` is
+    /// what it measures.
     pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
         pace.await_quiet()?;
         let plan = self.file("plan.toml", &plan_text(lab.is_some(), settings))?;

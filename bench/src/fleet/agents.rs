@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use base::statistics::quantile;
-use fleet::identity::{self, Auth, Init, Named};
+use fleet::identity::{self, Auth, InitOptions, ServerName};
 use sys::child::Child;
 use sys::clock::monotonic_ns;
 
@@ -56,9 +56,9 @@ impl<'a> Hall<'a> {
         let fleet = stage.dir.join("credentials");
         if transport == Transport::Tls {
             drop(std::fs::remove_dir_all(&fleet));
-            identity::init(&Init {
+            identity::init(&InitOptions {
                 dir: fleet.clone(),
-                coordinator: Some(Named { name: DESK.into(), addresses: vec![desk.clone()] }),
+                coordinator: Some(ServerName { name: DESK.into(), addresses: vec![desk.clone()] }),
                 routers: Vec::new(),
                 hosts: members,
                 auth: Some(Auth::Certificates),

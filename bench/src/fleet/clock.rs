@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fleet::clock::{Ask, Batch, DatagramAddress, Key, Probed, Prober, Responder};
+use fleet::clock::{Batch, BatchRequest, BatchResult, DatagramAddress, Key, Prober, Responder};
 
 use super::stage::{Lab, Stage};
 use super::{Found, Settings};
@@ -11,7 +11,7 @@ use crate::noise::Meter;
 use crate::record::Row;
 
 /// Every probe is asked, whatever the bound.
-const ALL: Ask = Ask { count: 64, good_ns: 0, within: Duration::from_secs(20) };
+const ALL: BatchRequest = BatchRequest { count: 64, good_ns: 0, within: Duration::from_secs(20) };
 /// Who asks at the same time when it is about many probes.
 const PROBERS: u32 = 8;
 const LEFT: &str = "left";
@@ -36,7 +36,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             let meter = Meter::start(0)?;
             let target = responder.address();
             let batches = settings.pace.full_or(settings.repeat * 10, 5);
-            let ask = || lab.within(RIGHT, || probe(target, &key, Ask::default(), batches));
+            let ask = || lab.within(RIGHT, || probe(target, &key, BatchRequest::default(), batches));
             let probed = if is_loaded { on_a_busy_machine(ask) } else { ask() }??;
             row.noise.push(meter.finish(0)?);
             let found: Vec<Batch> = probed.iter().filter_map(|probed| probed.batch).collect();
@@ -69,13 +69,23 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     })
 }
 
-fn probe(target: &DatagramAddress, key: &Key, ask: Ask, batches: u32) -> anyhow::Result<Vec<Probed>> {
+fn probe(
+    target: &DatagramAddress,
+    key: &Key,
+    ask: BatchRequest,
+    batches: u32,
+) -> anyhow::Result<Vec<BatchResult>> {
     let mut prober = Prober::open(target, key.clone())?;
     (0..batches).map(|_| Ok(prober.batch(ask)?)).collect()
 }
 
 /// Batches of many probers at the same time.
-fn many_probes(lab: &Lab, target: &DatagramAddress, key: &Key, batches: u32) -> anyhow::Result<Vec<Probed>> {
+fn many_probes(
+    lab: &Lab,
+    target: &DatagramAddress,
+    key: &Key,
+    batches: u32,
+) -> anyhow::Result<Vec<BatchResult>> {
     let one = || lab.within(RIGHT, || probe(target, key, ALL, batches / PROBERS.min(batches)))?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..PROBERS).map(|_| scope.spawn(one)).collect();
@@ -88,7 +98,7 @@ fn many_probes(lab: &Lab, target: &DatagramAddress, key: &Key, batches: u32) -> 
 }
 
 /// Of a batch's edges the innermost are kept, so that each stands for all of its probes.
-fn violations(probed: &[Probed]) -> usize {
+fn violations(probed: &[BatchResult]) -> usize {
     let batches = probed.iter().filter_map(|probed| probed.batch);
     batches.filter(|batch| batch.lower.offset_ns > 0 || batch.upper.offset_ns < 0).count()
 }

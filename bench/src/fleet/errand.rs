@@ -1,4 +1,5 @@
-//! What this program starts itself for on a lab's hosts: a crowd of agents, and a coordinator that tells what it sees.
+//! What this program starts itself for on a lab's hosts: a crowd of agents, and a coordinator that tells what
+//! it sees.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use base::permit::Everything;
 use clap::Args;
 use fleet::agent;
 use fleet::clock::DatagramAddress;
-use fleet::coordinator::{Coordinator, Setting};
+use fleet::coordinator::{Coordinator, CoordinatorConfig};
 use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
 use fleet::session;
 use serde::{Deserialize, Serialize};
@@ -125,20 +126,20 @@ impl Crowd {
         Ok(())
     }
 
-    fn setting(&self, number: u32) -> anyhow::Result<agent::Setting> {
+    fn setting(&self, number: u32) -> anyhow::Result<agent::AgentConfig> {
         let name = name(number);
         let credentials =
             self.fleet.as_deref().map(|dir| Credentials::load(&bundle(dir, &name))).transpose()?;
         let more = credentials.map(|of| of.zenoh_json(Role::Agent)).unwrap_or_default();
         let host = HostContext::here(self.data.clone(), self.data.clone(), std::env::current_exe()?);
         let facts = serde_json::to_value(sys::environment::describe(Path::new("/")))?;
-        Ok(agent::Setting {
+        Ok(agent::AgentConfig {
             host: HostContext { name: name.clone(), ..host },
             name,
             join: self.join.clone(),
             more,
-            kinds: run::registry::kinds(),
-            grants: Arc::new(|_, _| Ok(Arc::new(Everything))),
+            kinds: run::registry::BUILT_IN.part_kinds(),
+            permits: Arc::new(|_, _| Ok(Arc::new(Everything))),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             environment: facts.as_object().cloned().unwrap_or_default().into_iter().collect(),
             once: false,
@@ -185,7 +186,7 @@ impl Coordinate {
         more.extend([access_control(credentials.as_ref()), low_pass_filter()]);
         // It can be joined before it has been told so.
         tell(&Event::Listening { at_ns: monotonic_ns() })?;
-        let coordinator = Coordinator::open(Setting {
+        let coordinator = Coordinator::open(CoordinatorConfig {
             role: session::Role::Router { listen: vec![self.listen.clone()] },
             more,
             clock: DatagramAddress::Udp(self.clock),
@@ -209,12 +210,12 @@ impl Coordinate {
     fn await_all(&self, coordinator: &Coordinator) -> anyhow::Result<()> {
         let (deadline, mut changes) = (Deadline::after(WITHIN), 0);
         loop {
-            let there = coordinator.roster().names().len();
+            let there = coordinator.membership().names().len();
             if there >= self.expect {
                 return Ok(());
             }
             ensure!(!deadline.passed(), "{there} of {} agents came within {WITHIN:?}", self.expect);
-            changes = coordinator.roster().wait_change(changes, LOOK);
+            changes = coordinator.membership().wait_change(changes, LOOK);
         }
     }
 
@@ -228,7 +229,8 @@ impl Coordinate {
             took_ms.push((began.elapsed().as_secs_f64() * 1e6).round() / 1e3);
             let answered: BTreeSet<String> = answers.into_iter().map(|one| one.name).collect();
             if answered.len() < self.expect {
-                let silent = coordinator.roster().names().into_iter().filter(|name| !answered.contains(name));
+                let silent =
+                    coordinator.membership().names().into_iter().filter(|name| !answered.contains(name));
                 let names = silent.take(NAMED_MAX).collect();
                 tell(&Event::Silent { round, answers: answered.len(), names })?;
             }
@@ -239,10 +241,10 @@ impl Coordinate {
 
 /// Tell who comes and goes, until killed.
 fn watch(coordinator: &Coordinator) -> anyhow::Result<()> {
-    let names = || coordinator.roster().names().into_iter().collect::<BTreeSet<_>>();
+    let names = || coordinator.membership().names().into_iter().collect::<BTreeSet<_>>();
     let (mut known, mut changes) = (names(), 0);
     loop {
-        changes = coordinator.roster().wait_change(changes, LOOK);
+        changes = coordinator.membership().wait_change(changes, LOOK);
         let (at_ns, now) = (monotonic_ns(), names());
         if now != known {
             let came = now.difference(&known).cloned().collect();

@@ -66,18 +66,18 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> {
     let state = lab.state.clone();
     // While they live: what has ended and waits for init to notice is nothing that is left.
-    let agents = state.hosts.iter().filter_map(|host| ProcessId::of(host.agent_pid?)).collect::<Vec<_>>();
-    kill(Pid::from_raw(state.keeper.pid), Signal::SIGKILL)?;
+    let agents = state.hosts.iter().filter_map(|host| ProcessId::of_pid(host.agent_pid?)).collect::<Vec<_>>();
+    kill(Pid::from_raw(state.supervisor.pid), Signal::SIGKILL)?;
     lab.forget();
     let deadline = Deadline::after(WITHIN);
-    while state.keeper.lives() && deadline.pause(Duration::from_millis(1)) {}
+    while state.supervisor.is_running() && deadline.pause(Duration::from_millis(1)) {}
     let began = Instant::now();
     tools::run(Command::new(&stage.kagiri).arg("undo"), WITHIN, &[0])?;
     let took_s = began.elapsed().as_secs_f64();
     let namespaces = state.hosts.iter().map(|host| &host.namespace).chain([&state.switches]);
     let mut remains: Vec<_> = namespaces.map(|name| Path::new("/run/netns").join(name)).collect();
     remains.extend(
-        agents.iter().filter(|agent| agent.lives()).map(|agent| format!("/proc/{}", agent.pid).into()),
+        agents.iter().filter(|agent| agent.is_running()).map(|agent| format!("/proc/{}", agent.pid).into()),
     );
     remains.extend(state.hosts.iter().flat_map(|host| host.cgroup.clone()));
     remains.extend([stage.folders.lab(&state.lab), stage.folders.lab_data(&state.lab)]);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lab::client;
-use lab::keeper::{KeepOptions, Program};
 use lab::state::{Folders, State};
+use lab::supervisor::{Program, SupervisorOptions};
 use sys::child::{Child, Spawn};
 use sys::journal::Journal;
 use sys::proc::{NetDevice, ProcessSet};
@@ -46,7 +46,7 @@ impl Stage {
 
     /// Brings up the lab of a file.
     pub fn lab_of(&self, file: &Path) -> anyhow::Result<Lab<'_>> {
-        let options = KeepOptions {
+        let options = SupervisorOptions {
             file: file.to_owned(),
             folders: self.folders.clone(),
             program: Program { path: self.kagiri.clone(), arguments: Vec::new() },

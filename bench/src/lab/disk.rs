@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lab::disk::{Direction, Disk, DiskModel, DiskSpec, Head, Rotating};
-use lab::keeper::Program;
+use lab::disk::{Direction, Disk, DiskModel, DiskSpec, Rotating, ServiceTime};
+use lab::supervisor::Program;
 use nix::fcntl::{FallocateFlags, fallocate};
 use sys::disk::{DirectFile, FileSystem, drop_file_cache};
 use sys::journal::Journal;
@@ -269,7 +269,7 @@ impl<'a> Bench<'a> {
 
 /// How long the model alone takes for a file whose extents begin at `starts`.
 fn modelled_s(model: &DiskModel, starts: &[u64]) -> anyhow::Result<f64> {
-    let mut head = Head::new(model, SIZE)?;
+    let mut head = ServiceTime::new(model, SIZE)?;
     let bytes = EXTENTS * EXTENT_BYTES / starts.len() as u64;
     let (mut now_ns, mut began_ns) = (0, None);
     for start in starts {

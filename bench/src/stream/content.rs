@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use workload::stream::content::{RateMode, index_path, load_index};
+use mpegts::{RateMode, index_path, load_index};
 
 use super::{Found, Settings, Stage};
 use crate::noise::Meter;
@@ -60,7 +60,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let expected = duration_s * 25;
     let mut counted = vec![exactly("frames in our index", frames as f64, expected)];
     counted.push(exactly("frames that ffprobe decodes", ffprobe(&made)?, expected));
-    // mplayer's counter ends two short of every file, whoever made it: ffmpeg's film of as many frames is the measure.
+    // mplayer's counter ends two short of every file, whoever made it: ffmpeg's film of as many frames is the
+    // measure.
     let mut shown = Row::new("frames that mplayer counts, in ours and in ffmpeg's film", "frames");
     shown.pair(mplayer(&made)?, mplayer(&looped)?);
     counted.push(shown.goal_ratio("the same number", |ratio| ratio == 1.0));

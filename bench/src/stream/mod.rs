@@ -24,8 +24,8 @@ const SUITE: &str = "stream";
 
 /// Compare content, virtual players, content server and capacity searches with their peers.
 ///
-/// Root and two CPUs are needed. For numbers worth keeping nothing else should run; what does run is measured and
-/// stands beside every pair.
+/// Root and two CPUs are needed. For numbers worth keeping nothing else should run; what does run is measured
+/// and stands beside every pair.
 #[derive(Args)]
 pub struct StreamArgs {
     /// Only these cases; all without it

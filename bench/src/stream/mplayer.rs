@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use base::verdict::Verdict;
+use mpegts::RateMode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use stream::settings::Depth;
 use sys::clock::Deadline;
-use workload::stream::content::RateMode;
 
 use super::play::{Play, play};
 use super::stage::Stage;
@@ -21,8 +22,8 @@ use crate::record::Row;
 const FRAMES_PER_S: f64 = 25.0;
 /// mplayer starts with full buffers; its counter is read from here on.
 const SETTLE_S: f64 = 4.0;
-/// A counter that is slower than this share of its rate does not count normally: over ten seconds less than one frame
-/// in fifty is missing.
+/// A counter that is slower than this share of its rate does not count normally: over ten seconds less than
+/// one frame in fifty is missing.
 const NORMAL: f64 = 0.98;
 
 /// Measures.
@@ -39,8 +40,14 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             settings.pace.await_quiet()?;
             let mut server = stage.nginx(Some(mbit_per_s * 1_000_000 / 8))?;
             let theirs = watch(&server.url(&film)?, f64::from(hold_s));
-            let wanted =
-                Play { film: film.clone(), streams: 1, depth: "parse", hold_s, warm_up_s: None, parsing: 1 };
+            let wanted = Play {
+                film: film.clone(),
+                streams: 1,
+                depth: Depth::Parse,
+                hold_s,
+                warm_up_s: None,
+                parsing: 1,
+            };
             let played = play(stage, &mut server, &wanted);
             server.stop();
             let (theirs, played) = (theirs?, played?);

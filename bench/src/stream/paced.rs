@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use base::verdict::Verdict;
-use workload::stream::content::RateMode;
+use mpegts::RateMode;
+use stream::settings::Depth;
 
 use super::play::{Play, Played, play};
 use super::stage::{Stage, abba};
@@ -23,7 +24,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
                 let wanted = Play {
                     film: film.clone(),
                     streams,
-                    depth: "discard",
+                    depth: Depth::Discard,
                     hold_s: settings.pace.full_or(6, 1),
                     warm_up_s: Some(3),
                     parsing: 1,

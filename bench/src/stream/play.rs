@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use base::part::{Endpoints, HERE, PartSpec, Progress};
+use anyhow::bail;
+use base::part::{Endpoints, Progress};
+use base::units::Span;
 use base::workload::Judgement;
-use serde_json::json;
+use stream::settings::Depth;
+use stream::viewer::judge::judge;
+use stream::viewer::part::Viewers;
+use stream::viewer::part_settings::ViewerSettings;
 use sys::clock::{Deadline, monotonic_ns};
-use workload::stream::viewer::judge::judge_report;
-use workload::stream::viewer::part;
-use workload::stream::viewer::report::ViewerReport;
+use workload::part::{Part, Peers};
 
 use super::stage::{PLAYER_CPU, Server, Stage};
 use crate::noise::{Meter, Noise};
@@ -26,8 +28,8 @@ pub struct Play {
     pub film: PathBuf,
     /// How many players.
     pub streams: u64,
-    /// `discard`, `copy` or `parse`.
-    pub depth: &'static str,
+    /// How much players do with what they receive.
+    pub depth: Depth,
     /// How long, s.
     pub hold_s: u32,
     /// After the last player's start, s; start-up and two caps without it.
@@ -55,22 +57,19 @@ impl Played {
 
 /// Plays.
 pub fn play(stage: &Stage, server: &mut Server, play: &Play) -> anyhow::Result<Played> {
-    let mut settings = json!({
-        "url": server.url(&play.film)?,
-        "content_path": play.film,
-        "streams": play.streams,
-        "depth": play.depth,
-        "parsing": play.parsing,
-        "hold": format!("{}s", play.hold_s),
-        "cpus": [PLAYER_CPU],
-    });
-    if let Some(warm_up_s) = play.warm_up_s {
-        settings["warm_up"] = json!(format!("{warm_up_s}s"));
-    }
-    let spec =
-        PartSpec { kind: "stream.viewers".into(), name: "viewers".into(), host: HERE.into(), settings };
-    let mut viewers = part::build(&spec)?;
-    viewers.prepare(&Endpoints::new(), &stage.host())?;
+    let task = ViewerSettings {
+        url: server.url(&play.film)?,
+        content_path: Some(play.film.clone()),
+        streams: play.streams,
+        depth: play.depth,
+        parsing: play.parsing,
+        hold: Span::from_s(play.hold_s.into()),
+        warm_up: play.warm_up_s.map(|s| Span::from_s(s.into())),
+        cpus: vec![PLAYER_CPU],
+        ..ViewerSettings::default()
+    };
+    let mut viewers = Viewers::new(task)?;
+    viewers.prepare(&Peers::new(&Endpoints::new()), &stage.host())?;
     let meter = Meter::start(server.cpu_ns())?;
     let start_ns = monotonic_ns() + LEAD_NS;
     viewers.start(start_ns)?;
@@ -89,8 +88,8 @@ pub fn play(stage: &Stage, server: &mut Server, play: &Play) -> anyhow::Result<P
     }
     let noise = meter.finish(server.cpu_ns())?;
     let report = viewers.stop()?;
-    let judgement = judge_report(&report)?;
-    let report: ViewerReport = serde_json::from_value(report).context("the players' report")?;
+    report.check_measured()?;
+    let judgement = judge(&report);
     let server_cpu_percent = report.hold_s.and_then(|(from, to)| {
         let at = |s: f64| interpolate(&used, start_ns as f64 + s * 1e9);
         Some(100.0 * (at(to)? - at(from)?) / ((to - from) * 1e9))

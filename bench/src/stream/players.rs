@@ -1,7 +1,8 @@
 //! How many virtual players one core carries.
 
 use base::verdict::Verdict;
-use workload::stream::content::RateMode;
+use mpegts::RateMode;
+use stream::settings::Depth;
 
 use super::play::{Play, Played, play};
 use super::stage::{Kind, Stage};
@@ -11,10 +12,10 @@ use crate::record::Row;
 /// A player reads at most this late.
 const LATE_MS_MAX: f64 = 500.0;
 /// Depth, what must be carried, and the loads to go on with.
-const DEPTHS: [(&str, u64, &[u64]); 3] = [
-    ("discard", 1500, &[1800, 2100, 2400, 2800, 3200]),
-    ("copy", 800, &[900, 1000, 1200, 1400, 1600]),
-    ("parse", 600, &[700, 800, 900, 1000, 1200]),
+const DEPTHS: [(&str, Depth, u64, &[u64]); 3] = [
+    ("discard", Depth::Discard, 1500, &[1800, 2100, 2400, 2800, 3200]),
+    ("copy", Depth::Copy, 800, &[900, 1000, 1200, 1400, 1600]),
+    ("parse", Depth::Parse, 600, &[700, 800, 900, 1000, 1200]),
 ];
 /// How often the load that must be carried is tried.
 const TRIES: u32 = 3;
@@ -24,7 +25,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let film = stage.film(60, RateMode::Vbr)?;
     let mut rows = Vec::new();
     let mut notes = Vec::new();
-    for (depth, goal, above) in DEPTHS {
+    for (name, depth, goal, above) in DEPTHS {
         let mut one = |streams: u64| -> anyhow::Result<Played> {
             settings.pace.await_quiet()?;
             let mut server = stage.serve(Kind::Nginx)?;
@@ -33,14 +34,14 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             let played = play(stage, &mut server, &wanted);
             server.stop();
             let played = played?;
-            notes.push(describe(depth, streams, &played));
+            notes.push(describe(name, streams, &played));
             eprintln!("  {}", notes.last().map_or("", String::as_str));
             Ok(played)
         };
         let goal = settings.pace.full_or(goal, 20);
-        let mut most = Row::new(format!("{depth}: streams without a stall, at most"), "streams");
-        let mut late = Row::new(format!("{depth}: latest read at {goal} streams"), "ms");
-        let mut cpu = Row::new(format!("{depth}: players' core at {goal} streams"), "%");
+        let mut most = Row::new(format!("{name}: streams without a stall, at most"), "streams");
+        let mut late = Row::new(format!("{name}: latest read at {goal} streams"), "ms");
+        let mut cpu = Row::new(format!("{name}: players' core at {goal} streams"), "%");
         let mut carried = 0;
         for _ in 0..settings.pace.full_or(TRIES, 1) {
             let played = one(goal)?;

@@ -1,14 +1,14 @@
-//! A client that takes all it can get: connections that ask for the same file again and again and drop it in the
-//! kernel, on one core.
+//! A client that takes all it can get: connections that ask for the same file again and again and drop it in
+//! the kernel, on one core.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use stream::viewer::http::url::Url;
+use stream::viewer::http::{HeadReader, get};
 use sys::clock::monotonic_ns;
 use sys::net::{ConnectState, Epoll, Events, Interest, Moved, SocketOptions, TcpSocket};
 use sys::thread::{pin_to_cpu, thread_cpu_ns};
-use workload::stream::viewer::http::{HeadReader, get};
-use workload::stream::viewer::url::Url;
 
 use super::stage::{PLAYER_CPU, Server};
 use crate::noise::{Meter, Noise};

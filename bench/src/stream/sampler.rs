@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use base::part::{Endpoints, HERE, Part, PartSpec, Watch};
-use serde_json::json;
+use base::part::{Endpoints, Watch};
+use mpegts::RateMode;
+use observe::sampler::Sampler;
+use stream::settings::Depth;
 use sys::clock::monotonic_ns;
-use workload::stream::content::RateMode;
+use workload::part::{Part, Peers};
 
 use super::play::{Play, play};
 use super::stage::{Kind, Server};
@@ -37,7 +39,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let wanted = Play {
             film: film.clone(),
             streams,
-            depth: "discard",
+            depth: Depth::Discard,
             hold_s: settings.pace.full_or(5, 1),
             warm_up_s: Some(1),
             parsing: 1,
@@ -62,7 +64,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     })
 }
 
-fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Box<dyn Part>> {
+fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Sampler> {
     let disk = sys::proc::block_device_of_path(Path::new("/"), film)?;
     let watch = Watch {
         pids: vec![server.pid()],
@@ -70,27 +72,17 @@ fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Box<dyn 
         network_device: Some("lo".into()),
         ..Watch::default()
     };
-    let kind = observe::PARTS.iter().find(|kind| kind.name == "observe.sampler");
-    let kind = kind.context("there is no part observe.sampler")?;
-    let spec = PartSpec {
-        kind: kind.name.into(),
-        name: "sampler".into(),
-        host: HERE.into(),
-        settings: json!(watch),
-    };
-    let mut sampler = (kind.build)(&spec)?;
-    sampler.prepare(&Endpoints::new(), &stage.host())?;
+    let mut sampler = Sampler::new(watch)?;
+    sampler.prepare(&Peers::new(&Endpoints::new()), &stage.host())?;
     sampler.start(monotonic_ns() + 20_000_000)?;
     Ok(sampler)
 }
 
 /// Its cost in % of a core, and what it sampled.
-fn end(mut sampler: Box<dyn Part>) -> anyhow::Result<(f64, String)> {
+fn end(mut sampler: Sampler) -> anyhow::Result<(f64, String)> {
     let report = sampler.stop()?;
-    let cost = report["cost_cpu_percent"].as_f64().context("the sampler does not know its cost")?;
-    let series = report["series"].as_array().map_or(0, Vec::len);
-    let samples = report["samples"].as_u64().unwrap_or(0);
-    ensure!(samples > 0, "the sampler took no sample");
-    let late = report["late_ms_max"].as_f64().unwrap_or(f64::NAN);
+    let cost = report.cost_cpu_percent.context("the sampler does not know its cost")?;
+    ensure!(report.samples > 0, "the sampler took no sample");
+    let (series, late) = (report.series.len(), report.late_ms_max);
     Ok((cost, format!("{series} series; in the last run at most {late:.2} ms late")))
 }

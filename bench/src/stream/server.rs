@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use workload::stream::content::RateMode;
+use mpegts::RateMode;
 
 use super::pull::{Pull, Pulled, pull};
 use super::stage::{Kind, Stage};

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use base::part::HostContext;
+use mpegts::{ContentSpec, RateMode, load_index, make_file};
 use sys::child::{Child, Signal, Spawn};
 use sys::clock::Deadline;
 use sys::journal::Journal;
 use sys::proc::ProcessSet;
-use workload::stream::content::{ContentSpec, RateMode, load_index, make_file};
 
 use crate::tools;
 
@@ -175,8 +175,8 @@ fn configuration(own: &Path, root: &Path, address: SocketAddr, limit: Option<u64
     text
 }
 
-/// Measures a pair in the order ours, peer; the next one in the order peer, ours: a drift of the machine then hits both
-/// alike.
+/// Measures a pair in the order ours, peer; the next one in the order peer, ours: a drift of the machine then
+/// hits both alike.
 pub fn abba<T>(pair: u32, mut one: impl FnMut(Kind) -> anyhow::Result<T>) -> anyhow::Result<(T, T)> {
     if pair.is_multiple_of(2) {
         let ours = one(Kind::Embedded)?;

@@ -89,8 +89,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// What the watched program takes for a call: of its reads and writes of one byte, with what the watcher does at each of
-    /// them.
+    /// What the watched program takes for a call: of its reads and writes of one byte, with what the watcher
+    /// does at each of them.
     fn watched(&self, watcher: &[&str]) -> anyhow::Result<Took> {
         let blocks = u64::from(self.kilocalls) * 500;
         // The shell tells the program's times, whoever watches both.

@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Spans in all, and lanes of threads.
 const SPANS: u64 = 1_000_000;
 const LANES: u64 = 8;
-/// What the page's own script is watched by. It is put in front of it, so that it comes to stand between the page and the
-/// browser.
+/// What the page's own script is watched by. It is put in front of it, so that it comes to stand between the
+/// page and the browser.
 const WATCH: &str = r#"<script>
 const browsers = requestAnimationFrame.bind(window), drawn = [];
 window.requestAnimationFrame = draw => browsers(at => { const from = performance.now(); draw(at); drawn.push(performance.now() - from); });
 </script>"#;
-/// What moves the picture as its reader would, and says how long every frame took: the script alone, and from frame to frame
-/// with all that the browser does to show it.
+/// What moves the picture as its reader would, and says how long every frame took: the script alone, and from
+/// frame to frame with all that the browser does to show it.
 const DRIVE: &str = r#"<script>
 addEventListener('load', async () => {
   const ready = performance.now(), canvas = document.getElementById('lanes'), box = canvas.getBoundingClientRect();
@@ -113,8 +113,8 @@ pub(super) fn measure(dir: &Path, pace: &Pace) -> anyhow::Result<Found> {
     })
 }
 
-/// Calls as a busy server makes them: in eight threads, of a few kinds, some of which wait; nothing is so regular that
-/// drawing it is easy.
+/// Calls as a busy server makes them: in eight threads, of a few kinds, some of which wait; nothing is so
+/// regular that drawing it is easy.
 fn picture() -> Picture {
     let mut random = fastrand::Rng::with_seed(7);
     let of_cpus = SPANS / 5;

@@ -7,7 +7,8 @@ use crate::suite::Found;
 
 const FLOWS: u32 = 10_000;
 
-/// A client and a server, a process each: both in one would need more open files than a limit of 20,000 allows.
+/// A client and a server, a process each: both in one would need more open files than a limit of 20,000
+/// allows.
 pub(super) fn measure(stage: &Stage) -> anyhow::Result<Found> {
     let seconds = stage.seconds;
     stage.pace.await_quiet()?;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use workload::transfer::flow::Mode;
-use workload::transfer::settings::Waiting;
+use transfer::flow::Mode;
+use transfer::settings::Waiting;
 
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
@@ -24,8 +24,9 @@ const SUITE: &str = "transfer";
 
 /// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///
-/// The congestion control is the host's own, for all alike: run it in a network namespace of its own (`unshare -n`, then
-/// `ip link set lo up` and `sysctl -w net.ipv4.tcp_congestion_control=...`) to choose another.
+/// The congestion control is the host's own, for all alike: run it in a network namespace of its own
+/// (`unshare -n`, then `ip link set lo up` and `sysctl -w net.ipv4.tcp_congestion_control=...`) to choose
+/// another.
 #[derive(Args)]
 pub struct TransferArgs {
     /// Only these cases; all without it

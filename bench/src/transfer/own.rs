@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::peer::{Server, children_cpu_s, free_port, moved};
 use super::{Load, MARGIN, Moved, Stage};
 use crate::tools;
-use workload::transfer::flow::Mode;
+use transfer::flow::Mode;
 
 /// One trial as kagiri tells of it.
 pub(super) struct Told {
     trial: Value,
-    /// CPU time of both programs from their start to their end: what they find out before they begin is part of it.
+    /// CPU time of both programs from their start to their end: what they find out before they begin is part
+    /// of it.
     pub(super) cpu_s: f64,
 }
 

@@ -20,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Server(Child);
 
 impl Server {
-    /// Starts it and waits until it listens on the TCP port. It is not connected to: that would be its one client.
+    /// Starts it and waits until it listens on the TCP port. It is not connected to: that would be its one
+    /// client.
     pub fn start(command: &mut Command, port: u16) -> anyhow::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use workload::transfer::settings::Waiting;
+use transfer::settings::Waiting;
 
 use super::peer::{Server, free_port};
 use super::{MARGIN, Stage, own};
@@ -25,7 +25,8 @@ struct Answered {
     p99_us: f64,
 }
 
-/// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least `goal`.
+/// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least
+/// `goal`.
 pub(super) fn measure(stage: &Stage, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
     let Stage { pairs, seconds, pace, .. } = stage;
     let one = |is_ours: bool| -> anyhow::Result<(Answered, Noise)> {

@@ -1,28 +1,32 @@
 //! From probes to the difference of two monotonic clocks, with a bound that holds.
 //!
-//! Let `D(c)` be the agent's clock minus the coordinator's when the latter reads `c`. A probe leaves the agent at
-//! `t1`, reaches the coordinator at `t2`, leaves it at `t3` and is back at `t4`. Nothing arrives before it was sent, so
-//! at its arrival at `t2` the agent's clock shows at least `t1`, and when it leaves at `t3` at most `t4`:
+//! Let `D(c)` be the agent's clock minus the coordinator's when the latter reads `c`. A probe leaves the
+//! agent at `t1`, reaches the coordinator at `t2`, leaves it at `t3` and is back at `t4`. Nothing arrives
+//! before it was sent, so at its arrival at `t2` the agent's clock shows at least `t1`, and when it leaves at
+//! `t3` at most `t4`:
 //!
 //! ```text
 //! D(t2) >= t1 - t2        D(t3) <= t4 - t3
 //! ```
 //!
-//! Whatever the delays are and however unequal. The middle of both is Cristian's estimate `theta` (1989), half their
-//! distance his bound `delta / 2` (RFC 5905, section 8); but the best lower and the best upper edge of all probes need
-//! not be of the same probe, so their intersection (Marzullo 1984) is never wider, and mostly narrower.
+//! Whatever the delays are and however unequal. The middle of both is Cristian's estimate `theta` (1989),
+//! half their distance his bound `delta / 2` (RFC 5905, section 8); but the best lower and the best upper
+//! edge of all probes need not be of the same probe, so their intersection (Marzullo 1984) is never wider,
+//! and mostly narrower.
 //!
-//! How fast `D` can change carries an edge to other times. With rates in `[a, b]`, `D(c)` lies above every lower edge's
-//! cone and below every upper one's; no tighter bound follows from these facts. Each rate is at first within
-//! [`RATE_MAX_PPB`]; several batches show the mean rate between them (Moon 1999; Huygens, NSDI 2018), and rates within a
-//! session differ by at most [`WANDER_MAX_PPB`]. Probes before and after a run thus bound what lies between and beyond.
+//! How fast `D` can change carries an edge to other times. With rates in `[a, b]`, `D(c)` lies above every
+//! lower edge's cone and below every upper one's; no tighter bound follows from these facts. Each rate is at
+//! first within [`RATE_MAX_PPB`]; several batches show the mean rate between them (Moon 1999; Huygens, NSDI
+//! 2018), and rates within a session differ by at most [`WANDER_MAX_PPB`]. Probes before and after a run thus
+//! bound what lies between and beyond.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-/// How fast two clocks may part, in ppb (ns per second): two quartzes of 100 ppm each. Time services steer steady
-/// clocks well within that; one that is being corrected faster contradicts itself, see [`Unsynchronised`].
+/// How fast two clocks may part, in ppb (ns per second): two quartzes of 100 ppm each. Time services steer
+/// steady clocks well within that; one that is being corrected faster contradicts itself, see
+/// [`Unsynchronised`].
 pub const RATE_MAX_PPB: i64 = 200_000;
 
 /// How much that rate may change during one session, in ppb: temperature, and a time service that follows it.
@@ -81,7 +85,8 @@ pub struct Batch {
     pub n: u64,
     /// The least time under way in both directions, ns.
     pub rtt_min_ns: u64,
-    /// Whether both clocks are of one kernel, so that they cannot part: known when probes go over a UNIX socket.
+    /// Whether both clocks are of one kernel, so that they cannot part: known when probes go over a UNIX
+    /// socket.
     pub same_kernel: bool,
 }
 
@@ -92,7 +97,8 @@ impl Batch {
         Some(Self { lower, upper, n: 1, rtt_min_ns: probe.rtt_ns()?, same_kernel })
     }
 
-    /// Adds a later probe. Returns whether that made the batch narrower; a probe whose clock went back is left out.
+    /// Adds a later probe. Returns whether that made the batch narrower; a probe whose clock went back is
+    /// left out.
     pub fn add(&mut self, probe: &Probe) -> bool {
         let Some(rtt_ns) = probe.rtt_ns() else { return false };
         let (lower, upper) = probe.edges();

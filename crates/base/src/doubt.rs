@@ -1,12 +1,18 @@
 //! What weakens a result. Each doubt has a meaning a program can read and an advice a person can follow.
 
+mod workload;
+
 use std::fmt;
+use std::mem::discriminant;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::format;
 use crate::names::first_of;
 use crate::outcome::{Ceiling, Resource};
+
+pub use workload::{StoredDoubt, WorkloadDoubt};
 
 /// A reason to trust a result less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,23 +30,6 @@ pub enum Doubt {
     GeneratorNearSaturation { cpu_percent: f64 },
     /// The measuring side did its work later than intended.
     GeneratorLate { late_ms_max: f64 },
-    /// Requests were sent later than intended: so many of them, and the latest by so much.
-    RequestsLate { late_percent: f64, late_ms_max: f64 },
-    /// The busiest thread that carries sources of events was close to its own limit, in % of its core.
-    SourcesNearSaturation { cpu_percent: f64 },
-    /// Sources sent one after the other so slowly that they paced the burst themselves: what all offered at once against
-    /// the rate of the port that they share.
-    BurstPaced { offered_bit_per_s: f64, link_bit_per_s: f64 },
-    /// Sources whose clocks could not be compared with the builder's, so that their send times tell nothing.
-    ClocksNotCompared { sources: u64 },
-    /// Builder and sources used the same CPUs, so that each took time from the other.
-    CpusShared,
-    /// Fragments came that nobody says he sent: the counts of the two sides do not agree.
-    CountsDisagree { more: u64 },
-    /// Orders went another way than the one that was asked for: a sentence.
-    OrdersAnotherWay { why: String },
-    /// Bytes that were asked for moved within so short a time that nothing can be told of a rate.
-    TransferTooShort { moved_ms: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },
     /// What was to be sampled and could not be, and why: a sentence each.
@@ -69,8 +58,8 @@ pub enum Doubt {
     NotLinear { resource: String, error_percent: f64 },
     /// The ceiling of a resource is unknown, so that it was left out of the prediction.
     CeilingUnknown { resource: String },
-    /// More of a resource was used at loads that passed (in the resource's unit) than its ceiling allows, so that the
-    /// ceiling was left out.
+    /// More of a resource was used at loads that passed (in the resource's unit) than its ceiling allows, so
+    /// that the ceiling was left out.
     CeilingRefuted { resource: Resource, ceiling: Ceiling, most_used: f64 },
     /// The predicted and the measured capacity differ.
     PredictionDisagrees { predicted: f64, measured: f64 },
@@ -88,6 +77,9 @@ pub enum Doubt {
     OnHost { host: String, doubt: Box<Doubt> },
     /// The measurement was ended before its time.
     Interrupted,
+    /// A doubt that a workload brings with it.
+    #[serde(untagged)]
+    Workload(StoredDoubt),
 }
 
 /// Why a capacity is a lower bound, in the words of [`Doubt::CapacityIsLowerBound`].
@@ -116,26 +108,6 @@ impl Doubt {
             Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
                 "use --depth discard, fewer parsing players, or viewers on another host"
             }
-            Self::RequestsLate { .. } => {
-                "ask for fewer requests a second or on fewer flows; what was late counts as waiting all the same"
-            }
-            Self::SourcesNearSaturation { .. } => {
-                "put sources on more hosts (--place sources=...), or give them more --threads"
-            }
-            Self::BurstPaced { .. } => {
-                "put sources on more hosts, or use a scale model: a slower link and buffer, with the same burst to buffer"
-            }
-            Self::ClocksNotCompared { .. } => {
-                "let UDP pass between sources and builder, and let front ends answer clock questions"
-            }
-            Self::CpusShared => "put sources on other hosts with --place sources=... before you quote a rate",
-            Self::CountsDisagree { .. } => {
-                "look for other senders at the builder's port, and for fragments sent twice"
-            }
-            Self::OrdersAnotherWay { .. } => {
-                "look at IGMP snooping and multicast routes, or use --orders tcp for all"
-            }
-            Self::TransferTooShort { .. } => "move more (--bytes 1GiB), or for a time (--time 5s)",
             Self::SamplesMissing { .. } => {
                 "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
             }
@@ -171,6 +143,15 @@ impl Doubt {
             Self::WallClockOff { .. } => "let NTP or PTP set that host's clock",
             Self::OnHost { doubt, .. } => doubt.advice(),
             Self::Interrupted => "run it again to its end",
+            Self::Workload(stored) => stored.advice(),
+        }
+    }
+
+    /// Whether the other one is of the same kind, whatever its facts.
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Workload(one), Self::Workload(other)) => one.is_same_kind(other),
+            _ => discriminant(self) == discriminant(other),
         }
     }
 
@@ -181,12 +162,11 @@ impl Doubt {
             | Self::CpuStolen { steal_percent: degree }
             | Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
-            | Self::SourcesNearSaturation { cpu_percent: degree }
-            | Self::RequestsLate { late_ms_max: degree, .. }
             | Self::SamplesMissing { missing_percent: degree, .. }
             | Self::CacheNotCold { resident_percent: degree }
             | Self::ClockUncertain { bound_us: degree, .. } => *degree,
             Self::OnHost { doubt, .. } => doubt.gravity(),
+            Self::Workload(stored) => stored.gravity(),
             _ => 0.0,
         }
     }
@@ -206,18 +186,6 @@ impl fmt::Display for Doubt {
             }
             Self::GeneratorLate { late_ms_max } => {
                 write!(f, "the players were up to {late_ms_max:.1} ms late")
-            }
-            Self::RequestsLate { late_percent, late_ms_max } => {
-                f.write_str(&late_requests(*late_percent, *late_ms_max))
-            }
-            Self::SourcesNearSaturation { .. }
-            | Self::BurstPaced { .. }
-            | Self::ClocksNotCompared { .. }
-            | Self::CpusShared
-            | Self::CountsDisagree { .. }
-            | Self::OrdersAnotherWay { .. } => f.write_str(&of_events(self)),
-            Self::TransferTooShort { moved_ms } => {
-                write!(f, "all bytes moved within {moved_ms:.1} ms, too short to tell a rate or a limit")
             }
             Self::SamplesMissing { resource, missing_percent } => {
                 write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
@@ -261,6 +229,7 @@ impl fmt::Display for Doubt {
             }
             Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
             Self::Interrupted => f.write_str("the run was interrupted"),
+            Self::Workload(stored) => f.write_str(stored.message()),
             of_hosts => of_hosts.fmt_of_hosts(f),
         }
     }
@@ -298,31 +267,6 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
     )
 }
 
-/// What weakens a trial of events that are built; nothing of other doubts.
-fn of_events(doubt: &Doubt) -> String {
-    match doubt {
-        Doubt::SourcesNearSaturation { cpu_percent } => {
-            format!("the busiest thread of sources used {cpu_percent:.0} % of its core in its busiest second")
-        }
-        Doubt::BurstPaced { offered_bit_per_s, link_bit_per_s } => format!(
-            "the sources offer their burst at {:.2} times the rate of the port, so that they pace it themselves",
-            offered_bit_per_s / link_bit_per_s
-        ),
-        Doubt::ClocksNotCompared { sources } => {
-            format!("the clocks of {sources} sources could not be compared with the builder's")
-        }
-        Doubt::CpusShared => "builder and sources shared the CPUs of one machine".to_owned(),
-        Doubt::CountsDisagree { more } => format!("{more} fragments came that no source says it sent"),
-        Doubt::OrdersAnotherWay { why } => why.trim_end_matches('.').to_owned(),
-        _ => String::new(),
-    }
-}
-
-/// How many requests were late, and by how much.
-fn late_requests(percent: f64, ms_max: f64) -> String {
-    format!("{percent:.1} % of the requests were sent late, the latest by {ms_max:.1} ms")
-}
-
 /// How many streams share the content.
 fn overlapping(streams: u64, content_s: f64) -> String {
     format!("{streams} streams share {content_s:.0} s of content, so some read what others had read")
@@ -345,14 +289,10 @@ fn few(loads: u64) -> String {
     }
 }
 
-/// An amount of a resource as a person reads it.
+/// An amount of a resource with its unit.
 fn amount(resource: Resource, value: f64) -> String {
-    if matches!(resource, Resource::Cpu | Resource::Player) {
-        return format!("{value:.0} % of a core");
-    }
-    let prefixes = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
-    let (prefix, factor) = prefixes.into_iter().find(|(_, factor)| value >= *factor).unwrap_or(("", 1.0));
-    format!("{:.1} {prefix}{}", value / factor, resource.unit())
+    let of = if resource.unit() == "%" { " of a core" } else { "" };
+    format!("{}{of}", format::quantity(Some(value), resource.unit()))
 }
 
 /// A doubt as it stands in JSON: its fields, and beside them the sentence and the advice.

@@ -5,7 +5,9 @@
 
 pub mod clock;
 pub mod doubt;
+pub mod format;
 pub mod histogram;
+pub mod limit_rules;
 pub mod metric;
 pub mod names;
 pub mod objective;

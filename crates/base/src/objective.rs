@@ -181,8 +181,8 @@ impl Objective {
         self.bound_for(self.find(names)?).map(|_| ())
     }
 
-    /// Hold it against measured numbers. Of the metric `open`, if any, what was measured is a lower bound: a requirement
-    /// on it holds only if it holds for anything larger, too.
+    /// Hold it against measured numbers. Of the metric `open`, if any, what was measured is a lower bound: a
+    /// requirement on it holds only if it holds for anything larger, too.
     ///
     /// # Errors
     /// As [`Self::check_names`].

@@ -2,10 +2,11 @@
 
 mod figure;
 mod finding;
+mod limit;
+mod resource;
+mod table;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -20,89 +21,12 @@ use crate::verdict::Verdict;
 
 pub use figure::{Axis, Figure, Layer, MARKS_MAX, Marks, Tone};
 pub use finding::Finding;
+pub use limit::{Certainty, Evidence, Limit};
+pub use resource::Resource;
+pub use table::{Cell, Column, Table};
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
 pub const SCHEMA: u32 = 1;
-
-/// A resource that can set a capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Resource {
-    /// CPU time of the target, in % of one core.
-    Cpu,
-    /// The device that holds the content, in bit/s.
-    Disk,
-    /// The link, in bit/s.
-    Network,
-    /// Memory, in bytes.
-    Memory,
-    /// The receiver's window: it had not room for more.
-    Window,
-    /// The sender's buffer: smaller than what the path could hold.
-    #[serde(rename = "send_buffer")]
-    SendBuffer,
-    /// The buffer of a switch's port: what came at once did not fit.
-    Buffer,
-    /// The measuring side: nothing was learnt about the target beyond this load.
-    Player,
-    /// No limit was met within the loads that were offered.
-    None,
-}
-
-impl Resource {
-    /// The word in JSON and on the screen.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Disk => "disk",
-            Self::Network => "network",
-            Self::Memory => "memory",
-            Self::Window => "window",
-            Self::SendBuffer => "send_buffer",
-            Self::Buffer => "buffer",
-            Self::Player => "player",
-            Self::None => "none",
-        }
-    }
-
-    /// The unit of its usage as printed.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Cpu | Self::Player => "%",
-            Self::Disk | Self::Network => "bit/s",
-            Self::Memory | Self::Window | Self::SendBuffer | Self::Buffer => "B",
-            Self::None => "",
-        }
-    }
-
-    /// The metric of a trial that holds its usage.
-    pub const fn metric(self) -> Option<&'static str> {
-        match self {
-            Self::Cpu => Some("server_cpu_percent"),
-            Self::Disk => Some("disk_bit_per_s"),
-            Self::Network => Some("network_bit_per_s"),
-            Self::Memory => Some("server_memory_bytes"),
-            Self::Player => Some("player_cpu_percent"),
-            Self::Window | Self::SendBuffer | Self::Buffer | Self::None => None,
-        }
-    }
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Resource {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Cpu, Self::Disk, Self::Network, Self::Memory, Self::Player]
-            .into_iter()
-            .find(|resource| resource.word().eq_ignore_ascii_case(text.trim()))
-            .ok_or_else(|| format!("'{text}' is not a resource; use cpu, disk, network, memory or player"))
-    }
-}
 
 /// The most of a resource that there is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -163,7 +87,8 @@ pub struct Trial {
     pub account: Account,
 }
 
-/// What a workload says of a trial in its own words: what came of it, what held it back, the tables behind both.
+/// What a workload says of a trial in its own words: what came of it, what held it back, the tables behind
+/// both.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Account {
@@ -176,7 +101,8 @@ pub struct Account {
     /// What a reader may want to see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
-    /// Why it broke off, where it did: what was measured until then tells nothing of how it would have ended.
+    /// Why it broke off, where it did: what was measured until then tells nothing of how it would have
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_off: Option<String>,
 }
@@ -188,23 +114,9 @@ impl Account {
     }
 }
 
-/// A table of words and numbers, each with its unit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Table {
-    /// What it is about.
-    pub title: String,
-    /// The heads of its columns; the first column names the rows.
-    pub head: Vec<String>,
-    /// Its rows, each as long as the head.
-    pub rows: Vec<Vec<String>>,
-    /// Sentences below it.
-    pub notes: Vec<String>,
-}
-
 impl Trial {
-    /// Whether it broke off before anything was measured in it, as when a host is lost: then it tells nothing of the
-    /// target, nor of the measuring side.
+    /// Whether it broke off before anything was measured in it, as when a host is lost: then it tells nothing
+    /// of the target, nor of the measuring side.
     pub fn is_unmeasured(&self) -> bool {
         self.verdict == Verdict::Invalid && self.metrics.values().all(Option::is_none)
     }
@@ -235,40 +147,6 @@ impl Capacity {
     pub fn is_lower_bound(&self) -> bool {
         matches!(self.interval, [Some(_), None])
     }
-}
-
-/// One observation that speaks for (or against) a resource being the limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Evidence {
-    /// Of which resource it speaks.
-    pub resource: Resource,
-    /// The sentence, with its numbers and units.
-    pub statement: String,
-    /// Whether it was read from a counter, or inferred from other numbers.
-    pub inferred: bool,
-}
-
-/// The resource that set the capacity, and how that is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Limit {
-    /// Which one.
-    pub resource: Resource,
-    /// How sure: "confirmed" by a counter of its own, "predicted" from the slopes alone, or "unknown".
-    pub certainty: Certainty,
-    /// The reasons, strongest first.
-    pub evidence: Vec<Evidence>,
-}
-
-/// How a limit is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Certainty {
-    /// Counters of the resource itself agree with the prediction.
-    Confirmed,
-    /// The slopes say so; no counter contradicts.
-    Predicted,
-    /// Neither.
-    Unknown,
 }
 
 /// How one resource grows with load, and where it would be used up.
@@ -314,8 +192,8 @@ pub struct VariantOutcome {
     pub considerations: Vec<String>,
     /// What weakens this outcome.
     pub doubts: Vec<DoubtNote>,
-    /// What the workload says of the trial that stands for this variant: of one load its median, of a search the
-    /// largest load that was carried.
+    /// What the workload says of the trial that stands for this variant: of one load its median, of a search
+    /// the largest load that was carried.
     #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,
     /// What the workload shows of all trials together.

@@ -1,5 +1,11 @@
 //! When operations are meant to start. Pure: no clock, so that the tests are tables of cases.
 
+mod byte_rate;
+mod open_loop;
+
+pub use byte_rate::{ByteRate, Due};
+pub use open_loop::OpenLoop;
+
 /// The schedule of an open-loop generator.
 ///
 /// Latency counts from the intended time, whether or not the generator managed to start then: leaving late

@@ -65,7 +65,7 @@ pub enum Progress {
         /// 0..1, `None` for a part that runs until it is stopped.
         done: Option<f64>,
     },
-    /// It has nothing more to do; [`Part::stop`] brings its report.
+    /// It has nothing more to do; [`AnyPart::stop`] brings its report.
     Finished,
     /// It cannot go on.
     Failed(PartError),
@@ -76,7 +76,8 @@ pub enum Progress {
 pub struct HostContext {
     /// Its name on the bus.
     pub name: String,
-    /// Where parts on other hosts reach this one; absent where there are no other hosts, so that loopback will do.
+    /// Where parts on other hosts reach this one; absent where there are no other hosts, so that loopback
+    /// will do.
     pub address: Option<IpAddr>,
     /// What the host's owner lets parts do.
     pub permit: Arc<dyn Permit>,
@@ -124,12 +125,12 @@ impl HostContext {
     }
 }
 
-/// One side of a workload on one host.
+/// One side of a workload on one host, as a bus carries it: task, endpoint and report are JSON.
 ///
-/// The phases come in order: `prepare`, `start`, `progress` any number of times, `stop`. Dropping a part at any
-/// moment releases everything it holds. Only `prepare` may take long: it reports through [`HostContext::say`] and
-/// returns soon after [`HostContext::stop_requested`].
-pub trait Part: Send {
+/// The phases come in order: `prepare`, `start`, `progress` any number of times, `stop`. Dropping a part at
+/// any moment releases everything it holds. Only `prepare` may take long: it reports through
+/// [`HostContext::say`] and returns soon after [`HostContext::stop_requested`].
+pub trait AnyPart: Send {
     /// Acquire what is needed (ports, files, peers' facts) and say what peers need to know.
     ///
     /// # Errors
@@ -145,7 +146,8 @@ pub trait Part: Send {
     /// How far it is. Never blocks.
     fn progress(&mut self) -> Progress;
 
-    /// The numbers that it sees now, by name with the unit last, for whoever watches; a sampler has some. Never blocks.
+    /// The numbers that it sees now, by name with the unit last, for whoever watches; a sampler has some.
+    /// Never blocks.
     fn live(&mut self) -> Live {
         Live::new()
     }
@@ -163,16 +165,17 @@ pub struct PartKind {
     /// Its name, `workload.part`.
     pub name: &'static str,
     /// Makes one from its settings, acquiring nothing yet.
-    pub build: fn(&PartSpec) -> Result<Box<dyn Part>, PartError>,
+    pub build: fn(&PartSpec) -> Result<Box<dyn AnyPart>, PartError>,
 }
 
 /// What a sampler is to watch on its host; a server's endpoint carries one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Watch {
     /// Processes of the target; their descendants are found by the sampler. Empty: they cannot be seen.
     pub pids: Vec<u32>,
-    /// The address of a target that runs on another host. What is said of this host says nothing of the target then.
+    /// The address of a target that runs on another host. What is said of this host says nothing of the
+    /// target then.
     pub elsewhere: Option<String>,
     /// The TCP port that the target's clients connect to.
     pub tcp_port: Option<u16>,

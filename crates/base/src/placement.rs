@@ -170,7 +170,7 @@ pub fn check(wishes: &Wishes, roles: &[Role]) -> Result<(), PlanError> {
         let Some(role) = roles.iter().find(|role| role.name == name) else {
             let known: Vec<_> = roles.iter().map(|role| role.name).collect();
             let problem = format!("there is no role '{name}' to place, only {}", known.join(", "));
-            return Err(PlanError { key: Some(name.clone()), ..PlanError::new(problem) });
+            return Err(PlanError::of_key(&format!("place.{name}"), problem));
         };
         wish.check(role)?;
     }
@@ -182,8 +182,8 @@ pub fn check(wishes: &Wishes, roles: &[Role]) -> Result<(), PlanError> {
 pub struct Placement(BTreeMap<String, Vec<String>>);
 
 impl Placement {
-    /// Give the hosts that are there to those that are wished for. A role may end with fewer than it wishes for;
-    /// whether these are enough is the caller's to see ([`Wish::enough`]).
+    /// Give the hosts that are there to those that are wished for. A role may end with fewer than it wishes
+    /// for; whether these are enough is the caller's to see ([`Wish::enough`]).
     pub fn of(wishes: &Wishes, hosts: &[String]) -> Self {
         let mut hosts: Vec<&String> = hosts.iter().collect();
         hosts.sort_by(|a, b| natural(a, b));

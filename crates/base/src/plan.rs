@@ -36,11 +36,11 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Why a plan cannot be used. `line` counts from 1 where it is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{problem}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+#[error("{}{}", line.map(|line| format!("line {line}: ")).unwrap_or_default(), self.without_line())]
 pub struct PlanError {
-    /// What is wrong, and what was expected.
+    /// What is wrong, and what was expected; without the key.
     pub problem: String,
-    /// The key at fault, where one is: used to find its line.
+    /// The key at fault, where one is.
     pub key: Option<String>,
     /// Where in the text.
     pub line: Option<usize>,
@@ -54,10 +54,22 @@ impl PlanError {
 
     /// A problem with the value of `key`.
     pub fn of_key(key: &str, problem: impl std::fmt::Display) -> Self {
-        Self { problem: format!("{key}: {problem}"), key: Some(key.to_owned()), line: None }
+        Self { problem: problem.to_string(), key: Some(key.to_owned()), line: None }
     }
 
-    /// Find the line of the key at fault in the plan's text: the first assignment or table with that last name.
+    /// The message without the line.
+    pub fn without_line(&self) -> String {
+        self.key.as_ref().map_or_else(|| self.problem.clone(), |key| format!("{key}: {}", self.problem))
+    }
+
+    /// The same error of a key in a table of the plan.
+    #[must_use]
+    pub fn in_table(self, table: &str) -> Self {
+        Self { key: self.key.map(|key| format!("{table}.{key}")), ..self }
+    }
+
+    /// Find the line of the key at fault in the plan's text: the first assignment or table with that last
+    /// name.
     fn located(mut self, text: &str) -> Self {
         if let (None, Some(key)) = (self.line, &self.key) {
             let name = key.rsplit('.').next().unwrap_or(key);
@@ -125,6 +137,22 @@ pub struct LoadPlan {
     pub ramp_down: bool,
     /// How finely loads above 16 are told apart, as a share of the load.
     pub resolution: f64,
+}
+
+impl LoadPlan {
+    /// Search from 1 to `load_max`, hold every load equally long, and confirm the capacity twice.
+    pub fn search(load_max: u64, hold: Span) -> Self {
+        Self {
+            load_first: 1,
+            load_max,
+            fixed: None,
+            hold,
+            search_hold: hold,
+            confirmations: 2,
+            ramp_down: false,
+            resolution: 0.02,
+        }
+    }
 }
 
 /// The plan as it is written; unknown keys are refused.
@@ -230,13 +258,9 @@ impl Plan {
         }
         if let Some(unknown) = table.keys().find(|key| !HEAD_KEYS.contains(&key.as_str())) {
             let known = HEAD_KEYS.join(", ");
-            return Err(PlanError {
-                key: Some(unknown.clone()),
-                ..PlanError::new(format!(
-                    "unknown key '{unknown}'; expected one of {known}, or the table [{}]",
-                    head.workload
-                ))
-            });
+            let table = &head.workload;
+            let problem = format!("unknown key; expected one of {known}, or the table [{table}]");
+            return Err(PlanError::of_key(unknown, problem));
         }
         let mut variants = Vec::new();
         for overlay in head.variant {
@@ -247,7 +271,8 @@ impl Plan {
             variants.push(Variant { name: "default".into(), settings: shared, place });
         }
         for variant in &mut variants {
-            variant.settings = resolve(&head.workload, variant.settings.take())?;
+            let resolved = resolve(&head.workload, variant.settings.take());
+            variant.settings = resolved.map_err(|error| error.in_table(&head.workload))?;
         }
         let mut names: Vec<_> = variants.iter().map(|variant| variant.name.as_str()).collect();
         names.sort_unstable();
@@ -301,12 +326,8 @@ fn variant(
         None => {}
     }
     if let Some(unknown) = overlay.keys().next() {
-        return Err(PlanError {
-            key: Some(unknown.clone()),
-            ..PlanError::new(format!(
-                "unknown key '{unknown}' in variant '{name}'; expected name, place or {workload}"
-            ))
-        });
+        let problem = format!("unknown key in variant '{name}'; expected name, place or {workload}");
+        return Err(PlanError::of_key(unknown, problem));
     }
     let mut settings = shared.clone();
     if let Some(difference) = difference {
@@ -349,7 +370,8 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// The first of the plan's keys whose value is of the wrong kind, found by reading each alone: serde does not name it.
+/// The first of the plan's keys whose value is of the wrong kind, found by reading each alone: serde does not
+/// name it.
 fn blamed(table: &Map<String, Value>) -> Option<PlanError> {
     let mut keys = table.iter().filter(|(key, _)| HEAD_KEYS.contains(&key.as_str()));
     keys.find_map(|(key, value)| {

@@ -102,7 +102,8 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Line> {
 }
 
 /// The trend of an evenly sampled quantity, with its slope's error widened for samples that resemble their
-/// predecessors: n is replaced by n (1 - r) / (1 + r), r being the residuals' lag-one correlation (Bartlett 1935).
+/// predecessors: n is replaced by n (1 - r) / (1 + r), r being the residuals' lag-one correlation (Bartlett
+/// 1935).
 pub fn trend(points: &[(f64, f64)]) -> Option<Line> {
     let mut line = least_squares(points)?;
     let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.at(*x)).collect();

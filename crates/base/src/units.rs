@@ -13,6 +13,8 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::format::trimmed;
+
 /// Why a text is not a quantity; the message names the text and shows what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {what}: {problem}; write for example {example}")]
@@ -131,23 +133,14 @@ fn parse(text: &str, dimension: &Dimension) -> Result<f64, UnitError> {
     if scaled.is_finite() && scaled < 9e18 { Ok(scaled) } else { Err(error("it is too large".into())) }
 }
 
-/// A number with at most three decimals and no trailing zeros.
-fn tidy(value: f64) -> String {
-    let text = format!("{value:.3}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 /// Print `value` in the largest of `units` in which it is at least 1.
 fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fmt::Result {
     let (name, factor) = units.iter().rev().find(|(_, factor)| value >= *factor).unwrap_or(&units[0]);
-    write!(f, "{}{name}", tidy(value / factor))
+    write!(f, "{}{name}", trimmed(value / factor, 3))
 }
 
 macro_rules! text_form {
-    ($type:ident, $dimension:ident, $schema_name:literal) => {
+    ($type:ident, $dimension:ident, $schema_name:literal, $format:literal) => {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -165,6 +158,7 @@ macro_rules! text_form {
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({
                     "type": "string",
+                    "format": $format,
                     "description": format!("{}, such as {}", $dimension.what, $dimension.example),
                     "examples": [$dimension.example.split(' ').next()],
                 })
@@ -205,7 +199,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-text_form!(BitRate, RATE, "BitRate");
+text_form!(BitRate, RATE, "BitRate", "bit-rate");
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -236,7 +230,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-text_form!(ByteSize, SIZE, "ByteSize");
+text_form!(ByteSize, SIZE, "ByteSize", "byte-size");
 
 /// A length of time, held to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -280,8 +274,8 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.0.as_secs_f64();
         match s {
-            _ if s >= 120.0 && s % 60.0 == 0.0 => write!(f, "{}min", tidy(s / 60.0)),
-            _ if s >= 1.0 || s == 0.0 => write!(f, "{}s", tidy(s)),
+            _ if s >= 120.0 && s % 60.0 == 0.0 => write!(f, "{}min", trimmed(s / 60.0, 3)),
+            _ if s >= 1.0 || s == 0.0 => write!(f, "{}s", trimmed(s, 3)),
             _ => {
                 let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)];
                 scaled(f, s, &units)
@@ -290,7 +284,7 @@ impl fmt::Display for Span {
     }
 }
 
-text_form!(Span, TIME, "Span");
+text_form!(Span, TIME, "Span", "span");
 
 #[cfg(test)]
 mod tests {

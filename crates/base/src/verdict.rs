@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The judgement on one trial.
 ///
-/// `Invalid` is not a kind of failure: it says that the generator or a neighbour was at fault, so that nothing
-/// was learnt about the target.
+/// `Invalid` is not a kind of failure: it says that the generator or a neighbour was at fault, so that
+/// nothing was learnt about the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

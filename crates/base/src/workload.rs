@@ -1,16 +1,8 @@
-//! What the engine knows of a workload: its registry entry, and nothing else.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use serde_json::Value;
+//! What passes between the engine and a workload: the trial to make, and the judgement of it.
 
 use crate::doubt::Doubt;
-use crate::metric::{MetricSpec, Metrics};
-use crate::outcome::{Account, Figure, Phase, Trial};
-use crate::part::{Endpoints, PartError, PartKind, PartSpec};
-use crate::placement::{Placement, Role};
-use crate::plan::{LoadPlan, PlanError};
+use crate::metric::Metrics;
+use crate::outcome::{Account, Phase};
 use crate::series::Series;
 use crate::units::Span;
 use crate::verdict::Verdict;
@@ -49,83 +41,18 @@ pub struct Judgement {
     pub hold_s: (f64, f64),
 }
 
-/// A workload: one folder, and one line in the registry.
-pub trait Workload: Sync {
-    /// Its verb: `stream`.
-    fn name(&self) -> &'static str;
-    /// What a load counts under these (resolved) settings: "streams".
-    fn load_unit(&self, settings: &Value) -> &'static str;
-    /// Every number that its trials carry, the sampled ones included.
-    fn metrics(&self) -> &'static [MetricSpec];
-    /// The metrics that tell what came of a single load under these (resolved) settings, the main one first; none where
-    /// the load itself says it, so that a capacity is the answer.
-    fn findings(&self, _settings: &Value) -> &'static [&'static str] {
-        &[]
+impl Judgement {
+    /// A verdict alone.
+    pub fn new(verdict: Verdict, hold_s: (f64, f64)) -> Self {
+        Self {
+            verdict,
+            reasons: Vec::new(),
+            is_definite: false,
+            metrics: Metrics::new(),
+            series: Vec::new(),
+            doubts: Vec::new(),
+            account: Account::default(),
+            hold_s,
+        }
     }
-    /// The sides that a plan can place on hosts.
-    fn roles(&self) -> &'static [Role];
-    /// The roles whose hosts reach each other over the network under these (resolved) settings: of these none can stay
-    /// outside of a lab that others are placed in.
-    fn joined(&self, _settings: &Value) -> &'static [&'static str] {
-        &[]
-    }
-    /// Its parts.
-    fn parts(&self) -> &'static [PartKind];
-
-    /// Check settings and fill in what was left out.
-    ///
-    /// # Errors
-    /// An unknown key, a wrong unit, an impossible range, with the key named.
-    fn resolve(&self, settings: Value) -> Result<Value, PlanError>;
-
-    /// How loads are to be searched under these (resolved) settings.
-    fn load_plan(&self, settings: &Value) -> LoadPlan;
-
-    /// How long a trial may take beyond its hold (start-up, warm-up, a stalled end) before it is given up; more than
-    /// anything that these (resolved) settings allow.
-    fn overtime(&self, _settings: &Value) -> Duration {
-        Duration::from_secs(150)
-    }
-
-    /// Whether a trial that the user ends is kept, with what it measured until then. A load that is judged by its whole
-    /// hold says nothing in half of it.
-    fn keeps_interrupted(&self, _settings: &Value) -> bool {
-        false
-    }
-
-    /// The parts that stand for as long as the variant is measured (a server).
-    ///
-    /// # Errors
-    /// Settings that no part can be made from.
-    fn standing(&self, settings: &Value, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
-
-    /// The parts that offer one trial's load (the viewers). They are prepared in this order, those of one kind side by
-    /// side.
-    ///
-    /// # Errors
-    /// Settings or endpoints that no part can be made from.
-    fn offering(
-        &self,
-        settings: &Value,
-        trial: &TrialContext,
-        peers: &Endpoints,
-        placement: &Placement,
-    ) -> Result<Vec<PartSpec>, PartError>;
-
-    /// What is to be seen in all trials of a variant together, under its (resolved) settings; what is to be seen in one of
-    /// them is in its account.
-    fn figures(&self, _settings: &Value, _trials: &[&Trial]) -> Vec<Figure> {
-        Vec::new()
-    }
-
-    /// Judge a trial by its parts' reports, by part name.
-    ///
-    /// # Errors
-    /// A report that is missing or cannot be read.
-    fn judge(
-        &self,
-        settings: &Value,
-        trial: &TrialContext,
-        reports: &BTreeMap<String, Value>,
-    ) -> Result<Judgement, PartError>;
 }

@@ -1,7 +1,7 @@
-//! Endpoints: where a coordinator listens and agents join, and what is safe there.
+//! Endpoints on which a coordinator listens and which agents join, with their safety rules.
 //!
-//! An endpoint is `tls/HOST:PORT`, `tcp/HOST:PORT` or `unixsock-stream/PATH`. Without a scheme it is TLS, without a
-//! port 7447. What is not encrypted, or open to whoever comes, stays on this machine.
+//! An endpoint is `tls/HOST:PORT`, `tcp/HOST:PORT` or `unixsock-stream/PATH`. Defaults: TLS and port 7447.
+//! Endpoints without encryption or authentication stay on this machine.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -11,40 +11,31 @@ use std::str::FromStr;
 
 use crate::identity::{Credentials, Role};
 
-/// The port that is meant where none is written: zenoh's own.
+/// zenoh's default port.
 pub const PORT: u16 = 7447;
-/// The longest path of a UNIX socket: `sun_path` without its end (unix(7)).
+/// `sun_path` without the final NUL (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const UNIX: &str = "unixsock-stream/";
 
-/// Why an endpoint cannot be used; the message says what to do.
+/// Why an endpoint cannot be used. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{endpoint}': {problem}")]
 pub struct EndpointError {
-    /// As it was written.
     pub endpoint: String,
-    /// What is wrong, and what to do.
     pub problem: String,
 }
 
-/// Where a coordinator listens and agents join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// TLS over TCP.
     Tls {
-        /// A name or an address.
         host: String,
-        /// The TCP port.
         port: u16,
     },
-    /// TCP in the clear: within one machine alone.
+    /// Unencrypted, for this machine only.
     Tcp {
-        /// A name or an address.
         host: String,
-        /// The TCP port.
         port: u16,
     },
-    /// A UNIX socket.
     Unix(PathBuf),
 }
 
@@ -54,9 +45,9 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let error = |problem: String| EndpointError { endpoint: text.to_owned(), problem };
         let what = "write tls/HOST:PORT, tcp/HOST:PORT or unixsock-stream/PATH";
-        // zenoh reads settings of the link behind these.
+        // zenoh reads link settings after these characters.
         if let Some(odd) = text.chars().find(|c| "#?;|".contains(*c) || c.is_control() || c.is_whitespace()) {
-            return Err(error(format!("an endpoint has no {odd:?}; {what}")));
+            return Err(error(format!("an endpoint cannot contain {odd:?}; {what}")));
         }
         if let Some(path) = text.strip_prefix(UNIX) {
             return unix(path).map_err(error);
@@ -67,7 +58,9 @@ impl FromStr for Endpoint {
         let (scheme, address) = match text.split_once('/') {
             None => ("tls", text),
             Some((scheme @ ("tls" | "tcp"), address)) => (scheme, address),
-            Some((scheme, _)) => return Err(error(format!("'{scheme}' is not spoken here; {what}"))),
+            Some((scheme, _)) => {
+                return Err(error(format!("the scheme '{scheme}' is not supported; {what}")));
+            }
         };
         let (host, port) = host_and_port(address).map_err(|problem| error(format!("{problem}; {what}")))?;
         Ok(if scheme == "tls" { Self::Tls { host, port } } else { Self::Tcp { host, port } })
@@ -79,7 +72,7 @@ fn unix(path: &str) -> Result<Endpoint, String> {
         return Err(format!("the socket's path must be absolute: {UNIX}/run/..., with two slashes"));
     }
     match path.len() > SOCKET_PATH_BYTES_MAX || path.ends_with('/') {
-        true => Err(format!("the path must name a file, and have at most {SOCKET_PATH_BYTES_MAX} bytes")),
+        true => Err(format!("the path must name a file and have at most {SOCKET_PATH_BYTES_MAX} bytes")),
         false => Ok(Endpoint::Unix(path.into())),
     }
 }
@@ -101,12 +94,12 @@ fn host_and_port(address: &str) -> Result<(String, u16), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     match !host.is_empty() && host.chars().all(fits) {
         true => Ok((host.to_owned(), port)),
-        false => Err(format!("'{host}' is neither a host's name nor an address")),
+        false => Err(format!("'{host}' is neither a host name nor an address")),
     }
 }
 
 impl fmt::Display for Endpoint {
-    /// As zenoh reads it.
+    /// In zenoh's syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port) = match self {
             Self::Unix(path) => return write!(f, "{UNIX}{}", path.display()),
@@ -125,32 +118,31 @@ impl Endpoint {
         EndpointError { endpoint: self.to_string(), problem: problem.into() }
     }
 
-    /// Whether all that it stands for is this machine.
+    /// Whether all addresses of the endpoint are loopback addresses.
     fn is_loopback(&self) -> Result<bool, EndpointError> {
         let (Self::Tls { host, port } | Self::Tcp { host, port }) = self else { return Ok(true) };
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(address.to_canonical().is_loopback());
         }
         let resolved = (host.as_str(), *port).to_socket_addrs();
-        let addresses: Vec<SocketAddr> = resolved
-            .map_err(|error| self.error(format!("the host's name cannot be resolved: {error}")))?
-            .collect();
+        let addresses: Vec<SocketAddr> =
+            resolved.map_err(|error| self.error(format!("cannot resolve the host name: {error}")))?.collect();
         Ok(!addresses.is_empty() && addresses.iter().all(|address| address.ip().to_canonical().is_loopback()))
     }
 
-    /// What holds for both sides beyond this machine.
+    /// Rules for both sides beyond this machine.
     fn check(&self, credentials: Option<&Credentials>, doing: &str) -> Result<(), EndpointError> {
         match (self, credentials) {
-            // zenoh hands the brackets to the check of the certificate's name, which no certificate has.
+            // zenoh verifies the certificate against the bracketed address, which no certificate contains.
             (Self::Tls { host, .. }, _) if host.contains(':') && doing == "join" => {
-                Err(self.error("zenoh cannot check a certificate for an IPv6 address; join by the host's name"))
+                Err(self.error("zenoh cannot verify a certificate for an IPv6 address; join by host name"))
             }
             (Self::Tls { .. }, None) => Err(self.error(format!(
                 "TLS needs credentials to {doing} with: make them with 'kagiri fleet init', and give a bundle's folder \
                  with --credentials"
             ))),
             (Self::Tcp { host, port }, credentials) if !self.is_loopback()? => Err(self.error(match credentials {
-                Some(_) => format!("tcp does not encrypt, and checks no certificates; {doing} tls/{host}:{port}"),
+                Some(_) => format!("tcp does not encrypt and checks no certificates; {doing} tls/{host}:{port}"),
                 None => format!(
                     "beyond this machine everybody could command the hosts that join; make credentials with 'kagiri \
                      fleet init', and {doing} tls/{host}:{port} with --credentials"
@@ -161,13 +153,13 @@ impl Endpoint {
     }
 }
 
-/// Nothing listens beyond this machine without TLS, and certificates or passwords of all who join.
+/// Rejects endpoints beyond this machine without TLS and credentials of all who join.
 ///
-/// A UNIX socket's folder must belong to this user, and admit nobody else (mode 0700); what has its name and is no
-/// socket must not be replaced by one, as zenoh would.
+/// The folder of a UNIX socket must belong to this user with mode 0700. An existing file that is no socket
+/// is rejected, because zenoh would replace it.
 ///
 /// # Errors
-/// Why it is not safe to listen there, and what to do.
+/// Why listening there is not safe, and what to do.
 pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
     if let Endpoint::Unix(path) = endpoint {
         return check_socket_dir(endpoint, path);
@@ -184,10 +176,10 @@ pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> R
     }
 }
 
-/// Nobody joins a coordinator beyond this machine that does not prove who it is.
+/// Rejects coordinators beyond this machine that do not prove their identity.
 ///
 /// # Errors
-/// Why it is not safe to join there, and what to do.
+/// Why joining there is not safe, and what to do.
 pub fn check_join(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
     endpoint.check(credentials, "join")
 }
@@ -203,7 +195,8 @@ fn check_socket_dir(endpoint: &Endpoint, path: &Path) -> Result<(), EndpointErro
         let taken = path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket());
         return match taken {
             true => {
-                Err(endpoint.error("there is something else of this name; name a new file in that folder"))
+                Err(endpoint
+                    .error("a file of this name exists and is no socket; name a new file in that folder"))
             }
             false => Ok(()),
         };

@@ -1,60 +1,56 @@
-//! The bus within one process: no port is opened, nothing is serialised but settings and reports.
+//! The bus within one process. It opens no port.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::part::{Endpoints, HostContext, Live, Part, PartError, PartKind, PartSpec, Progress};
+use base::part::{AnyPart, Endpoints, HostContext, Live, PartError, PartKind, PartSpec, Progress};
 use serde_json::Value;
 use sys::clock;
 
 use crate::{Bus, BusError, HERE};
 
-/// Between the order to start and the start, so that every part is ready at the common moment.
+/// Between the start order and the common start, so that every part is ready.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// Parts of this process, by name.
 pub struct LocalBus {
     kinds: Vec<PartKind>,
     host: HostContext,
-    parts: BTreeMap<String, Box<dyn Part>>,
+    parts: BTreeMap<String, Box<dyn AnyPart>>,
 }
 
 impl LocalBus {
-    /// A bus that can build the given kinds of parts.
     pub fn new(kinds: Vec<PartKind>, host: HostContext) -> Self {
         Self { kinds, host, parts: BTreeMap::new() }
     }
 
-    /// Start parts at a moment of this host's monotonic clock.
+    /// Starts parts at a time of this host's monotonic clock.
     ///
     /// # Errors
-    /// A part that cannot start; the others may have been started.
+    /// A part cannot start. Other parts may have been started.
     pub fn start_at(&mut self, parts: &[&str], at_ns: u64) -> Result<(), BusError> {
         for name in parts {
-            self.part(name)?.start(at_ns).map_err(of(name))?;
+            self.part(name)?.start(at_ns).map_err(part_error(name))?;
         }
         Ok(())
     }
 
-    /// As [`Self::start_at`]; what cannot be done because the moment has passed is no fault of the part's, but a start that
-    /// is worth another try.
+    /// [`Self::start_at`], but a failure after `at_ns` is a late start, which is worth a retry.
     fn start_in_time(&mut self, parts: &[&str], at_ns: u64) -> Result<(), BusError> {
         self.start_at(parts, at_ns).map_err(|error| {
             let of_part = matches!(&error, BusError::Part { error, .. } if !error.usage);
             match of_part && clock::monotonic_ns() >= at_ns {
-                true => BusError::Late { host: HERE.to_owned(), why: error.to_string() },
+                true => BusError::LateStart { host: HERE.to_owned(), why: error.to_string() },
                 false => error,
             }
         })
     }
 
-    fn part(&mut self, name: &str) -> Result<&mut Box<dyn Part>, BusError> {
+    fn part(&mut self, name: &str) -> Result<&mut Box<dyn AnyPart>, BusError> {
         self.parts.get_mut(name).ok_or_else(|| BusError::Unknown(format!("there is no part '{name}'")))
     }
 }
 
-/// An error of a part, with the part's name.
-fn of(part: &str) -> impl Fn(PartError) -> BusError + '_ {
+fn part_error(part: &str) -> impl Fn(PartError) -> BusError + '_ {
     move |error| BusError::Part { part: part.to_owned(), host: HERE.to_owned(), error }
 }
 
@@ -81,7 +77,7 @@ impl Bus for LocalBus {
         let host = self.host.clone();
         let mut endpoints = Endpoints::new();
         for name in parts {
-            let endpoint = self.part(name)?.prepare(peers, &host).map_err(of(name))?;
+            let endpoint = self.part(name)?.prepare(peers, &host).map_err(part_error(name))?;
             endpoints.insert((*name).to_owned(), endpoint);
         }
         Ok(endpoints)
@@ -102,7 +98,7 @@ impl Bus for LocalBus {
     fn stop(&mut self, parts: &[&str]) -> BTreeMap<String, Result<Value, BusError>> {
         let stop = |name: &&str| {
             let report = match self.parts.remove(*name) {
-                Some(mut gone) => gone.stop().map_err(of(name)),
+                Some(mut gone) => gone.stop().map_err(part_error(name)),
                 None => Err(BusError::Unknown(format!("there is no part '{name}'"))),
             };
             ((*name).to_owned(), report)
@@ -119,13 +115,13 @@ mod tests {
 
     use super::*;
 
-    /// A part that counts how often it was asked, is refused a negative `work`, and refuses to start without any.
+    /// Counts its progress calls, rejects a negative `work`, and fails to start without any.
     struct Counter {
         work: i64,
         started_ns: Option<u64>,
     }
 
-    impl Part for Counter {
+    impl AnyPart for Counter {
         fn prepare(&mut self, peers: &Endpoints, _: &HostContext) -> Result<Value, PartError> {
             Ok(json!({ "peers": peers.len() }))
         }
@@ -142,7 +138,7 @@ mod tests {
         }
     }
 
-    fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+    fn build(spec: &PartSpec) -> Result<Box<dyn AnyPart>, PartError> {
         match spec.settings["work"].as_i64() {
             Some(work) if work >= 0 => Ok(Box::new(Counter { work, started_ns: None })),
             _ => Err(PartError::usage("work must be a number that is not negative")),
@@ -160,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_goes_through_its_phases() {
+    fn part_goes_through_its_phases() {
         let mut bus = bus();
         bus.place(vec![spec(2)]).unwrap();
         let endpoints = bus.prepare(&["counter"], &Endpoints::new()).unwrap();
@@ -174,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_after_the_moment_is_a_late_start() {
+    fn refusal_after_the_start_time_is_a_late_start() {
         let mut bus = bus();
         bus.place(vec![spec(0)]).unwrap();
         let late = bus.start_in_time(&["counter"], 0).unwrap_err();
         assert!(
-            matches!(&late, BusError::Late { host, why } if host == HERE && why == "counter: it does not start"),
+            matches!(&late, BusError::LateStart { host, why } if host == HERE && why == "counter: it does not start"),
             "{late}"
         );
         let own = bus.start_in_time(&["counter"], u64::MAX).unwrap_err();
@@ -189,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_is_named() {
+    fn placement_error_names_the_cause() {
         let mut bus = bus();
         let refused = bus.place(vec![spec(-1)]).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().starts_with("work must be"));

@@ -1,4 +1,4 @@
-//! zenoh sessions: the coordinator's, with a router inside, and an agent's.
+//! zenoh sessions of the coordinator (with a router inside) and of agents.
 
 use std::time::Duration;
 
@@ -7,46 +7,36 @@ use serde_json::Value;
 use zenoh::{Config, Session, Wait};
 
 use crate::FleetError;
-use crate::identity::reason::without_places;
+use crate::identity::connect_error::without_source_locations;
 
-/// A link on which nothing was heard for this long is dead. zenoh looks four times within it, and says something
-/// itself that often: this is all that an idle agent costs. TCP sends again what a short cut took 0.2, 0.6, 1.4 and 3 s
-/// after it: with the third of these there is time left for a busy host to hear it, and a link that is dead is named
-/// within 3 s.
+/// A link without traffic for this long is dead. zenoh sends a keep-alive four times within it, which is the
+/// whole load of an idle agent. TCP retransmits 0.2, 0.6, 1.4 and 3 s after a short outage: this lease
+/// covers the first three and still reports a dead link within 3 s.
 pub(crate) const LEASE: Duration = Duration::from_millis(2500);
-/// How long saying goodbye to everybody may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// Sessions that a coordinator's own router takes; beyond a few thousand use external routers.
+/// Sessions of the coordinator's own router. Use external routers beyond a few thousand.
 const SESSIONS_MAX: u32 = 20_000;
-/// Sessions that may be in the middle of joining.
 const JOINING_MAX: u32 = 2_000;
 
-/// A setting of zenoh: its path, and a JSON value.
-pub type Setting = (String, String);
+/// A zenoh setting: path and JSON value.
+pub type ZenohSetting = (String, String);
 
-/// Which end of the fleet a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// The coordinator, with a router inside that listens there.
-    Router {
-        /// zenoh's endpoints.
-        listen: Vec<String>,
-    },
+    /// The coordinator, with its own router.
+    Router { listen: Vec<String> },
     /// An agent, or a coordinator that uses an external router.
-    Client {
-        /// zenoh's endpoint.
-        connect: String,
-    },
+    Client { connect: String },
 }
 
-/// Open a session; `more` are settings of identity and access.
+/// Opens a session. `more` holds the settings for identity and access control.
 ///
 /// # Errors
-/// Nothing can listen there, or nobody listens there.
-pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, FleetError> {
+/// Cannot listen on or connect to the endpoint.
+pub fn open(role: &Role, more: &[ZenohSetting], within: Duration) -> Result<Session, FleetError> {
     let config = config(&[common(within), of_role(role), more.to_vec()].concat())?;
     if matches!(role, Role::Router { .. }) {
-        // Each session needs one; with fewer, zenoh says when they are used up.
+        // Each session needs a descriptor. With too few, zenoh reports the error later.
         let _ = sys::thread::raise_file_limit(u64::from(SESSIONS_MAX + JOINING_MAX));
     }
     zenoh::open(config).wait().map_err(|error| {
@@ -58,13 +48,13 @@ pub fn open(role: &Role, more: &[Setting], within: Duration) -> Result<Session, 
     })
 }
 
-/// End a session, in a moment: zenoh itself waits as long as somebody who is in the middle of joining may take. What it
-/// then has left to do it does beside this program, or not at all if that ends: its links break off.
+/// Closes a session within [`CLOSE_WITHIN`]. zenoh itself waits for sessions that are still joining; it
+/// finishes in a background thread.
 pub fn close(session: &Session) {
     let (ended, end) = std::sync::mpsc::channel();
     let session = session.clone();
     let close = move || {
-        // One that is gone cannot be told goodbye, and need not be.
+        // A router that is gone needs no close.
         let _ = session.close().wait();
         drop(session);
         let _ = ended.send(());
@@ -74,19 +64,19 @@ pub fn close(session: &Session) {
     }
 }
 
-/// What zenoh says of a failure, without where in its own source that was.
+/// zenoh's error without locations in its source.
 fn plain(error: &str) -> String {
     match error.contains("Address already in use") {
-        true => "it is in use, by another kagiri run or another program; wait for its end, or give --listen another port"
+        true => "it is in use by another kagiri run or another program; wait for it to end, or choose another port with --listen"
             .to_owned(),
-        false => without_places(error),
+        false => without_source_locations(error),
     }
 }
 
-/// zenoh's configuration, read in one piece and as plain JSON: as JSON5, setting by setting, the rules for a thousand
+/// Builds zenoh's configuration from plain JSON at once. Setting by setting as JSON5, the rules for 1,000
 /// members alone take 0.2 s.
-fn config(settings: &[Setting]) -> Result<Config, FleetError> {
-    let unfit = |(key, value): &Setting, why: String| FleetError::Setting {
+fn config(settings: &[ZenohSetting]) -> Result<Config, FleetError> {
+    let invalid = |(key, value): &ZenohSetting, why: String| FleetError::Setting {
         key: key.clone(),
         value: value.clone(),
         why,
@@ -94,13 +84,13 @@ fn config(settings: &[Setting]) -> Result<Config, FleetError> {
     let mut all = Value::default();
     for setting in settings {
         let place = setting.0.split('/').fold(&mut all, |place, key| &mut place[key]);
-        *place = serde_json::from_str(&setting.1).map_err(|error| unfit(setting, error.to_string()))?;
+        *place = serde_json::from_str(&setting.1).map_err(|error| invalid(setting, error.to_string()))?;
     }
     Config::deserialize(&all).map_err(|error| {
-        // It does not say which; one by one they do.
-        let fits = |(key, value): &&Setting| Config::default().insert_json5(key, value).is_ok();
+        // The error does not name the setting: try them one by one.
+        let fits = |(key, value): &&ZenohSetting| Config::default().insert_json5(key, value).is_ok();
         let culprit = settings.iter().find(|setting| !fits(setting)).cloned().unwrap_or_default();
-        unfit(&culprit, error.to_string())
+        invalid(&culprit, error.to_string())
     })
 }
 
@@ -108,13 +98,13 @@ fn text(value: &str) -> String {
     Value::from(value).to_string()
 }
 
-fn common(within: Duration) -> Vec<Setting> {
+fn common(within: Duration) -> Vec<ZenohSetting> {
     let within_ms = within.as_millis();
     [
-        // Nothing is sent to anybody who was not named.
+        // Never send to hosts that were not named.
         ("scouting/multicast/enabled", "false".to_owned()),
         ("scouting/gossip/enabled", "false".to_owned()),
-        // A router sleeps that long although there is nobody to find.
+        // The router would sleep this long before it starts.
         ("scouting/delay", "0".to_owned()),
         ("transport/link/tx/lease", LEASE.as_millis().to_string()),
         ("transport/link/rx/max_message_size", crate::protocol::MESSAGE_BYTES_MAX.to_string()),
@@ -127,7 +117,7 @@ fn common(within: Duration) -> Vec<Setting> {
     .to_vec()
 }
 
-fn of_role(role: &Role) -> Vec<Setting> {
+fn of_role(role: &Role) -> Vec<ZenohSetting> {
     let all = match role {
         Role::Router { listen } => vec![
             ("mode", text("router")),
@@ -137,7 +127,7 @@ fn of_role(role: &Role) -> Vec<Setting> {
         Role::Client { connect } => vec![
             ("mode", text("client")),
             ("connect/endpoints", serde_json::json!([connect]).to_string()),
-            // Whoever opens tries again, and can say why it failed.
+            // The agent retries and reports the reason itself.
             ("connect/timeout_ms", "0".to_owned()),
             ("connect/exit_on_failure", "true".to_owned()),
         ],
@@ -150,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nobody_can_listen_is_said_without_zenohs_own_places() {
+    fn listen_error_names_endpoint_without_source_location() {
         let said = |listen: String| {
             let role = Role::Router { listen: vec![listen] };
             open(&role, &[], Duration::from_secs(5)).unwrap_err().to_string()
@@ -158,7 +148,7 @@ mod tests {
         let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let place = format!("tcp/{}", taken.local_addr().unwrap());
         let error = said(place.clone());
-        assert!(error.contains(&place) && error.contains("give --listen another port"), "{error}");
+        assert!(error.contains(&place) && error.contains("choose another port with --listen"), "{error}");
         // TEST-NET-1 (RFC 5737) is no address of this machine.
         let error = said("tcp/192.0.2.1:7447".to_owned());
         assert!(error.contains("192.0.2.1:7447") && !error.contains(".rs:"), "{error}");

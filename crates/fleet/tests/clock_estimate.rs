@@ -1,8 +1,9 @@
-//! The bound of an offset is never violated, whatever the delays, for clocks that drift and wander as they may.
+//! The bound of an offset is never violated, whatever the delays, for clocks that drift and wander as they
+//! may.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
-use kagiri_fleet::clock::{Batch, Edge, Offset, Probe, RATE_MAX_PPB, Unsynchronised, WANDER_MAX_PPB};
+use fleet::clock::{Batch, Edge, Offset, Probe, RATE_MAX_PPB, Unsynchronised, WANDER_MAX_PPB};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
@@ -47,7 +48,8 @@ fn delay() -> impl Strategy<Value = u64> {
     (0_u32..34, any::<u64>()).prop_map(|(bits, random)| random & ((1 << bits) - 1))
 }
 
-/// A clock, and batches of probes: when, and each probe's pause before it and its delays there, within and back.
+/// A clock, and batches of probes: when, and each probe's pause before it and its delays there, within and
+/// back.
 fn session() -> impl Strategy<Value = (Simulated, Vec<Batch>)> {
     let wander_ppb = WANDER_MAX_PPB / 2;
     let mean_ppb = RATE_MAX_PPB - wander_ppb;
@@ -157,7 +159,7 @@ fn batch(clock: &Simulated, at_ns: u64, delay_ns: u64) -> Batch {
 }
 
 #[test]
-fn several_batches_show_the_drift() {
+fn several_batches_give_the_drift() {
     let clock = Simulated { start_ns: 7 * S as i64, rates: vec![(0, 50_000)] };
     let before = batch(&clock, 1000 * S, 50_000);
     let one = Offset::from_batches(&[before]).unwrap();
@@ -178,7 +180,7 @@ fn several_batches_show_the_drift() {
 }
 
 #[test]
-fn one_kernels_clocks_cannot_part() {
+fn clocks_of_one_kernel_have_no_drift() {
     let probe = Probe { t1_ns: 300 * S, t2_ns: 1000, t3_ns: 1500, t4_ns: 300 * S + 2500 };
     let batch = Batch::new(&probe, true).unwrap();
     let offset = Offset::from_batches(&[batch]).unwrap();
@@ -192,7 +194,7 @@ fn one_kernels_clocks_cannot_part() {
 }
 
 #[test]
-fn a_clock_that_was_held_or_set_is_unsynchronised() {
+fn stopped_or_stepped_clock_is_unsynchronised() {
     let clock = Simulated { start_ns: 0, rates: vec![(0, 20_000)] };
     // Suspended for 10 ms within 10 s: 1000 ppm behind.
     let held = Simulated { start_ns: -10_000_000, ..clock.clone() };
@@ -205,7 +207,7 @@ fn a_clock_that_was_held_or_set_is_unsynchronised() {
 }
 
 #[test]
-fn wandering_beyond_the_usual_leaves_the_first_principle() {
+fn wander_beyond_the_limit_is_unsynchronised() {
     let clock = Simulated { start_ns: 0, rates: vec![(0, 150_000), (200 * S, -150_000)] };
     let batches: Vec<Batch> = (1..=3).map(|i| batch(&clock, i * 100 * S, 50_000)).collect();
     let offset = Offset::from_batches(&batches).unwrap();
@@ -213,7 +215,7 @@ fn wandering_beyond_the_usual_leaves_the_first_principle() {
 }
 
 #[test]
-fn times_that_go_back_are_left_out() {
+fn probes_with_decreasing_times_are_rejected() {
     let good = Probe { t1_ns: 10, t2_ns: 110, t3_ns: 120, t4_ns: 40 };
     assert_eq!(good.rtt_ns(), Some(20));
     for bad in [Probe { t4_ns: 9, ..good }, Probe { t3_ns: 109, ..good }, Probe { t1_ns: 41, ..good }] {

@@ -1,5 +1,5 @@
 //! Clocks whose difference is known: between two network namespaces of one kernel it is exactly 0, and a time
-//! namespace is off by what it was told. A violated bound shows.
+//! namespace has a known offset, so that a violated bound is detected.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
@@ -9,14 +9,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kagiri_fleet::clock::{Ask, Batch, DatagramAddress, Key, Offset, Probed, Prober, Responder};
+use fleet::clock::{Batch, BatchRequest, BatchResult, DatagramAddress, Key, Offset, Prober, Responder};
 use sys::journal::Journal;
 use sys::netns::Namespace;
 
 const LONG: Duration = Duration::from_secs(20);
 
 /// Every probe is asked, whatever the bound.
-const ALL: Ask = Ask { count: 64, good_ns: 0, within: LONG };
+const ALL: BatchRequest = BatchRequest { count: 64, good_ns: 0, within: LONG };
 
 /// Where the program of another clock finds what to ask; set for that program only.
 const ERRAND: &str = "KAGIRI_TEST_CLOCK_ERRAND";
@@ -55,7 +55,7 @@ impl Pair {
     }
 
     /// Batches from within the agent's namespace until `probes` were asked.
-    fn probe(&self, target: &DatagramAddress, key: &Key, probes: u32) -> Vec<Probed> {
+    fn probe(&self, target: &DatagramAddress, key: &Key, probes: u32) -> Vec<BatchResult> {
         let ask_all = || {
             let mut prober = Prober::open(target, key.clone()).unwrap();
             let (mut all, mut sent) = (Vec::new(), 0);
@@ -86,14 +86,14 @@ fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// How many edges of all probes lie on the wrong side of the true offset: of a batch's edges the innermost are kept, so
-/// that each stands for all of its probes.
-fn violations(probed: &[Probed], truth_ns: i64) -> usize {
+/// How many edges of all probes lie on the wrong side of the true offset: of a batch's edges the innermost
+/// are kept, so that each stands for all of its probes.
+fn violations(probed: &[BatchResult], truth_ns: i64) -> usize {
     let batches = probed.iter().filter_map(|probed| probed.batch);
     batches.filter(|batch| batch.lower.offset_ns > truth_ns || batch.upper.offset_ns < truth_ns).count()
 }
 
-fn show(what: &str, probed: &[Probed]) {
+fn show(what: &str, probed: &[BatchResult]) {
     let mut bounds: Vec<u64> =
         probed.iter().filter_map(|probed| probed.batch).map(|batch| batch.bound_ns()).collect();
     bounds.sort_unstable();
@@ -102,7 +102,7 @@ fn show(what: &str, probed: &[Probed]) {
 }
 
 #[test]
-fn no_bound_is_violated_between_namespaces_idle_and_busy() {
+fn bounds_hold_between_namespaces_idle_and_busy() {
     if !root() {
         return;
     }
@@ -146,12 +146,12 @@ struct Errand {
 fn errand() {
     let path = std::env::var(ERRAND).expect("started by its test only");
     let errand: Errand = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let probed = Prober::open(&errand.target, errand.key).unwrap().batch(Ask::default()).unwrap();
+    let probed = Prober::open(&errand.target, errand.key).unwrap().batch(BatchRequest::default()).unwrap();
     std::fs::write(Path::new(&path).with_extension("answer"), serde_json::to_vec(&probed).unwrap()).unwrap();
 }
 
 #[test]
-fn a_clock_that_is_off_by_minutes_is_found_within_its_bound() {
+fn offset_of_minutes_is_found_within_its_bound() {
     if !root() {
         return;
     }
@@ -179,7 +179,7 @@ fn a_clock_that_is_off_by_minutes_is_found_within_its_bound() {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let answer = std::fs::read(path.with_extension("answer")).unwrap();
-        let probed: Probed = serde_json::from_slice(&answer).unwrap();
+        let probed: BatchResult = serde_json::from_slice(&answer).unwrap();
 
         let truth_ns = ahead_s * 1_000_000_000;
         let offset = Offset::from_batches(&[probed.batch.unwrap()]).unwrap();

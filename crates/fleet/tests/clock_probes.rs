@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kagiri_fleet::clock::wire::{DATAGRAM_BYTES, Message, Rejected, seal};
-use kagiri_fleet::clock::{Ask, Counts, DatagramAddress, Key, Offset, Probed, Prober, Responder};
+use fleet::clock::wire::{DATAGRAM_BYTES, Message, Rejected, seal};
+use fleet::clock::{BatchRequest, BatchResult, Counts, DatagramAddress, Key, Offset, Prober, Responder};
 use proptest::prelude::*;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -33,9 +33,9 @@ fn socket() -> UdpSocket {
 fn message() -> impl Strategy<Value = Message> {
     (any::<u32>(), any::<[u64; 3]>(), any::<bool>()).prop_map(|(sequence, [t1_ns, t2_ns, t3_ns], asks)| {
         if asks {
-            Message::Question { sequence, t1_ns }
+            Message::Request { sequence, t1_ns }
         } else {
-            Message::Answer { sequence, t1_ns, t2_ns, t3_ns }
+            Message::Response { sequence, t1_ns, t2_ns, t3_ns }
         }
     })
 }
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[test]
-fn a_key_is_not_shown() {
+fn key_is_not_printed() {
     let key = Key::random();
     assert_ne!(key, Key::random());
     assert_eq!(format!("{key:?}"), format!("Key({:08x})", key.id()));
@@ -85,13 +85,13 @@ fn a_key_is_not_shown() {
 }
 
 #[test]
-fn strangers_get_no_answer_and_everybody_is_counted() {
+fn only_key_holders_get_responses_and_all_are_counted() {
     let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let stranger = socket();
     let say =
         |bytes: &[u8]| assert_eq!(stranger.send_to(bytes, udp(responder.address())).unwrap(), bytes.len());
-    let question = Message::Question { sequence: 3, t1_ns: 4 };
+    let question = Message::Request { sequence: 3, t1_ns: 4 };
     let good = question.write(&key);
     let changed = |at: usize| {
         let mut bytes = good;
@@ -105,7 +105,7 @@ fn strangers_get_no_answer_and_everybody_is_counted() {
     say(&[7; 60_000]);
     say(&changed(0));
     // An answer is no question, even if it is authentic.
-    say(&Message::Answer { sequence: 3, t1_ns: 4, t2_ns: 5, t3_ns: 6 }.write(&key));
+    say(&Message::Response { sequence: 3, t1_ns: 4, t2_ns: 5, t3_ns: 6 }.write(&key));
     say(&changed(4));
     say(&question.write(&Key::random()));
     say(&changed(16));
@@ -115,7 +115,7 @@ fn strangers_get_no_answer_and_everybody_is_counted() {
     let mut buffer = [0; 2000];
     let (len, from) = stranger.recv_from(&mut buffer).unwrap();
     assert_eq!((len, from), (DATAGRAM_BYTES, udp(responder.address())), "as long as the question");
-    let Ok(Message::Answer { sequence: 3, t1_ns: 4, t2_ns, t3_ns }) = Message::read(&buffer[..len], &key)
+    let Ok(Message::Response { sequence: 3, t1_ns: 4, t2_ns, t3_ns }) = Message::read(&buffer[..len], &key)
     else {
         panic!("{:?}", Message::read(&buffer[..len], &key));
     };
@@ -134,7 +134,7 @@ fn strangers_get_no_answer_and_everybody_is_counted() {
 }
 
 #[test]
-fn a_dropped_responder_is_gone_at_once() {
+fn dropped_responder_frees_its_address() {
     let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let address = responder.address().clone();
@@ -143,12 +143,12 @@ fn a_dropped_responder_is_gone_at_once() {
     assert!(taken.to_string().contains(&format!("cannot listen at {port}")), "{taken}");
     drop(responder);
     let again = Responder::start(&address, key.clone()).unwrap();
-    assert!(Prober::open(&address, key).unwrap().batch(Ask::default()).unwrap().batch.is_some());
+    assert!(Prober::open(&address, key).unwrap().batch(BatchRequest::default()).unwrap().batch.is_some());
     assert!(again.counts().answered > 0);
 }
 
 #[test]
-fn without_answers_a_batch_ends_in_time() {
+fn batch_without_responses_ends_in_time() {
     let nobody = socket();
     let target = DatagramAddress::Udp(nobody.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn without_answers_a_batch_ends_in_time() {
         let mut prober = Prober::open(&target, Key::random()).unwrap();
         let within = Duration::from_millis(250);
         let started = Instant::now();
-        let probed = prober.batch(Ask { within, ..Ask::default() }).unwrap();
+        let probed = prober.batch(BatchRequest { within, ..BatchRequest::default() }).unwrap();
         assert!(started.elapsed() >= within, "it gave up early");
         assert_eq!((probed.batch, probed.lost), (None, probed.sent));
         assert!(probed.sent >= 1);
@@ -168,7 +168,7 @@ fn without_answers_a_batch_ends_in_time() {
 }
 
 #[test]
-fn a_flood_of_rubbish_does_not_hold_a_batch_up() {
+fn flood_does_not_delay_a_batch() {
     let flooder = socket();
     let target = DatagramAddress::Udp(flooder.local_addr().unwrap());
     let is_over = AtomicBool::new(false);
@@ -184,10 +184,11 @@ fn a_flood_of_rubbish_does_not_hold_a_batch_up() {
         // A flooder that is kept off its CPU for a whole batch sends nothing in it: then the next one.
         let (began, mut batches) = (Instant::now(), Vec::new());
         let is_flooded =
-            |batches: &[(Probed, Duration)]| batches.iter().any(|(probed, _)| probed.rejected > 0);
+            |batches: &[(BatchResult, Duration)]| batches.iter().any(|(probed, _)| probed.rejected > 0);
         while !is_flooded(&batches) && began.elapsed() < LONG {
             let started = Instant::now();
-            let ask = Ask { count: 3, within: Duration::from_millis(250), ..Ask::default() };
+            let ask =
+                BatchRequest { count: 3, within: Duration::from_millis(250), ..BatchRequest::default() };
             batches.push((prober.batch(ask).unwrap(), started.elapsed()));
         }
         is_over.store(true, Ordering::Relaxed);
@@ -216,7 +217,7 @@ fn on_the_way(between: &UdpSocket, coordinator: SocketAddr) {
         match number % 7 {
             0 => {}
             1 => {
-                // Old answers once more, and what was never said.
+                // Repeated and forged responses.
                 for old in held.iter().rev().take(20) {
                     between.send_to(old, agent).unwrap();
                 }
@@ -229,7 +230,7 @@ fn on_the_way(between: &UdpSocket, coordinator: SocketAddr) {
 }
 
 #[test]
-fn loss_doubles_delay_and_forgery_cost_width_but_never_truth() {
+fn loss_delay_and_forgery_widen_but_never_break_the_bound() {
     let key = Key::random();
     let responder = Responder::start(&loopback(), key.clone()).unwrap();
     let between = socket();
@@ -237,7 +238,7 @@ fn loss_doubles_delay_and_forgery_cost_width_but_never_truth() {
     std::thread::scope(|scope| {
         scope.spawn(|| on_the_way(&between, udp(responder.address())));
         let mut prober = Prober::open(&DatagramAddress::Udp(address), key.clone()).unwrap();
-        let ask = Ask { count: 100, good_ns: 0, within: LONG };
+        let ask = BatchRequest { count: 100, good_ns: 0, within: LONG };
         let probed = [0; 4].map(|_| prober.batch(ask).unwrap());
         socket().send_to(b"", address).unwrap();
         for probed in probed {
@@ -252,13 +253,13 @@ fn loss_doubles_delay_and_forgery_cost_width_but_never_truth() {
 }
 
 #[test]
-fn a_batch_ends_early_when_its_bound_is_good() {
+fn batch_ends_early_with_a_good_bound() {
     let folder = tempfile::tempdir().unwrap();
     let key = Key::random();
     for address in [loopback(), DatagramAddress::Unix(folder.path().join("clock.sock"))] {
         let responder = Responder::start(&address, key.clone()).unwrap();
         let mut prober = Prober::open(responder.address(), key.clone()).unwrap();
-        let ask = Ask { good_ns: LONG.as_nanos() as u64, within: LONG, ..Ask::default() };
+        let ask = BatchRequest { good_ns: LONG.as_nanos() as u64, within: LONG, ..BatchRequest::default() };
         let probed = prober.batch(ask).unwrap();
         let batch = probed.batch.unwrap();
         assert!((8..64).contains(&batch.n), "{probed:?}");

@@ -5,11 +5,11 @@ mod common;
 
 use base::part::{Endpoints, Progress};
 use common::{
-    Agent, GUARD, bus, coordinator, coordinator_as, endpoint, said, spec, start_in_time, until, wish,
+    Agent, GUARD, bus, coordinator, coordinator_as, endpoint, error_text, spec, start_in_time, until, wish,
 };
-use kagiri_fleet::agent::End;
-use kagiri_fleet::session::{self, Role};
-use kagiri_fleet::{Bus, BusError};
+use fleet::agent::End;
+use fleet::session::{self, Role};
+use fleet::{Bus, BusError};
 use serde_json::{Value, json};
 
 #[test]
@@ -17,7 +17,7 @@ fn parts_on_agents_and_here_start_together() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let agents: Vec<_> = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), true)).into();
     let mut coordinator = coordinator(&endpoint, "run-1");
-    coordinator.gather(&[wish("pc-[1-2]")], GUARD, &|_| {}).unwrap();
+    coordinator.recruit(&[wish("pc-[1-2]")], GUARD, &|_| {}).unwrap();
     let mut bus = bus(coordinator, dir.path());
     assert_eq!(bus.hosts(), ["pc-1", "pc-2", "here"]);
     assert_eq!(bus.facts()["pc-2"]["kagiri"], "0");
@@ -25,8 +25,8 @@ fn parts_on_agents_and_here_start_together() {
 
     let specs = [("a", "pc-1"), ("b", "pc-2"), ("c", "here")].map(|(name, host)| spec(name, host, json!({})));
     let peers = Endpoints::from([("server".to_owned(), json!("there"))]);
-    let told = start_in_time(&mut bus, &specs, &peers);
-    assert_eq!(told["b"], json!({ "host": "pc-2", "peers": ["server"] }));
+    let outcomes = start_in_time(&mut bus, &specs, &peers);
+    assert_eq!(outcomes["b"], json!({ "host": "pc-2", "peers": ["server"] }));
     until("they finish", || {
         ["a", "b", "c"].iter().all(|part| bus.progress(part).unwrap() == Progress::Finished)
     });
@@ -36,7 +36,7 @@ fn parts_on_agents_and_here_start_together() {
     // All three have one clock, so the moments differ by no more than the clocks are believed to.
     let apart_ns = moment("a").abs_diff(moment("b")).max(moment("a").abs_diff(moment("c")));
     assert!(apart_ns <= timing.bound_ns, "{apart_ns} ns apart, {timing:?}");
-    assert!(bus.timing().is_none(), "told once");
+    assert!(bus.timing().is_none(), "returned once");
     drop(bus);
     for agent in agents {
         assert_eq!(agent.end().unwrap(), End::RunOver);
@@ -44,21 +44,21 @@ fn parts_on_agents_and_here_start_together() {
 }
 
 #[test]
-fn an_agent_that_ends_is_lost_by_name_and_its_parts_with_it() {
+fn agent_that_ends_is_reported_lost_with_its_parts() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let agent = Agent::start("nas", &endpoint, dir.path(), false);
     let other = Agent::start("pc", &endpoint, dir.path(), false);
     let mut coordinator = coordinator(&endpoint, "run-2");
-    coordinator.gather(&[wish("nas"), wish("pc")], GUARD, &|_| {}).unwrap();
+    coordinator.recruit(&[wish("nas"), wish("pc")], GUARD, &|_| {}).unwrap();
     let mut bus = bus(coordinator, dir.path());
     let specs = [("a", "nas"), ("b", "pc")].map(|(name, host)| spec(name, host, json!({ "holds": true })));
     start_in_time(&mut bus, &specs, &Endpoints::new());
     drop(agent);
     until("it is missed", || bus.progress("a").is_err());
-    assert!(said(bus.progress("a")).starts_with("host nas was lost:"));
+    assert!(error_text(bus.progress("a")).starts_with("host nas was lost:"));
     assert_eq!(bus.progress("b").unwrap(), Progress::Running { done: None });
     let mut ended = bus.stop(&["a", "b"]);
-    assert!(matches!(ended.remove("a").unwrap(), Err(BusError::Lost { .. })));
+    assert!(matches!(ended.remove("a").unwrap(), Err(BusError::HostLost { .. })));
     assert!(ended["b"].is_ok());
     assert_eq!(bus.hosts(), ["pc", "here"]);
     let why = "nas: its agent ended, was killed, or was cut off".to_owned();
@@ -67,55 +67,56 @@ fn an_agent_that_ends_is_lost_by_name_and_its_parts_with_it() {
 }
 
 #[test]
-fn what_a_part_refuses_names_the_part_and_its_host() {
+fn part_error_names_part_and_host() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
     let mut coordinator = coordinator(&endpoint, "run-3");
-    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
     let mut bus = bus(coordinator, dir.path());
     bus.place(vec![spec("a", "nas", json!({ "fails_in": "prepare" }))]).unwrap();
-    assert_eq!(said(bus.prepare(&["a"], &Endpoints::new())), "a on nas: the disk is full");
-    assert!(said(bus.place(vec![spec("b", "pc", Value::Null)])).contains("no host 'pc'"));
-    assert!(said(bus.prepare(&["z"], &Endpoints::new())).contains("no part 'z'"));
+    assert_eq!(error_text(bus.prepare(&["a"], &Endpoints::new())), "a on nas: the disk is full");
+    assert!(error_text(bus.place(vec![spec("b", "pc", Value::Null)])).contains("no host 'pc'"));
+    assert!(error_text(bus.prepare(&["z"], &Endpoints::new())).contains("no part 'z'"));
 }
 
 #[test]
-fn a_fleet_that_is_not_whole_names_who_is_missing_and_who_is_busy() {
+fn missing_and_busy_hosts_are_listed() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agents = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
     let role = Role::Router { listen: vec![endpoint.clone()] };
     let _router = session::open(&role, &[], GUARD).unwrap();
     let on_router = |run: &str| coordinator_as(Role::Client { connect: endpoint.clone() }, run);
     let mut first = on_router("run-4");
-    first.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+    first.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
     let short = std::time::Duration::from_millis(300);
-    until("both join", || first.roster().names().len() == 2);
-    let said = first.gather(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
-    assert!(said.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{said}");
+    until("both join", || first.membership().names().len() == 2);
+    let error_text = first.recruit(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
+    assert!(error_text.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{error_text}");
     // Another run wants what the first one has.
     let mut second = on_router("run-5");
-    let said = second.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap_err().to_string();
-    assert!(said.contains("pc-1 works for run run-4: wait until it is over"), "{said}");
+    let error_text = second.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap_err().to_string();
+    assert!(error_text.contains("pc-1 is busy with run run-4: wait until that run ends"), "{error_text}");
     drop(bus(first, dir.path()));
-    second.gather(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+    second.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
 }
 
 #[test]
-fn a_start_that_comes_too_late_spoils_itself_alone() {
+fn late_start_fails_alone() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
     let mut coordinator = coordinator(&endpoint, "run-6");
-    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
     let mut bus = bus(coordinator, dir.path());
     for late in ["nas", "here"] {
-        // Who is kept off its CPU may come too late itself: then once more, until it is the one that was to be.
+        // Who is kept off its CPU may come too late itself: then once more, until it is the one that was to
+        // be.
         until("the one that was to be late is", || {
             let settings = |host: &str| json!({ "fails_in": (host == late).then_some("start-late") });
             bus.place(["nas", "here"].map(|host| spec(host, host, settings(host))).to_vec()).unwrap();
             bus.prepare(&["nas", "here"], &Endpoints::new()).unwrap();
             let error = bus.start(&["nas", "here"]).unwrap_err();
             assert!(bus.stop(&["nas", "here"]).values().all(Result::is_ok), "nobody is lost");
-            let BusError::Late { host, why } = &error else { panic!("{error}") };
+            let BusError::LateStart { host, why } = &error else { panic!("{error}") };
             host == late && why.contains("the moment has passed")
         });
     }

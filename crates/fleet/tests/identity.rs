@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use fleet::identity::{Auth, Credentials, InitOptions, MemberKind, Role, ServerName, init};
 use identity_common::{bundle, fleet, load, more};
-use kagiri_fleet::identity::{Auth, Credentials, Init, Kind, Named, Role, init};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -33,7 +33,7 @@ fn refused(dir: &Path) -> String {
 }
 
 #[test]
-fn a_fleet_has_a_bundle_for_every_member() {
+fn init_makes_a_bundle_for_every_member() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("fleet");
     let made = fleet(&root, Auth::Certificates, &["a", "b.lab"]);
@@ -64,12 +64,12 @@ fn a_fleet_has_a_bundle_for_every_member() {
         assert!(join.contains("good for, too: 192.0.2.1.\n"), "{join}");
     }
     let policy = std::fs::read_to_string(bundle(&root, "a").join("policy.toml")).unwrap();
-    let owner = kagiri_fleet::policy::Owner { host: "a".into(), data_dir: "/d".into() };
-    kagiri_fleet::policy::Policy::parse(&policy, &owner).unwrap();
+    let owner = fleet::policy::HostInfo { host: "a".into(), data_dir: "/d".into() };
+    fleet::policy::Policy::parse(&policy, &owner).unwrap();
 }
 
 #[test]
-fn certificates_are_good_for_their_holders_work_alone() {
+fn certificates_permit_only_their_holders_role() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a"]);
     let now =
@@ -107,12 +107,12 @@ fn certificates_are_good_for_their_holders_work_alone() {
 }
 
 #[test]
-fn hosts_are_added_and_never_replaced_by_accident() {
+fn existing_bundles_are_replaced_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a"]);
     let before = std::fs::read(bundle(dir.path(), "a").join("key.pem")).unwrap();
-    let told = init(&more(dir.path(), &["b", "a"])).unwrap_err().to_string();
-    assert!(told.contains("bundles/a: the bundle is there already"), "{told}");
+    let message = init(&more(dir.path(), &["b", "a"])).unwrap_err().to_string();
+    assert!(message.contains("bundles/a: this bundle exists"), "{message}");
     assert!(!bundle(dir.path(), "b").exists(), "all or nothing");
 
     let made = init(&more(dir.path(), &["b"])).unwrap();
@@ -121,7 +121,7 @@ fn hosts_are_added_and_never_replaced_by_accident() {
     assert_eq!(load(dir.path(), "coordinator").members.len(), 3);
     assert_eq!(load(dir.path(), "b").name(), "b");
 
-    let replace = Init { replace: true, ..more(dir.path(), &["a"]) };
+    let replace = InitOptions { replace: true, ..more(dir.path(), &["a"]) };
     let made = init(&replace).unwrap();
     assert!(
         made.updated.is_empty() && made.kept.is_empty(),
@@ -132,42 +132,42 @@ fn hosts_are_added_and_never_replaced_by_accident() {
 }
 
 #[test]
-fn a_policy_outlasts_its_bundle() {
+fn replacing_a_bundle_keeps_its_policy() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a", "b"]);
     let policy = bundle(dir.path(), "a").join("policy.toml");
     let narrow = "[[allow]]\ncoordinator = \"desk\"\nparts = [\"observe.*\"]\n";
     std::fs::write(&policy, narrow).unwrap();
-    let made = init(&Init { replace: true, ..more(dir.path(), &["a", "b"]) }).unwrap();
+    let made = init(&InitOptions { replace: true, ..more(dir.path(), &["a", "b"]) }).unwrap();
     assert_eq!(made.kept, std::slice::from_ref(&policy));
     assert_eq!((std::fs::read_to_string(&policy).unwrap(), mode(&policy)), (narrow.to_owned(), 0o600));
 }
 
 #[test]
-fn what_cannot_be_made_is_said() {
+fn init_rejects_invalid_requests() {
     let dir = tempfile::tempdir().unwrap();
-    let told = |request: &Init| init(request).unwrap_err().to_string();
-    assert!(told(&more(dir.path(), &["a"])).contains("name its coordinator, too"));
-    assert!(told(&more(dir.path(), &[])).contains("nothing to make"));
+    let message = |request: &InitOptions| init(request).unwrap_err().to_string();
+    assert!(message(&more(dir.path(), &["a"])).contains("name its coordinator as well"));
+    assert!(message(&more(dir.path(), &[])).contains("nothing to do"));
     let coordinator =
-        |name: &str, address: &str| Some(Named { name: name.into(), addresses: vec![address.into()] });
-    let with = |coordinator| Init { coordinator, ..more(dir.path(), &["a"]) };
-    assert!(told(&with(coordinator("C1", "192.0.2.1"))).contains("'C1' cannot be a host's name"));
-    assert!(told(&with(coordinator("c1", "a b"))).contains("'a b' cannot be"));
-    assert!(told(&more(dir.path(), &["a", "a"])).contains("named twice"));
-    assert!(told(&more(dir.path(), &["coordinator"])).contains("no host can be called"));
-    assert!(told(&more(dir.path(), &["../x"])).contains("cannot be a host's name"));
+        |name: &str, address: &str| Some(ServerName { name: name.into(), addresses: vec![address.into()] });
+    let with = |coordinator| InitOptions { coordinator, ..more(dir.path(), &["a"]) };
+    assert!(message(&with(coordinator("C1", "192.0.2.1"))).contains("'C1' cannot be a host's name"));
+    assert!(message(&with(coordinator("c1", "a b"))).contains("'a b' cannot be"));
+    assert!(message(&more(dir.path(), &["a", "a"])).contains("named twice"));
+    assert!(message(&more(dir.path(), &["coordinator"])).contains("no host can have the name"));
+    assert!(message(&more(dir.path(), &["../x"])).contains("cannot be a host's name"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made");
 
     fleet(dir.path(), Auth::Certificates, &["a"]);
-    let passwords = Init { auth: Some(Auth::Passwords), ..more(dir.path(), &["b"]) };
-    assert!(told(&passwords).contains("does not use passwords"));
+    let passwords = InitOptions { auth: Some(Auth::Passwords), ..more(dir.path(), &["b"]) };
+    assert!(message(&passwords).contains("this fleet uses certificates"));
     // The machine that coordinates can have an agent, too.
     assert!(init(&more(dir.path(), &["c1"])).is_ok());
 }
 
 #[test]
-fn a_bundle_that_cannot_be_trusted_is_refused() {
+fn untrusted_bundle_is_rejected() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fleet(dir.path(), Auth::Certificates, &["a", "b"]);
     fleet(other.path(), Auth::Certificates, &["a"]);
@@ -207,7 +207,7 @@ fn a_bundle_that_cannot_be_trusted_is_refused() {
 }
 
 #[test]
-fn passwords_are_random_and_one_for_each() {
+fn passwords_are_random_and_distinct() {
     let dir = tempfile::tempdir().unwrap();
     let made = fleet(dir.path(), Auth::Passwords, &["a", "b"]);
     assert_eq!(made.auth, Auth::Passwords);
@@ -234,15 +234,15 @@ fn passwords_are_random_and_one_for_each() {
 }
 
 #[test]
-fn a_router_gets_its_configuration_and_keeps_it_up_to_date() {
+fn router_configuration_is_kept_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a"]);
-    let router = Named { name: "r1".into(), addresses: vec!["r1.example".into()] };
-    let made = init(&Init { routers: vec![router], ..more(dir.path(), &[]) }).unwrap();
+    let router = ServerName { name: "r1".into(), addresses: vec!["r1.example".into()] };
+    let made = init(&InitOptions { routers: vec![router], ..more(dir.path(), &[]) }).unwrap();
     let home = dir.path().join("routers/r1");
     assert_eq!(made.bundles, std::slice::from_ref(&home));
     let credentials = Credentials::load(&home).unwrap();
-    assert_eq!((credentials.holder.kind, credentials.role()), (Kind::Router, Role::Coordinator));
+    assert_eq!((credentials.holder.kind, credentials.role()), (MemberKind::Router, Role::Coordinator));
     let config = zenoh::Config::from_file(home.join("zenohd.json5")).unwrap();
     let text = config.get_json("access_control").unwrap();
     assert!(

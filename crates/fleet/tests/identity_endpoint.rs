@@ -6,16 +6,16 @@ mod identity_common;
 
 use std::os::unix::fs::PermissionsExt;
 
+use fleet::endpoint::{Endpoint, check_join, check_listen};
+use fleet::identity::{Auth, Credentials};
 use identity_common::{fleet, load};
-use kagiri_fleet::endpoint::{Endpoint, check_join, check_listen};
-use kagiri_fleet::identity::{Auth, Credentials};
 
 fn endpoint(text: &str) -> Endpoint {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
-fn what_is_left_out_is_filled_in() {
+fn endpoint_defaults_are_filled_in() {
     let cases = [
         ("nas", "tls/nas:7447"),
         ("nas:1", "tls/nas:1"),
@@ -34,34 +34,34 @@ fn what_is_left_out_is_filled_in() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said() {
+fn invalid_endpoint_is_rejected() {
     let long = format!("unixsock-stream//{}", "a".repeat(107));
     let cases = [
-        ("udp/nas:1", "'udp' is not spoken here"),
-        ("quic/nas", "'quic' is not spoken here"),
-        ("http://nas", "'http:' is not spoken here"),
-        ("", "neither a host's name nor an address"),
-        ("tls/", "neither a host's name nor an address"),
+        ("udp/nas:1", "the scheme 'udp' is not supported"),
+        ("quic/nas", "the scheme 'quic' is not supported"),
+        ("http://nas", "the scheme 'http:' is not supported"),
+        ("", "neither a host name nor an address"),
+        ("tls/", "neither a host name nor an address"),
         ("tls/nas:x", "'x' is no port"),
         ("tls/nas:70000", "'70000' is no port"),
         ("tls/[x]:1", "'x' is no IPv6 address"),
-        ("tls/a/b:1", "neither a host's name"),
-        ("tls/nas:1#iface=eth0", "an endpoint has no '#'"),
-        ("tls/nas:1?prio=1", "an endpoint has no '?'"),
-        ("tls/n as", "an endpoint has no ' '"),
+        ("tls/a/b:1", "neither a host name"),
+        ("tls/nas:1#iface=eth0", "an endpoint cannot contain '#'"),
+        ("tls/nas:1?prio=1", "an endpoint cannot contain '?'"),
+        ("tls/n as", "an endpoint cannot contain ' '"),
         ("/run/bus.sock", "Write unixsock-stream//run/bus.sock"),
         ("unixsock-stream/run/bus.sock", "must be absolute"),
         ("unixsock-stream//run/", "must name a file"),
         (long.as_str(), "at most 107 bytes"),
     ];
     for (text, problem) in cases {
-        let told = text.parse::<Endpoint>().unwrap_err().to_string();
-        assert!(told.contains(problem), "{text}: {told}");
+        let message = text.parse::<Endpoint>().unwrap_err().to_string();
+        assert!(message.contains(problem), "{text}: {message}");
     }
 }
 
 #[test]
-fn nothing_listens_beyond_this_machine_without_credentials() {
+fn remote_listen_requires_credentials() {
     let listen = |text: &str, credentials: Option<&Credentials>| {
         check_listen(&endpoint(text), credentials).map_err(|error| error.to_string())
     };
@@ -71,14 +71,20 @@ fn nothing_listens_beyond_this_machine_without_credentials() {
         assert_eq!(listen(loopback, None), Ok(()), "{loopback}");
     }
     for open in ["tcp/0.0.0.0", "tcp/[::]", "tcp/192.0.2.1", "tcp/[fd00::1]:1", "tcp/[::ffff:192.0.2.1]:1"] {
-        let told = listen(open, None).unwrap_err();
-        assert!(told.contains("everybody could command") && told.contains("kagiri fleet init"), "{told}");
+        let message = listen(open, None).unwrap_err();
+        assert!(
+            message.contains("everybody could command") && message.contains("kagiri fleet init"),
+            "{message}"
+        );
     }
     for encrypted in ["tls/0.0.0.0", "tls/127.0.0.1"] {
-        let told = listen(encrypted, None).unwrap_err();
-        assert!(told.contains("TLS needs credentials") && told.contains("kagiri fleet init"), "{told}");
+        let message = listen(encrypted, None).unwrap_err();
+        assert!(
+            message.contains("TLS needs credentials") && message.contains("kagiri fleet init"),
+            "{message}"
+        );
     }
-    assert!(listen("tcp/nowhere.invalid", None).unwrap_err().contains("cannot be resolved"));
+    assert!(listen("tcp/nowhere.invalid", None).unwrap_err().contains("cannot resolve the host name"));
 
     for auth in [Auth::Certificates, Auth::Passwords] {
         let dir = tempfile::tempdir().unwrap();
@@ -93,7 +99,7 @@ fn nothing_listens_beyond_this_machine_without_credentials() {
 }
 
 #[test]
-fn nobody_joins_what_does_not_prove_itself() {
+fn remote_join_requires_credentials() {
     let dir = tempfile::tempdir().unwrap();
     fleet(dir.path(), Auth::Certificates, &["a"]);
     let agent = load(dir.path(), "a");
@@ -108,11 +114,11 @@ fn nobody_joins_what_does_not_prove_itself() {
     assert!(join("tcp/192.0.2.1", None).unwrap_err().contains("everybody could command"));
     assert!(join("tcp/192.0.2.1", Some(&agent)).unwrap_err().contains("join tls/192.0.2.1:7447"));
     assert!(join("tls/192.0.2.1", None).unwrap_err().contains("--credentials"));
-    assert!(join("tls/[fd00::1]", Some(&agent)).unwrap_err().contains("join by the host's name"));
+    assert!(join("tls/[fd00::1]", Some(&agent)).unwrap_err().contains("join by host name"));
 }
 
 #[test]
-fn a_sockets_folder_admits_its_owner_alone() {
+fn socket_folder_must_be_private() {
     let dir = tempfile::tempdir().unwrap();
     let socket = endpoint(&format!("unixsock-stream/{}/bus.sock", dir.path().display()));
     let mode = |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -127,7 +133,7 @@ fn a_sockets_folder_admits_its_owner_alone() {
     assert_eq!(check_listen(&socket, None), Ok(()), "as a killed coordinator leaves it");
     std::fs::write(dir.path().join("letter"), "x").unwrap();
     let file = endpoint(&format!("unixsock-stream/{}/letter", dir.path().display()));
-    assert!(check_listen(&file, None).unwrap_err().to_string().contains("something else of this name"));
+    assert!(check_listen(&file, None).unwrap_err().to_string().contains("a file of this name exists"));
     let missing = endpoint(&format!("unixsock-stream/{}/x/bus.sock", dir.path().display()));
     assert!(check_listen(&missing, None).unwrap_err().to_string().contains("cannot be used"));
 }

@@ -8,18 +8,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use base::part::{Endpoints, Progress};
-use common::{Agent, GUARD, bus, coordinator, endpoint, said, spec, start_in_time, until, wish};
-use kagiri_fleet::Bus;
-use kagiri_fleet::coordinator::FleetBus;
-use kagiri_fleet::protocol::{self, Answer, Ask};
-use kagiri_fleet::session::{self, Role};
+use common::{Agent, GUARD, bus, coordinator, endpoint, error_text, spec, start_in_time, until, wish};
+use fleet::Bus;
+use fleet::coordinator::FleetBus;
+use fleet::protocol::{self, Request, Response};
+use fleet::session::{self, Role};
 use serde_json::json;
 use zenoh::Wait;
 
 fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
     let mut coordinator = coordinator(endpoint, "run");
     let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
-    coordinator.gather(&wishes, GUARD, &|_| {}).unwrap();
+    coordinator.recruit(&wishes, GUARD, &|_| {}).unwrap();
     bus(coordinator, dir)
 }
 
@@ -28,7 +28,8 @@ fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
     spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
 }
 
-/// Whether what was sent over a connection of this machine has been read on its other side (proc(5), net/tcp).
+/// Whether what was sent over a connection of this machine has been read on its other side (proc(5),
+/// net/tcp).
 fn is_read(sent: &std::net::TcpStream) -> bool {
     let port = |address: std::net::SocketAddr| format!("0100007F:{:04X}", address.port());
     let ends = [port(sent.peer_addr().unwrap()), port(sent.local_addr().unwrap())];
@@ -39,7 +40,7 @@ fn is_read(sent: &std::net::TcpStream) -> bool {
 }
 
 #[test]
-fn who_joins_without_end_does_not_keep_a_coordinator() {
+fn unfinished_join_does_not_block_the_coordinators_end() {
     use std::io::Write;
     let endpoint = endpoint();
     let coordinator = coordinator(&endpoint, "run");
@@ -54,12 +55,12 @@ fn who_joins_without_end_does_not_keep_a_coordinator() {
 }
 
 #[test]
-fn a_second_agent_of_a_name_does_not_disturb_a_run() {
+fn second_agent_of_a_name_does_not_disturb_a_run() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _first = Agent::start("nas", &endpoint, dir.path(), false);
     let mut coordinator = coordinator(&endpoint, "run");
-    coordinator.gather(&[wish("nas")], GUARD, &|_| {}).unwrap();
-    let roster = coordinator.roster().clone();
+    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let roster = coordinator.membership().clone();
     let mut bus = bus(coordinator, dir.path());
     let _second = Agent::start("nas", &endpoint, dir.path(), false);
     until("it joins", || roster.known("nas").is_some_and(|known| known.instances.len() == 2));
@@ -74,7 +75,7 @@ fn a_second_agent_of_a_name_does_not_disturb_a_run() {
 }
 
 #[test]
-fn what_cannot_be_prepared_on_one_host_is_not_waited_for_on_others() {
+fn failed_prepare_on_one_host_ends_all() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let file = dir.path().join("made");
     let _agents = ["nas", "pc"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
@@ -82,7 +83,7 @@ fn what_cannot_be_prepared_on_one_host_is_not_waited_for_on_others() {
     let fails = spec("b", "pc", json!({ "fails_in": "prepare" }));
     bus.place(vec![slow("a", "nas", &file), fails]).unwrap();
     let began = Instant::now();
-    assert_eq!(said(bus.prepare(&["a", "b"], &Endpoints::new())), "b on pc: the disk is full");
+    assert_eq!(error_text(bus.prepare(&["a", "b"], &Endpoints::new())), "b on pc: the disk is full");
     until("the other prepares", || file.exists());
     let ended = bus.stop(&["a", "b"]);
     assert!(ended.contains_key("a") && ended.contains_key("b"));
@@ -91,7 +92,7 @@ fn what_cannot_be_prepared_on_one_host_is_not_waited_for_on_others() {
 }
 
 #[test]
-fn an_agent_that_is_ended_in_the_middle_of_work_leaves_nothing_behind() {
+fn agent_stopped_while_preparing_cleans_up() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let file = dir.path().join("made");
     let agent = Agent::start("nas", &endpoint, dir.path(), false);
@@ -106,21 +107,21 @@ fn an_agent_that_is_ended_in_the_middle_of_work_leaves_nothing_behind() {
             // At the end of the agent, not some time after.
             assert!(!file.exists(), "a part was left behind");
         });
-        assert!(said(bus.prepare(&["a"], &Endpoints::new())).contains("nas"));
+        assert!(error_text(bus.prepare(&["a"], &Endpoints::new())).contains("nas"));
         preparing.join().unwrap();
     });
 }
 
 /// Asks an agent whatever one likes, as a coordinator that was taken over could.
-fn ask(session: &zenoh::Session, ask: &Ask) -> Answer {
+fn ask(session: &zenoh::Session, ask: &Request) -> Response {
     let replies = session
-        .get(protocol::ask_key("nas", "*"))
-        .payload(protocol::write(ask))
+        .get(protocol::request_key("nas", "*"))
+        .payload(protocol::encode(ask))
         .timeout(GUARD)
         .wait()
         .unwrap();
     let reply = replies.recv().unwrap();
-    protocol::read(&reply.result().unwrap().payload().to_bytes()).unwrap()
+    protocol::decode(&reply.result().unwrap().payload().to_bytes()).unwrap()
 }
 
 fn run() -> String {
@@ -133,60 +134,64 @@ fn taken(endpoint: &str, dir: &Path) -> (zenoh::Session, Agent) {
     let agent = Agent::start("nas", endpoint, dir, false);
     let tokens = || session.liveliness().get(protocol::agents_key()).wait().unwrap();
     until("it joins", || tokens().iter().count() == 1);
-    let take = Ask::Take {
+    let take = Request::Take {
         run: run(),
         coordinator: "c".into(),
         name: "desk".into(),
         fleet: Vec::new(),
         lease_ms: 60_000,
     };
-    assert_eq!(ask(&session, &take), Answer::Done);
+    assert_eq!(ask(&session, &take), Response::Done);
     (session, agent)
 }
 
 #[test]
-fn a_part_that_is_slow_to_say_how_far_it_is_holds_up_no_answer() {
+fn slow_progress_does_not_delay_responses() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let file = dir.path().join("may-say");
     let (session, _agent) = taken(&endpoint, dir.path());
     let specs = vec![spec("a", "nas", json!({ "says_after": file }))];
-    assert_eq!(ask(&session, &Ask::Place { run: run(), specs }), Answer::Done);
+    assert_eq!(ask(&session, &Request::Place { run: run(), specs }), Response::Done);
     until("it is asked how far it is", || dir.path().join("may-say.asked").exists());
-    let Answer::Description(description) = ask(&session, &Ask::Describe) else { panic!("no description") };
+    let Response::Description(description) = ask(&session, &Request::Describe) else {
+        panic!("no description")
+    };
     assert_eq!(description.busy, Some(run()));
     std::fs::write(&file, "").unwrap();
 }
 
 #[test]
-fn a_start_ages_ahead_is_refused() {
+fn start_far_ahead_is_refused() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let (session, _agent) = taken(&endpoint, dir.path());
-    let place = Ask::Place { run: run(), specs: vec![spec("a", "nas", json!({}))] };
-    assert_eq!(ask(&session, &place), Answer::Done);
+    let place = Request::Place { run: run(), specs: vec![spec("a", "nas", json!({}))] };
+    assert_eq!(ask(&session, &place), Response::Done);
     for at_ns in [sys::clock::monotonic_ns() + 3_600_000_000_000, u64::MAX] {
-        let answer = ask(&session, &Ask::Start { run: run(), parts: vec!["a".into()], at_ns });
-        let Answer::Refused { part: None, error } = answer else { panic!("{answer:?}") };
+        let answer = ask(&session, &Request::Start { run: run(), parts: vec!["a".into()], at_ns });
+        let Response::Refused { part: None, error } = answer else { panic!("{answer:?}") };
         assert!(error.message.contains("s ahead, more than 60s"), "{error}");
     }
 }
 
 #[test]
-fn a_run_is_released_once_its_parts_are_gone_and_only_by_its_name() {
+fn release_waits_for_parts_and_checks_the_run() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let file = dir.path().join("made");
     let (session, _agent) = taken(&endpoint, dir.path());
-    let place = Ask::Place { run: run(), specs: vec![slow("a", "nas", &file)] };
-    assert_eq!(ask(&session, &place), Answer::Done);
+    let place = Request::Place { run: run(), specs: vec![slow("a", "nas", &file)] };
+    assert_eq!(ask(&session, &place), Response::Done);
     std::thread::scope(|scope| {
-        let prepare = Ask::Prepare { run: run(), parts: vec!["a".into()], peers: Endpoints::new() };
+        let prepare = Request::Prepare { run: run(), parts: vec!["a".into()], peers: Endpoints::new() };
         let prepared = scope.spawn(|| ask(&session, &{ prepare }));
         until("it prepares", || file.exists());
-        let other = ask(&session, &Ask::Release { run: "other".into() });
-        assert!(matches!(other, Answer::Refused { .. }) && file.exists(), "{other:?}");
-        assert_eq!(ask(&session, &Ask::Release { run: run() }), Answer::Done);
+        let other = ask(&session, &Request::Release { run: "other".into() });
+        assert!(matches!(other, Response::Refused { .. }) && file.exists(), "{other:?}");
+        assert_eq!(ask(&session, &Request::Release { run: run() }), Response::Done);
         assert!(!file.exists(), "released before its part was gone");
-        assert!(matches!(prepared.join().unwrap(), Answer::Refused { .. }));
+        assert!(matches!(prepared.join().unwrap(), Response::Refused { .. }));
     });
-    let Answer::Description(description) = ask(&session, &Ask::Describe) else { panic!("no description") };
+    let Response::Description(description) = ask(&session, &Request::Describe) else {
+        panic!("no description")
+    };
     assert_eq!(description.busy, None);
 }

@@ -6,27 +6,27 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use base::permit::SystemChange;
-use kagiri_fleet::policy::{Owner, Policy, Request, Wish};
+use fleet::policy::{Action, ActionRequest, HostInfo, Policy};
 use proptest::prelude::*;
 
-fn owner() -> Owner {
-    Owner { host: "nas".into(), data_dir: "/var/lib/kagiri".into() }
+fn owner() -> HostInfo {
+    HostInfo { host: "nas".into(), data_dir: "/var/lib/kagiri".into() }
 }
 
 fn policy(text: &str) -> Policy {
     Policy::parse(text, &owner()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn ask(policy: &Policy, part: &str, wish: Wish<'_>) -> Result<(), String> {
+fn ask(policy: &Policy, part: &str, action: Action<'_>) -> Result<(), String> {
     let fleet =
         ["192.0.2.7".parse().unwrap(), "::ffff:192.0.2.8".parse().unwrap(), "224.0.0.1".parse().unwrap()];
-    let request = Request { coordinator: "c1", part, fleet: &fleet, wish };
+    let request = ActionRequest { coordinator: "c1", part, fleet: &fleet, action };
     policy.decide(&request).map_err(|refusal| refusal.to_string())
 }
 
 fn peer(policy: &Policy, address: &str) -> bool {
     let ip: IpAddr = address.parse().unwrap();
-    ask(policy, "stream.viewers", Wish::Peer(SocketAddr::new(ip, 80))).is_ok()
+    ask(policy, "stream.viewers", Action::Peer(SocketAddr::new(ip, 80))).is_ok()
 }
 
 fn with_peers(peers: &str) -> Policy {
@@ -34,35 +34,38 @@ fn with_peers(peers: &str) -> Policy {
 }
 
 #[test]
-fn a_refusal_names_host_file_coordinator_part_and_line() {
+fn refusal_names_host_file_coordinator_part_and_line() {
     let policy = policy("[[allow]]\nparts = ['stream.*']\n\npeers = ['10.0.0.0/8']\nrate_max = '1Gbit/s'\n");
-    let told = |part, wish| ask(&policy, part, wish).unwrap_err();
+    let message = |part, action| ask(&policy, part, action).unwrap_err();
     assert_eq!(
-        told("stream.viewers", Wish::Peer("198.51.100.7:80".parse().unwrap())),
+        message("stream.viewers", Action::Peer("198.51.100.7:80".parse().unwrap())),
         "the policy of host nas (its policy file) does not let coordinator c1 have stream.viewers send to \
          198.51.100.7:80: allowed peers are 10.0.0.0/8 (line 4)"
     );
     let cases = [
-        (Wish::Rate(2_000_000_000), "send at 2Gbit/s: at most 1Gbit/s is allowed (line 5)"),
-        (Wish::Rate(u64::MAX), "send as fast as it can: at most 1Gbit/s is allowed (line 5)"),
-        (Wish::Directory(Path::new("/etc")), "use the directory /etc: allowed directories are none (line 1)"),
+        (Action::Rate(2_000_000_000), "send at 2Gbit/s: at most 1Gbit/s is allowed (line 5)"),
+        (Action::Rate(u64::MAX), "send as fast as it can: at most 1Gbit/s is allowed (line 5)"),
         (
-            Wish::SystemChange(SystemChange::Network),
+            Action::Directory(Path::new("/etc")),
+            "use the directory /etc: allowed directories are none (line 1)",
+        ),
+        (
+            Action::SystemChange(SystemChange::Network),
             "change the system (network): allowed system changes are none (line 1)",
         ),
-        (Wish::Program("mpv"), "start mpv: allowed programs are none (line 1)"),
+        (Action::Program("mpv"), "start mpv: allowed programs are none (line 1)"),
     ];
-    for (wish, end) in cases {
-        let told = told("stream.viewers", wish);
-        assert!(told.ends_with(end), "{told}");
+    for (action, end) in cases {
+        let message = message("stream.viewers", action);
+        assert!(message.ends_with(end), "{message}");
     }
-    let told = told("transfer.source", Wish::Run);
-    assert!(told.ends_with("run transfer.source: allowed parts are stream.*"), "{told}");
+    let message = message("transfer.source", Action::Run);
+    assert!(message.ends_with("run transfer.source: allowed parts are stream.*"), "{message}");
 }
 
 #[test]
-fn without_a_file_traffic_stays_private_and_nothing_is_changed() {
-    let policy = Policy::built_in(&owner());
+fn default_policy_allows_private_traffic_only() {
+    let policy = Policy::default_for(&owner());
     let inside =
         ["127.0.0.1", "::1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "169.254.1.1", "fd00::1", "fe80::1"];
     for inside in inside {
@@ -94,35 +97,35 @@ fn without_a_file_traffic_stays_private_and_nothing_is_changed() {
     for outside in outside {
         assert!(!peer(&policy, outside), "{outside}");
     }
-    assert!(ask(&policy, "any.part", Wish::Run).is_ok());
-    assert!(ask(&policy, "x.y", Wish::Rate(u64::MAX)).is_ok());
-    assert!(ask(&policy, "x.y", Wish::Directory(Path::new("/var/lib/kagiri/content"))).is_ok());
+    assert!(ask(&policy, "any.part", Action::Run).is_ok());
+    assert!(ask(&policy, "x.y", Action::Rate(u64::MAX)).is_ok());
+    assert!(ask(&policy, "x.y", Action::Directory(Path::new("/var/lib/kagiri/content"))).is_ok());
     for path in ["/var/lib/kagiri-other", "/var/lib", "/var/lib/kagiri/../x", "kagiri"] {
-        assert!(ask(&policy, "x.y", Wish::Directory(Path::new(path))).is_err(), "{path}");
+        assert!(ask(&policy, "x.y", Action::Directory(Path::new(path))).is_err(), "{path}");
     }
-    assert!(ask(&policy, "x.y", Wish::SystemChange(SystemChange::Cgroup)).is_err());
-    assert!(ask(&policy, "x.y", Wish::Program("mpv")).is_err());
+    assert!(ask(&policy, "x.y", Action::SystemChange(SystemChange::Cgroup)).is_err());
+    assert!(ask(&policy, "x.y", Action::Program("mpv")).is_err());
 }
 
 #[test]
-fn the_open_policy_allows_everything() {
-    let policy = Policy::open();
+fn allow_all_policy_allows_everything() {
+    let policy = Policy::allow_all();
     for address in ["8.8.8.8", "0.0.0.0", "224.0.0.1", "ff02::1", "255.255.255.255"] {
         assert!(peer(&policy, address), "{address}");
     }
-    for wish in [
-        Wish::Run,
-        Wish::Rate(u64::MAX),
-        Wish::Directory(Path::new("/")),
-        Wish::SystemChange(SystemChange::Disk),
-        Wish::Program("/bin/sh"),
+    for action in [
+        Action::Run,
+        Action::Rate(u64::MAX),
+        Action::Directory(Path::new("/")),
+        Action::SystemChange(SystemChange::Disk),
+        Action::Program("/bin/sh"),
     ] {
-        assert_eq!(ask(&policy, "x.y", wish), Ok(()));
+        assert_eq!(ask(&policy, "x.y", action), Ok(()));
     }
 }
 
 #[test]
-fn special_addresses_need_any_or_to_be_listed() {
+fn special_addresses_must_be_listed() {
     let cases = [
         ("'0.0.0.0/0'", "8.8.8.8", true),
         ("'0.0.0.0/0'", "0.0.0.0", false),
@@ -162,30 +165,33 @@ fn special_addresses_need_any_or_to_be_listed() {
     for (peers, address, allowed) in cases {
         assert_eq!(peer(&with_peers(peers), address), allowed, "{peers} {address}");
     }
-    let told = ask(&with_peers("'10.0.0.0/8'"), "a.b", Wish::Peer("224.0.0.1:1".parse().unwrap()));
-    let told = told.unwrap_err();
-    assert!(told.contains("224.0.0.1 is a multicast address, which only \"any\" or the address"), "{told}");
+    let message = ask(&with_peers("'10.0.0.0/8'"), "a.b", Action::Peer("224.0.0.1:1".parse().unwrap()));
+    let message = message.unwrap_err();
+    assert!(
+        message.contains("224.0.0.1 is a multicast address, which only \"any\" or the address"),
+        "{message}"
+    );
 }
 
 #[test]
-fn the_first_rule_that_fits_decides_alone() {
+fn first_matching_rule_decides_alone() {
     let policy = policy(
         "[[allow]]\ncoordinator = 'lab*'\nparts = ['*']\npeers = ['any']\n\
          [[allow]]\nparts = ['stream.*']\npeers = ['10.0.0.0/8']\nrate_max = '1Gbit/s'\n\
          [[allow]]\nparts = ['*']\npeers = ['any']\nrate_max = '1Mbit/s'\n",
     );
     assert!(peer(&policy, "10.0.0.1") && !peer(&policy, "8.8.8.8"), "the later rule adds nothing to it");
-    assert!(ask(&policy, "stream.viewers", Wish::Rate(1_000_000_000)).is_ok());
-    assert!(ask(&policy, "transfer.source", Wish::Peer("8.8.8.8:1".parse().unwrap())).is_ok());
-    assert!(ask(&policy, "transfer.source", Wish::Rate(2_000_000)).is_err());
+    assert!(ask(&policy, "stream.viewers", Action::Rate(1_000_000_000)).is_ok());
+    assert!(ask(&policy, "transfer.source", Action::Peer("8.8.8.8:1".parse().unwrap())).is_ok());
+    assert!(ask(&policy, "transfer.source", Action::Rate(2_000_000)).is_err());
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn policy_error_names_its_line() {
     let cases = [
         ("[[allow]]\nparts = ['*']\npeer = ['any']\n", "line 3: unknown field `peer`"),
         ("[[allow]]\npeers = ['any']\n", "line 1: missing field `parts`"),
-        ("[[allow]]\nparts = []\n", "line 2: parts: it is empty"),
+        ("[[allow]]\nparts = []\n", "line 2: parts: the list is empty"),
         ("[[allow]]\nparts = ['a b']\n", "line 2: parts: 'a b' is no name pattern"),
         (
             "[[allow]]\nparts = ['*']\npeers = [\n'loopback',\n'10.0.0.0/33']\n",
@@ -219,29 +225,29 @@ fn what_is_wrong_is_said_with_its_line() {
         ("[[allow]\n", "line 1: "),
     ];
     for (text, begin) in cases {
-        let told = Policy::parse(text, &owner()).unwrap_err().to_string();
-        assert!(told.starts_with(begin), "{text}\n{told}");
+        let message = Policy::parse(text, &owner()).unwrap_err().to_string();
+        assert!(message.starts_with(begin), "{text}\n{message}");
     }
     let long = format!("[[allow]]\nparts = ['{}']", "a".repeat(70_000));
     assert!(Policy::parse(&long, &owner()).is_err());
-    assert!(ask(&policy(""), "a.b", Wish::Run).unwrap_err().ends_with("no rule is for this coordinator"));
+    assert!(ask(&policy(""), "a.b", Action::Run).unwrap_err().ends_with("no rule is for this coordinator"));
 }
 
 #[test]
-fn a_file_that_everybody_may_write_is_refused() {
+fn world_writable_policy_is_rejected() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("policy.toml");
-    let told = Policy::load(&path, &owner()).unwrap_err().to_string();
-    assert!(told.starts_with(&format!("the policy {}: No such file", path.display())), "{told}");
+    let message = Policy::load(&path, &owner()).unwrap_err().to_string();
+    assert!(message.starts_with(&format!("the policy {}: No such file", path.display())), "{message}");
 
     std::fs::write(&path, "[[allow]]\nparts = ['a.*']\n").unwrap();
     let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     mode(0o644);
     let policy = Policy::load(&path, &owner()).unwrap();
-    assert!(ask(&policy, "b.c", Wish::Run).unwrap_err().contains(&format!("({})", path.display())));
+    assert!(ask(&policy, "b.c", Action::Run).unwrap_err().contains(&format!("({})", path.display())));
     mode(0o646);
-    assert!(Policy::load(&path, &owner()).unwrap_err().to_string().contains("everybody may write it"));
+    assert!(Policy::load(&path, &owner()).unwrap_err().to_string().contains("everybody can write it"));
     mode(0o600);
     std::fs::write(&path, "[[allow]]\nparts = ['a.*']\nport = 1\n").unwrap();
     assert!(Policy::load(&path, &owner()).unwrap_err().to_string().contains("line 3: unknown field"));
@@ -278,7 +284,7 @@ proptest! {
     /// Without a file nothing leaves the private ranges.
     #[test]
     fn nothing_public_passes_by_default(address: u32, low: u128) {
-        let policy = Policy::built_in(&owner());
+        let policy = Policy::default_for(&owner());
         let v4 = Ipv4Addr::from(address);
         let private = v4.is_private() || v4.is_loopback() || v4.is_link_local();
         for form in forms(v4) {

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::permit::{Permit, SystemChange};
-use kagiri_fleet::policy::{Grant, Owner, Policy};
+use fleet::policy::{Grant, HostInfo, Policy};
 
 fn policy(text: &str) -> Arc<Policy> {
-    let owner = Owner { host: "nas".into(), data_dir: "/var/lib/kagiri".into() };
+    let owner = HostInfo { host: "nas".into(), data_dir: "/var/lib/kagiri".into() };
     Arc::new(Policy::parse(text, &owner).unwrap_or_else(|error| panic!("{error}\n{text}")))
 }
 
 #[test]
-fn directories_are_where_they_lead() {
+fn directories_are_compared_by_their_targets() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for name in ["data", "data/deep", "outside", "data-too"] {
@@ -24,8 +24,8 @@ fn directories_are_where_they_lead() {
     std::os::unix::fs::symlink(at("outside"), at("data/out")).unwrap();
     std::os::unix::fs::symlink(at("data"), at("in")).unwrap();
     std::os::unix::fs::symlink(at("later"), at("data/dangling")).unwrap();
-    let owner = Owner { host: "nas".into(), data_dir: at("in") };
-    let policy = Arc::new(Policy::built_in(&owner));
+    let owner = HostInfo { host: "nas".into(), data_dir: at("in") };
+    let policy = Arc::new(Policy::default_for(&owner));
     let grant = Grant::new(policy, "c1", "stream.server", Vec::new()).unwrap();
     let cases = [
         ("data", true),
@@ -48,24 +48,24 @@ fn directories_are_where_they_lead() {
         let came = grant.directory(&at(name));
         assert_eq!(came.is_ok(), allowed, "{name}: {came:?}");
     }
-    let told = grant.directory(&at("data/out")).unwrap_err();
+    let message = grant.directory(&at("data/out")).unwrap_err();
     assert!(
-        told.usage && told.message.contains("it leads to") && told.message.contains("/outside"),
-        "{told}"
+        message.usage && message.message.contains("it leads to") && message.message.contains("/outside"),
+        "{message}"
     );
     assert!(grant.directory(Path::new("data")).unwrap_err().message.contains("not absolute"));
 }
 
 #[test]
-fn the_parts_under_one_rule_share_its_rate() {
+fn parts_under_one_rule_share_its_rate() {
     let policy = policy("[[allow]]\nparts = ['*']\nrate_max = '10Mbit/s'\n");
     let grant = |part| Grant::new(policy.clone(), "c1", part, Vec::new()).unwrap();
     let (one, two) = (grant("a.b"), grant("a.c"));
     assert_eq!(one.rate(8_000_000), Ok(()));
-    let told = two.rate(4_000_000).unwrap_err().message;
+    let message = two.rate(4_000_000).unwrap_err().message;
     assert!(
-        told.ends_with("at most 10Mbit/s is allowed (line 3), of which other parts have 8Mbit/s"),
-        "{told}"
+        message.ends_with("at most 10Mbit/s is allowed (line 3), of which other parts have 8Mbit/s"),
+        "{message}"
     );
     assert_eq!(one.rate(6_000_000), Ok(()), "a part may change its mind");
     assert_eq!(two.rate(4_000_000), Ok(()));
@@ -75,7 +75,7 @@ fn the_parts_under_one_rule_share_its_rate() {
 }
 
 #[test]
-fn a_grant_asks_the_policy() {
+fn grant_follows_the_policy() {
     let policy = policy(
         "[[allow]]\nparts = ['a.*']\nsystem_changes = ['cgroup']\nprograms = ['mpv', '/usr/bin/vlc']\n\
          peers = ['fleet']\n",

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use base::part::{Endpoints, Progress};
 use common::{Agent, GUARD, bus, coordinator, endpoint, spec, start_in_time, until, wish};
-use kagiri_fleet::{Bus, BusError};
+use fleet::{Bus, BusError};
 use serde_json::{Value, json};
 use sys::proc::ProcessSet;
 
@@ -29,7 +29,7 @@ fn memory_bytes() -> u64 {
     set.read_memory().expect("it is readable").rss_bytes
 }
 
-/// When each part was told to start, and ran; ns.
+/// Requested and actual start of each part, ns.
 fn moments(reports: &BTreeMap<String, Result<Value, BusError>>, key: &str) -> Vec<u64> {
     let moment = |report: &Result<Value, BusError>| report.as_ref().ok()?[key].as_u64();
     reports.values().filter_map(moment).collect()
@@ -41,14 +41,14 @@ fn apart(moments: &[u64]) -> u64 {
 }
 
 #[test]
-fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
+fn hundred_agents_start_together_and_a_lost_one_is_named() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let before_bytes = memory_bytes();
     let mut agents: Vec<Agent> =
         (0..AGENTS).map(|n| Agent::start(&name(n), &endpoint, dir.path(), false)).collect();
     let mut coordinator = coordinator(&endpoint, "scale");
     let all = wish(&format!("agent-[0-{}]", AGENTS - 1));
-    coordinator.gather(&[all], GUARD, &|_| {}).expect("all come");
+    coordinator.recruit(&[all], GUARD, &|_| {}).expect("all come");
     assert_eq!(coordinator.agents().len(), AGENTS);
 
     let began = Instant::now();
@@ -61,19 +61,19 @@ fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
     let all: Vec<String> = (0..AGENTS).map(name).collect();
     let parts: Vec<&str> = all.iter().map(String::as_str).collect();
     let specs: Vec<_> = all.iter().map(|name| spec(name, name, json!({}))).collect();
-    let told = start_in_time(&mut bus, &specs, &Endpoints::new());
-    assert_eq!(told[&name(42)], json!({ "host": name(42), "peers": [] }));
+    let start_times = start_in_time(&mut bus, &specs, &Endpoints::new());
+    assert_eq!(start_times[&name(42)], json!({ "host": name(42), "peers": [] }));
     until("all have run", || {
         parts.iter().all(|part| bus.progress(part).expect("it is there") == Progress::Finished)
     });
     let timing = bus.timing().expect("they started together");
-    // Reports are taken from all but the last, which goes on to be lost.
+    // The last agent continues and is lost later.
     let (last, others) = parts.split_last().expect("there are some");
     let reports = bus.stop(others);
-    let told = moments(&reports, "started_ns");
-    assert_eq!(told.len(), AGENTS - 1);
-    // All of them have one clock: what they were told differs by no more than it is believed to.
-    assert!(apart(&told) <= timing.bound_ns, "{} ns apart, {timing:?}", apart(&told));
+    let start_times = moments(&reports, "started_ns");
+    assert_eq!(start_times.len(), AGENTS - 1);
+    // All share one clock, so their start times differ by less than the bound.
+    assert!(apart(&start_times) <= timing.bound_ns, "{} ns apart, {timing:?}", apart(&start_times));
 
     let held_bytes = memory_bytes().saturating_sub(before_bytes);
     assert!(held_bytes < MEMORY_MAX_BYTES, "{AGENTS} agents hold {held_bytes} bytes");
@@ -83,7 +83,7 @@ fn a_hundred_agents_start_together_and_the_one_that_is_lost_is_named() {
     let error = bus.progress(last).expect_err("it is lost").to_string();
     assert!(error.starts_with(&format!("host {last} was lost:")), "{error}");
     assert_eq!(bus.hosts().len(), AGENTS, "99 and this one");
-    assert!(matches!(bus.stop(&[last]).remove(*last), Some(Err(BusError::Lost { .. }))));
+    assert!(matches!(bus.stop(&[last]).remove(*last), Some(Err(BusError::HostLost { .. }))));
     drop(bus);
     // Each may take a moment: together.
     agents.iter().for_each(|agent| agent.stop.store(true, Ordering::Relaxed));

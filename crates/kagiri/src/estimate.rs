@@ -1,47 +1,44 @@
-//! How long a run still takes at most. Pure: a function of the plan and of what has happened, so its tests are runs
-//! that are imagined to their end.
+//! An upper bound of a run's remaining time. Pure: a function of the plan and the trials so far.
 
 use std::collections::BTreeMap;
 
 use base::outcome::Phase;
 use base::plan::LoadPlan;
 use base::verdict::Verdict;
-use run::search::{self, RAMP_LOAD_MAX, Seen};
+use run::search::{self, RAMP_LOAD_MAX, TrialResult};
 
-/// What a trial takes beside its hold (start-up, warm-up, judging) as long as none has shown it, in s.
+/// Overhead of a trial beside its hold (start-up, warm-up, judging), in s, until one was measured.
 const BEYOND_HOLD_S: f64 = 10.0;
-/// Larger loads take longer to start than those seen so far, in s.
+/// Margin of the measured overhead, in s: larger loads take longer to start.
 const BEYOND_HOLD_MARGIN_S: f64 = 2.0;
 
-/// What is known of a run's remaining length.
 pub struct Estimate {
-    /// How each variant is searched.
+    /// Load plan of each variant.
     loads: BTreeMap<String, LoadPlan>,
-    /// How many searches of a variant have not begun.
+    /// Searches of each variant that have not begun.
     to_come: BTreeMap<String, u32>,
-    /// The search under way: its variant and trials.
-    current: Option<(String, Vec<Seen>)>,
-    /// When the trial under way began, in s after the run's begin.
+    /// The current search: variant and trials.
+    current: Option<(String, Vec<TrialResult>)>,
+    /// Start of the current trial, in s after the start of the run.
     trial_began_s: Option<f64>,
-    /// The most that a trial took beside its hold, in s.
+    /// Largest overhead of a trial, in s.
     beyond_hold_s: Option<f64>,
-    /// The bound on everything from the present trial's begin on.
-    most: Most,
+    /// The bound from the start of the current trial on.
+    bound: UpperBound,
 }
 
-/// A bound on what is to come.
+/// An upper bound of the remaining trials.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Most {
-    /// At most so many trials.
+pub struct UpperBound {
     pub trials: usize,
-    /// Which take at most so long, in s.
+    /// Their total time in s.
     pub s: f64,
-    /// The first of them takes so long, in s.
+    /// Time of the first one in s.
     first_s: f64,
 }
 
 impl Estimate {
-    /// Of a run that searches each of these variants so often.
+    /// For a run that searches each variant `repeats` times.
     pub fn new(variants: impl IntoIterator<Item = (String, LoadPlan)>, repeats: u32) -> Self {
         let loads: BTreeMap<_, _> = variants.into_iter().collect();
         let to_come = loads.keys().map(|name| (name.clone(), repeats)).collect();
@@ -51,92 +48,95 @@ impl Estimate {
             current: None,
             trial_began_s: None,
             beyond_hold_s: None,
-            most: Most::default(),
+            bound: UpperBound::default(),
         };
-        new.bound();
+        new.update_bound();
         new
     }
 
-    /// The search of a variant begins.
     pub fn search_begins(&mut self, variant: &str) {
         if let Some(left) = self.to_come.get_mut(variant) {
             *left = left.saturating_sub(1);
         }
         self.current = Some((variant.to_owned(), Vec::new()));
-        self.bound();
+        self.update_bound();
     }
 
-    /// A trial begins, `now_s` after the run did.
     pub fn trial_begins(&mut self, now_s: f64) {
         self.trial_began_s = Some(now_s);
     }
 
-    /// The trial under way has ended as `seen`, after holding its load for `hold_s`.
-    pub fn trial_ends(&mut self, seen: Seen, hold_s: f64, now_s: f64) {
+    pub fn trial_ends(&mut self, seen: TrialResult, hold_s: f64, now_s: f64) {
         let took_s = self.trial_began_s.take().map(|began_s| now_s - began_s);
-        // One that was given up early says nothing about the others' length.
+        // A failed trial may have ended early.
         if let Some(took_s) = took_s.filter(|_| seen.verdict == Verdict::Pass) {
             self.beyond_hold_s = Some((took_s - hold_s).max(self.beyond_hold_s.unwrap_or(0.0)));
         }
         if let Some((_, trials)) = &mut self.current {
             trials.push(seen);
         }
-        self.bound();
+        self.update_bound();
     }
 
-    /// What is to come from the begin of the present trial on.
-    pub fn most(&self) -> Most {
-        self.most
+    /// The bound from the start of the current trial on.
+    pub fn upper_bound(&self) -> UpperBound {
+        self.bound
     }
 
-    /// How much longer it takes at most, in s, unless trials are disturbed or contradict each other.
+    /// Remaining time in s at bound, unless trials are disturbed or contradict each other.
     pub fn left_s(&self, now_s: f64) -> f64 {
         let within_s = self.trial_began_s.map_or(0.0, |began_s| now_s - began_s);
-        self.most.s - within_s.clamp(0.0, self.most.first_s)
+        self.bound.s - within_s.clamp(0.0, self.bound.first_s)
     }
 
-    /// Bound what is left anew. Not in the midst of a trial: it takes some milliseconds.
-    fn bound(&mut self) {
+    /// Takes some milliseconds, so never during a trial.
+    fn update_bound(&mut self) {
         let beyond_s = self.beyond_hold_s.map_or(BEYOND_HOLD_S, |seen_s| seen_s + BEYOND_HOLD_MARGIN_S);
         let current = self.current.as_ref().and_then(|(name, seen)| Some((self.loads.get(name)?, &seen[..])));
-        let mut most = current.map(|(plan, seen)| longest(plan, seen, beyond_s)).unwrap_or_default();
+        let mut bound = current.map(|(plan, seen)| longest(plan, seen, beyond_s)).unwrap_or_default();
         for (name, &times) in self.to_come.iter().filter(|(_, times)| **times > 0) {
             let whole = longest(&self.loads[name], &[], beyond_s);
-            most.trials += whole.trials * times as usize;
-            most.s += whole.s * f64::from(times);
+            bound.trials += whole.trials * times as usize;
+            bound.s += whole.s * f64::from(times);
         }
-        self.most = most;
+        self.bound = bound;
     }
 }
 
-/// The longest way on from `seen`: against every kind of target that gives out at some load, or whose players do.
-fn longest(plan: &LoadPlan, seen: &[Seen], beyond_s: f64) -> Most {
+/// The longest continuation of the search after `seen`, over all possible capacities.
+fn longest(plan: &LoadPlan, seen: &[TrialResult], beyond_s: f64) -> UpperBound {
     let ways = [Verdict::Fail, Verdict::Invalid]
         .into_iter()
         .flat_map(|above| capacities(plan, seen).into_iter().map(move |capacity| (capacity, above)));
-    let ways = ways.map(|(capacity, above)| way(plan, seen, beyond_s, capacity, above));
+    let ways = ways.map(|(capacity, above)| continuation(plan, seen, beyond_s, capacity, above));
     ways.max_by(|a, b| a.s.total_cmp(&b.s)).unwrap_or_default()
 }
 
-/// The way of the search against a target that carries `capacity`, and `above` it ends every trial so.
-fn way(plan: &LoadPlan, seen: &[Seen], beyond_s: f64, capacity: u64, above: Verdict) -> Most {
+/// The continuation of the search against a target that carries `capacity`; higher loads end as `above`.
+fn continuation(
+    plan: &LoadPlan,
+    seen: &[TrialResult],
+    beyond_s: f64,
+    capacity: u64,
+    above: Verdict,
+) -> UpperBound {
     let mut seen = seen.to_vec();
-    let mut most = Most::default();
+    let mut bound = UpperBound::default();
     while let Some(step) = search::next(plan, &seen) {
         let verdict = if step.load <= capacity { Verdict::Pass } else { above };
-        seen.push(Seen { load: step.load, phase: step.phase, verdict });
+        seen.push(TrialResult { load: step.load, phase: step.phase, verdict });
         let took_s = hold_s(plan, step.phase) + beyond_s;
-        if most.trials == 0 {
-            most.first_s = took_s;
+        if bound.trials == 0 {
+            bound.first_s = took_s;
         }
-        most.trials += 1;
-        most.s += took_s;
+        bound.trials += 1;
+        bound.s += took_s;
     }
-    most
+    bound
 }
 
-/// The capacities that a target can have after what was seen; of many, those around which the search turns.
-fn capacities(plan: &LoadPlan, seen: &[Seen]) -> Vec<u64> {
+/// The capacities that are consistent with `seen`; of many, those at which the search changes direction.
+fn capacities(plan: &LoadPlan, seen: &[TrialResult]) -> Vec<u64> {
     let max = plan.fixed.unwrap_or(plan.load_max);
     let passed = seen.iter().filter(|trial| trial.verdict == Verdict::Pass).map(|trial| trial.load).max();
     let failed = seen.iter().filter(|trial| trial.verdict == Verdict::Fail).map(|trial| trial.load).min();
@@ -151,24 +151,15 @@ fn capacities(plan: &LoadPlan, seen: &[Seen]) -> Vec<u64> {
         passed.into_iter().flat_map(|load| [load, load + 1]).chain(failed.map(|load| load.saturating_sub(1)));
     let all: Vec<u64> = (0..=RAMP_LOAD_MAX.min(max)).chain(turns).chain(near).chain([max]).collect();
     let fit: Vec<u64> = all.iter().copied().filter(|load| possible(*load)).collect();
-    // Trials that contradict each other leave none; then any may be.
+    // Contradicting trials leave none: then all are possible.
     if fit.is_empty() { all } else { fit }
 }
 
-/// How long a trial of a phase holds its load.
+/// Hold time of a trial.
 fn hold_s(plan: &LoadPlan, phase: Phase) -> f64 {
     match phase {
         Phase::Confirm | Phase::Single => plan.hold.s(),
         Phase::Search | Phase::RampDown => plan.search_hold.s(),
-    }
-}
-
-/// A length of time as one says it of what is to come: never less than it is.
-pub fn rounded_up(seconds: f64) -> String {
-    match seconds {
-        s if s <= 90.0 => format!("{:.0} s", (s.max(0.0) / 5.0).ceil() * 5.0),
-        s if s <= 5400.0 => format!("{:.0} min", (s / 60.0).ceil()),
-        s => format!("{:.1} h", (s / 360.0).ceil() / 10.0),
     }
 }
 
@@ -191,24 +182,29 @@ mod tests {
         }
     }
 
-    /// A run against a target that carries `capacity`: what was said to be left before each trial, the trials that
-    /// were made, and how long they took. Each takes `beyond_s` beside its hold.
-    fn imagine(plan: &LoadPlan, capacity: u64, above: Verdict, beyond_s: f64) -> (Vec<(f64, Most)>, f64) {
+    /// A run against a target that carries `capacity`: what was said to be left before each trial, the trials
+    /// that were made, and how long they took. Each takes `beyond_s` beside its hold.
+    fn imagine(
+        plan: &LoadPlan,
+        capacity: u64,
+        above: Verdict,
+        beyond_s: f64,
+    ) -> (Vec<(f64, UpperBound)>, f64) {
         let mut estimate = Estimate::new([("a".to_owned(), *plan)], 1);
         estimate.search_begins("a");
         let (mut seen, mut now_s, mut said) = (Vec::new(), 0.0, Vec::new());
         while let Some(step) = search::next(plan, &seen) {
             estimate.trial_begins(now_s);
-            said.push((now_s, estimate.most()));
+            said.push((now_s, estimate.upper_bound()));
             let verdict = if step.load <= capacity { Verdict::Pass } else { above };
-            let trial = Seen { load: step.load, phase: step.phase, verdict };
+            let trial = TrialResult { load: step.load, phase: step.phase, verdict };
             // One that fails is given up early.
             let held_s = hold_s(plan, step.phase) * if verdict == Verdict::Pass { 1.0 } else { 0.3 };
             now_s += held_s + beyond_s;
             seen.push(trial);
             estimate.trial_ends(trial, held_s, now_s);
         }
-        assert_eq!(estimate.most(), Most::default(), "at the end nothing is left");
+        assert_eq!(estimate.upper_bound(), UpperBound::default(), "at the end nothing is left");
         (said, now_s)
     }
 
@@ -219,11 +215,11 @@ mod tests {
             for capacity in (0..=16).chain([23, 49, 50, 51, 99, 127, 128, 511, 700, 999, 1000, 5000, 6400]) {
                 for above in [Verdict::Fail, Verdict::Invalid] {
                     let (said, end_s) = imagine(&plan, capacity.min(load_max), above, 6.0);
-                    for (n, (at_s, most)) in said.iter().enumerate() {
+                    for (n, (at_s, bound)) in said.iter().enumerate() {
                         let (trials, s) = (said.len() - n, end_s - at_s);
                         assert!(
-                            most.s >= s - 1e-9 && most.trials >= trials,
-                            "max {load_max}, capacity {capacity}, trial {n}: {most:?}, but {trials} in {s} s"
+                            bound.s >= s - 1e-9 && bound.trials >= trials,
+                            "max {load_max}, capacity {capacity}, trial {n}: {bound:?}, but {trials} in {s} s"
                         );
                     }
                 }
@@ -247,20 +243,24 @@ mod tests {
     }
 
     fn longest_trials(plan: &LoadPlan) -> usize {
-        Estimate::new([("a".to_owned(), *plan)], 1).most().trials
+        Estimate::new([("a".to_owned(), *plan)], 1).upper_bound().trials
     }
 
     #[test]
     fn a_single_trial_runs_down_and_not_below_nothing() {
         let plan = LoadPlan { fixed: Some(7), ..plan(10) };
         let mut estimate = Estimate::new([("a".to_owned(), plan)], 1);
-        assert_eq!((estimate.most().trials, estimate.left_s(0.0)), (1, 20.0));
+        assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (1, 20.0));
         estimate.search_begins("a");
         assert_eq!(estimate.left_s(50.0), 20.0, "making content takes nothing from it");
         estimate.trial_begins(60.0);
         assert_eq!(estimate.left_s(65.0), 15.0);
         assert_eq!(estimate.left_s(500.0), 0.0);
-        estimate.trial_ends(Seen { load: 7, phase: Phase::Single, verdict: Verdict::Pass }, 10.0, 76.0);
+        estimate.trial_ends(
+            TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass },
+            10.0,
+            76.0,
+        );
         assert_eq!(estimate.left_s(76.0), 0.0);
     }
 
@@ -268,28 +268,13 @@ mod tests {
     fn every_variant_and_repetition_counts_and_what_trials_take_is_learnt() {
         let fixed = |hold| LoadPlan { fixed: Some(1), hold: Span::from_s(hold), ..plan(10) };
         let mut estimate = Estimate::new([("a".to_owned(), fixed(10)), ("b".to_owned(), fixed(30))], 2);
-        assert_eq!((estimate.most().trials, estimate.left_s(0.0)), (4, 120.0));
+        assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (4, 120.0));
         estimate.search_begins("a");
         assert_eq!(estimate.left_s(0.0), 120.0);
         estimate.trial_begins(0.0);
-        let seen = Seen { load: 1, phase: Phase::Single, verdict: Verdict::Pass };
+        let seen = TrialResult { load: 1, phase: Phase::Single, verdict: Verdict::Pass };
         estimate.trial_ends(seen, 10.0, 13.0);
         // 3 s and the margin beside the hold, no longer 10 s.
-        assert_eq!((estimate.most().trials, estimate.left_s(13.0)), (3, 2.0 * 35.0 + 15.0));
-    }
-
-    #[test]
-    fn lengths_are_rounded_up() {
-        for (seconds, said) in [
-            (-1.0, "0 s"),
-            (0.2, "5 s"),
-            (41.0, "45 s"),
-            (90.0, "90 s"),
-            (91.0, "2 min"),
-            (121.0, "3 min"),
-            (5401.0, "1.6 h"),
-        ] {
-            assert_eq!(rounded_up(seconds), said);
-        }
+        assert_eq!((estimate.upper_bound().trials, estimate.left_s(13.0)), (3, 2.0 * 35.0 + 15.0));
     }
 }

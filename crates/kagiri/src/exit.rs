@@ -1,4 +1,4 @@
-//! How the program ends: the exit codes that scripts rely on.
+//! Exit codes, on which scripts rely, and the failures behind them.
 
 use std::process::ExitCode;
 
@@ -9,13 +9,12 @@ use store::StoreError;
 pub enum Code {
     /// Measured, and every requirement held.
     Measured = 0,
-    /// It could not be measured.
     Failed = 1,
-    /// The command line or the plan is wrong.
+    /// Wrong command line or plan.
     Usage = 2,
-    /// Measured, and a requirement did not hold.
+    /// Measured, but a requirement does not hold.
     RequirementMissed = 3,
-    /// Ended by Ctrl-C.
+    /// Stopped by Ctrl-C.
     Interrupted = 130,
 }
 
@@ -25,41 +24,39 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Why a verb could not be performed.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The world did not play along.
-    World(anyhow::Error),
-    /// The command line or a plan is wrong.
+    /// A failure at run time.
+    Runtime(anyhow::Error),
+    /// Wrong command line or plan.
     Usage(String),
-    /// Ended by Ctrl-C before there was anything to show.
+    /// Stopped by Ctrl-C before there was a result.
     Interrupted(String),
 }
 
 impl Failure {
-    /// A wrong command line or plan.
     pub fn usage(problem: impl std::fmt::Display) -> Self {
         Self::Usage(problem.to_string())
     }
 
-    /// What could not be done with a file or directory that the user named: wrong usage if it is not there or of the
-    /// wrong kind, the world's fault otherwise.
+    /// A failure with a file or directory that the user named: a usage error if it does not exist or is of
+    /// the wrong kind, otherwise a failure at run time.
     pub fn of_named(error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
-        let misnamed = |cause: &(dyn std::error::Error + 'static)| {
+        let is_wrong_name = |cause: &(dyn std::error::Error + 'static)| {
             cause.downcast_ref::<std::io::Error>().is_some_and(store::is_misnamed)
         };
-        match error.chain().any(misnamed) {
-            true => Self::Usage(told_once(&error)),
-            false => Self::World(error),
+        match error.chain().any(is_wrong_name) {
+            true => Self::Usage(message_of(&error)),
+            false => Self::Runtime(error),
         }
     }
 
-    /// The exit code that it ends with.
     pub fn code(&self) -> Code {
         match self {
-            Self::World(error) if is_misnamed(error) => Code::Usage,
-            Self::World(_) => Code::Failed,
+            Self::Runtime(error) if is_misnamed(error) => Code::Usage,
+            Self::Runtime(_) => Code::Failed,
             Self::Usage(_) => Code::Usage,
             Self::Interrupted(_) => Code::Interrupted,
         }
@@ -68,20 +65,20 @@ impl Failure {
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::World(error.into())
+        Self::Runtime(error.into())
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::World(error) => f.write_str(&told_once(error)),
+            Self::Runtime(error) => f.write_str(&message_of(error)),
             Self::Usage(problem) | Self::Interrupted(problem) => f.write_str(problem),
         }
     }
 }
 
-/// A run or a lab is named by the user wherever one is looked up or read.
+/// Whether the user named a run or a lab that does not exist.
 fn is_misnamed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<StoreError>().is_some_and(StoreError::is_usage)
@@ -89,21 +86,21 @@ fn is_misnamed(error: &anyhow::Error) -> bool {
     })
 }
 
-/// An error with its causes; a cause that the message above it has told already is not repeated.
-fn told_once(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut told, cause| {
+/// An error with its causes, without causes that an earlier message contains.
+fn message_of(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut message, cause| {
         let cause = cause.to_string();
-        if !told.contains(&cause) {
-            if !told.is_empty() {
-                told.push_str(": ");
+        if !message.contains(&cause) {
+            if !message.is_empty() {
+                message.push_str(": ");
             }
-            told.push_str(&cause);
+            message.push_str(&cause);
         }
-        told
+        message
     })
 }
 
-/// What a verb comes to.
+/// Result of a command.
 pub type Outcome = Result<Code, Failure>;
 
 #[cfg(test)]
@@ -115,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_named_and_is_not_there_is_wrong_usage() {
+    fn missing_named_file_is_a_usage_error() {
         let of = |kind: ErrorKind| {
             let failed = Err::<(), _>(Error::from(kind)).context("cannot write there").unwrap_err();
             Failure::of_named(failed).code()

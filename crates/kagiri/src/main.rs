@@ -1,35 +1,49 @@
-//! Floor 5: the program. Reads the command line and the environment, calls the rooms below, prints.
+//! The `kagiri` program: reads the command line and the environment, runs a command, prints.
 
+mod args;
+mod atomic_file;
+mod calls_flag;
 mod cli;
-mod document;
+mod commands;
+mod dirs;
 mod estimate;
 mod exit;
-mod filework;
+mod file_progress;
+mod host_facts;
 mod hosts;
-mod measure;
+mod json_document;
+mod lab_for_run;
+mod leftovers;
 mod output;
+mod pictures;
+mod placement_check;
 mod progress;
-mod verbs;
-mod whole;
+mod session;
+mod stop;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+
+use cli::Cli;
 
 fn main() -> ExitCode {
-    let command = match cli::Cli::try_parse() {
-        Ok(cli) => cli.verb,
-        Err(error) => {
-            // Help and version are answers; everything else is a usage error.
-            let _ = error.print();
-            return if error.use_stderr() { exit::Code::Usage.into() } else { ExitCode::SUCCESS };
-        }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return print_usage(&error),
     };
-    match verbs::perform(command) {
+    match cli.command.run(Cli::command) {
         Ok(code) => code.into(),
         Err(failure) => {
             output::error_line(&failure.to_string());
             failure.code().into()
         }
     }
+}
+
+/// Prints clap's message: help and version on standard output, everything else as a usage error.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // There is nowhere to report that the terminal is gone.
+    let _ = error.print();
+    if error.use_stderr() { exit::Code::Usage.into() } else { ExitCode::SUCCESS }
 }

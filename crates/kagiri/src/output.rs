@@ -11,13 +11,13 @@ use base::verdict::Verdict;
 use report::html::Extras;
 use report::terminal::Style;
 
-use crate::cli::Common;
+use crate::args::MeasureArgs;
+use crate::atomic_file::write_atomically;
+use crate::dirs;
 use crate::exit::{Code, Failure, Outcome};
-use crate::measure;
-use crate::whole::write_whole;
 
-/// One line on standard error, about what is done. Whoever closes it, or writes it to a full disk, misses the line and
-/// nothing else: what is being measured goes on.
+/// One line on standard error, about what is done. Whoever closes it, or writes it to a full disk, misses the
+/// line and nothing else: what is being measured goes on.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
@@ -25,7 +25,7 @@ pub fn say(line: &str) {
 /// One error, on standard error.
 pub fn error_line(text: &str) {
     // What others wrote may be in it, who steer no terminal here.
-    let lines: Vec<_> = text.trim_end().lines().map(report::units::visible).collect();
+    let lines: Vec<_> = text.trim_end().lines().map(report::text::visible).collect();
     let text = lines.join("\n");
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         say(&format!("\x1b[1;31merror:\x1b[0m {text}"));
@@ -54,7 +54,7 @@ fn is_utf8_locale() -> bool {
 
 /// The metrics of a run's workload; none for a workload that this version does not know.
 pub fn metric_specs(run: &Run) -> &'static [MetricSpec] {
-    run::registry::workload(&run.workload).map(|workload| workload.metrics()).unwrap_or_default()
+    run::registry::BUILT_IN.workload(&run.workload).map_or(&[], |workload| workload.metrics())
 }
 
 /// Print on standard output; a reader that went away is no error.
@@ -64,7 +64,7 @@ pub fn print(text: &str) {
 }
 
 /// Print what came of a run, write what was asked for, and say how to end.
-pub fn present(run: &Run, common: &Common) -> Outcome {
+pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     // What was measured is printed even if it cannot be written.
     let report = write_files(run, common.out.as_deref());
     if common.json {
@@ -103,7 +103,7 @@ fn is_invalid(trial: &Trial) -> bool {
 fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     let dir = match out {
         Some(dir) => dir.to_path_buf(),
-        None => measure::data_dir()?.join("reports"),
+        None => dirs::data_dir()?.join("reports"),
     };
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
@@ -124,7 +124,7 @@ pub fn report_page(run: &Run) -> String {
 }
 
 fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let written = write_whole(path, bytes);
+    let written = write_atomically(path, bytes);
     Ok(written.with_context(|| {
         format!("the run is stored; write its report later with 'kagiri report {}'", run.run)
     })?)

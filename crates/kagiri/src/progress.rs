@@ -1,19 +1,20 @@
-//! What the user sees while it measures: a bar with the time on a terminal, plain lines elsewhere. Both say what is
-//! tried now, how long it has been at it, and how long it takes at most.
+//! What the user sees while it measures: a bar with the time on a terminal, plain lines elsewhere. Both say
+//! what is tried now, how long it has been at it, and how long it takes at most.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use base::format::{duration_rounded_up, metric};
 use base::outcome::{Phase, Trial};
 use base::part::Live;
 use base::verdict::Verdict;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
-use run::search::{Seen, Step};
+use run::search::{Step, TrialResult};
 
-use crate::estimate::{Estimate, rounded_up};
+use crate::estimate::Estimate;
 use crate::output;
 
 /// Shows progress on standard error.
@@ -42,8 +43,8 @@ struct Now {
 }
 
 impl Progress {
-    /// Progress of a run whose loads count `unit` and which takes as long as estimated; ends the run when `stop` is
-    /// raised.
+    /// Progress of a run whose loads count `unit` and which takes as long as estimated; ends the run when
+    /// `stop` is raised.
     pub fn new(unit: &str, estimate: Estimate, quiet: bool, stop: Arc<AtomicBool>) -> Self {
         let on_terminal = !quiet && std::io::stderr().is_terminal();
         let bar = on_terminal.then(|| {
@@ -95,7 +96,7 @@ impl Progress {
     }
 
     fn left(&self) -> String {
-        format!("at most {} more", rounded_up(self.now().estimate.left_s(self.elapsed_s())))
+        format!("at most {} more", duration_rounded_up(self.now().estimate.left_s(self.elapsed_s())))
     }
 
     /// Bring the bar's words up to date.
@@ -116,7 +117,7 @@ impl Progress {
     fn preparing(&self, variant: &str, repetition: u32) {
         let most = {
             let mut now = self.now();
-            let whole = now.estimate.most();
+            let whole = now.estimate.upper_bound();
             now.estimate.search_begins(variant);
             (!std::mem::replace(&mut now.told_whole, true)).then_some(whole)
         };
@@ -125,7 +126,7 @@ impl Progress {
             self.line(&format!(
                 "at most {} {plural}, {} (longer if trials are disturbed or contradict each other)",
                 most.trials,
-                rounded_up(most.s)
+                duration_rounded_up(most.s)
             ));
         }
         let again = if repetition > 1 { format!(", repetition {repetition}") } else { String::new() };
@@ -158,7 +159,7 @@ impl Progress {
             let mut now = self.now();
             now.live.clear();
             if let Some(Step { load, phase }) = now.step.take() {
-                let seen = Seen { load, phase, verdict: trial.verdict };
+                let seen = TrialResult { load, phase, verdict: trial.verdict };
                 now.estimate.trial_ends(seen, hold_s, self.elapsed_s());
             }
         }
@@ -175,23 +176,24 @@ impl Progress {
     }
 }
 
-/// How quickly bytes move, and what the target does now: those of its resources that are known.
+/// Which way the bytes move, with its name.
+const DIRECTIONS: [(&str, &str); 2] = [("goodput_up_bit_per_s", "up"), ("goodput_down_bit_per_s", "down")];
+/// The server's resources, with their names.
+const SERVER: [(&str, &str); 3] =
+    [("server_cpu_percent", "CPU"), ("disk_bit_per_s", "disk"), ("network_bit_per_s", "network")];
+
+/// The rates of the bytes that move, and the known resources of the target.
 fn live_words(live: &Live) -> String {
-    let way = |name: &str, way: &str| {
-        let rate = report::units::metric(name, Some(*live.get(name)?));
-        Some(format!("{rate} {way}"))
-    };
-    let ways = [way("goodput_up_bit_per_s", "up"), way("goodput_down_bit_per_s", "down")];
-    let ways: Vec<String> = ways.into_iter().flatten().collect();
-    let moved = if ways.is_empty() { String::new() } else { format!(", {} now", ways.join(" and ")) };
-    let cpu = live.get("server_cpu_percent").map(|percent| format!("CPU {percent:.0} %"));
-    let rate = |name: &str, what: &str| {
-        let mbit_per_s = live.get(name)? / 1e6;
-        (mbit_per_s >= 0.5).then(|| format!("{what} {mbit_per_s:.0} Mbit/s"))
-    };
-    let disk = rate("disk_bit_per_s", "disk");
-    let all: Vec<String> = [cpu, disk, rate("network_bit_per_s", "network")].into_iter().flatten().collect();
-    if all.is_empty() { moved } else { format!("{moved} [server: {}]", all.join(", ")) }
+    let moving: Vec<String> = DIRECTIONS
+        .iter()
+        .filter_map(|(name, way)| Some(format!("{} {way}", metric(name, Some(*live.get(*name)?)))))
+        .collect();
+    let moving = if moving.is_empty() { String::new() } else { format!(", {} now", moving.join(" and ")) };
+    let used: Vec<String> = SERVER
+        .iter()
+        .filter_map(|(name, what)| Some(format!("{what} {}", metric(name, Some(live.get(*name)?.round())))))
+        .collect();
+    if used.is_empty() { moving } else { format!("{moving} [server: {}]", used.join(", ")) }
 }
 
 fn phase_word(phase: Phase) -> &'static str {

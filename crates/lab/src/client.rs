@@ -1,4 +1,4 @@
-//! What is asked of labs from outside: up, status, down, and entering a host.
+//! Requests to labs: up, status, down, and entering a host.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,58 +12,53 @@ use sys::clock::Deadline;
 use sys::journal::Journal;
 
 use crate::error::{Error, Result};
-use crate::keeper::{KeepOptions, read_file, variables};
-use crate::state::{Answer, CONTROL_SOCKET, Folders, ProcessId, Request, State, Status};
+use crate::state::{CONTROL_SOCKET, Folders, ProcessId, Request, Response, State, Status};
+use crate::supervisor::{SupervisorOptions, read_lab_file, variables};
 
-/// How long a lab may take to be up.
 const UP_WITHIN: Duration = Duration::from_secs(60);
-/// How long a lab may take to be down; a keeper that hangs in the kernel is reported then.
+/// A supervisor that hangs in the kernel is reported after this time.
 const DOWN_WITHIN: Duration = Duration::from_secs(60);
-/// How long a keeper may take to answer a question.
 const STATUS_WITHIN: Duration = Duration::from_secs(10);
-/// How long a keeper may take to end once it has answered.
+/// How long a supervisor may take to end after its response.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// The most that a keeper says.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Brings a lab up: starts its keeper, and returns when all is there. What crashed labs left is cleared away first.
+/// Starts the supervisor of a lab and returns when the lab is up. Removes what crashed labs left first.
 ///
 /// # Errors
-/// The file is wrong, the lab is up already, there is no right or no program for something. Then nothing is left.
-pub fn up(options: &KeepOptions) -> Result<State> {
-    // A wrong file needs no rights to be told of.
-    read_file(&options.file)?;
-    refuse_without_rights()?;
-    clear_dead(&options.folders, None)?;
+/// Wrong file, lab already up, missing rights or programs. Nothing is left then.
+pub fn up(options: &SupervisorOptions) -> Result<State> {
+    // Before the check for root.
+    read_lab_file(&options.file)?;
+    require_root()?;
+    undo_crashed(&options.folders, None)?;
     let mut command = Command::new(&options.program.path);
     command.args(&options.program.arguments).args(["lab", "keep"]).arg(&options.file);
     command.arg("--data").arg(&options.folders.data);
     if let Some(owner) = options.owner {
         command.arg("--owner").arg(owner.to_string());
     }
-    let mut keeper = sys::child::start_detached(command)?;
-    match wait_ready(&mut keeper, UP_WITHIN) {
+    let mut supervisor = sys::child::start_detached(command)?;
+    match wait_ready(&mut supervisor, UP_WITHIN) {
         Ok(state) => {
-            // While this program goes on, it is the keeper's parent and has to take note of its end.
-            let reaper = std::thread::Builder::new().name("keeper-end".to_owned());
-            // Without the thread the keeper's number stays taken until this program ends, and that is all.
-            let _ = reaper.spawn(move || keeper.wait());
+            // This process is the supervisor's parent and must reap it.
+            let reaper = std::thread::Builder::new().name("supervisor-end".to_owned());
+            // Without the thread, only its process id stays in use until this process ends.
+            let _ = reaper.spawn(move || supervisor.wait());
             Ok(state)
         }
         Err(error) => {
-            end(&mut keeper).map_err(|problem| Error::Refused(format!("{error}. Besides, {problem}")))?;
-            clear_dead(&options.folders, i32::try_from(keeper.id()).ok())?;
+            terminate(&mut supervisor)
+                .map_err(|problem| Error::Refused(format!("{error}; in addition, {problem}")))?;
+            undo_crashed(&options.folders, i32::try_from(supervisor.id()).ok())?;
             Err(error)
         }
     }
 }
 
-/// Labs are root's: who is not is told so, and not that there is none.
-///
-/// # Errors
-/// This process is not root.
-pub fn refuse_without_rights() -> Result<()> {
+/// Labs need root.
+pub fn require_root() -> Result<()> {
     if sys::environment::is_root() {
         return Ok(());
     }
@@ -74,120 +69,115 @@ pub fn refuse_without_rights() -> Result<()> {
     ))
 }
 
-/// Replays the journals of dead keepers, or of one.
-fn clear_dead(folders: &Folders, only: Option<i32>) -> Result<()> {
+/// Replays the journals of dead supervisors, or of one.
+fn undo_crashed(folders: &Folders, only: Option<i32>) -> Result<()> {
     for leftover in Journal::leftovers(&folders.journal)? {
         if only.is_none_or(|pid| leftover.owner_pid() == pid) {
             let results = leftover.replay();
             if let Some(failed) = results.iter().find(|result| !result.outcome.is_settled()) {
-                return Err(Error::Refused(format!("what a crash left cannot be cleared away: {failed}")));
+                return Err(Error::Refused(format!("cannot remove what a crash left: {failed}")));
             }
         }
     }
     Ok(())
 }
 
-/// What the keeper says once it is up, or why it is not.
-fn wait_ready(keeper: &mut Child, within: Duration) -> Result<State> {
+/// Waits for the supervisor's first message.
+fn wait_ready(supervisor: &mut Child, within: Duration) -> Result<State> {
     let (sender, lines) = channel();
-    let stdout = keeper.stdout.take();
-    let stderr = keeper.stderr.take();
+    let stdout = supervisor.stdout.take();
+    let stderr = supervisor.stderr.take();
     let read = move || {
         let Some(stdout) = stdout else { return };
         let mut lines = BufReader::new(stdout.take(ANSWER_BYTES_MAX)).lines().map_while(std::io::Result::ok);
-        // Whatever else is written there (a test's own lines) is not JSON.
+        // Skips lines that are not JSON (of tests).
         if let Some(line) = lines.find(|line| line.starts_with('{')) {
             let _ = sender.send(line);
         }
     };
-    let thread = std::thread::Builder::new().name("keeper-answer".to_owned()).spawn(read);
+    let thread = std::thread::Builder::new().name("supervisor-response".to_owned()).spawn(read);
     thread.map_err(|error| Error::Refused(format!("cannot start a thread: {error}")))?;
-    let answer = lines.recv_timeout(within).map_err(|why| match why {
+    let response = lines.recv_timeout(within).map_err(|why| match why {
         std::sync::mpsc::RecvTimeoutError::Timeout => {
             Error::Refused(format!("the lab was not up within {} s", within.as_secs()))
         }
-        // It has closed its output: its last words are complete, too.
+        // Its output is closed, so its last words are complete.
         std::sync::mpsc::RecvTimeoutError::Disconnected => {
             let mut said = String::new();
             let _ = stderr.map(|stderr| stderr.take(4096).read_to_string(&mut said));
             let said = said.trim();
             let why = if said.is_empty() { "it was killed" } else { said };
-            Error::Refused(format!("the lab's keeper ended before the lab was up: {why}"))
+            Error::Refused(format!("the lab's supervisor ended before the lab was up: {why}"))
         }
     })?;
-    match serde_json::from_str(&answer) {
-        Ok(Answer::Ready(state)) => Ok(*state),
-        Ok(Answer::Error { message, usage: true }) => Err(Error::Layout(message)),
-        Ok(Answer::Error { message, .. }) => Err(Error::Refused(message)),
-        _ => Err(Error::Refused(format!("the lab's keeper said what this version does not know: {answer}"))),
+    match serde_json::from_str(&response) {
+        Ok(Response::Ready(state)) => Ok(*state),
+        Ok(Response::Error { message, usage: true }) => Err(Error::Layout(message)),
+        Ok(Response::Error { message, .. }) => Err(Error::Refused(message)),
+        _ => Err(Error::Refused(format!("the lab's supervisor sent an unknown response: {response}"))),
     }
 }
 
-/// Ends a keeper that did not come so far: it puts back what it made, or is killed, and its journal says what is left.
-fn end(keeper: &mut Child) -> Result<()> {
-    let pid = keeper.id();
-    let ended = match i32::try_from(pid).ok().and_then(ProcessId::of) {
+/// Ends a supervisor that did not start. It undoes its changes, or is killed; its journal then lists what is
+/// left.
+fn terminate(supervisor: &mut Child) -> Result<()> {
+    let pid = supervisor.id();
+    let ended = match i32::try_from(pid).ok().and_then(ProcessId::of_pid) {
         Some(id) => sys::child::terminate(id.pid, id.start_ticks, DOWN_WITHIN),
         None => Ok(()),
     };
     ended.map_err(|error| {
         Error::Refused(format!(
-            "the lab's keeper, process {pid}, cannot be ended: {error}; once it is gone, 'kagiri undo' clears away what \
+            "the lab's supervisor, process {pid}, cannot be ended: {error}; once it is gone, 'kagiri undo' clears away what \
              it made"
         ))
     })?;
-    // It has ended, and waits only for this.
-    let _ = keeper.try_wait();
+    // Reaps it.
+    let _ = supervisor.try_wait();
     Ok(())
 }
 
-/// How the lab called `name` is.
-///
-/// # Errors
-/// There is none, or its keeper does not answer; no right to ask it.
+/// Status of a lab.
 pub fn status(folders: &Folders, name: &str) -> Result<Status> {
-    refuse_without_rights()?;
+    require_root()?;
     match request(folders, name, Request::Status, STATUS_WITHIN)? {
-        Answer::Status(status) => Ok(*status),
+        Response::Status(status) => Ok(*status),
         other => Err(unexpected(name, other)),
     }
 }
 
-/// Takes the lab called `name` down and returns when it is; what could not be put back, one line each.
-///
-/// # Errors
-/// There is none, or its keeper does not answer; no right to ask it.
+/// Removes a lab. Returns what could not be undone, one line each.
 pub fn down(folders: &Folders, name: &str) -> Result<Vec<String>> {
-    refuse_without_rights()?;
-    let keeper = State::read(&folders.lab(name))?.map(|state| state.keeper);
+    require_root()?;
+    let supervisor = State::read(&folders.lab(name))?.map(|state| state.supervisor);
     let left = match request(folders, name, Request::Down, DOWN_WITHIN)? {
-        Answer::Down { left } => left,
+        Response::Down { left } => left,
         other => return Err(unexpected(name, other)),
     };
-    if let Some(keeper) = keeper {
+    if let Some(supervisor) = supervisor {
         let deadline = Deadline::after(END_WITHIN);
-        while keeper.lives() && deadline.pause(LOOK_EVERY) {}
+        while supervisor.is_running() && deadline.pause(POLL_INTERVAL) {}
     }
     Ok(left)
 }
 
-fn unexpected(name: &str, answer: Answer) -> Error {
-    let reason = match answer {
-        Answer::Error { message, .. } => message,
-        other => format!("its keeper answered {other:?}"),
+fn unexpected(name: &str, response: Response) -> Error {
+    let reason = match response {
+        Response::Error { message, .. } => message,
+        other => format!("its supervisor sent an unexpected response: {other:?}"),
     };
-    Error::Keeper { name: name.to_owned(), reason }
+    Error::Supervisor { name: name.to_owned(), reason }
 }
 
-fn request(folders: &Folders, name: &str, request: Request, within: Duration) -> Result<Answer> {
+fn request(folders: &Folders, name: &str, request: Request, within: Duration) -> Result<Response> {
     let folder = folders.lab(name);
     let socket = folder.join(CONTROL_SOCKET);
-    let stream = UnixStream::connect(&socket).map_err(|error| not_there(folders, name, error))?;
-    let failed = |error: std::io::Error| Error::Keeper {
+    let stream = UnixStream::connect(&socket).map_err(|error| unreachable(folders, name, error))?;
+    let failed = |error: std::io::Error| Error::Supervisor {
         name: name.to_owned(),
-        reason: format!("its keeper does not answer within {} s ({error})", within.as_secs()),
+        reason: format!("its supervisor does not respond within {} s ({error})", within.as_secs()),
     };
-    let ask = || -> std::io::Result<String> {
+    let exchange = || -> std::io::Result<String> {
         stream.set_read_timeout(Some(within))?;
         stream.set_write_timeout(Some(within))?;
         let mut text = serde_json::to_vec(&request)?;
@@ -197,36 +187,36 @@ fn request(folders: &Folders, name: &str, request: Request, within: Duration) ->
         BufReader::new((&stream).take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
         Ok(line)
     };
-    let line = ask().map_err(failed)?;
+    let line = exchange().map_err(failed)?;
     if line.is_empty() {
-        return Err(Error::Keeper {
+        return Err(Error::Supervisor {
             name: name.to_owned(),
-            reason: "its keeper ended before it answered; 'kagiri undo' clears away what is left".to_owned(),
+            reason: "its supervisor ended without a response; 'kagiri undo' removes what is left".to_owned(),
         });
     }
     serde_json::from_str(&line).map_err(|error| failed(error.into()))
 }
 
-fn not_there(folders: &Folders, name: &str, error: std::io::Error) -> Error {
+fn unreachable(folders: &Folders, name: &str, error: std::io::Error) -> Error {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
     Error::Refused(match error.kind() {
         ConnectionRefused => {
-            format!("lab {name}: its keeper has died; 'kagiri undo' clears away what it left")
+            format!("lab {name}: its supervisor has died; 'kagiri undo' removes what it left")
         }
-        NotFound if folders.lab(name).exists() => format!("lab {name} is not up yet, or about to go"),
+        NotFound if folders.lab(name).exists() => format!("lab {name} is starting or stopping"),
         NotFound => {
             let up = list(folders);
             let others = match up.is_empty() {
-                true => "no lab is".to_owned(),
-                false => format!("up are: {}", up.join(", ")),
+                true => "no lab is up".to_owned(),
+                false => format!("labs that are up: {}", up.join(", ")),
             };
-            format!("no lab called {name} is up; {others}")
+            format!("lab {name} is not up; {others}")
         }
-        _ => format!("lab {name}: cannot reach its keeper: {error}"),
+        _ => format!("lab {name}: cannot reach its supervisor: {error}"),
     })
 }
 
-/// The names of all labs that are up, in alphabetical order.
+/// Names of all labs that are up, sorted.
 pub fn list(folders: &Folders) -> Vec<String> {
     let entries = std::fs::read_dir(folders.labs()).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -235,36 +225,30 @@ pub fn list(folders: &Folders) -> Vec<String> {
     names
 }
 
-/// The lab that is meant: the named one, or the only one that is up.
-///
-/// # Errors
-/// None is named, and none or several are up; no right to look.
-pub fn meant(folders: &Folders, name: Option<&str>) -> Result<String> {
-    refuse_without_rights()?;
+/// The named lab, or the only one that is up.
+pub fn resolve_name(folders: &Folders, name: Option<&str>) -> Result<String> {
+    require_root()?;
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
     let up = list(folders);
     match up.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(Error::Refused("no lab is up; 'kagiri lab up FILE' makes one".to_owned())),
+        [] => Err(Error::Refused("no lab is up; start one with 'kagiri lab up FILE'".to_owned())),
         several => Err(Error::Refused(format!("several labs are up; name one of {}", several.join(", ")))),
     }
 }
 
-/// Puts this thread, and the program that it becomes, on a host of a lab: into its network namespace and its control
-/// group. Returns what such a program finds in its environment.
-///
-/// # Errors
-/// There is no such lab or host, or no right to enter it.
+/// Moves this thread to a host: into its network namespace and control group. Returns environment variables
+/// for a program on the host.
 pub fn enter(folders: &Folders, name: &str, host: &str) -> Result<Vec<(&'static str, OsString)>> {
-    refuse_without_rights()?;
+    require_root()?;
     let folder = folders.lab(name);
     let Some(state) = State::read(&folder)? else {
-        return Err(not_there(folders, name, std::io::ErrorKind::NotFound.into()));
+        return Err(unreachable(folders, name, std::io::ErrorKind::NotFound.into()));
     };
-    if !state.keeper.lives() {
-        return Err(not_there(folders, name, std::io::ErrorKind::ConnectionRefused.into()));
+    if !state.supervisor.is_running() {
+        return Err(unreachable(folders, name, std::io::ErrorKind::ConnectionRefused.into()));
     }
     let Some(index) = state.hosts.iter().position(|known| known.name == host) else {
         let hosts: Vec<&str> = state.hosts.iter().map(|known| known.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What a lab file comes to: which namespace, interface and address everything gets. Pure: nothing is made here.
+//! Assigns namespaces, interfaces and addresses to the hosts and links of a lab file. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -8,70 +8,57 @@ use sys::netns::Subnet;
 use crate::error::{Error, Result};
 use crate::file::{Lab, Link};
 
-/// Where a link ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The host or switch.
+    /// Name of the host or switch.
     pub place: String,
-    /// The switch to which this end is to be plugged in; `None` for a host.
+    /// The switch to plug this end into; `None` for a host.
     pub switch: Option<String>,
-    /// The network namespace.
     pub namespace: String,
-    /// The interface.
     pub device: String,
 }
 
-/// A link with both its ends.
+/// A link with its ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wire {
     /// From 1, in the order of the file.
     pub number: usize,
-    /// The link.
     pub link: Link,
-    /// Its ends, the one named first first.
     pub ends: [End; 2],
 }
 
-/// A host's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, `eth0`.
+    /// Such as `eth0`.
     pub device: String,
-    /// Its address.
     pub address: Ipv4Addr,
-    /// The network it leads to.
     pub subnet: Subnet,
 }
 
-/// A host's network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The network namespace.
+pub struct HostNetwork {
     pub namespace: String,
     /// In the order of the links.
     pub interfaces: Vec<Interface>,
-    /// Where it sends what is not for its own networks.
     pub gateway: Option<Ipv4Addr>,
     /// Whether it forwards for others.
     pub forwards: bool,
 }
 
-/// Everything's place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// The namespace of all switches.
+    /// Namespace of all switches.
     pub switches: String,
     /// In the order of the lab's hosts.
-    pub places: Vec<Place>,
+    pub host_networks: Vec<HostNetwork>,
     /// In the order of the lab's links.
     pub wires: Vec<Wire>,
 }
 
 impl Layout {
-    /// Finds a place for everything.
-    ///
-    /// Switches that are linked are one network, and so is a link from host to host. Networks get their addresses from
-    /// the lab's subnet in the order of the file, a /24 each, or more where there are more hosts; hosts count from 1.
+    /// Switches that are linked are one network, and so is a link from host to host. Networks get their
+    /// addresses from the lab's subnet in the order of the file, a /24 each, or more where there are more
+    /// hosts; hosts count from 1.
     ///
     /// # Errors
     /// The subnet is too small, or an address is given twice or lies in another network.
@@ -81,7 +68,7 @@ impl Layout {
         let wires = wires(lab, &switches, namespace);
         let networks = Networks::of(lab, &wires);
         let mut given = Addresses::new(lab, &networks)?;
-        let mut places: Vec<Place> = Vec::new();
+        let mut host_networks: Vec<HostNetwork> = Vec::new();
         for host in &lab.hosts {
             let mut interfaces = Vec::new();
             for (wire, end) in ends_of(&wires, &host.name) {
@@ -91,20 +78,25 @@ impl Layout {
                 interfaces.push(Interface { device: end.device.clone(), address, subnet });
             }
             let forwards = lab.router.as_ref() == Some(&host.name);
-            places.push(Place { namespace: namespace(&host.name), interfaces, gateway: None, forwards });
+            host_networks.push(HostNetwork {
+                namespace: namespace(&host.name),
+                interfaces,
+                gateway: None,
+                forwards,
+            });
         }
-        if let Some(router) = places.iter().find(|place| place.forwards).cloned() {
-            for place in places.iter_mut().filter(|place| !place.forwards) {
+        if let Some(router) = host_networks.iter().find(|place| place.forwards).cloned() {
+            for place in host_networks.iter_mut().filter(|place| !place.forwards) {
                 place.gateway = router.interfaces.iter().find_map(|way| {
                     place.interfaces.iter().any(|own| own.subnet == way.subnet).then_some(way.address)
                 });
             }
         }
-        Ok(Self { switches, places, wires })
+        Ok(Self { switches, host_networks, wires })
     }
 }
 
-/// The wires that end at `host`, with those ends.
+/// The links that end at `host`, with those ends.
 fn ends_of<'a>(wires: &'a [Wire], host: &'a str) -> impl Iterator<Item = (&'a Wire, &'a End)> {
     let at = move |wire: &'a Wire| wire.ends.iter().find(|end| end.place == host).map(|end| (wire, end));
     wires.iter().filter_map(at)
@@ -137,17 +129,17 @@ fn wires(lab: &Lab, switches: &str, namespace: impl Fn(&str) -> String) -> Vec<W
     wires
 }
 
-/// Which network everything belongs to.
 struct Networks {
-    /// The network of each wire.
+    /// Network of each link.
     of_wire: Vec<usize>,
-    /// How many host ends each network has.
+    /// Host interfaces of each network.
     hosts: Vec<usize>,
 }
 
 impl Networks {
     fn of(lab: &Lab, wires: &[Wire]) -> Self {
-        // Each switch begins as a network of its own; linked ones take the first's number until nothing changes.
+        // Each switch starts as its own network; linked switches take the smaller number until nothing
+        // changes.
         let mut of_switch: BTreeMap<&str, usize> =
             lab.switches.iter().enumerate().map(|(number, name)| (name.as_str(), number)).collect();
         let joined = |wire: &Wire, of: &BTreeMap<&str, usize>| {
@@ -177,11 +169,11 @@ impl Networks {
     }
 }
 
-/// The addresses that are taken.
+/// Addresses in use.
 struct Addresses {
     subnets: Vec<Subnet>,
     taken: BTreeSet<Ipv4Addr>,
-    /// Given by the file, and so not for others.
+    /// Fixed by the file.
     reserved: BTreeSet<Ipv4Addr>,
 }
 
@@ -199,7 +191,7 @@ impl Addresses {
         let mut at = u64::from(u32::from(lab.subnet.host(0)));
         let end = at + (1 << (32 - lab.subnet.prefix_bits()));
         for hosts in &networks.hosts {
-            // The network's own address and the broadcast are nobody's.
+            // Without network and broadcast address.
             let size = (*hosts as u64 + 2).next_power_of_two().max(256);
             at = at.next_multiple_of(size);
             let prefix = u8::try_from(32 - size.trailing_zeros()).unwrap_or(8);
@@ -223,7 +215,7 @@ impl Addresses {
                     "host {host}: the address {address} is not in its first link's network, which is {subnet}"
                 )));
             }
-            // The network's own address and the broadcast (RFC 1122, 3.2.1.3).
+            // Network and broadcast address (RFC 1122, 3.2.1.3).
             Some(address) if [0, size - 1].map(|number| subnet.host(number)).contains(&address) => {
                 return Err(Error::Layout(format!(
                     "host {host}: {address} is the first or the last address of its network {subnet}, which no host \
@@ -255,8 +247,8 @@ mod tests {
     }
 
     fn addresses(layout: &Layout) -> Vec<Vec<String>> {
-        let of = |place: &Place| place.interfaces.iter().map(|way| way.address.to_string()).collect();
-        layout.places.iter().map(of).collect()
+        let of = |place: &HostNetwork| place.interfaces.iter().map(|way| way.address.to_string()).collect();
+        layout.host_networks.iter().map(of).collect()
     }
 
     #[test]
@@ -269,7 +261,7 @@ mod tests {
             [vec!["10.77.0.1"], vec!["10.77.0.2"], vec!["10.77.0.3", "10.77.3.1"], vec!["10.77.3.2"]];
         assert_eq!(addresses(&layout), expected);
         let gateways: Vec<_> =
-            layout.places.iter().map(|place| place.gateway.map(|g| g.to_string())).collect();
+            layout.host_networks.iter().map(|place| place.gateway.map(|g| g.to_string())).collect();
         assert_eq!(gateways[..2], [Some("10.77.0.3".to_owned()), Some("10.77.0.3".to_owned())]);
         assert_eq!((&gateways[2], gateways[3].as_deref()), (&None, Some("10.77.3.1")));
         let devices: Vec<_> =
@@ -278,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn given_addresses_are_kept_and_checked() {
+    fn fixed_addresses_are_kept_and_checked() {
         let text = |address: &str| {
             format!("name = 'x'\n[host.a]\n[host.b]\naddress = '{address}'\n[[link]]\nbetween = ['a', 'b']\n")
         };
@@ -294,25 +286,25 @@ mod tests {
     }
 
     #[test]
-    fn a_full_network_gives_nobody_its_first_or_last_address() {
+    fn network_and_broadcast_addresses_are_not_assigned() {
         let text = "name = 'x'\n[host.a]\ncount = 254\n[switch.s]\n[[link]]\nbetween = ['a-*', 's']\n";
         let layout = layout(text).unwrap();
-        assert_eq!(layout.places[0].interfaces[0].subnet.to_string(), "10.77.0.0/24");
+        assert_eq!(layout.host_networks[0].interfaces[0].subnet.to_string(), "10.77.0.0/24");
         let given: BTreeSet<String> = addresses(&layout).concat().into_iter().collect();
         let all: BTreeSet<String> = (1..255).map(|last| format!("10.77.0.{last}")).collect();
         assert_eq!(given, all);
     }
 
     #[test]
-    fn large_networks_get_room_and_small_subnets_are_refused() {
+    fn large_networks_fit_and_small_subnets_are_rejected() {
         let text = |subnet: &str| {
             format!(
                 "name = 'x'\nsubnet = '{subnet}'\n[host.a]\ncount = 300\n[switch.s]\n[[link]]\nbetween = ['a-*', 's']\n"
             )
         };
         let wide = layout(&text("10.77.0.0/16")).unwrap();
-        assert_eq!(wide.places[299].interfaces[0].address.to_string(), "10.77.1.44");
-        assert_eq!(wide.places[299].interfaces[0].subnet.prefix_bits(), 23);
+        assert_eq!(wide.host_networks[299].interfaces[0].address.to_string(), "10.77.1.44");
+        assert_eq!(wide.host_networks[299].interfaces[0].subnet.prefix_bits(), 23);
         let narrow = layout(&text("10.77.0.0/24")).unwrap_err().to_string();
         assert!(narrow.contains("too small"), "{narrow}");
     }

@@ -1,17 +1,19 @@
-//! Floor 2: the lab. Hosts, switches, links and disks made on one machine, for tests and for published set-ups.
+//! The lab: virtual hosts, switches, links and disks on one machine.
 //!
-//! A lab [`file`] says what there is; [`layout`] gives everything its place. A [`keeper`] process makes it, keeps it and
-//! takes it down; [`client`] asks it to. Hosts are network namespaces, switches bridges in a namespace of their own,
-//! links veth pairs with token buckets, or delay [`line`]s carried by a program. No address of a lab exists in the
-//! machine's own namespace.
+//! A lab [`file`] defines the lab; [`layout`] assigns namespaces, interfaces and addresses. A [`supervisor`]
+//! process makes the lab, keeps it and removes it; [`client`] sends it requests. Hosts are network
+//! namespaces, switches are bridges in a namespace of their own, links are veth pairs with token buckets or
+//! delay [`line`]s in user space. No address of a lab exists in the machine's own namespace.
+
+#![allow(missing_docs, reason = "an internal crate: names that need no comment have none")]
 
 pub mod client;
 pub mod disk;
 pub mod file;
-pub mod keeper;
 pub mod layout;
 pub mod line;
 pub mod state;
+pub mod supervisor;
 
 mod error;
 

@@ -1,4 +1,4 @@
-//! A keeper that is killed at any moment leaves nothing that cannot be cleared away.
+//! A supervisor that is killed at any moment leaves nothing that cannot be cleared away.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
@@ -9,8 +9,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use common::{Bench, leaves_nothing, root, soon_leaves_nothing, traces, wait_until};
-use kagiri_lab as lab;
-use lab::keeper::KeepOptions;
+use lab::supervisor::SupervisorOptions;
 use sys::journal::Journal;
 
 #[test]
@@ -23,7 +22,7 @@ const ALL: &str = "agents = false\n[host.a]\ncpu_quota_percent = 50\nrun = ['sle
     [host.a.disk]\nsize = '16MiB'\n[host.b]\n[host.c]\n[switch.s]\n[[link]]\nbetween = ['*', 's']\nrate = '10Mbit/s'\n\
     [[link]]\nbetween = ['a', 'b']\ndelay = '1ms'\n";
 
-fn start(options: &KeepOptions) -> Child {
+fn start(options: &SupervisorOptions) -> Child {
     let mut command = Command::new(&options.program.path);
     command.args(&options.program.arguments).args(["lab", "keep"]).arg(&options.file);
     sys::child::start_detached({
@@ -42,9 +41,9 @@ fn undo(folder: &Path) {
     }
 }
 
-fn kill_and_undo(mut keeper: Child, options: &KeepOptions) {
-    keeper.kill().unwrap();
-    keeper.wait().unwrap();
+fn kill_and_undo(mut supervisor: Child, options: &SupervisorOptions) {
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
     undo(&options.folders.journal);
 }
 
@@ -56,7 +55,7 @@ fn journal_lines(folder: &Path) -> usize {
 
 /// Killed between any two changes: as soon as the journal has that many lines.
 #[test]
-fn a_keeper_killed_at_any_step_leaves_nothing() {
+fn killed_supervisor_leaves_nothing_at_any_step() {
     if !root() {
         return;
     }
@@ -65,14 +64,14 @@ fn a_keeper_killed_at_any_step_leaves_nothing() {
     let state = options.folders.lab(&bench.lab_name("step")).join("state.json");
     let before = traces(&bench);
     for lines in 1.. {
-        let keeper = start(&options);
+        let supervisor = start(&options);
         let began = Instant::now();
         while journal_lines(&options.folders.journal) < lines && !state.exists() {
             assert!(began.elapsed() < Duration::from_secs(30), "it goes on");
             std::thread::yield_now();
         }
         let complete = state.exists();
-        kill_and_undo(keeper, &options);
+        kill_and_undo(supervisor, &options);
         soon_leaves_nothing(&bench, &before);
         if complete {
             assert!(lines > 10, "there are many steps: {lines}");
@@ -83,7 +82,7 @@ fn a_keeper_killed_at_any_step_leaves_nothing() {
 
 /// Killed at moments that have nothing to do with what it does.
 #[test]
-fn a_keeper_killed_at_any_moment_leaves_nothing() {
+fn killed_supervisor_leaves_nothing_at_any_time() {
     if !root() {
         return;
     }
@@ -92,17 +91,17 @@ fn a_keeper_killed_at_any_moment_leaves_nothing() {
     let before = traces(&bench);
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..30 {
-        let keeper = start(&options);
+        let supervisor = start(&options);
         // It takes about that long to be up; some are killed after that.
         std::thread::sleep(Duration::from_micros(random.u64(0..250_000)));
-        kill_and_undo(keeper, &options);
+        kill_and_undo(supervisor, &options);
         soon_leaves_nothing(&bench, &before);
     }
 }
 
 /// Killed while it takes the lab down.
 #[test]
-fn a_keeper_killed_on_the_way_down_leaves_nothing() {
+fn killed_supervisor_leaves_nothing_while_stopping() {
     if !root() {
         return;
     }
@@ -117,17 +116,17 @@ fn a_keeper_killed_on_the_way_down_leaves_nothing() {
         let asks = std::thread::spawn(move || lab::client::down(&folders, &name));
         std::thread::sleep(Duration::from_micros(random.u64(0..150_000)));
         // SIGKILL at once: no time is given.
-        let _ = Command::new("kill").args(["-9", &state.keeper.pid.to_string()]).status().unwrap();
+        let _ = Command::new("kill").args(["-9", &state.supervisor.pid.to_string()]).status().unwrap();
         let _ = asks.join().unwrap();
-        wait_until("the keeper is gone", || !state.keeper.lives());
+        wait_until("the supervisor is gone", || !state.supervisor.is_running());
         undo(&options.folders.journal);
         soon_leaves_nothing(&bench, &before);
     }
 }
 
-/// The next `up` of the same lab clears away what a dead keeper left, and stands in its place.
+/// The next `up` of the same lab clears away what a dead supervisor left, and stands in its place.
 #[test]
-fn the_next_up_clears_away_what_a_crash_left() {
+fn next_up_removes_what_a_crash_left() {
     if !root() {
         return;
     }
@@ -135,12 +134,12 @@ fn the_next_up_clears_away_what_a_crash_left() {
     let options = bench.options("next", ALL);
     let before = traces(&bench);
     let state = lab::client::up(&options).unwrap();
-    let _ = Command::new("kill").args(["-9", &state.keeper.pid.to_string()]).status().unwrap();
-    wait_until("the keeper is gone", || !state.keeper.lives());
+    let _ = Command::new("kill").args(["-9", &state.supervisor.pid.to_string()]).status().unwrap();
+    wait_until("the supervisor is gone", || !state.supervisor.is_running());
     let dead = lab::client::status(&options.folders, &state.lab).unwrap_err().to_string();
     assert!(dead.contains("kagiri undo"), "{dead}");
     let again = lab::client::up(&options).unwrap();
-    assert_ne!(again.keeper, state.keeper);
+    assert_ne!(again.supervisor, state.supervisor);
     assert_eq!(lab::client::down(&options.folders, &again.lab).unwrap(), Vec::<String>::new());
     leaves_nothing(&bench, &before);
 }

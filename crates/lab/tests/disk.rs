@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kagiri_lab as lab;
 use lab::disk::{Disk, DiskModel, DiskSpec, Service};
-use lab::keeper::Program;
+use lab::supervisor::Program;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::disk::{DirectFile, FileSystem};
@@ -35,7 +34,8 @@ fn program() -> Program {
     Program { path: std::env::current_exe().unwrap(), arguments }
 }
 
-/// What this test program does when it is called as a disk's server, or as the owner of a disk that is to be killed.
+/// What this test program does when it is called as a disk's server, or as the owner of a disk that is to be
+/// killed.
 #[test]
 fn program_under_test() {
     let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != "--").collect();
@@ -93,7 +93,7 @@ fn left_in(folder: &Path) -> Vec<String> {
     left
 }
 
-fn lives(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
@@ -105,12 +105,12 @@ fn goes(folder: &Path, journal: &Journal, disk: Disk) {
     drop(disk);
     assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
     assert_eq!(left_in(folder), Vec::<String>::new());
-    assert!(!lives(server));
+    assert!(!is_running(server));
     assert_eq!(journal.pending(), 0);
 }
 
 #[test]
-fn a_disk_is_never_faster_than_its_model() {
+fn disk_is_never_faster_than_its_model() {
     if !root() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_disk_is_never_faster_than_its_model() {
 }
 
 #[test]
-fn what_is_written_is_there_and_what_is_synchronised_waited_for_the_platter() {
+fn written_data_is_kept_and_fsync_waits_for_the_platter() {
     if !root() {
         return;
     }
@@ -205,7 +205,7 @@ fn ends(mut child: std::process::Child) {
 }
 
 #[test]
-fn a_server_that_is_killed_or_hangs_takes_nobody_with_it() {
+fn killed_or_hung_server_blocks_nobody() {
     if !root() {
         return;
     }
@@ -216,8 +216,8 @@ fn a_server_that_is_killed_or_hangs_takes_nobody_with_it() {
         waits_for_the_disk(&disk);
         kill(Pid::from_raw(disk.server_pid().unwrap()), signal).unwrap();
         if signal == Signal::SIGKILL {
-            let said = disk.counters().unwrap_err().to_string();
-            assert!(said.contains("stats"), "{said}");
+            let output = disk.counters().unwrap_err().to_string();
+            assert!(output.contains("stats"), "{output}");
         }
         // Asked to end while he waits in the kernel: he is free when the disk is gone.
         writing.kill().unwrap();
@@ -227,7 +227,7 @@ fn a_server_that_is_killed_or_hangs_takes_nobody_with_it() {
 }
 
 #[test]
-fn a_writer_is_served_to_the_end_when_the_server_is_asked_to_stop() {
+fn writes_finish_when_the_server_stops() {
     if !root() {
         return;
     }
@@ -244,7 +244,7 @@ fn a_writer_is_served_to_the_end_when_the_server_is_asked_to_stop() {
 }
 
 #[test]
-fn an_owner_that_is_killed_leaves_nothing_that_undoing_cannot_put_back() {
+fn undo_removes_the_disk_of_a_killed_owner() {
     if !root() {
         return;
     }
@@ -257,8 +257,8 @@ fn an_owner_that_is_killed_leaves_nothing_that_undoing_cannot_put_back() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = std::io::BufReader::new(owner.stdout.take().unwrap());
-    let server = std::io::BufRead::lines(&mut said)
+    let mut output = std::io::BufReader::new(owner.stdout.take().unwrap());
+    let server = std::io::BufRead::lines(&mut output)
         .find_map(|line| line.unwrap().strip_prefix("owns ").map(|pid| pid.parse::<i32>().unwrap()))
         .unwrap();
     let target: PathBuf = folder.path().join("a");
@@ -279,12 +279,12 @@ fn an_owner_that_is_killed_leaves_nothing_that_undoing_cannot_put_back() {
     }
     assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
     assert_eq!(left_in(folder.path()), Vec::<String>::new());
-    assert!(!lives(server), "it died with its owner");
+    assert!(!is_running(server), "it died with its owner");
     ends(writing);
 }
 
 #[test]
-fn what_cannot_be_made_is_said_and_leaves_nothing() {
+fn failed_creation_reports_and_leaves_nothing() {
     if !root() {
         return;
     }
@@ -292,15 +292,15 @@ fn what_cannot_be_made_is_said_and_leaves_nothing() {
     let journal = Journal::open(&folder.path().join("journal")).unwrap();
     let good = spec(folder.path(), "ssd-sata", FileSystem::Ext4);
     let wrong = Program { path: "/bin/false".into(), arguments: Vec::new() };
-    let said = Disk::create(&journal, &good, &wrong).unwrap_err().to_string();
-    assert!(said.contains("before it was ready"), "{said}");
+    let output = Disk::create(&journal, &good, &wrong).unwrap_err().to_string();
+    assert!(output.contains("before it was ready"), "{output}");
     // Too small for its file system: mkfs says so.
     let small = DiskSpec { size_bytes: 1 << 20, file_system: FileSystem::Xfs, ..good.clone() };
-    let said = Disk::create(&journal, &small, &program()).unwrap_err().to_string();
-    assert!(said.contains("mkfs.xfs"), "{said}");
+    let output = Disk::create(&journal, &small, &program()).unwrap_err().to_string();
+    assert!(output.contains("mkfs.xfs"), "{output}");
     std::fs::write(&good.image, "precious").unwrap();
-    let said = Disk::create(&journal, &good, &program()).unwrap_err().to_string();
-    assert!(said.contains("exists already"), "{said}");
+    let output = Disk::create(&journal, &good, &program()).unwrap_err().to_string();
+    assert!(output.contains("exists already"), "{output}");
     assert_eq!(std::fs::read(&good.image).unwrap(), b"precious");
     std::fs::remove_file(&good.image).unwrap();
     assert_eq!(left_in(folder.path()), Vec::<String>::new());

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
-use kagiri_lab::disk::{Direction, DiskModel, Head, Rotating};
+use lab::disk::{Direction, DiskModel, Rotating, ServiceTime};
 use proptest::prelude::*;
 
 const SIZE: u64 = 8 << 30;
@@ -14,8 +14,8 @@ fn rotating(name: &str) -> Rotating {
     }
 }
 
-fn head(disk: Rotating) -> Head {
-    Head::new(&DiskModel::Rotating(disk), SIZE).unwrap()
+fn head(disk: Rotating) -> ServiceTime {
+    ServiceTime::new(&DiskModel::Rotating(disk), SIZE).unwrap()
 }
 
 fn turn_ns(disk: &Rotating) -> u64 {
@@ -32,7 +32,7 @@ fn media_ns(disk: &Rotating, bytes: u64) -> u64 {
 }
 
 #[test]
-fn random_reads_take_a_mean_seek_half_a_turn_and_their_transfer() {
+fn random_read_takes_seek_half_turn_and_transfer() {
     for name in ["hdd-7200", "hdd-5400", "ivdr-2006"] {
         for disk in [rotating(name), bare(rotating(name))] {
             let (min, max) = (disk.seek_min.ns() as f64, disk.seek_max.ns() as f64);
@@ -53,7 +53,7 @@ fn random_reads_take_a_mean_seek_half_a_turn_and_their_transfer() {
 }
 
 #[test]
-fn sequential_reads_reach_the_rate_of_the_media_whatever_the_host_does_in_between() {
+fn sequential_reads_reach_the_media_rate() {
     for think_ns in [0, 20_000, 300_000] {
         let disk = rotating("hdd-7200");
         let mut head = head(disk.clone());
@@ -71,7 +71,7 @@ fn sequential_reads_reach_the_rate_of_the_media_whatever_the_host_does_in_betwee
 }
 
 #[test]
-fn a_host_slower_than_the_disk_is_served_from_the_buffer() {
+fn slow_host_is_served_from_the_buffer() {
     let disk = rotating("ivdr-2006");
     let mut head = head(disk.clone());
     // 64 KiB every 21 ms: 25 Mbit/s.
@@ -85,7 +85,7 @@ fn a_host_slower_than_the_disk_is_served_from_the_buffer() {
 }
 
 #[test]
-fn without_a_write_cache_a_host_that_pauses_loses_a_turn_each_time() {
+fn pausing_writer_without_cache_loses_a_turn_each_time() {
     let disk = bare(rotating("hdd-7200"));
     let mut head = head(disk.clone());
     let (piece, pieces) = (64 << 10, 100);
@@ -98,7 +98,7 @@ fn without_a_write_cache_a_host_that_pauses_loses_a_turn_each_time() {
 }
 
 #[test]
-fn cached_writes_reach_the_rate_of_the_media_and_a_flush_waits_for_them() {
+fn cached_writes_reach_the_media_rate_and_flush_waits() {
     let disk = rotating("hdd-7200");
     let mut head = head(disk.clone());
     let (piece, pieces) = (1 << 20, 200);
@@ -116,7 +116,7 @@ fn cached_writes_reach_the_rate_of_the_media_and_a_flush_waits_for_them() {
 }
 
 #[test]
-fn scattered_cached_writes_are_answered_at_once_and_sorted() {
+fn scattered_cached_writes_complete_at_once_and_are_sorted() {
     let disk = rotating("hdd-7200");
     let mut head = head(disk.clone());
     let mut random = fastrand::Rng::with_seed(3);
@@ -137,7 +137,7 @@ fn scattered_cached_writes_are_answered_at_once_and_sorted() {
 }
 
 #[test]
-fn fragments_cost_what_seeks_cost() {
+fn fragments_cost_seeks() {
     let disk = rotating("ivdr-2006");
     let film = 12 << 20;
     let read = |extents: &[(u64, u64)]| {
@@ -160,7 +160,7 @@ fn fragments_cost_what_seeks_cost() {
 }
 
 #[test]
-fn several_streams_keep_what_was_read_ahead_for_each() {
+fn read_ahead_serves_several_streams() {
     let disk = rotating("hdd-7200");
     let mut head = head(disk);
     // Four readers take turns, 64 KiB each 100 ms: the head has time to fill all their buffers.
@@ -175,9 +175,9 @@ fn several_streams_keep_what_was_read_ahead_for_each() {
 }
 
 #[test]
-fn flash_is_limited_by_latency_alone_and_by_its_bus_when_many_are_under_way() {
+fn flash_is_limited_by_latency_then_by_its_bus() {
     let model = DiskModel::preset("ssd-sata").unwrap();
-    let mut head = Head::new(&model, SIZE).unwrap();
+    let mut head = ServiceTime::new(&model, SIZE).unwrap();
     let transfer = 4096 * 1_000_000_000 / 540_000_000;
     let mut now = 0;
     for index in 0..100 {
@@ -216,7 +216,7 @@ fn models() -> impl Strategy<Value = DiskModel> {
 proptest! {
     #[test]
     fn nothing_is_answered_before_its_time_or_before_what_came_first(model in models(), list in accesses()) {
-        let mut head = Head::new(&model, SIZE).unwrap();
+        let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let (mut now, mut last) = (0u64, 0u64);
         for (pause, write, sector, sectors) in list {
             now += pause;
@@ -243,7 +243,7 @@ proptest! {
     #[test]
     fn no_pattern_reads_faster_than_the_media(model in models(), starts in prop::collection::vec(0..64u64, 1..40)) {
         let DiskModel::Rotating(disk) = &model else { return Ok(()) };
-        let mut head = Head::new(&model, SIZE).unwrap();
+        let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let mut now = 0;
         let mut seen = std::collections::BTreeSet::new();
         for start in starts {
@@ -255,7 +255,7 @@ proptest! {
 
     #[test]
     fn no_access_panics(model in models(), list in prop::collection::vec((any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>()), 0..50)) {
-        let mut head = Head::new(&model, SIZE).unwrap();
+        let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let mut now = 0u64;
         for (pause, write, offset, bytes) in list {
             now = now.saturating_add(pause % (1 << 50));

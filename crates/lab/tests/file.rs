@@ -1,6 +1,5 @@
-//! Lab files: what they mean, and what is said of wrong ones.
+//! Lab files: what they mean, and what is output of wrong ones.
 
-use kagiri_lab as lab;
 use lab::file::{Lab, Queue};
 use lab::layout::Layout;
 use proptest::prelude::*;
@@ -8,7 +7,7 @@ use proptest::prelude::*;
 const SMALL: &str = "name = 'small'\n[host.a]\n[host.b]\n";
 
 #[test]
-fn groups_and_patterns_become_hosts_and_links() {
+fn groups_and_patterns_are_resolved() {
     let lab = Lab::read(
         "name = 'robots'\nseed = 7\nagents = false\n\
          [host.robot]\ncount = 3\ncpu_quota_percent = 50\nrun = ['sleep 1']\naddress = '10.77.0.20'\n\
@@ -36,14 +35,14 @@ fn groups_and_patterns_become_hosts_and_links() {
 }
 
 #[test]
-fn buffers_that_are_not_given_hold_ten_milliseconds() {
+fn default_buffer_holds_ten_milliseconds() {
     let lab = Lab::read(&format!("{SMALL}[[link]]\nbetween = ['a', 'b']\nrate = '1Gbit/s'\n")).unwrap();
     let buffer = |rate: &str| lab.links[0].buffer_bytes(rate.parse().unwrap());
     assert_eq!((buffer("1Gbit/s"), buffer("10Mbit/s")), (1_250_000, 65_536));
 }
 
 #[test]
-fn a_loss_is_a_share_or_in_percent() {
+fn loss_is_a_share_or_percent() {
     for (text, share) in [("0.01", 0.01), ("0", 0.0), ("'1%'", 0.01), ("' 2.5 %'", 0.025), ("'0.2'", 0.2)] {
         let lab = Lab::read(&format!("{SMALL}[[link]]\nbetween = ['a', 'b']\nloss = {text}\n")).unwrap();
         assert!((lab.links[0].loss - share).abs() < 1e-12, "{text}");
@@ -59,7 +58,7 @@ fn refused(cases: &[(String, &str)]) {
 }
 
 #[test]
-fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
+fn invalid_file_is_rejected_with_line() {
     refused(&[
         ("name = ".to_owned(), "line 1:"),
         ("[host.a]\n".to_owned(), "missing field `name`"),
@@ -79,8 +78,11 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
         ("name = 'x'\n[host.a]\nsettings = { tcp_rmem = [1] }\n".to_owned(), "a text or a whole number"),
         ("name = 'x'\nsubnet = '10.0.0.0/30'\n[host.a]\n".to_owned(), "line 2: subnet: '10.0.0.0/30'"),
         ("name = 'x'\nrouter = 'z'\n[host.a]\n".to_owned(), "line 2: router: there is no host 'z'"),
-        (format!("{SMALL}[host.a-1]\n[host.c]\n[switch.a]\n"), "line 6: 'a' is a host already"),
-        ("name = 'x'\n[host.a]\ncount = 2\n[host.a-2]\n".to_owned(), "two hosts are called 'a-2'"),
+        (
+            format!("{SMALL}[host.a-1]\n[host.c]\n[switch.a]\n"),
+            "line 6: 'a' is a host as well; names must be unique",
+        ),
+        ("name = 'x'\n[host.a]\ncount = 2\n[host.a-2]\n".to_owned(), "two hosts have the name 'a-2'"),
         (format!("{SMALL}[switch.port1]\n"), "a name of the lab's own"),
         (format!("{SMALL}[switch.a-name-that-is-long]\n"), "at most 15 letters"),
         (format!("{SMALL}[switch.s]\nports = 8\n"), "unknown field `ports`"),
@@ -88,17 +90,17 @@ fn a_wrong_file_is_told_with_its_line_and_what_was_expected() {
 }
 
 #[test]
-fn a_wrong_link_or_disk_is_told_with_its_line_and_what_was_expected() {
+fn invalid_link_or_disk_is_rejected_with_line() {
     let link = |more: &str| format!("{SMALL}[[link]]\nbetween = ['a', 'b']\n{more}\n");
     refused(&[
         (format!("{SMALL}[[link]]\nfrom = 'a'\n"), "line 4: link: give either between"),
         (
             format!("{SMALL}[[link]]\nbetween = ['a', 'z']\n"),
-            "line 4: link: no host and no switch is called 'z'; there are a, b",
+            "line 4: link: no host and no switch has the name 'z'; there are a, b",
         ),
         (
             format!("{SMALL}[switch.s]\n[[link]]\nbetween = ['c-*', 's']\n"),
-            "line 5: link: no host is called 'c-*'; there are a, b",
+            "line 5: link: no host has the name 'c-*'; there are a, b",
         ),
         (
             format!("{SMALL}[[link]]\nbetween = ['a']\n"),
@@ -133,13 +135,13 @@ fn a_wrong_link_or_disk_is_told_with_its_line_and_what_was_expected() {
         (format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nfile_system = 'fat'\n"), "unknown variant `fat`"),
         (
             format!("{SMALL}[host.c.disk]\nsize = '1GiB'\nmodel = 'floppy'\n"),
-            "no disk model is called `floppy`",
+            "there is no disk model `floppy`",
         ),
     ]);
 }
 
 #[test]
-fn the_ready_labs_are_labs() {
+fn ready_labs_are_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/labs");
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -176,7 +178,7 @@ proptest! {
             prop_assert!(prefix > 16);
             return Ok(());
         };
-        let ways: Vec<_> = layout.places.iter().flat_map(|place| &place.interfaces).collect();
+        let ways: Vec<_> = layout.host_networks.iter().flat_map(|place| &place.interfaces).collect();
         prop_assert_eq!(ways.len(), count as usize * switches);
         let mut addresses: Vec<_> = ways.iter().map(|way| way.address).collect();
         prop_assert!(ways.iter().all(|way| way.subnet.contains(way.address) && lab.subnet.contains(way.address)));

@@ -9,7 +9,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::{Bench, UpLab, root};
-use kagiri_lab as lab;
 use lab::file::Queue;
 use sys::netlink::Queue as QueueCounters;
 
@@ -63,7 +62,7 @@ fn pid_on(lab: &UpLab, host: &str) -> i32 {
 }
 
 #[test]
-fn no_link_is_faster_than_its_rate_and_each_direction_has_its_own() {
+fn link_keeps_the_rate_of_each_direction() {
     if !root() {
         return;
     }
@@ -78,7 +77,7 @@ fn no_link_is_faster_than_its_rate_and_each_direction_has_its_own() {
         // The queue in front of the link has seen it all.
         let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap().unwrap();
         assert!(counters.read().unwrap().bytes > Some(500_000));
-        // And so says the keeper, of both ways.
+        // And so says the supervisor, of both ways.
         let [carried] = lab.status().traffic[..] else { panic!("one link") };
         assert!(carried.link == 1 && carried.up.packets > 0, "{carried:?}");
         assert!(carried.up.bytes > 500_000 && carried.down.bytes > 500_000, "{carried:?}");
@@ -88,7 +87,7 @@ fn no_link_is_faster_than_its_rate_and_each_direction_has_its_own() {
 }
 
 #[test]
-fn what_a_buffer_does_not_hold_is_dropped_and_nothing_else() {
+fn only_buffer_overflow_drops_packets() {
     if !root() {
         return;
     }
@@ -130,7 +129,7 @@ fn what_a_buffer_does_not_hold_is_dropped_and_nothing_else() {
 }
 
 #[test]
-fn a_packet_is_on_the_way_as_long_as_it_should_be() {
+fn packets_take_the_configured_delay() {
     if !root() {
         return;
     }
@@ -182,7 +181,7 @@ fn numbers(lab: &UpLab, packets: u32) -> Vec<u32> {
 }
 
 #[test]
-fn what_gets_lost_follows_from_the_seed_and_is_counted() {
+fn loss_follows_the_seed_and_is_counted() {
     if !root() {
         return;
     }
@@ -203,7 +202,7 @@ fn what_gets_lost_follows_from_the_seed_and_is_counted() {
 }
 
 #[test]
-fn a_line_that_dies_is_named() {
+fn dead_delay_line_is_reported() {
     if !root() {
         return;
     }

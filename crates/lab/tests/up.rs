@@ -10,7 +10,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{Bench, UpLab, leaves_nothing, root, soon_leaves_nothing, traces, wait_until};
-use kagiri_lab as lab;
 use lab::client;
 use lab::state::{CONTROL_SOCKET, Request};
 
@@ -41,7 +40,7 @@ fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> usize {
 }
 
 #[test]
-fn a_lab_is_what_its_file_says_and_leaves_nothing() {
+fn lab_matches_its_file_and_leaves_nothing() {
     if !root() {
         return;
     }
@@ -86,7 +85,7 @@ fn a_lab_is_what_its_file_says_and_leaves_nothing() {
 }
 
 #[test]
-fn two_labs_at_once_do_not_meet() {
+fn two_labs_are_isolated() {
     if !root() {
         return;
     }
@@ -95,18 +94,18 @@ fn two_labs_at_once_do_not_meet() {
     let (one, two) = (UpLab::new(&bench, "one", TWO), UpLab::new(&bench, "two", TWO));
     assert_eq!(one.address("b"), two.address("b"), "the same addresses, in networks of their own");
     assert_eq!(client::list(&bench.folders()), [one.state.lab.clone(), two.state.lab.clone()]);
-    let several = client::meant(&bench.folders(), None).unwrap_err().to_string();
+    let several = client::resolve_name(&bench.folders(), None).unwrap_err().to_string();
     assert!(several.contains("several labs are up"), "{several}");
     one.down();
     assert_eq!(transfer(&two, "a", "b", 100_000), 100_000);
     two.down();
     leaves_nothing(&bench, &before);
     let none = client::down(&bench.folders(), "one").unwrap_err().to_string();
-    assert!(none.contains("no lab called one is up"), "{none}");
+    assert!(none.contains("lab one is not up"), "{none}");
 }
 
 #[test]
-fn a_program_that_ends_is_named() {
+fn ended_program_is_reported() {
     if !root() {
         return;
     }
@@ -117,12 +116,12 @@ fn a_program_that_ends_is_named() {
     wait_until("the program has ended", || ended().is_some());
     let process = ended().unwrap();
     assert!(process.what.contains("exit 7 on a"), "{process:?}");
-    assert!(process.ended.unwrap().contains('7') && process.said.unwrap().contains("out of paper"));
+    assert!(process.ended.unwrap().contains('7') && process.output.unwrap().contains("out of paper"));
     lab.down();
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_leaves_nothing() {
+fn impossible_lab_is_rejected_and_leaves_nothing() {
     if !root() {
         return;
     }
@@ -131,8 +130,8 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
     let of_machine = backlog();
     let setting = |name: &str| format!("{TWO}[host.c]\nsettings = {{ '{name}' = 77 }}\n");
-    // Half-made labs with a setting of the whole machine and one of no machine, with a disk that does not fit, also after
-    // one that was made; an address of this machine's, and a disk that is too small.
+    // Half-made labs with a setting of the whole machine and one of no machine, with a disk that does not
+    // fit, also after one that was made; an address of this machine's, and a disk that is too small.
     for (text, part) in [
         (setting("core.netdev_max_backlog"), "does not exist in a network"),
         (setting("core.no_such_thing"), "does not exist in a network"),
@@ -146,7 +145,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
         leaves_nothing(&bench, &before);
     }
     assert_eq!(backlog(), of_machine);
-    let missing = client::up(&lab::keeper::KeepOptions {
+    let missing = client::up(&lab::supervisor::SupervisorOptions {
         file: "/nowhere/lab.toml".into(),
         ..bench.options("wrong", TWO)
     });
@@ -154,7 +153,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_name_in_use_is_left_alone() {
+fn name_in_use_is_rejected() {
     if !root() {
         return;
     }
@@ -166,13 +165,13 @@ fn a_name_in_use_is_left_alone() {
     std::fs::write(folder.join("precious"), "x").unwrap();
     let before = traces(&bench);
     let error = client::up(&options).unwrap_err().to_string();
-    assert!(error.contains("not of a lab that is up"), "{error}");
+    assert!(error.contains("belongs to no lab that is up"), "{error}");
     assert!(folder.join("precious").exists());
     leaves_nothing(&bench, &before);
 }
 
 #[test]
-fn the_control_socket_survives_what_is_no_request() {
+fn control_socket_survives_invalid_requests() {
     if !root() {
         return;
     }
@@ -188,11 +187,12 @@ fn the_control_socket_survives_what_is_no_request() {
     for garbage in [&b"\n"[..], b"{\"do\":\"dance\"}\n", b"\xff\n"] {
         let (whole, answer) = answer_to(garbage);
         whole.unwrap();
-        assert!(answer.contains("that is no request") && answer.contains("ask {"), "{answer}");
+        assert!(answer.contains("invalid request") && answer.contains("send {"), "{answer}");
     }
-    // Longer than is read: it is refused while it is still being sent, and what is not read cuts the answer off.
+    // Longer than is read: it is refused while it is still being sent, and what is not read cuts the answer
+    // off.
     let (whole, answer) = answer_to(&[b'x'; 1 << 20]);
-    assert!(whole.is_err() || answer.contains("that is no request"), "{answer}");
+    assert!(whole.is_err() || answer.contains("invalid request"), "{answer}");
     // One that connects and says nothing does not keep others out for long.
     let silent = UnixStream::connect(&socket).unwrap();
     assert_eq!(lab.status().state, lab.state);
@@ -201,9 +201,9 @@ fn the_control_socket_survives_what_is_no_request() {
     lab.down();
 }
 
-/// What runs on a host ends with the lab, also what the keeper did not start.
+/// What runs on a host ends with the lab, also what the supervisor did not start.
 #[test]
-fn visitors_of_a_host_end_with_it() {
+fn programs_on_a_host_end_with_it() {
     if !root() {
         return;
     }
@@ -215,20 +215,24 @@ fn visitors_of_a_host_end_with_it() {
 }
 
 #[test]
-fn a_signal_takes_the_lab_down() {
+fn signal_takes_the_lab_down() {
     if !root() {
         return;
     }
     let bench = Bench::new();
     let before = traces(&bench);
     let lab = UpLab::new(&bench, "signal", TWO);
-    sys::child::terminate(lab.state.keeper.pid, lab.state.keeper.start_ticks, Duration::from_secs(20))
-        .unwrap();
+    sys::child::terminate(
+        lab.state.supervisor.pid,
+        lab.state.supervisor.start_ticks,
+        Duration::from_secs(20),
+    )
+    .unwrap();
     soon_leaves_nothing(&bench, &before);
 }
 
 #[test]
-fn disks_say_what_they_did() {
+fn disks_report_their_io() {
     if !root() {
         return;
     }

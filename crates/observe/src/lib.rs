@@ -1,7 +1,7 @@
 //! Floor 2: watching a host while it carries load.
 //!
-//! [`sampler`] reads the kernel's counters ten times a second while a workload runs; [`calibrate`] finds out, before
-//! any workload, how much this host has of each resource.
+//! [`sampler`] reads the kernel's counters ten times a second while a workload runs; [`calibrate`] finds out,
+//! before any workload, how much this host has of each resource.
 
 pub mod calibrate;
 pub mod sampler;
@@ -10,4 +10,4 @@ pub mod timeline;
 use base::part::PartKind;
 
 /// Every kind of part of this crate.
-pub const PARTS: &[PartKind] = &[sampler::KIND];
+pub const PARTS: &[PartKind] = &[workload::part::kind::<sampler::Sampler>()];

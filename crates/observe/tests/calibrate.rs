@@ -1,7 +1,8 @@
-//! Calibration on the real machine: what it says is checked against what the kernel counts, not against a speed.
+//! Calibration on the real machine: what it says is checked against what the kernel counts, not against a
+//! speed.
 
 use base::outcome::Resource;
-use kagiri_observe::calibrate;
+use observe::calibrate;
 
 #[test]
 fn all_ceilings_say_how_they_were_measured_and_leave_nothing_behind() {

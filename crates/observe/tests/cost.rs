@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use base::part::Watch;
-use kagiri_observe::sampler::{Quantity, Sources, rates};
+use observe::sampler::{Quantity, Sources, rates};
 use sys::clock::{monotonic_ns, sleep_until_ns};
 use sys::proc::block_device_of_path;
 use sys::thread::{set_timer_slack_ns, thread_cpu_ns};

@@ -1,5 +1,5 @@
-//! The sampler on the real kernel: what it saw is compared with what the watched side counts itself. No test here
-//! depends on how fast the machine is.
+//! The sampler on the real kernel: what it saw is compared with what the watched side counts itself. No test
+//! here depends on how fast the machine is.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::part::{Endpoints, HERE, HostContext, Part, PartSpec, Progress, Watch};
+use base::part::{AnyPart, Endpoints, HERE, HostContext, PartSpec, Progress, Watch};
 use base::series::Series;
-use kagiri_observe::PARTS;
-use kagiri_observe::sampler::{Quantity, Raw, Report, Sources, rates};
+use observe::PARTS;
+use observe::sampler::{Quantity, Raw, Report, Sources, rates};
 use serde_json::{Value, json};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::disk::{LoopDevice, drop_file_cache};
@@ -31,14 +31,14 @@ fn host() -> HostContext {
     HostContext::here(here.clone(), here, std::env::current_exe().unwrap())
 }
 
-fn sampler(settings: Value) -> Box<dyn Part> {
+fn sampler(settings: Value) -> Box<dyn AnyPart> {
     let kind = PARTS.iter().find(|kind| kind.name == "observe.sampler").unwrap();
     let spec =
         PartSpec { kind: kind.name.to_owned(), name: "sampler".to_owned(), host: HERE.into(), settings };
     (kind.build)(&spec).unwrap()
 }
 
-fn started(watch: &Watch) -> Box<dyn Part> {
+fn started(watch: &Watch) -> Box<dyn AnyPart> {
     let mut part = sampler(serde_json::to_value(watch).unwrap());
     part.prepare(&Endpoints::new(), &host()).unwrap();
     let at_ns = monotonic_ns() + LEAD_NS;
@@ -55,7 +55,7 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-fn report(mut part: Box<dyn Part>) -> Report {
+fn report(mut part: Box<dyn AnyPart>) -> Report {
     assert_eq!(part.progress(), Progress::Running { done: None });
     serde_json::from_value(part.stop().unwrap()).unwrap()
 }

@@ -1,4 +1,5 @@
-//! The sampler at a link that is full, and at a client that does not read: what the kernel says held the server back.
+//! The sampler at a link that is full, and at a client that does not read: what the kernel says held the
+//! server back.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::part::Watch;
-use kagiri_observe::sampler::{Quantity, Raw, Sources, rates};
+use observe::sampler::{Quantity, Raw, Sources, rates};
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::journal::Journal;
@@ -112,7 +113,8 @@ fn a_full_link_drops_and_holds_its_senders_back() {
     let (mut client, port) = world.connect();
     let mut sources = world.sources(port);
     let before = sources.read();
-    // Reads in a thread of its own: while one that also samples is kept off its CPU, the reader holds the sender back.
+    // Reads in a thread of its own: while one that also samples is kept off its CPU, the reader holds the
+    // sender back.
     let end = client.try_clone().unwrap();
     let reading = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
     let deadline = Deadline::after(LONG);

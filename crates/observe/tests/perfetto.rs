@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use base::timeline::{CallSpan, CallState, Counter, CpuLane, CpuSpan, Loss, Picture, ThreadLane};
-use kagiri_observe::timeline::pftrace;
+use observe::timeline::pftrace;
 
-/// Reads the file by the schema and checks what Perfetto's importer would stumble over: spans that are not nested, times
-/// that go back on a track, names and tracks that nobody has told.
+/// Reads the file by the schema and checks what Perfetto's importer would stumble over: spans that are not
+/// nested, times that go back on a track, names and tracks that nobody has told.
 const CHECK: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::part::{Endpoints, HostContext, PartError, PartSpec, Watch};
+use base::part::{Endpoints, HostContext, PartError, Watch};
 use base::permit::{Permit, SystemChange};
-use kagiri_observe::sampler::KIND;
+use observe::sampler::Sampler;
 use serde_json::Value;
+use workload::part;
 
 /// An owner who permits nothing.
 struct Nothing;
@@ -34,14 +35,13 @@ impl Permit for Nothing {
 
 /// The endpoint of a sampler that is prepared to watch this, and what it says it cannot.
 fn prepared(watch: &Watch, is_ours: bool) -> (Value, String) {
-    let settings = serde_json::to_value(watch).unwrap();
-    let spec = PartSpec { kind: KIND.name.into(), name: "s".into(), host: "nas".into(), settings };
+    let spec = part::spec::<Sampler>("s".into(), "nas", watch).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut host = HostContext::here(folder.path().into(), folder.path().into(), "unused".into());
     if !is_ours {
         host.permit = Arc::new(Nothing);
     }
-    let endpoint = (KIND.build)(&spec).unwrap().prepare(&Endpoints::new(), &host).unwrap();
+    let endpoint = (part::kind::<Sampler>().build)(&spec).unwrap().prepare(&Endpoints::new(), &host).unwrap();
     let unavailable = endpoint["unavailable"].to_string();
     (endpoint, unavailable)
 }

@@ -1,6 +1,6 @@
 //! Two snapshots make a sample: tables of cases.
 
-use kagiri_observe::sampler::{Quantity, Raw, SendersReading, rates};
+use observe::sampler::{Quantity, Raw, SendersReading, rates};
 use sys::netlink::QueueReading;
 use sys::proc::{BlockReading, NetDeviceReading};
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use base::part::Watch;
-use kagiri_observe::sampler::{Quantity, Sources};
+use observe::sampler::{Quantity, Sources};
 
 const BLOCK: &str = "10 0 200 30 5 0 100 20 1 40 50 0 0 0 0 0 0\n";
 const DEVICES: &str = "Inter-| Receive | Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n  \
@@ -77,9 +77,9 @@ fn everything_that_is_there_is_read() {
     assert_eq!(raw.disk.unwrap().read_bytes, 200 * 512);
     assert_eq!(raw.network.unwrap().tx_bytes, 2000);
     assert_eq!((raw.softnet_dropped, raw.pressure_cpu_ns), (Some(2), Some(11_000)));
-    // The kernel of this directory has no pressure of disk and memory, and nobody said which port the target serves: two
-    // series less for each, and a sentence for each that was to be watched. Loopback has no queue: two series less, and
-    // nothing that could be missed.
+    // The kernel of this directory has no pressure of disk and memory, and nobody said which port the target
+    // serves: two series less for each, and a sentence for each that was to be watched. Loopback has no
+    // queue: two series less, and nothing that could be missed.
     assert_eq!(raw.pressure_io_ns, None);
     assert_eq!(sources.offered().len(), Quantity::ALL.len() - 6);
     assert_eq!(sources.unavailable().len(), 2, "{:?}", sources.unavailable());

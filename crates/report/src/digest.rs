@@ -5,7 +5,7 @@ use base::outcome::{Run, Trial};
 use base::statistics::median;
 use base::verdict::Verdict;
 
-use crate::units;
+use base::format;
 
 /// How the trials of one load become one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,8 @@ const MERITS_MAX: usize = 6;
 /// Columns for wide tables only.
 const SPARE: [&str; 2] = ["slab_bytes", "tick_late_max_ms"];
 
-/// Words in the names of metrics that speak for a limit: shown as evidence where they are large enough to matter.
+/// Words in the names of metrics that speak for a limit: shown as evidence where they are large enough to
+/// matter.
 const EVIDENCE: [&str; 9] = [
     "throttled",
     "pressure",
@@ -79,12 +80,12 @@ fn matters(name: &str, value: f64) -> bool {
     }
 }
 
-/// The columns that this run can fill: a metric that no trial names is left out, one that is named but unknown
-/// is shown as unknown.
+/// The columns that this run can fill: a metric that no trial names is left out, one that is named but
+/// unknown is shown as unknown.
 pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
     let named = |name: &str| run.trials.iter().any(|trial| trial.metrics.contains_key(name));
     let column = |heading: &str, name: &str, fold| {
-        let (unit, factor) = units::unit_of(name);
+        let (unit, factor) = format::unit_of(name);
         let spare = SPARE.contains(&name);
         Column { spare, heading: heading.to_owned(), metric: name.to_owned(), unit, factor, fold }
     };
@@ -102,7 +103,7 @@ pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
             .filter(|spec| spec.better != Better::Neither && measured(spec.name))
             .take(MERITS_MAX);
         let fresh: Vec<_> = merits.filter(|spec| shown.iter().all(|c| c.metric != spec.name)).collect();
-        shown.extend(fresh.into_iter().map(|s| column(&units::metric_words(s.name), s.name, Fold::Median)));
+        shown.extend(fresh.into_iter().map(|s| column(&format::metric_words(s.name), s.name, Fold::Median)));
     }
     shown
 }
@@ -174,14 +175,15 @@ impl<'a> Row<'a> {
         };
         match (self.verdict, first_stall_s(worst)) {
             (Verdict::Fail, Some(s)) if s > 0.0 => {
-                format!("stalls {} into the hold", units::quantity(Some(s), "s"))
+                format!("stalls {} into the hold", format::quantity(Some(s), "s"))
             }
             (Verdict::Fail, Some(_)) => "stalls before the hold".to_owned(),
             _ => worst.reasons.first().cloned().unwrap_or_else(|| self.verdict.to_string()),
         }
     }
 
-    /// Counters that speak for a limit at this load, as `name value`, the small and the unknown ones left out.
+    /// Counters that speak for a limit at this load, as `name value`, the small and the unknown ones left
+    /// out.
     pub fn evidence(&self) -> Vec<String> {
         let mut names: Vec<&str> =
             self.telling().flat_map(|t| t.metrics.keys().map(String::as_str)).collect();
@@ -191,21 +193,21 @@ impl<'a> Row<'a> {
         let told = names.into_iter().filter_map(|name| {
             let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
             let value = median(&known).filter(|value| matters(name, *value))?;
-            Some(format!("{} {}", units::metric_words(name), units::metric(name, Some(value))))
+            Some(format!("{} {}", format::metric_words(name), format::metric(name, Some(value))))
         });
         told.collect()
     }
 }
 
-/// When the first stall of a trial came, in seconds after its hold's beginning (at most zero: before it): from its
-/// metrics, else from its series.
+/// When the first stall of a trial came, in seconds after its hold's beginning (at most zero: before it):
+/// from its metrics, else from its series.
 pub fn first_stall_s(trial: &Trial) -> Option<f64> {
     let stated = trial.metrics.get("stall_first_s").copied().flatten();
     stated.or_else(|| stall_times_s(trial).first().map(|at_s| at_s - trial.hold_from_s))
 }
 
-/// The times at which a stream fell still, in seconds after the trial's start: where its series of stalls rises, or
-/// else where fewer streams play than before, up to the hold's end.
+/// The times at which a stream fell still, in seconds after the trial's start: where its series of stalls
+/// rises, or else where fewer streams play than before, up to the hold's end.
 pub fn stall_times_s(trial: &Trial) -> Vec<f64> {
     let named = |name| trial.series.iter().find(|series| series.name == name);
     let (series, sign) = match (named("stalls"), named("streams_playing")) {

@@ -16,9 +16,9 @@ pub struct Told<'a> {
     pub advice: String,
 }
 
-/// Every doubt of the run and its variants once, with the names of the variants that it concerns; no name where it
-/// concerns them all. Unknown ceilings of the same variants are one doubt. Where one load was given, that it was one
-/// is no doubt but the plan, and [`crate::words::NOT_SEARCHED`] says it.
+/// Every doubt of the run and its variants once, with the names of the variants that it concerns; no name
+/// where it concerns them all. Unknown ceilings of the same variants are one doubt. Where one load was given,
+/// that it was one is no doubt but the plan, and [`crate::words::NOT_SEARCHED`] says it.
 pub fn doubts(run: &Run) -> Vec<Told<'_>> {
     let mut found: Vec<(Vec<&str>, &DoubtNote)> =
         run.doubts.iter().map(|doubt| (Vec::new(), doubt)).collect();

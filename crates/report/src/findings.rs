@@ -1,10 +1,12 @@
-//! What came of single loads, variant beside variant: of a transfer its goodput says what a capacity of one flow cannot.
+//! What came of single loads, variant beside variant: of a transfer its goodput says what a capacity of one
+//! flow cannot.
 
 use std::cmp::Reverse;
 
-use base::outcome::{Finding, Run, Table, VariantOutcome};
+use base::outcome::{Cell, Column, Finding, Run, Table, VariantOutcome};
 
-use crate::units::{self, UNKNOWN};
+use base::format;
+use base::format::UNKNOWN;
 
 /// One number of all variants.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +24,8 @@ impl Row<'_> {
     }
 }
 
-/// The findings of all variants, in the order of the one that has most; nothing where capacities are the answer.
+/// The findings of all variants, in the order of the one that has most; nothing where capacities are the
+/// answer.
 pub fn side_by_side(run: &Run) -> Vec<Row<'_>> {
     let mut metrics: Vec<&str> = Vec::new();
     let mut fullest: Vec<&VariantOutcome> = run.variants.iter().collect();
@@ -46,13 +49,13 @@ fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a Finding> {
 
 /// The median with its unit: `941 Mbit/s`.
 pub fn median(finding: &Finding) -> String {
-    units::metric(&finding.metric, finding.median())
+    format::metric(&finding.metric, finding.median())
 }
 
 /// The least and the greatest repetition: `939 to 943 Mbit/s`; a dash of a single one.
 pub fn spread(finding: &Finding) -> String {
-    let (unit, factor) = units::unit_of(&finding.metric);
-    units::range(finding.spread().map(|ends| ends.map(|end| end * factor)), unit)
+    let (unit, factor) = format::unit_of(&finding.metric);
+    format::range(finding.spread().map(|ends| ends.map(|end| end * factor)), unit)
 }
 
 /// How sure the median is: `939 to 943 Mbit/s, n = 3`.
@@ -67,7 +70,8 @@ pub fn sureness(finding: &Finding) -> String {
 /// A variant's name, and a table of its own.
 type Named<'a> = (&'a str, &'a Table);
 
-/// The workload's own tables of all variants, those of one title as one, in which each row begins with its variant.
+/// The workload's own tables of all variants, those of one title as one, in which each row begins with its
+/// variant.
 pub fn tables(run: &Run) -> Vec<Table> {
     let own = run.variants.iter().map(|variant| (variant.name.as_str(), &variant.account.tables));
     let all: Vec<Named> =
@@ -86,28 +90,29 @@ pub fn tables(run: &Run) -> Vec<Table> {
 /// Tables of one title as one; a column that one of them lacks is unknown of it.
 fn as_one(tables: &[Named], variants: usize) -> Table {
     let mut widest: Vec<&Table> = tables.iter().map(|(_, table)| *table).collect();
-    widest.sort_by_key(|table| Reverse(table.head.len()));
-    let mut head: Vec<&String> = Vec::new();
-    for name in widest.iter().flat_map(|table| &table.head) {
-        if !head.contains(&name) {
-            head.push(name);
+    widest.sort_by_key(|table| Reverse(table.columns.len()));
+    let mut columns: Vec<&Column> = Vec::new();
+    for column in widest.iter().flat_map(|table| &table.columns) {
+        if !columns.contains(&column) {
+            columns.push(column);
         }
     }
-    let cell = |table: &Table, row: &[String], name: &String| {
-        let at = table.head.iter().position(|known| known == name);
-        at.and_then(|at| row.get(at)).map_or(UNKNOWN.to_owned(), String::clone)
+    let cell = |table: &Table, row: &[Cell], column: &Column| {
+        let at = table.columns.iter().position(|known| known == column);
+        at.and_then(|at| row.get(at)).map_or(Cell::Unknown, Cell::clone)
     };
-    let row = |variant: &str, table: &Table, row: &[String]| {
-        let cells = head.iter().map(|name| cell(table, row, name));
-        std::iter::once(variant.to_owned()).chain(cells).collect::<Vec<_>>()
+    let row = |variant: &str, table: &Table, row: &[Cell]| {
+        let cells = columns.iter().map(|column| cell(table, row, column));
+        std::iter::once(variant.into()).chain(cells).collect::<Vec<_>>()
     };
     let rows =
         tables.iter().flat_map(|(variant, table)| table.rows.iter().map(|cells| row(variant, table, cells)));
+    let variant = Column { title: "variant".to_owned(), ..Column::default() };
     Table {
         title: widest.first().map(|table| table.title.clone()).unwrap_or_default(),
         rows: rows.collect(),
         notes: notes(tables, variants),
-        head: std::iter::once("variant".to_owned()).chain(head.iter().copied().cloned()).collect(),
+        columns: std::iter::once(&variant).chain(columns).cloned().collect(),
     }
 }
 

@@ -6,8 +6,9 @@
 //! - [`terminal`]: the answer in words and tables for a terminal of a given width;
 //! - [`html`]: one page that works offline, with its figures drawn by [`chart`];
 //! - [`export`]: CSV of trials and of series (JSON is the stored document itself);
-//! - [`words`], [`digest`], [`findings`], [`doubts`], [`units`]: the sentences, the numbers per load and per variant,
-//!   the doubts and the units that all of these share, so that text and tables cannot contradict each other.
+//! - [`words`], [`digest`], [`findings`], [`doubts`], [`text`]: the sentences, the numbers per load and per
+//!   variant, the doubts and the units that all of these share, so that text and tables cannot contradict
+//!   each other.
 
 pub mod chart;
 pub mod digest;
@@ -17,6 +18,6 @@ pub mod findings;
 pub mod html;
 mod tables;
 pub mod terminal;
+pub mod text;
 pub mod timeline;
-pub mod units;
 pub mod words;

@@ -11,7 +11,8 @@ use base::verdict::Verdict;
 use serde_json::Value;
 
 use crate::digest::{self, Row};
-use crate::units::{self, UNKNOWN, ordinal, quantity, tidy};
+use base::format;
+use base::format::{UNKNOWN, number, ordinal, quantity};
 
 pub use prediction::{PREDICTION_REFUTED, predicted, prediction_doubt};
 
@@ -46,8 +47,10 @@ pub fn state(run: &Run) -> Option<String> {
         State::Running => Some(format!("Still running, or its process died; {measured}.")),
         State::Interrupted => Some(format!("Interrupted; {measured}.")),
         State::Failed => {
-            let why =
-                run.failure.as_deref().map(|why| format!(": {}", units::plain(why).trim_end_matches('.')));
+            let why = run
+                .failure
+                .as_deref()
+                .map(|why| format!(": {}", crate::text::plain(why).trim_end_matches('.')));
             Some(format!("Failed{}; {measured}.", why.unwrap_or_default()))
         }
     }
@@ -88,7 +91,7 @@ pub fn load(value: f64, unit: &str) -> String {
         return quantity(Some(value), unit);
     }
     let several = if unit == "load" { "units of load" } else { unit };
-    format!("{} {}", tidy(value), if value == 1.0 { singular(unit) } else { several })
+    format!("{} {}", number(value), if value == 1.0 { singular(unit) } else { several })
 }
 
 /// `streams` without its s; a load without a unit is counted in units of load, and rates have no singular.
@@ -100,7 +103,8 @@ pub fn singular(unit: &str) -> &str {
     }
 }
 
-/// What a unit of load costs of a resource. A slope that may as well be zero is not a cost: its digits are noise.
+/// What a unit of load costs of a resource. A slope that may as well be zero is not a cost: its digits are
+/// noise.
 pub fn cost(saturation: &Saturation) -> String {
     match costs_nothing(saturation) {
         true => "no measurable cost".to_owned(),
@@ -112,14 +116,15 @@ fn costs_nothing(saturation: &Saturation) -> bool {
     saturation.cost_interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0)
 }
 
-/// The load at which a resource is used up; a dash where it is not known, or where a unit of load costs nothing of it.
+/// The load at which a resource is used up; a dash where it is not known, or where a unit of load costs
+/// nothing of it.
 pub fn saturates_at(saturation: &Saturation) -> String {
-    saturation.saturates_at.filter(|_| !costs_nothing(saturation)).map_or(UNKNOWN.to_owned(), tidy)
+    saturation.saturates_at.filter(|_| !costs_nothing(saturation)).map_or(UNKNOWN.to_owned(), number)
 }
 
 /// The interval of that load.
 pub fn saturates_within(saturation: &Saturation) -> String {
-    units::range(saturation.saturates_interval.filter(|_| !costs_nothing(saturation)), "")
+    format::range(saturation.saturates_interval.filter(|_| !costs_nothing(saturation)), "")
 }
 
 /// What is used at no load. A fitted line may begin below zero, which no usage can.
@@ -130,8 +135,8 @@ pub fn at_no_load(saturation: &Saturation) -> String {
     }
 }
 
-/// Whether all trials of a variant were made at one load that was given: then nothing was searched for, and nothing
-/// can be fitted.
+/// Whether all trials of a variant were made at one load that was given: then nothing was searched for, and
+/// nothing can be fitted.
 pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
     let mut trials = run.trials_of(&variant.name).peekable();
     let Some(load) = trials.peek().map(|trial| trial.load) else { return false };
@@ -141,7 +146,8 @@ pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
 /// What is said of a run that came to nothing.
 pub const NOTHING_JUDGED: &str = "No capacity is known: nothing was judged.";
 
-/// Whether a capacity is missed where one load was offered: it was carried, and nothing else tells what came of it.
+/// Whether a capacity is missed where one load was offered: it was carried, and nothing else tells what came
+/// of it.
 pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
     let passed = run.trials_of(&variant.name).any(|trial| trial.verdict == Verdict::Pass);
     passed && variant.account.headline.is_none()
@@ -157,8 +163,8 @@ pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
     variants.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(variant))?.get("settings")
 }
 
-/// What one unit of load was worth: ` of 25 Mbit/s`, or nothing. As the content is, not as one was asked for: a URL's
-/// content has its own rate.
+/// What one unit of load was worth: ` of 25 Mbit/s`, or nothing. As the content is, not as one was asked for:
+/// a URL's content has its own rate.
 fn each(run: &Run, variant: &str) -> String {
     let rate =
         run.trials_of(variant).find_map(|trial| trial.metrics.get("content_bit_per_s").copied().flatten());
@@ -310,10 +316,10 @@ pub fn limited(limit: &Limit) -> String {
 pub fn interval(capacity: &Capacity) -> String {
     match capacity.interval {
         [None, None] => UNKNOWN.to_owned(),
-        [Some(least), Some(most)] if least == most => tidy(least),
-        [Some(least), Some(most)] => format!("{} to {}", tidy(least), tidy(most)),
-        [Some(least), None] => format!("{} or more", tidy(least)),
-        [None, Some(most)] => format!("{} or less", tidy(most)),
+        [Some(least), Some(most)] if least == most => number(least),
+        [Some(least), Some(most)] => format!("{} to {}", number(least), number(most)),
+        [Some(least), None] => format!("{} or more", number(least)),
+        [None, Some(most)] => format!("{} or less", number(most)),
     }
 }
 
@@ -335,12 +341,13 @@ pub fn change(from: Option<f64>, to: Option<f64>) -> String {
     }
 }
 
-/// What was measured of what was required, in the unit of the metric that was meant: `goodput` is `goodput_bit_per_s`.
+/// What was measured of what was required, in the unit of the metric that was meant: `goodput` is
+/// `goodput_bit_per_s`.
 pub fn measured(required: &Requirement, specs: &[MetricSpec]) -> String {
     let name = required.requirement.split(['<', '>', '=']).next().unwrap_or_default().trim();
     let meant = required.requirement.parse::<Objective>();
     let meant = meant.and_then(|objective| objective.find(specs.iter().map(|spec| spec.name)));
-    units::metric(meant.unwrap_or(name), required.measured)
+    format::metric(meant.unwrap_or(name), required.measured)
 }
 
 /// Seconds from the run's beginning to its end, or to the end of its last trial.

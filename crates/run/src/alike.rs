@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use base::doubt::Doubt;
 use serde_json::Value;
 
-/// The differences among `hosts`, from what each says of its configuration: those that differ from most of the others.
+/// The differences among `hosts`, from what each says of its configuration: those that differ from most of
+/// the others.
 pub(crate) fn differences(hosts: &[&str], facts: &BTreeMap<String, Value>) -> Vec<Doubt> {
     let mut by_key: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
     for host in hosts {

@@ -1,7 +1,8 @@
 //! The engine: a plan in, a run out.
 //!
-//! It knows a workload only by its registry entry. For every repetition and variant the standing parts (a server)
-//! are prepared, then the search chooses loads until it is over. Every trial is stored as soon as it has ended.
+//! It knows a workload only by its registry entry. For every repetition and variant the standing parts (a
+//! server) are prepared, then the search chooses loads until it is over. Every trial is stored as soon as it
+//! has ended.
 
 use std::collections::BTreeMap;
 
@@ -10,51 +11,18 @@ use base::outcome::{Run, State, Trial};
 use base::part::{Endpoints, Live, PartError, PartSpec, Watch};
 use base::placement::Placement;
 use base::plan::{LoadPlan, Plan, Variant};
-use base::workload::{TrialContext, Workload};
+use base::workload::TrialContext;
 use fleet::{Bus, BusError};
 use jiff::Timestamp;
 use serde_json::Value;
 use store::Store;
+use workload::{AnyWorkload, ConfiguredWorkload, part};
 
 use crate::outcome::check_requirements;
+pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
-use crate::search::{self, Seen, Step};
-use crate::{alike, outcome, placed, registry, trial};
-
-/// Why a run could not be made or went no further.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct RunError {
-    /// What happened, to what, and what to do.
-    pub message: String,
-    /// Whether the plan was at fault.
-    pub usage: bool,
-}
-
-impl RunError {
-    /// The world did not play along.
-    pub fn new(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), usage: false }
-    }
-}
-
-impl From<PartError> for RunError {
-    fn from(error: PartError) -> Self {
-        Self { usage: error.usage, message: error.message }
-    }
-}
-
-impl From<BusError> for RunError {
-    fn from(error: BusError) -> Self {
-        Self { usage: error.is_usage(), message: error.to_string() }
-    }
-}
-
-impl From<store::StoreError> for RunError {
-    fn from(error: store::StoreError) -> Self {
-        Self::new(error)
-    }
-}
+use crate::search::{self, Step, TrialResult};
+use crate::{alike, outcome, placed, trial};
 
 /// What happens during a run, for whoever watches it.
 pub enum Event<'a> {
@@ -101,54 +69,60 @@ pub struct Setting<'a> {
     pub environment: BTreeMap<String, Value>,
 }
 
+/// A variant of a plan, with its workload that has read its settings.
+pub struct ConfiguredVariant<'a> {
+    /// The variant.
+    pub variant: &'a Variant,
+    /// The workload with its settings.
+    pub workload: Box<dyn ConfiguredWorkload + 'a>,
+}
+
+/// Read the settings of every variant of a plan, and check the plan's requirements and places against its
+/// workload.
+///
+/// # Errors
+/// Settings, a requirement or a place that the workload does not have.
+pub fn configure<'a>(
+    plan: &'a Plan,
+    workload: &'a dyn AnyWorkload,
+) -> Result<Vec<ConfiguredVariant<'a>>, RunError> {
+    check_requirements(plan, workload.metrics())?;
+    let configured = |variant: &'a Variant| {
+        base::placement::check(&variant.place, workload.roles())?;
+        Ok(ConfiguredVariant { variant, workload: workload.configure(&variant.settings)? })
+    };
+    plan.variants.iter().map(configured).collect()
+}
+
 /// Make a run. What was measured is returned even when it ended early: `state` and `failure` say how.
 ///
 /// # Errors
-/// Nothing could be begun: an unknown workload, a requirement on a metric that does not exist, no results store.
+/// Nothing could be begun: see [`configure`]; or no results store.
 pub fn make(
+    workload: &dyn AnyWorkload,
     plan: &Plan,
     bus: &mut dyn Bus,
     store: &mut Store,
     observer: &mut dyn Observer,
     setting: Setting<'_>,
 ) -> Result<(Run, Option<RunError>), RunError> {
-    let workload =
-        registry::workload(&plan.workload).map_err(|e| RunError { message: e.to_string(), usage: true })?;
-    make_of(workload, plan, bus, store, observer, setting)
-}
-
-/// Make sure that a plan's requirements and places are those of its workload.
-///
-/// # Errors
-/// One that is not.
-pub fn check(plan: &Plan, workload: &dyn Workload) -> Result<(), RunError> {
-    check_requirements(plan, workload)?;
-    for variant in &plan.variants {
-        let checked = base::placement::check(&variant.place, workload.roles());
-        checked.map_err(|error| RunError { message: error.to_string(), usage: true })?;
-    }
-    Ok(())
-}
-
-/// The same for a workload, in the registry or not.
-fn make_of(
-    workload: &'static dyn Workload,
-    plan: &Plan,
-    bus: &mut dyn Bus,
-    store: &mut Store,
-    observer: &mut dyn Observer,
-    setting: Setting<'_>,
-) -> Result<(Run, Option<RunError>), RunError> {
-    check(plan, workload)?;
-    let mut run = begin(plan, workload, setting)?;
+    let variants = configure(plan, workload)?;
+    let mut run = begin(plan, &variants, setting)?;
     let hosts = bus.facts();
     if !hosts.is_empty() {
         run.environment.insert("hosts".into(), hosts.into_iter().collect());
     }
     store.begin(&run)?;
     let mut unavailable = Vec::new();
-    let mut engine =
-        Engine { plan, workload, bus, store, observer, run: &mut run, unavailable: &mut unavailable };
+    let mut engine = Engine {
+        plan,
+        variants: &variants,
+        bus,
+        store,
+        observer,
+        run: &mut run,
+        unavailable: &mut unavailable,
+    };
     let ended = engine.all();
     let ended = ended.and_then(|whole| match outcome::nothing_measured(&run.trials) {
         Some(error) if whole => Err(error),
@@ -175,13 +149,13 @@ fn make_of(
         }
     };
     run.ended_at = Some(Timestamp::now());
-    outcome::conclude(&mut run, plan, workload);
+    let concluded = outcome::conclude(&mut run, plan, &variants);
     // What was measured is handed out even if it could not be stored.
     let stored = store.finish(&run);
-    Ok((run, failure.or(stored.err().map(RunError::from))))
+    Ok((run, failure.or(concluded.err()).or(stored.err().map(RunError::from))))
 }
 
-fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<Run, RunError> {
+fn begin(plan: &Plan, variants: &[ConfiguredVariant<'_>], setting: Setting<'_>) -> Result<Run, RunError> {
     Ok(Run {
         schema: base::outcome::SCHEMA,
         kagiri: setting.version.to_owned(),
@@ -195,9 +169,7 @@ fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<R
         environment: setting.environment,
         plan: serde_json::to_value(plan).map_err(RunError::new)?,
         trials: Vec::new(),
-        capacity: outcome::unknown_capacity(
-            plan.variants.first().map_or("", |first| workload.load_unit(&first.settings)),
-        ),
+        capacity: outcome::unknown_capacity(variants.first().map_or("", |first| first.workload.load_unit())),
         limit: outcome::unknown_limit(),
         saturation: BTreeMap::new(),
         variants: Vec::new(),
@@ -208,7 +180,7 @@ fn begin(plan: &Plan, workload: &dyn Workload, setting: Setting<'_>) -> Result<R
 
 struct Engine<'a> {
     plan: &'a Plan,
-    workload: &'static dyn Workload,
+    variants: &'a [ConfiguredVariant<'a>],
     bus: &'a mut dyn Bus,
     store: &'a mut Store,
     observer: &'a mut dyn Observer,
@@ -220,10 +192,10 @@ struct Engine<'a> {
 impl Engine<'_> {
     /// All repetitions of all variants; `false` when it was interrupted.
     fn all(&mut self) -> Result<bool, RunError> {
-        let plan = self.plan;
-        for repetition in 1..=plan.repeats {
-            // Every other repetition goes through the variants backwards, so that a drift favours none of them.
-            let mut order: Vec<&Variant> = plan.variants.iter().collect();
+        for repetition in 1..=self.plan.repeats {
+            // Every other repetition goes through the variants backwards, so that a drift favours none of
+            // them.
+            let mut order: Vec<_> = self.variants.iter().collect();
             if repetition % 2 == 0 {
                 order.reverse();
             }
@@ -237,11 +209,11 @@ impl Engine<'_> {
     }
 
     /// Stand up a variant, search it, take it down again.
-    fn variant(&mut self, variant: &Variant, repetition: u32) -> Result<bool, RunError> {
-        self.observer.event(Event::Preparing { variant: &variant.name, repetition });
+    fn variant(&mut self, variant: &ConfiguredVariant<'_>, repetition: u32) -> Result<bool, RunError> {
+        self.observer.event(Event::Preparing { variant: &variant.variant.name, repetition });
         let placement = self.placement(variant)?;
-        self.note_differences(variant, &placement);
-        let specs = self.workload.standing(&variant.settings, &placement)?;
+        self.note_differences(variant.variant, &placement);
+        let specs = variant.workload.standing(&placement)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let searched = self.stand_up(specs);
         let searched = searched.and_then(|standing| self.search(variant, repetition, &standing));
@@ -255,7 +227,7 @@ impl Engine<'_> {
         for ended in self.bus.stop(&names).into_values() {
             match ended {
                 // A part that was never placed has nothing to be ended; a lost host's ends by itself.
-                Ok(_) | Err(BusError::Unknown(_) | BusError::Lost { .. }) => {}
+                Ok(_) | Err(BusError::Unknown(_) | BusError::HostLost { .. }) => {}
                 Err(error) => put_back = Err(error.into()),
             }
         }
@@ -263,8 +235,8 @@ impl Engine<'_> {
     }
 
     /// Where the parts of a variant run now.
-    fn placement(&self, variant: &Variant) -> Result<Placement, RunError> {
-        placed::placement(&variant.place, self.workload.roles(), &*self.bus)
+    fn placement(&self, variant: &ConfiguredVariant<'_>) -> Result<Placement, RunError> {
+        placed::placement(&variant.variant.place, variant.workload.roles(), &*self.bus)
     }
 
     /// Hosts of one role that are not alike are a doubt, once.
@@ -286,27 +258,35 @@ impl Engine<'_> {
             let (name, host) = (spec.name.clone(), spec.host.clone());
             self.bus.place(vec![spec])?;
             let endpoints = self.bus.prepare(&[&name], &standing.peers)?;
-            let watch = endpoints.values().find_map(watch);
-            standing.target = standing.target.or(watch.map(|watch| Target { host, watch }));
+            for (part, endpoint) in &endpoints {
+                if let Some(watch) = watch(part, endpoint)?.filter(|_| standing.target.is_none()) {
+                    standing.target = Some(Target { host: host.clone(), watch });
+                }
+            }
             standing.peers.extend(endpoints);
             standing.names.push(name);
         }
         Ok(standing)
     }
 
-    fn search(&mut self, variant: &Variant, repetition: u32, standing: &Standing) -> Result<bool, RunError> {
-        let loads = self.workload.load_plan(&variant.settings);
-        self.note_ceilings(variant, standing.target.as_ref());
-        let mut seen: Vec<Seen> = Vec::new();
-        while let Some(step) = search::next(&loads, &seen) {
+    fn search(
+        &mut self,
+        configured: &ConfiguredVariant<'_>,
+        repetition: u32,
+        standing: &Standing,
+    ) -> Result<bool, RunError> {
+        let variant = configured.variant;
+        let loads = configured.workload.load_plan();
+        self.note_ceilings(variant, standing.target.as_ref())?;
+        let mut results: Vec<TrialResult> = Vec::new();
+        while let Some(step) = search::next(&loads, &results) {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
-            let placement = self.placement(variant)?;
+            let placement = self.placement(configured)?;
             self.observer.event(Event::TrialBegan { step, variant: &variant.name });
-            let place = trial::Place {
-                workload: self.workload,
-                settings: &variant.settings,
+            let scope = trial::TrialScope {
+                workload: &*configured.workload,
                 variant: &variant.name,
                 repetition,
                 number: self.run.trials.len() as u32 + 1,
@@ -319,7 +299,7 @@ impl Engine<'_> {
                 observer.event(Event::TrialAt { done, live });
                 !observer.stop_requested()
             };
-            let Some(made) = trial::make(self.bus, &place, &context, &mut tick)? else { return Ok(false) };
+            let Some(made) = trial::make(self.bus, &scope, &context, &mut tick)? else { return Ok(false) };
             let (trial, is_interrupted) = (made.trial, made.is_interrupted);
             for sentence in made.unavailable {
                 if !self.unavailable.contains(&sentence) {
@@ -330,7 +310,7 @@ impl Engine<'_> {
             if stored.is_ok() {
                 self.observer.event(Event::TrialEnded(&trial));
             }
-            seen.push(Seen { load: step.load, phase: step.phase, verdict: trial.verdict });
+            results.push(TrialResult { load: step.load, phase: step.phase, verdict: trial.verdict });
             self.run.trials.push(trial);
             stored?;
             if is_interrupted {
@@ -340,8 +320,8 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// All loads of a repetition share one seed, so that N and N + 1 differ by one unit of load only; each repetition
-    /// takes another.
+    /// All loads of a repetition share one seed, so that N and N + 1 differ by one unit of load only; each
+    /// repetition takes another.
     fn context(&self, loads: &LoadPlan, step: &Step, repetition: u32) -> TrialContext {
         let hold = if trial::is_full_hold(step.phase) { loads.hold } else { loads.search_hold };
         let seed = self.plan.seed.wrapping_add(u64::from(repetition - 1));
@@ -349,16 +329,16 @@ impl Engine<'_> {
     }
 
     /// The ceilings of a variant are facts of the run: an explanation made later needs them.
-    fn note_ceilings(&mut self, variant: &Variant, target: Option<&Target>) {
-        let Some(target) = target else { return };
-        if let Ok(ceilings) = serde_json::to_value(&target.watch.ceilings) {
-            let all = self
-                .run
-                .environment
-                .entry("ceilings".into())
-                .or_insert_with(|| Value::Object(Default::default()));
-            all[&variant.name] = ceilings;
-        }
+    fn note_ceilings(&mut self, variant: &Variant, target: Option<&Target>) -> Result<(), RunError> {
+        let Some(target) = target else { return Ok(()) };
+        let ceilings = serde_json::to_value(&target.watch.ceilings).map_err(RunError::new)?;
+        let all = self
+            .run
+            .environment
+            .entry("ceilings".into())
+            .or_insert_with(|| Value::Object(Default::default()));
+        all[&variant.name] = ceilings;
+        Ok(())
     }
 }
 
@@ -379,9 +359,10 @@ pub(crate) struct Target {
     pub(crate) watch: Watch,
 }
 
-/// What an endpoint says is to be watched on its host.
-fn watch(endpoint: &Value) -> Option<Watch> {
-    serde_json::from_value(endpoint.get("watch")?.clone()).ok()
+/// What a part's endpoint asks a sampler to watch; only the part that is measured has a `watch`.
+fn watch(part: &str, endpoint: &Value) -> Result<Option<Watch>, PartError> {
+    let watch = endpoint.get("watch").filter(|watch| !watch.is_null());
+    watch.map(|watch| part::read(watch, || format!("the watch of {part}"))).transpose()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Floor 3: the engine. Places parts, searches for the capacity, judges and explains.
+//! The engine: places parts, searches for the capacity, judges and explains.
 
 mod alike;
 pub mod engine;
@@ -6,6 +6,7 @@ pub mod explain;
 mod outcome;
 mod placed;
 pub mod registry;
+mod run_error;
 mod sampled;
 pub mod search;
 mod trial;

@@ -1,8 +1,7 @@
-//! From trials to the outcome: capacity, limit, considerations, requirements. Everything here follows from the
-//! stored run alone, so that it can be made again without measuring.
+//! From trials to the outcome: capacity, limit, considerations, requirements. Everything here follows from
+//! the stored run alone, so that it can be made again without measuring.
 
 use std::collections::BTreeMap;
-use std::mem::discriminant;
 
 use base::doubt::{Doubt, DoubtNote, lower_bound};
 use base::metric::{Better, MetricSpec, Metrics};
@@ -10,14 +9,14 @@ use base::objective::{Objective, Requirement};
 use base::outcome::{
     Capacity, Ceiling, Certainty, Finding, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
 };
-use base::plan::{LoadPlan, Plan, Variant};
+use base::plan::{LoadPlan, Plan};
 use base::statistics;
 use base::verdict::Verdict;
-use base::workload::Workload;
+use serde::Deserialize;
 
-use crate::engine::RunError;
+use crate::engine::{ConfiguredVariant, RunError};
 use crate::explain::{self, LoadTable};
-use crate::search::{self, Seen};
+use crate::search::{self, TrialResult};
 
 /// Usage beyond its ceiling by this factor refutes the ceiling; below, it is the sampling's imprecision.
 const REFUTED_BY: f64 = 1.1;
@@ -33,10 +32,10 @@ pub fn unknown_limit() -> Limit {
 }
 
 /// Make sure, before anything is measured, that the requirements can be checked.
-pub fn check_requirements(plan: &Plan, workload: &dyn Workload) -> Result<(), RunError> {
-    let names = workload.metrics().iter().map(|spec| spec.name).chain(["capacity"]);
+pub fn check_requirements(plan: &Plan, metrics: &[MetricSpec]) -> Result<(), RunError> {
+    let names = metrics.iter().map(|spec| spec.name).chain(["capacity"]);
     // The error has an example that holds for every workload; one of this workload's own says more.
-    let own = example(workload).map(|own| format!(" or '{own}'")).unwrap_or_default();
+    let own = example(metrics).map(|own| format!(" or '{own}'")).unwrap_or_default();
     for text in &plan.require {
         let checked = text.parse::<Objective>().and_then(|objective| objective.check_names(names.clone()));
         checked.map_err(|error| RunError { message: format!("{error}{own}"), usage: true })?;
@@ -44,9 +43,10 @@ pub fn check_requirements(plan: &Plan, workload: &dyn Workload) -> Result<(), Ru
     Ok(())
 }
 
-/// A requirement on the first of the workload's metrics that is the extreme of a time and has a better and a worse.
-fn example(workload: &dyn Workload) -> Option<String> {
-    let names = workload.metrics().iter().map(|spec| spec.name);
+/// A requirement on the first of the workload's metrics that is the extreme of a time and has a better and a
+/// worse.
+fn example(metrics: &[MetricSpec]) -> Option<String> {
+    let names = metrics.iter().map(|spec| spec.name);
     let of = |spec: &MetricSpec| {
         let sign = match spec.better {
             Better::Higher => ">=",
@@ -57,7 +57,7 @@ fn example(workload: &dyn Workload) -> Option<String> {
         example.parse::<Objective>().ok()?.check_names(names.clone()).is_ok().then_some(example)
     };
     let is_extreme = |name: &str| ["_min_", "_max_", "_p99_"].iter().any(|part| name.contains(part));
-    workload.metrics().iter().filter(|spec| is_extreme(spec.name)).find_map(of)
+    metrics.iter().filter(|spec| is_extreme(spec.name)).find_map(of)
 }
 
 /// Why a run that went to its end says nothing: all of its trials broke off.
@@ -78,33 +78,43 @@ pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
 }
 
 /// Fill in everything that follows from the run's trials.
-pub fn conclude(run: &mut Run, plan: &Plan, workload: &dyn Workload) {
-    run.variants =
-        plan.variants.iter().map(|variant| variant_outcome(run, variant, plan, workload)).collect();
+///
+/// # Errors
+/// The run's environment has ceilings that cannot be read.
+pub fn conclude(run: &mut Run, plan: &Plan, variants: &[ConfiguredVariant<'_>]) -> Result<(), RunError> {
+    let outcomes = variants.iter().map(|variant| variant_outcome(run, variant, plan));
+    run.variants = outcomes.collect::<Result<_, _>>()?;
     if let Some(first) = run.variants.first() {
         run.capacity = first.capacity.clone();
         run.limit = first.limit.clone();
         run.saturation = first.saturation.clone();
     }
-    run.requirements = requirements(run, plan, workload);
+    run.requirements =
+        requirements(run, plan, variants.first().map_or(&[], |variant| variant.workload.metrics()));
+    Ok(())
 }
 
-fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Workload) -> VariantOutcome {
+fn variant_outcome(
+    run: &Run,
+    ConfiguredVariant { variant, workload }: &ConfiguredVariant<'_>,
+    plan: &Plan,
+) -> Result<VariantOutcome, RunError> {
     let trials: Vec<&Trial> = run.trials_of(&variant.name).collect();
-    let loads = workload.load_plan(&variant.settings);
-    let unit = workload.load_unit(&variant.settings);
+    let loads = workload.load_plan();
+    let unit = workload.load_unit();
     let repetitions: Vec<Capacity> =
         (1..=plan.repeats).map(|n| repetition_capacity(&trials, n, &loads, unit)).collect();
     let capacity = median_capacity(&repetitions, &trials, unit);
-    let (ceilings, refuted) = ceilings(run, &variant.name);
+    let (ceilings, refuted) = ceilings(run, &variant.name)?;
     let mut table = LoadTable::from_trials(trials.iter().copied(), ceilings, &capacity.unit);
     table.capacity = Some(capacity.clone());
-    let account =
-        representative(&trials, &capacity, workload).map(|trial| trial.account.clone()).unwrap_or_default();
-    let telling = workload.findings(&variant.settings);
+    let account = representative(&trials, &capacity, workload.metrics())
+        .map(|trial| trial.account.clone())
+        .unwrap_or_default();
+    let headline_metrics = workload.headline_metrics();
     if loads.fixed.is_some() {
         // That a load passes which says little by itself does not say that no limit was met.
-        table.limit = account.limit.clone().or_else(|| (!telling.is_empty()).then(unknown_limit));
+        table.limit = account.limit.clone().or_else(|| (!headline_metrics.is_empty()).then(unknown_limit));
     }
     let mut explanation = explain::explain(&table);
     if loads.fixed.is_none() && explanation.limit.certainty == Certainty::Unknown {
@@ -113,17 +123,16 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
-    let takes_ceilings = variant.settings.get("ceiling").is_some();
-    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, takes_ceilings);
+    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, workload.takes_ceilings());
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
     doubts.extend(capacity_doubts(&repetitions).into_iter().map(Into::into));
     doubts.extend(trial_doubts(&trials));
-    VariantOutcome {
+    Ok(VariantOutcome {
         name: variant.name.clone(),
         capacity,
-        findings: if loads.fixed.is_some() { findings(&trials, telling) } else { Vec::new() },
+        findings: if loads.fixed.is_some() { findings(&trials, headline_metrics) } else { Vec::new() },
         repetitions,
         limit: explanation.limit,
         saturation: explanation.saturation,
@@ -131,18 +140,18 @@ fn variant_outcome(run: &Run, variant: &Variant, plan: &Plan, workload: &dyn Wor
         considerations: explanation.considerations,
         doubts,
         account,
-        figures: workload.figures(&variant.settings, &trials),
-    }
+        figures: workload.figures(&trials),
+    })
 }
 
-/// The trial that stands for all at the load that was carried (or, with none, that was offered): the median by the
-/// workload's first merit, as tables show medians too.
+/// The trial that stands for all at the load that was carried (or, with none, that was offered): the median
+/// by the workload's first merit, as tables show medians too.
 fn representative<'a>(
     trials: &[&'a Trial],
     capacity: &Capacity,
-    workload: &dyn Workload,
+    metrics: &[MetricSpec],
 ) -> Option<&'a Trial> {
-    let merit = workload.metrics().iter().find(|spec| spec.better == Better::Higher)?;
+    let merit = metrics.iter().find(|spec| spec.better == Better::Higher)?;
     let of = |trial: &Trial| trial.metrics.get(merit.name).copied().flatten();
     let carried = |trial: &&&Trial| trial.verdict == Verdict::Pass && Some(trial.load) == capacity.value;
     let mut alike: Vec<&'a Trial> = trials.iter().filter(carried).copied().collect();
@@ -153,9 +162,10 @@ fn representative<'a>(
     alike.get(alike.len().saturating_sub(1) / 2).copied()
 }
 
-/// What came of the one load that was offered, by the metrics that tell it: of the trials that went to their end and
-/// say something of the target, or of all where none does. Without the first metric the others say nothing either.
-fn findings(trials: &[&Trial], telling: &[&str]) -> Vec<Finding> {
+/// What came of the one load that was offered, by the metrics that tell it: of the trials that went to their
+/// end and say something of the target, or of all where none does. Without the first metric the others say
+/// nothing either.
+fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<Finding> {
     let is_whole = |trial: &&&Trial| trial.verdict != Verdict::Invalid && !trial.is_broken_off();
     let mut told: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
     if told.is_empty() {
@@ -165,7 +175,7 @@ fn findings(trials: &[&Trial], telling: &[&str]) -> Vec<Finding> {
         metric: (*name).to_owned(),
         values: told.iter().filter_map(|trial| trial.metrics.get(*name).copied().flatten()).collect(),
     };
-    let all: Vec<Finding> = telling.iter().map(of).collect();
+    let all: Vec<Finding> = headline_metrics.iter().map(of).collect();
     let is_known = |finding: &Finding| !finding.values.is_empty();
     if all.first().is_some_and(is_known) { all.into_iter().filter(is_known).collect() } else { Vec::new() }
 }
@@ -178,12 +188,15 @@ fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     limit.filter(|limit| limit.resource != Resource::None && limit.certainty == Certainty::Confirmed)
 }
 
-/// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute and that
-/// is left out: what was used, was there. A calibration beside a noisy neighbour finds too little.
-fn ceilings(run: &Run, variant: &str) -> (BTreeMap<Resource, Ceiling>, Vec<Doubt>) {
+type KnownCeilings = (BTreeMap<Resource, Ceiling>, Vec<Doubt>);
+
+/// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute
+/// and that is left out: what was used, was there. A calibration beside a noisy neighbour finds too little.
+fn ceilings(run: &Run, variant: &str) -> Result<KnownCeilings, RunError> {
     let stored = run.environment.get("ceilings").and_then(|all| all.get(variant));
-    let stored: Option<BTreeMap<Resource, Ceiling>> =
-        stored.and_then(|value| serde_json::from_value(value.clone()).ok());
+    let stored = stored.map(BTreeMap::<Resource, Ceiling>::deserialize).transpose().map_err(|error| {
+        RunError::new(format!("the ceilings of variant {variant} cannot be read: {error}"))
+    })?;
     let used = |resource: Resource| {
         let passed = run.trials_of(variant).filter(|trial| trial.verdict == Verdict::Pass);
         let usage = passed.filter_map(|trial| trial.metrics.get(resource.metric()?).copied().flatten());
@@ -198,7 +211,7 @@ fn ceilings(run: &Run, variant: &str) -> (BTreeMap<Resource, Ceiling>, Vec<Doubt
             known.insert(resource, ceiling);
         }
     }
-    (known, doubts)
+    Ok((known, doubts))
 }
 
 /// A ceiling that was refuted is not known either; to say that too would say less.
@@ -211,8 +224,8 @@ fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {
     let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition);
-    let seen: Vec<Seen> = of_repetition.map(|trial| seen(trial)).collect();
-    let mut capacity = search::capacity(loads, &seen, unit);
+    let results: Vec<TrialResult> = of_repetition.map(|trial| result(trial)).collect();
+    let mut capacity = search::capacity(loads, &results, unit);
     if let [Some(_), Some(_)] = capacity.interval {
         let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition).copied();
         capacity.interval[1] = capacity.value.and_then(|value| explain::upper_end(of_repetition, value));
@@ -220,13 +233,13 @@ fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, uni
     capacity
 }
 
-/// A trial as the search saw it.
-fn seen(trial: &Trial) -> Seen {
-    Seen { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict }
+/// A trial as the search sees it.
+fn result(trial: &Trial) -> TrialResult {
+    TrialResult { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict }
 }
 
-/// The median over the repetitions, with the widest interval that any of them allows. Of an even number the lower of
-/// the two middle ones: a load that was offered, and that at least half of the repetitions carried.
+/// The median over the repetitions, with the widest interval that any of them allows. Of an even number the
+/// lower of the two middle ones: a load that was offered, and that at least half of the repetitions carried.
 fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> Capacity {
     let known: Vec<&Capacity> = repetitions.iter().filter(|capacity| capacity.value.is_some()).collect();
     let mut values: Vec<f64> = known.iter().filter_map(|capacity| capacity.value).collect();
@@ -237,17 +250,17 @@ fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> C
     let uppers: Option<Vec<f64>> = known.iter().map(|capacity| capacity.interval[1]).collect();
     let upper = uppers.and_then(|uppers| uppers.into_iter().max_by(f64::total_cmp));
     // Counted at this load and the next that failed, whichever repetition tried them.
-    let all: Vec<Seen> = trials.iter().map(|trial| seen(trial)).collect();
+    let all: Vec<TrialResult> = trials.iter().map(|trial| result(trial)).collect();
     let (passes, failures_above) = search::counts(&all, value);
     Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }
 
-/// What weakened single trials, each kind once, at its worst: a reader of the summary must not have to look for it.
+/// What weakened single trials, each kind once, at its worst: a reader of the summary must not have to look
+/// for it.
 fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     let mut worst: Vec<(DoubtNote, usize)> = Vec::new();
     for note in trials.iter().flat_map(|trial| &trial.doubts) {
-        let same =
-            |known: &&mut (DoubtNote, usize)| discriminant(&known.0.doubt) == discriminant(&note.doubt);
+        let same = |known: &&mut (DoubtNote, usize)| known.0.doubt.is_same_kind(&note.doubt);
         match worst.iter_mut().find(same) {
             Some((known, count)) => {
                 *count += 1;
@@ -278,8 +291,9 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
     doubts
 }
 
-/// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a search,
-/// a search that was ended early did not reach its upper end, and a workload may have no ceilings to be given.
+/// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a
+/// search, a search that was ended early did not reach its upper end, and a workload may have no ceilings to
+/// be given.
 fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, takes_ceilings: bool) -> bool {
     match doubt {
         Doubt::CeilingUnknown { .. } => takes_ceilings,
@@ -305,18 +319,22 @@ fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) ->
     (passed < wanted).then_some(Doubt::CapacityUnconfirmed { passed, wanted })
 }
 
-/// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials that
-/// decide it: those at the capacity, held for the full time (or the only load that was offered).
-fn requirements(run: &Run, plan: &Plan, workload: &dyn Workload) -> Vec<Requirement> {
+/// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials
+/// that decide it: those at the capacity, held for the full time (or the only load that was offered).
+fn requirements(run: &Run, plan: &Plan, metrics: &[MetricSpec]) -> Vec<Requirement> {
     let mut all = Vec::new();
     for text in &plan.require {
-        let Ok(objective) = text.parse::<Objective>() else { continue };
         for variant in &run.variants {
             let open = variant.capacity.is_lower_bound().then_some("capacity");
-            let checked = objective.check(&decisive_metrics(run, variant, workload), open);
-            let unknown =
-                || Requirement { requirement: text.clone(), measured: None, held: false, unknown: None };
-            let mut requirement = checked.unwrap_or_else(|_| unknown());
+            let checked = text
+                .parse::<Objective>()
+                .and_then(|objective| objective.check(&decisive_metrics(run, variant, metrics), open));
+            let mut requirement = checked.unwrap_or_else(|error| Requirement {
+                requirement: text.clone(),
+                measured: None,
+                held: false,
+                unknown: Some(error.to_string()),
+            });
             if run.variants.len() > 1 {
                 requirement.requirement = format!("{} ({})", requirement.requirement, variant.name);
             }
@@ -326,9 +344,9 @@ fn requirements(run: &Run, plan: &Plan, workload: &dyn Workload) -> Vec<Requirem
     all
 }
 
-/// The capacity of a variant, and its metrics over the decisive trials: of a merit the worst that was seen, which a
-/// median would hide; of a mere fact the median.
-fn decisive_metrics(run: &Run, variant: &VariantOutcome, workload: &dyn Workload) -> Metrics {
+/// The capacity of a variant, and its metrics over the decisive trials: of a merit the worst that was seen,
+/// which a median would hide; of a mere fact the median.
+fn decisive_metrics(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec]) -> Metrics {
     let full = |trial: &&Trial| crate::trial::is_full_hold(trial.phase) && trial.verdict != Verdict::Invalid;
     let decisive: Vec<&Trial> = run
         .trials_of(&variant.name)
@@ -344,8 +362,9 @@ fn decisive_metrics(run: &Run, variant: &VariantOutcome, workload: &dyn Workload
         };
         (spec.name.to_owned(), value)
     };
-    // Only the names against which the requirements were checked before: a sampled one beside them could be meant too.
-    let mut metrics: Metrics = workload.metrics().iter().map(folded).collect();
+    // Only the names against which the requirements were checked before: a sampled one beside them could be
+    // meant too.
+    let mut metrics: Metrics = specs.iter().map(folded).collect();
     metrics.insert("capacity".into(), variant.capacity.value);
     metrics
 }

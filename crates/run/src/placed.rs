@@ -4,7 +4,7 @@ use base::part::HERE;
 use base::placement::{Placement, Role, Wish, Wishes};
 use fleet::Bus;
 
-use crate::engine::RunError;
+use crate::run_error::RunError;
 
 /// Give the hosts that are there to those that are wished for.
 ///

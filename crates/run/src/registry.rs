@@ -1,43 +1,59 @@
-//! The workloads that this kagiri knows. A further one is one folder in `workload` and one line here.
+//! The workloads that this kagiri knows. A further one is one line in [`BUILT_IN`].
 
 use base::part::PartKind;
 use base::plan::{Plan, PlanError};
-use base::workload::Workload;
 use serde_json::Value;
+use workload::AnyWorkload;
 
-/// Every workload, in the order in which help lists them.
-pub const WORKLOADS: &[&dyn Workload] =
-    &[&workload::stream::Stream, &workload::transfer::Transfer, &workload::daq::Daq];
+/// The workloads of kagiri, in the order in which help lists them.
+pub static BUILT_IN: Registry = Registry::new(&[&stream::Stream, &transfer::Transfer, &daq::Daq]);
 
-/// The workload of that name.
-///
-/// # Errors
-/// There is none; the message lists those that there are.
-pub fn workload(name: &str) -> Result<&'static dyn Workload, PlanError> {
-    WORKLOADS.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
-        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name()).collect();
-        PlanError::of_key("workload", format!("there is no workload '{name}', only {}", names.join(", ")))
-    })
+/// Workloads by name.
+pub struct Registry {
+    workloads: &'static [&'static dyn AnyWorkload],
 }
 
-/// Every kind of part: the workloads' and the samplers'.
-pub fn kinds() -> Vec<PartKind> {
-    let own = WORKLOADS.iter().flat_map(|workload| workload.parts());
-    own.chain(observe::PARTS).copied().collect()
-}
+impl Registry {
+    /// A registry of these workloads.
+    pub const fn new(workloads: &'static [&'static dyn AnyWorkload]) -> Self {
+        Self { workloads }
+    }
 
-/// Read a plan for any known workload.
-///
-/// # Errors
-/// See [`Plan::from_toml`].
-pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
-    Plan::from_toml(text, resolve)
-}
+    /// Every workload.
+    pub fn workloads(&self) -> &'static [&'static dyn AnyWorkload] {
+        self.workloads
+    }
 
-/// Check settings of a workload and fill in what was left out.
-///
-/// # Errors
-/// See [`Workload::resolve`].
-pub fn resolve(name: &str, settings: Value) -> Result<Value, PlanError> {
-    workload(name)?.resolve(settings)
+    /// The workload of that name.
+    ///
+    /// # Errors
+    /// There is none; the message lists those that there are.
+    pub fn workload(&self, name: &str) -> Result<&'static dyn AnyWorkload, PlanError> {
+        self.workloads.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
+            let names: Vec<_> = self.workloads.iter().map(|workload| workload.name()).collect();
+            PlanError::of_key("workload", format!("there is no workload '{name}', only {}", names.join(", ")))
+        })
+    }
+
+    /// Every kind of part: the workloads' and the samplers'.
+    pub fn part_kinds(&self) -> Vec<PartKind> {
+        let own = self.workloads.iter().flat_map(|workload| workload.part_kinds());
+        own.chain(observe::PARTS).copied().collect()
+    }
+
+    /// Read a plan for any of these workloads.
+    ///
+    /// # Errors
+    /// See [`Plan::from_toml`].
+    pub fn read_plan(&self, text: &str) -> Result<Plan, PlanError> {
+        Plan::from_toml(text, |name, settings| self.resolve(name, settings))
+    }
+
+    /// Check settings of a workload and fill in defaults.
+    ///
+    /// # Errors
+    /// An unknown workload, or see [`AnyWorkload::resolve`].
+    pub fn resolve(&self, name: &str, settings: Value) -> Result<Value, PlanError> {
+        self.workload(name)?.resolve(&settings)
+    }
 }

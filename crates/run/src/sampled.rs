@@ -1,18 +1,19 @@
-//! The samplers of a trial: one on the target's host, and one on each other host that offers load, where a neighbour
-//! may spoil what is offered.
+//! The samplers of a trial: one on the target's host, and one on each other host that offers load, where a
+//! neighbour may spoil what is offered.
 
 use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::metric::Metrics;
-use base::part::{HERE, PartSpec, Watch};
-use base::series::Series;
+use base::part::{HERE, PartError, PartSpec, Watch};
 use base::verdict::Verdict;
 use fleet::BusError;
+use observe::sampler::{self, Sampler};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use workload::part::{self, Part};
 
-use crate::engine::{RunError, Target};
+use crate::engine::Target;
 
 /// The name under which the target's sampler is placed.
 pub(crate) const SAMPLER: &str = "sampler";
@@ -24,19 +25,6 @@ const MISSING_PERCENT: f64 = 5.0;
 const STEAL_PERCENT: f64 = 2.0;
 /// A failure on a host as busy as this, with a neighbour on it, is not the target's.
 const HOST_FULL_RATIO: f64 = 0.95;
-
-/// What a sampler reports; its other fields are for its own page of the report.
-#[derive(Deserialize)]
-pub(crate) struct Sampled {
-    pub(crate) series: Vec<Series>,
-    #[serde(default)]
-    missing: BTreeMap<String, f64>,
-    #[serde(default)]
-    pub(crate) unavailable: Vec<String>,
-    /// The CPUs of its host that may be used.
-    #[serde(default)]
-    cores: Option<u32>,
-}
 
 /// Where a process of the measuring side is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,18 +49,15 @@ impl Whereabouts {
     }
 }
 
-/// What an agent adds to the facts of its host: where its process is. That tells the measuring side's own processes from
-/// neighbours where hosts share a kernel.
+/// What an agent adds to the facts of its host: where its process is. That tells the measuring side's own
+/// processes from neighbours where hosts share a kernel.
 pub fn own_facts() -> BTreeMap<String, Value> {
-    match serde_json::to_value(Whereabouts::own()) {
-        Ok(Value::Object(facts)) => facts.into_iter().collect(),
-        // Three plain fields are an object.
-        _ => BTreeMap::new(),
-    }
+    let facts = serde_json::to_value(Whereabouts::own()).and_then(serde_json::from_value);
+    facts.expect("three plain fields are an object")
 }
 
-/// The agents that share a kernel, as those of a lab do: there the one host's server is no neighbour of the other's
-/// players, if the one can see the other's processes.
+/// The agents that share a kernel, as those of a lab do: there the one host's server is no neighbour of the
+/// other's players, if the one can see the other's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kin(BTreeMap<String, Whereabouts>);
 
@@ -98,14 +83,14 @@ impl Kin {
 }
 
 /// One sampler: its part's name, its host, what it watches.
-struct Sampler {
+struct Placed {
     name: String,
     host: String,
     watch: Watch,
 }
 
 /// The samplers of a trial, the target's first.
-pub(crate) struct Samplers(Vec<Sampler>);
+pub(crate) struct Samplers(Vec<Placed>);
 
 impl Samplers {
     /// For a target, and the hosts that offer load. Without a target there is nothing to explain.
@@ -113,14 +98,14 @@ impl Samplers {
         let Some(target) = target else { return Self(Vec::new()) };
         let mut watch = target.watch.clone();
         watch.own_pids.extend(kin.beside(&target.host));
-        let mut all = vec![Sampler { name: SAMPLER.into(), host: target.host.clone(), watch }];
+        let mut all = vec![Placed { name: SAMPLER.into(), host: target.host.clone(), watch }];
         for host in hosts {
-            // Of hosts on one kernel, one sees all their neighbours; if each of a lab's 200 looked at the processes of all
-            // the others, nothing else would run.
+            // Of hosts on one kernel, one sees all their neighbours; if each of a lab's 200 looked at the
+            // processes of all the others, nothing else would run.
             if !all.iter().any(|sampler| sampler.host == host || kin.share_a_kernel(&sampler.host, host)) {
                 let (elsewhere, own_pids) = (Some(target.host.clone()), kin.beside(host));
                 let watch = Watch { elsewhere, own_pids, ..Watch::default() };
-                all.push(Sampler { name: format!("{SAMPLER}@{host}"), host: host.to_owned(), watch });
+                all.push(Placed { name: format!("{SAMPLER}@{host}"), host: host.to_owned(), watch });
             }
         }
         Self(all)
@@ -132,27 +117,23 @@ impl Samplers {
     }
 
     /// What to build.
-    pub(crate) fn specs(&self) -> Result<Vec<PartSpec>, RunError> {
-        let spec = |sampler: &Sampler| {
-            let settings = serde_json::to_value(&sampler.watch).map_err(RunError::new)?;
-            let (name, host) = (sampler.name.clone(), sampler.host.clone());
-            Ok(PartSpec { kind: "observe.sampler".into(), name, host, settings })
-        };
+    pub(crate) fn specs(&self) -> Result<Vec<PartSpec>, PartError> {
+        let spec = |placed: &Placed| part::spec::<Sampler>(placed.name.clone(), &placed.host, &placed.watch);
         self.0.iter().map(spec).collect()
     }
 
-    /// Their reports out of those of all parts. A trial that was judged is worth keeping without them, so a missing one
-    /// is a doubt.
+    /// Their reports out of those of all parts. A trial that was judged is worth keeping without them, so a
+    /// missing one is a doubt.
     pub(crate) fn reports(&self, ended: &mut BTreeMap<String, Result<Value, BusError>>) -> Vec<OfHost> {
-        let mut read = |sampler: &Sampler| {
-            let failed = |why: String| Doubt::NotSampled { what: vec![why] };
+        let mut read = |placed: &Placed| {
             let gone = || Err(BusError::Unknown("the sampler left no report".into()));
-            let report = ended.remove(&sampler.name).unwrap_or_else(gone);
-            let sampled = report.map_err(|error| failed(error.to_string())).and_then(|report| {
-                let unreadable = |error| failed(format!("the sampler's report cannot be read: {error}"));
-                serde_json::from_value(report).map_err(unreadable)
+            let report = ended.remove(&placed.name).unwrap_or_else(gone).map_err(|error| error.to_string());
+            let sampled = report.and_then(|report| {
+                let what = || format!("the report of {}", placed.name);
+                part::read::<<Sampler as Part>::Report>(&report, what).map_err(|error| error.message)
             });
-            OfHost { is_target: sampler.name == SAMPLER, host: sampler.host.clone(), sampled }
+            let sampled = sampled.map_err(|why| Doubt::NotSampled { what: vec![why] });
+            OfHost { is_target: placed.name == SAMPLER, host: placed.host.clone(), sampled }
         };
         self.0.iter().map(&mut read).collect()
     }
@@ -162,13 +143,13 @@ impl Samplers {
 pub(crate) struct OfHost {
     pub(crate) is_target: bool,
     host: String,
-    pub(crate) sampled: Result<Sampled, Doubt>,
+    pub(crate) sampled: Result<sampler::Report, Doubt>,
 }
 
 impl OfHost {
     /// The means of its series over the hold.
     pub(crate) fn means(&self, (from_s, to_s): (f64, f64)) -> Metrics {
-        let series = self.sampled.as_ref().map(|sampled| sampled.series.as_slice()).unwrap_or_default();
+        let series = self.sampled.as_ref().map_or(&[][..], |sampled| sampled.series.as_slice());
         series.iter().map(|one| (one.name.clone(), one.mean(from_s, to_s))).collect()
     }
 
@@ -181,7 +162,8 @@ impl OfHost {
         if self.is_target { doubts } else { doubts.into_iter().map(|doubt| doubt.on(&self.host)).collect() }
     }
 
-    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs' work.
+    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs'
+    /// work.
     pub(crate) fn spoiled(&self, verdict: Verdict, means: &Metrics) -> Option<String> {
         let cores = f64::from(self.sampled.as_ref().ok()?.cores?);
         let why = full_of_others(means, cores).filter(|_| verdict == Verdict::Fail)?;

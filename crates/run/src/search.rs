@@ -12,9 +12,9 @@ const INVALID_MAX: u32 = 2;
 /// No search needs more trials; a target that passes and fails by turns must not keep it going for ever.
 const TRIALS_MAX: usize = 200;
 
-/// One trial of the search: what was offered and what it came to.
+/// A trial of the search that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct TrialResult {
     /// The load.
     pub load: u64,
     /// In which phase.
@@ -32,37 +32,38 @@ pub struct Step {
     pub phase: Phase,
 }
 
-/// The next trial after `seen`; `None` when the search is over.
-pub fn next(plan: &LoadPlan, seen: &[Seen]) -> Option<Step> {
-    if seen.len() >= TRIALS_MAX {
+/// The next trial after `trials`; `None` when the search is over.
+pub fn next(plan: &LoadPlan, trials: &[TrialResult]) -> Option<Step> {
+    if trials.len() >= TRIALS_MAX {
         return None;
     }
     if let Some(load) = plan.fixed {
-        return seen.is_empty().then_some(Step { load, phase: Phase::Single });
+        return trials.is_empty().then_some(Step { load, phase: Phase::Single });
     }
-    let bracket = Bracket::of(plan, seen);
-    if let Some(load) = bracket.next(plan, seen) {
+    let bracket = Bracket::of(plan, trials);
+    if let Some(load) = bracket.next(plan, trials) {
         return Some(Step { load, phase: Phase::Search });
     }
-    let confirmation = Confirmation::of(plan, &bracket, seen);
+    let confirmation = Confirmation::of(plan, &bracket, trials);
     if let Some(load) = confirmation.next(plan) {
         return Some(Step { load, phase: Phase::Confirm });
     }
-    let gone_down = seen.iter().filter(|trial| trial.phase == Phase::RampDown).count();
+    let gone_down = trials.iter().filter(|trial| trial.phase == Phase::RampDown).count();
     let load = *descent(plan, confirmation.candidate).get(gone_down)?;
     Some(Step { load, phase: Phase::RampDown })
 }
 
 /// What the trials say of the capacity, in the load's `unit`.
-pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
-    let passed = |load: u64| seen.iter().any(|trial| trial.load == load && trial.verdict == Verdict::Pass);
+pub fn capacity(plan: &LoadPlan, trials: &[TrialResult], unit: &str) -> Capacity {
+    let passed = |load: u64| trials.iter().any(|trial| trial.load == load && trial.verdict == Verdict::Pass);
     let value = match plan.fixed {
         Some(load) if passed(load) => load,
         Some(_) => 0,
-        None => Confirmation::of(plan, &Bracket::of(plan, seen), seen).candidate,
+        None => Confirmation::of(plan, &Bracket::of(plan, trials), trials).candidate,
     };
-    // Only a failure of the very first unit makes it zero: below a larger one that failed, loads may be untried.
-    let failed_first = || seen.iter().any(|trial| trial.load <= 1 && trial.verdict == Verdict::Fail);
+    // Only a failure of the very first unit makes it zero: below a larger one that failed, loads may be
+    // untried.
+    let failed_first = || trials.iter().any(|trial| trial.load <= 1 && trial.verdict == Verdict::Fail);
     if value == 0 && !failed_first() {
         return Capacity {
             value: None,
@@ -72,10 +73,10 @@ pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
             failures_above: 0,
         };
     }
-    let failed_above = seen.iter().filter(|trial| trial.load > value && trial.verdict == Verdict::Fail);
+    let failed_above = trials.iter().filter(|trial| trial.load > value && trial.verdict == Verdict::Fail);
     // A load above that both passed and failed is within the uncertainty.
     let upper = failed_above.map(|trial| trial.load).filter(|&load| !passed(load)).min();
-    let (passes, failures_above) = counts(seen, value as f64);
+    let (passes, failures_above) = counts(trials, value as f64);
     Capacity {
         value: Some(value as f64),
         unit: unit.into(),
@@ -86,11 +87,11 @@ pub fn capacity(plan: &LoadPlan, seen: &[Seen], unit: &str) -> Capacity {
 }
 
 /// How often a capacity passed, and how often the nearest load above it that failed did.
-pub fn counts(seen: &[Seen], capacity: f64) -> (u32, u32) {
+pub fn counts(trials: &[TrialResult], capacity: f64) -> (u32, u32) {
     let at = |load: f64, verdict| {
-        seen.iter().filter(|trial| trial.load as f64 == load && trial.verdict == verdict).count() as u32
+        trials.iter().filter(|trial| trial.load as f64 == load && trial.verdict == verdict).count() as u32
     };
-    let failed = seen.iter().filter(|trial| trial.verdict == Verdict::Fail).map(|trial| trial.load as f64);
+    let failed = trials.iter().filter(|trial| trial.verdict == Verdict::Fail).map(|trial| trial.load as f64);
     let nearest = failed.filter(|load| *load > capacity).min_by(f64::total_cmp);
     (at(capacity, Verdict::Pass), nearest.map_or(0, |load| at(load, Verdict::Fail)))
 }
@@ -109,8 +110,8 @@ struct Bracket {
 }
 
 impl Bracket {
-    fn of(plan: &LoadPlan, seen: &[Seen]) -> Self {
-        let searching = || seen.iter().filter(|trial| trial.phase == Phase::Search);
+    fn of(plan: &LoadPlan, trials: &[TrialResult]) -> Self {
+        let searching = || trials.iter().filter(|trial| trial.phase == Phase::Search);
         let invalid =
             |load| searching().filter(|t| t.load == load && t.verdict == Verdict::Invalid).count() as u32;
         let failed = searching().filter(|t| t.verdict == Verdict::Fail).map(|t| t.load).min();
@@ -125,9 +126,9 @@ impl Bracket {
         }
     }
 
-    fn next(&self, plan: &LoadPlan, seen: &[Seen]) -> Option<u64> {
+    fn next(&self, plan: &LoadPlan, trials: &[TrialResult]) -> Option<u64> {
         // Past the search, its trials are all there; a spoiled confirmation must not reopen it.
-        if seen.iter().any(|trial| trial.phase != Phase::Search) {
+        if trials.iter().any(|trial| trial.phase != Phase::Search) {
             return None;
         }
         match self.high {
@@ -160,7 +161,7 @@ struct Confirmation {
 }
 
 impl Confirmation {
-    fn of(plan: &LoadPlan, bracket: &Bracket, seen: &[Seen]) -> Self {
+    fn of(plan: &LoadPlan, bracket: &Bracket, trials: &[TrialResult]) -> Self {
         let settled = bracket.high_invalid || bracket.low >= plan.load_max;
         let mut state = Self {
             candidate: bracket.low,
@@ -172,7 +173,7 @@ impl Confirmation {
             ups: 0,
             failed_above: None,
         };
-        for trial in seen.iter().filter(|trial| trial.phase == Phase::Confirm) {
+        for trial in trials.iter().filter(|trial| trial.phase == Phase::Confirm) {
             state.record(plan, trial);
         }
         state
@@ -192,7 +193,7 @@ impl Confirmation {
         self.candidate >= plan.load_max || self.failed_above.is_some_and(near)
     }
 
-    fn record(&mut self, plan: &LoadPlan, trial: &Seen) {
+    fn record(&mut self, plan: &LoadPlan, trial: &TrialResult) {
         let at_candidate = trial.load == self.candidate;
         match trial.verdict {
             Verdict::Invalid if at_candidate => self.invalid += 1,

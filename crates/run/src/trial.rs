@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use base::doubt::Doubt;
 use base::metric::Metrics;
-use base::outcome::{Account, Phase, Trial};
+use base::outcome::{Phase, Trial};
 use base::part::{HERE, Live, PartSpec, Progress, Watch};
 use base::placement::Placement;
 use base::verdict::Verdict;
-use base::workload::{Judgement, TrialContext, Workload};
+use base::workload::{Judgement, TrialContext};
 use fleet::{Bus, BusError, Timing};
 use jiff::Timestamp;
 use serde_json::Value;
+use workload::ConfiguredWorkload;
 
 use crate::engine::{RunError, Standing};
 use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
@@ -22,8 +23,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// Within this time a bus notices all hosts that were lost at once.
 const LOST_TOGETHER: Duration = Duration::from_millis(1500);
 
-/// A trial that was made.
-pub struct Made {
+/// A trial that has ended.
+pub(crate) struct TrialOutcome {
     pub trial: Trial,
     /// What its sampler could not watch, and why; mostly the same in all trials of a run.
     pub unavailable: Vec<String>,
@@ -32,9 +33,8 @@ pub struct Made {
 }
 
 /// What a trial belongs to.
-pub(crate) struct Place<'a> {
-    pub workload: &'static dyn Workload,
-    pub settings: &'a Value,
+pub(crate) struct TrialScope<'a> {
+    pub workload: &'a dyn ConfiguredWorkload,
     pub variant: &'a str,
     pub repetition: u32,
     pub number: u32,
@@ -43,52 +43,53 @@ pub(crate) struct Place<'a> {
 }
 
 /// Why a trial has no judgement.
-enum Spoiled {
+enum TrialError {
     /// The run cannot go on.
     Ended(RunError),
     /// A host was lost, or came too late; the next trial may be whole again.
     Lost(String),
 }
 
-impl From<RunError> for Spoiled {
+impl From<RunError> for TrialError {
     fn from(error: RunError) -> Self {
         Self::Ended(error)
     }
 }
 
-impl From<BusError> for Spoiled {
+impl From<BusError> for TrialError {
     fn from(error: BusError) -> Self {
         match error {
-            BusError::Lost { .. } | BusError::Late { .. } => Self::Lost(error.to_string()),
+            BusError::HostLost { .. } | BusError::LateStart { .. } => Self::Lost(error.to_string()),
             other => Self::Ended(other.into()),
         }
     }
 }
 
-/// Make one trial. `tick` is called often with the share of the trial that is done, and what is seen of it now;
-/// it says whether to go on.
+/// Make one trial. `tick` is called often with the share of the trial that is done, and what is seen of it
+/// now; it says whether to go on.
 ///
-/// Returns `None` when it was interrupted and nothing of it is kept. A trial that lost a host that offers load is invalid.
+/// Returns `None` when it was interrupted and nothing of it is kept. A trial that lost a host that offers
+/// load is invalid.
 pub(crate) fn make(
     bus: &mut dyn Bus,
-    place: &Place<'_>,
+    scope: &TrialScope<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64, &Live) -> bool,
-) -> Result<Option<Made>, RunError> {
+) -> Result<Option<TrialOutcome>, RunError> {
     let started_at = Timestamp::now();
-    let peers = &place.standing.peers;
-    let specs = place.workload.offering(place.settings, context, peers, place.placement)?;
+    let peers = &scope.standing.peers;
+    let specs = scope.workload.offering(context, peers, scope.placement)?;
     let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let hosts = specs.iter().map(|spec| spec.host.as_str());
-    let samplers = Samplers::of(place.standing.target.as_ref(), hosts, &Kin::of(&bus.facts()));
+    let samplers = Samplers::of(scope.standing.target.as_ref(), hosts, &Kin::of(&bus.facts()));
     let all: Vec<&str> = offering.iter().map(String::as_str).chain(samplers.names()).collect();
-    let offered = offer(bus, specs, &samplers, &offering, place, context, tick);
+    let offered = offer(bus, specs, &samplers, &offering, scope, context, tick);
     // Whatever happened, what was placed must be gone.
     let mut ended = bus.stop(&all);
     let is_interrupted = matches!(offered, Ok(false));
     let judged = match offered {
-        Ok(false) if !place.workload.keeps_interrupted(place.settings) => return Ok(None),
-        Ok(_) => judge(place, context, &offering, &mut ended),
+        Ok(false) if !scope.workload.keeps_interrupted() => return Ok(None),
+        Ok(_) => judge(scope, context, &offering, &mut ended),
         Err(spoiled) => Err(spoiled),
     };
     if is_interrupted && judged.is_err() {
@@ -97,28 +98,28 @@ pub(crate) fn make(
     match judged {
         Ok(judgement) => {
             let sampled = samplers.reports(&mut ended);
-            let mut trial = assemble(place, context, started_at, judgement, &sampled);
+            let mut trial = assemble(scope, context, started_at, judgement, &sampled);
             trial.metrics.extend(bus.timing().map(together).into_iter().flatten());
             let unavailable = sampled.into_iter().filter(|host| host.is_target);
             let unavailable =
                 unavailable.filter_map(|host| host.sampled.ok()).flat_map(|host| host.unavailable);
-            Ok(Some(Made { trial, unavailable: unavailable.collect(), is_interrupted }))
+            Ok(Some(TrialOutcome { trial, unavailable: unavailable.collect(), is_interrupted }))
         }
-        Err(Spoiled::Lost(why)) if standing_lives(bus, place) => {
-            let trial = assemble(place, context, started_at, lost(why), &[]);
-            Ok(Some(Made { trial, unavailable: Vec::new(), is_interrupted: false }))
+        Err(TrialError::Lost(why)) if standing_lives(bus, scope) => {
+            let trial = assemble(scope, context, started_at, lost(why), &[]);
+            Ok(Some(TrialOutcome { trial, unavailable: Vec::new(), is_interrupted: false }))
         }
-        Err(Spoiled::Lost(why)) => Err(RunError::new(why)),
-        Err(Spoiled::Ended(error)) => Err(to_blame(bus, place, error)),
+        Err(TrialError::Lost(why)) => Err(RunError::new(why)),
+        Err(TrialError::Ended(error)) => Err(to_blame(bus, scope, error)),
     }
 }
 
 /// Who talks to a host that dies may notice before the bus does, and would be blamed for the other's end.
-fn to_blame(bus: &mut dyn Bus, place: &Place<'_>, error: RunError) -> RunError {
+fn to_blame(bus: &mut dyn Bus, scope: &TrialScope<'_>, error: RunError) -> RunError {
     let until = Instant::now() + LOST_TOGETHER;
     loop {
-        for name in &place.standing.names {
-            if let Err(lost @ BusError::Lost { .. }) = bus.progress(name) {
+        for name in &scope.standing.names {
+            if let Err(lost @ BusError::HostLost { .. }) = bus.progress(name) {
                 return RunError::new(format!("{lost}; {}", error.message));
             }
         }
@@ -130,24 +131,16 @@ fn to_blame(bus: &mut dyn Bus, place: &Place<'_>, error: RunError) -> RunError {
     }
 }
 
-/// Whether the hosts of the standing parts are still there. Hosts that are lost together are not noticed together.
-fn standing_lives(bus: &mut dyn Bus, place: &Place<'_>) -> bool {
+/// Whether the hosts of the standing parts are still there. Hosts that are lost together are not noticed
+/// together.
+fn standing_lives(bus: &mut dyn Bus, scope: &TrialScope<'_>) -> bool {
     std::thread::sleep(LOST_TOGETHER);
-    place.standing.names.iter().all(|name| bus.progress(name).is_ok())
+    scope.standing.names.iter().all(|name| bus.progress(name).is_ok())
 }
 
 /// What is said of a trial that lost a host.
 fn lost(why: String) -> Judgement {
-    Judgement {
-        verdict: Verdict::Invalid,
-        reasons: vec![why],
-        is_definite: true,
-        metrics: Metrics::new(),
-        series: Vec::new(),
-        doubts: Vec::new(),
-        hold_s: (0.0, 0.0),
-        account: Account::default(),
-    }
+    Judgement { reasons: vec![why], is_definite: true, ..Judgement::new(Verdict::Invalid, (0.0, 0.0)) }
 }
 
 /// How well a start on several hosts was together, as metrics.
@@ -161,19 +154,19 @@ fn together(timing: Timing) -> Metrics {
 
 /// The workload's judgement by its parts' reports.
 fn judge(
-    place: &Place<'_>,
+    scope: &TrialScope<'_>,
     context: &TrialContext,
     offering: &[String],
     ended: &mut BTreeMap<String, Result<Value, BusError>>,
-) -> Result<Judgement, Spoiled> {
+) -> Result<Judgement, TrialError> {
     let mut reports = BTreeMap::new();
     for name in offering {
         if let Some(report) = ended.remove(name) {
             reports.insert(name.clone(), report?);
         }
     }
-    let judgement = place.workload.judge(place.settings, context, &reports);
-    judgement.map_err(|error| Spoiled::Ended(error.into()))
+    let judgement = scope.workload.judge(context, reports);
+    judgement.map_err(|error| TrialError::Ended(error.into()))
 }
 
 /// Offer the load until all parts have finished; `false` when the user wants to stop.
@@ -182,32 +175,32 @@ fn offer(
     specs: Vec<PartSpec>,
     samplers: &Samplers,
     offering: &[String],
-    place: &Place<'_>,
+    scope: &TrialScope<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64, &Live) -> bool,
-) -> Result<bool, Spoiled> {
+) -> Result<bool, TrialError> {
     for group in specs.chunk_by(|a, b| a.kind == b.kind) {
         let names: Vec<&str> = group.iter().map(|spec| spec.name.as_str()).collect();
         bus.place(group.to_vec())?;
-        bus.prepare(&names, &place.standing.peers)?;
+        bus.prepare(&names, &scope.standing.peers)?;
     }
     let watching: Vec<&str> = samplers.names().collect();
-    bus.place(samplers.specs()?)?;
-    bus.prepare(&watching, &place.standing.peers)?;
+    bus.place(samplers.specs().map_err(RunError::from)?)?;
+    bus.prepare(&watching, &scope.standing.peers)?;
     let names: Vec<&str> = offering.iter().map(String::as_str).chain(watching).collect();
     bus.start(&names)?;
-    wait(bus, offering, place, context, tick)
+    wait(bus, offering, scope, context, tick)
 }
 
 /// Wait until all offering parts have finished; `false` when the user wants to stop.
 fn wait(
     bus: &mut dyn Bus,
     offering: &[String],
-    place: &Place<'_>,
+    scope: &TrialScope<'_>,
     context: &TrialContext,
     tick: &mut dyn FnMut(f64, &Live) -> bool,
-) -> Result<bool, Spoiled> {
-    let longest = context.hold.duration() + place.workload.overtime(place.settings);
+) -> Result<bool, TrialError> {
+    let longest = context.hold.duration() + scope.workload.max_overtime();
     let deadline = Instant::now() + longest;
     loop {
         let mut done = 1.0f64;
@@ -215,7 +208,7 @@ fn wait(
         for name in offering {
             match bus.progress(name)? {
                 Progress::Finished => {}
-                Progress::Failed(error) => return Err(Spoiled::Ended(error.into())),
+                Progress::Failed(error) => return Err(TrialError::Ended(error.into())),
                 Progress::Running { done: part } => {
                     finished = false;
                     done = done.min(part.unwrap_or(0.0));
@@ -225,9 +218,9 @@ fn wait(
         if finished {
             return Ok(true);
         }
-        for name in &place.standing.names {
+        for name in &scope.standing.names {
             if let Progress::Failed(error) = bus.progress(name)? {
-                return Err(Spoiled::Ended(error.into()));
+                return Err(TrialError::Ended(error.into()));
             }
         }
         if !tick(done, &live(bus, offering)) {
@@ -236,7 +229,7 @@ fn wait(
         if Instant::now() > deadline {
             let late = longest.as_secs();
             let why = format!("a trial of load {} did not end within {late} s", context.load);
-            return Err(Spoiled::Ended(RunError::new(why)));
+            return Err(TrialError::Ended(RunError::new(why)));
         }
         std::thread::sleep(POLL);
     }
@@ -253,7 +246,7 @@ fn live(bus: &mut dyn Bus, offering: &[String]) -> Live {
 
 /// Put the judgement and the samples of the hold together.
 fn assemble(
-    place: &Place<'_>,
+    scope: &TrialScope<'_>,
     context: &TrialContext,
     started_at: Timestamp,
     judgement: Judgement,
@@ -270,7 +263,7 @@ fn assemble(
         account,
     } = judgement;
     // What could have been sampled and was not is unknown, and says so.
-    for spec in place.workload.metrics() {
+    for spec in scope.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);
     }
     for host in sampled {
@@ -287,12 +280,12 @@ fn assemble(
             series.extend(found.series.iter().cloned());
         }
     }
-    let watch = place.standing.target.as_ref().map(|target| &target.watch);
-    doubts.extend(not_visible(watch, place.variant));
+    let watch = scope.standing.target.as_ref().map(|target| &target.watch);
+    doubts.extend(not_visible(watch, scope.variant));
     Trial {
-        number: place.number,
-        variant: place.variant.to_owned(),
-        repetition: place.repetition,
+        number: scope.number,
+        variant: scope.variant.to_owned(),
+        repetition: scope.repetition,
         phase: context.phase,
         load: context.load as f64,
         verdict,

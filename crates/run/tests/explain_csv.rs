@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base::outcome::Resource;
 use base::verdict::Verdict;
-use kagiri_run::explain::csv::{ROWS_MAX, TABLE_BYTES_MAX, read};
-use kagiri_run::explain::{LoadTable, ceiling, explain};
 use proptest::prelude::*;
+use run::explain::csv::{ROWS_MAX, TABLE_BYTES_MAX, read};
+use run::explain::{LoadTable, ceiling, explain};
 
 fn table(text: &str) -> LoadTable {
     read(text.as_bytes(), BTreeMap::new()).unwrap_or_else(|error| panic!("{error}\n{text}"))

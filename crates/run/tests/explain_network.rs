@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::outcome::{Ceiling, Certainty, Resource};
-use kagiri_run::explain::{Explanation, csv, explain};
+use run::explain::{Explanation, csv, explain};
 
 const HEADER: &str = "streams,cpu %,network Mbit/s,network drops,sender limited %,verdict\n";
 

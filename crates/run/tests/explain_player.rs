@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::outcome::{Ceiling, Certainty, Resource};
-use kagiri_run::explain::{Explanation, csv, explain};
+use run::explain::{Explanation, csv, explain};
 
 /// Four streams pass, five are invalid; what the players and the others used then.
 fn at_five(player_cpu: &str, late_ms: &str, other_cpu: &str, steal: &str) -> Explanation {
@@ -109,7 +109,8 @@ fn a_ceiling_is_not_inferred_below_what_was_used() {
     let explanation = explained(&text);
     assert_eq!(explanation.saturation[&Resource::Network].ceiling, None);
     assert_eq!(explanation.limit.resource, Resource::None);
-    // A line that would meet one core at 100 is refuted by the failure at 5: that is told, and no number by itself.
+    // A line that would meet one core at 100 is refuted by the failure at 5: that is told, and no number by
+    // itself.
     assert_eq!(explanation.predicted, None);
     let doubts: Vec<_> = explanation.doubts.iter().map(|note| &note.doubt).collect();
     assert!(doubts.contains(&&Doubt::PredictionDisagrees { predicted: 100.0, measured: 4.0 }), "{doubts:?}");

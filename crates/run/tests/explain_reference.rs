@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::outcome::{Ceiling, Certainty, Resource};
-use kagiri_run::explain::{Explanation, ceiling, csv, explain};
+use run::explain::{Explanation, ceiling, csv, explain};
 
 const REFERENCE: &str = "\
 # 25 Mbit/s HD streams over HTTP

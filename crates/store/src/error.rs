@@ -109,8 +109,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the user named a run or a file that is not there or is of the wrong kind (exit code 2), rather than the
-    /// store or its disk being at fault.
+    /// Whether the user named a run or a file that is not there or is of the wrong kind (exit code 2), rather
+    /// than the store or its disk being at fault.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::NoRun { .. }

@@ -1,9 +1,9 @@
 //! Floor 1: runs on disk.
 //!
-//! One SQLite file, `runs.sqlite`, in the results folder. A run is written as it happens: [`Store::begin`], then
-//! [`Store::add_trial`] as soon as each trial ends, then [`Store::finish`]; whatever kills the writer, the
-//! finished trials stay. Beside that: one JSON document per run to carry away ([`export`], [`Store::import`]),
-//! and the pure comparison of runs ([`compare()`]).
+//! One SQLite file, `runs.sqlite`, in the results folder. A run is written as it happens: [`Store::begin`],
+//! then [`Store::add_trial`] as soon as each trial ends, then [`Store::finish`]; whatever kills the writer,
+//! the finished trials stay. Beside that: one JSON document per run to carry away ([`export`],
+//! [`Store::import`]), and the pure comparison of runs ([`compare()`]).
 //!
 //! The tables are made for queries by hand: `run`, `trial`, `metric` (one row per number, NULL where it is
 //! unknown) and `series` (columns of little-endian 64-bit floats, NaN where unknown); see `schema/1.sql`.

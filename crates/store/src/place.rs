@@ -39,14 +39,16 @@ impl Store {
         if let Some(own) = set("KAGIRI_DATA") {
             return Ok(own);
         }
-        // "If an implementation encounters a relative path ... it should consider the path invalid and ignore it."
+        // "If an implementation encounters a relative path ... it should consider the path invalid and ignore
+        // it."
         if let Some(data) = set("XDG_DATA_HOME").filter(|path| path.is_absolute()) {
             return Ok(data.join("kagiri"));
         }
         set("HOME").map(|home| home.join(".local/share/kagiri")).ok_or(StoreError::NoPlace)
     }
 
-    /// Open the runs of a folder; the folder (mode 0700) and the file (0600) are made where they do not exist.
+    /// Open the runs of a folder; the folder (mode 0700) and the file (0600) are made where they do not
+    /// exist.
     ///
     /// # Errors
     /// No permission, no space, a newer layout, a damaged file. A file that cannot be used is left as it is.
@@ -54,8 +56,9 @@ impl Store {
         let folder = |source| StoreError::Folder { path: dir.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(folder)?;
         let path = dir.join("runs.sqlite");
-        // Only where there is none: closing any descriptor of a file drops this process's POSIX locks on it, and
-        // with them those of a connection that is open elsewhere in the process (sqlite.org/howtocorrupt.html).
+        // Only where there is none: closing any descriptor of a file drops this process's POSIX locks on it,
+        // and with them those of a connection that is open elsewhere in the process
+        // (sqlite.org/howtocorrupt.html).
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(StoreError::Folder { path, source: error });
@@ -69,8 +72,8 @@ impl Store {
         Ok(Self { db, path })
     }
 
-    /// Make sure that results can be written, by writing: whoever measures for minutes before the first trial ends
-    /// must not learn only then that the disk is full or read-only. What is stored stays as it is.
+    /// Make sure that results can be written, by writing: whoever measures for minutes before the first trial
+    /// ends must not learn only then that the disk is full or read-only. What is stored stays as it is.
     ///
     /// # Errors
     /// As [`Self::add_trial`]: a full disk, a file that may not be written, a lock that is not given back.
@@ -104,10 +107,11 @@ impl Store {
     }
 }
 
-/// SQLite takes a file of less than 512 bytes for a new one and writes over it; and it throws away the log of an
-/// empty one. Neither is what a file of ours ever looks like, so it is what is left of one.
+/// SQLite takes a file of less than 512 bytes for a new one and writes over it; and it throws away the log of
+/// an empty one. Neither is what a file of ours ever looks like, so it is what is left of one.
 fn refuse_remnant(path: &Path) -> Result<(), StoreError> {
-    // The log is looked at first: another process that makes the file at this moment fills it before it has a log.
+    // The log is looked at first: another process that makes the file at this moment fills it before it has a
+    // log.
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let log_bytes = fs::metadata(&log).map_or(0, |found| found.len());

@@ -26,8 +26,9 @@ pub(crate) fn is_reserved(text: &str) -> bool {
 }
 
 impl Store {
-    /// The run that is meant by `text`: a whole id, `last` (of those with at least one trial the one that began last),
-    /// `last~N` (N before it), the path of an exported file, or the beginning of exactly one id.
+    /// The run that is meant by `text`: a whole id, `last` (of those with at least one trial the one that
+    /// began last), `last~N` (N before it), the path of an exported file, or the beginning of exactly one
+    /// id.
     ///
     /// # Errors
     /// Nothing or several runs are meant; a file that is no exported run; a damaged store.

@@ -1,4 +1,5 @@
-//! Columns of numbers as blobs: 64-bit IEEE 754, little-endian, one after the other; NaN where a value is unknown.
+//! Columns of numbers as blobs: 64-bit IEEE 754, little-endian, one after the other; NaN where a value is
+//! unknown.
 
 use base::series::Series;
 

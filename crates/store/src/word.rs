@@ -22,8 +22,9 @@ pub(crate) fn from_word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     T::deserialize(deserializer).map_err(|error| error.to_string())
 }
 
-/// JSON text that is known to read back. JSON has no infinity: a number that is not finite becomes `null`, which
-/// would make a run unreadable long after the mistake; so it is found here, while its maker can be named.
+/// JSON text that is known to read back. JSON has no infinity: a number that is not finite becomes `null`,
+/// which would make a run unreadable long after the mistake; so it is found here, while its maker can be
+/// named.
 pub(crate) fn json<T: Serialize + DeserializeOwned>(what: &str, value: &T) -> Result<String, StoreError> {
     let refuse = |error: serde_json::Error| StoreError::NotStorable {
         what: what.to_owned(),

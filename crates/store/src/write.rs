@@ -38,8 +38,8 @@ pub struct Imported {
 }
 
 impl Store {
-    /// Store a run that begins (its state is [`base::outcome::State::Running`]), with the trials it already has.
-    /// This process becomes its owner: once it has died, the run is shown as interrupted.
+    /// Store a run that begins (its state is [`base::outcome::State::Running`]), with the trials it already
+    /// has. This process becomes its owner: once it has died, the run is shown as interrupted.
     ///
     /// # Errors
     /// An id that is taken ([`StoreError::Exists`]) or impossible, numbers that are not finite, a full disk.
@@ -92,7 +92,8 @@ impl Store {
     /// Store an exported run. The very same run a second time changes nothing.
     ///
     /// # Errors
-    /// As [`crate::read_export`] and [`Self::save`]; [`StoreError::Conflict`] for other content under a known id.
+    /// As [`crate::read_export`] and [`Self::save`]; [`StoreError::Conflict`] for other content under a known
+    /// id.
     pub fn import(&mut self, document: &[u8]) -> Result<Imported, StoreError> {
         let run = document::read_export(document)?;
         match self.save(&run) {

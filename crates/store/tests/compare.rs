@@ -7,9 +7,9 @@ use base::metric::{Better, MetricSpec};
 use base::outcome::{Phase, Resource, Run, State, Trial};
 use base::verdict::Verdict;
 use common::{arbitrary, capacity, run, trial, variant};
-use kagiri_store::compare::{AtLoad, Change, Comparison, Difference, compare};
 use proptest::prelude::*;
 use serde_json::json;
+use store::compare::{AtLoad, Change, Comparison, Difference, compare};
 
 const fn spec(name: &'static str, unit: &'static str, better: Better) -> MetricSpec {
     MetricSpec { name, unit, better, meaning: "" }
@@ -192,7 +192,7 @@ fn what_differs_around_the_runs_is_listed() {
     b.state = State::Interrupted;
     b.workload = "daq".into();
     let found = compare(&[a, b], &SPECS);
-    let keys = |facts: &[kagiri_store::compare::RunFact]| {
+    let keys = |facts: &[store::compare::RunFact]| {
         facts.iter().map(|fact| fact.key.clone()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!((keys(&found.environment), keys(&found.plan)), ("cpu.cores kernel".into(), "seed".into()));

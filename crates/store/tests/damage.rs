@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use base::doubt::Doubt;
 use base::outcome::State;
 use common::{begun, run, trial};
-use kagiri_store::{Filter, Store, StoreError};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use store::{Filter, Store, StoreError};
 
 /// Tells the test below where to write; unset in every other run of this binary.
 const WRITER_DIR: &str = "STORE_TEST_WRITER_DIR";

@@ -5,9 +5,9 @@ mod common;
 
 use base::outcome::{Run, State};
 use common::{arbitrary, run};
-use kagiri_store::{Imported, Store, StoreError, export, json_schema, read_export, read_export_file};
 use proptest::prelude::*;
 use serde_json::Value;
+use store::{Imported, Store, StoreError, export, json_schema, read_export, read_export_file};
 
 fn message(document: &[u8]) -> String {
     read_export(document).unwrap_err().to_string()
@@ -130,5 +130,28 @@ proptest! {
         bytes[at] = byte;
         bytes.truncate(cut.index(bytes.len() * 2));
         let _ = read_export(&bytes);
+    }
+}
+
+/// A transfer that was stored when tables were text (kagiri 0.1.0, before typed cells).
+#[test]
+fn run_stored_with_text_tables_opens_and_keeps_their_text() {
+    let document = include_bytes!("fixtures/run-text-tables.json");
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    let imported = store.import(document).unwrap();
+    let shown = store.load(&imported.run).unwrap();
+    assert_eq!(shown, read_export(document).unwrap());
+    let table = &shown.variants[0].account.tables[0];
+    assert_eq!((table.title.as_str(), table.columns[1].title.as_str()), ("Bytes", "sent"));
+    assert_eq!(table.rows[0][1], "1.448 GB".into(), "a text, since its number was not stored");
+    let tables = |json: &Value| json["variants"][0]["account"]["tables"].clone();
+    let (before, after): (Value, Value) = (
+        serde_json::from_slice(document).unwrap(),
+        serde_json::from_slice(&export(&shown).unwrap()).unwrap(),
+    );
+    for (before, after) in tables(&before).as_array().unwrap().iter().zip(tables(&after).as_array().unwrap())
+    {
+        assert_eq!([&before["head"], &before["rows"]], [&after["head"], &after["rows"]]);
     }
 }

@@ -5,8 +5,8 @@ mod common;
 
 use base::outcome::{Certainty, Finding, Resource, Run, State};
 use common::{arbitrary, begun, run, trial};
-use kagiri_store::{Filter, Store, StoreError, export, read_export};
 use proptest::prelude::*;
+use store::{Filter, Store, StoreError, export, read_export};
 use tempfile::TempDir;
 
 fn new_store() -> (TempDir, Store) {

@@ -1,8 +1,8 @@
 //! Control groups of version 1 and 2 behind one type: a CPU quota and a read limit for a server under test.
 //!
 //! Version 1: Documentation/admin-guide/cgroup-v1, one folder per controller. Version 2: cgroups(7) and
-//! Documentation/admin-guide/cgroup-v2.rst, one folder for all. Both may exist on one machine; each controller is taken
-//! from where the kernel has put it.
+//! Documentation/admin-guide/cgroup-v2.rst, one folder for all. Both may exist on one machine; each
+//! controller is taken from where the kernel has put it.
 
 mod existing;
 mod limits;
@@ -74,7 +74,8 @@ pub(crate) fn is_our_name(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| !rest.is_empty())
 }
 
-/// A control group that this program has made. Dropping it removes it; processes still in it go to the group above.
+/// A control group that this program has made. Dropping it removes it; processes still in it go to the group
+/// above.
 #[derive(Debug)]
 pub struct Cgroup {
     journal: Journal,
@@ -194,10 +195,11 @@ impl Cgroup {
         place.ok_or_else(|| Error::Refused("this machine offers no CPU control group".to_owned()))
     }
 
-    /// Lets the group read at most `bytes_per_s` from `device`, a whole disk (see [`BlockDevice::whole_disk`]).
+    /// Lets the group read at most `bytes_per_s` from `device`, a whole disk (see
+    /// [`BlockDevice::whole_disk`]).
     ///
-    /// Reads from the page cache are not limited: drop the files first ([`crate::disk::drop_file_cache`]). Errors: zero,
-    /// or no disk controller, or the kernel does not know the device.
+    /// Reads from the page cache are not limited: drop the files first ([`crate::disk::drop_file_cache`]).
+    /// Errors: zero, or no disk controller, or the kernel does not know the device.
     pub fn set_read_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
         if bytes_per_s == 0 {
             return Err(Error::Refused(
@@ -231,7 +233,8 @@ impl Cgroup {
         place.ok_or_else(|| Error::Refused("this machine offers no disk control group".to_owned()))
     }
 
-    /// Moves process `pid`, with all its threads, into the group. Children it has already started stay where they are.
+    /// Moves process `pid`, with all its threads, into the group. Children it has already started stay where
+    /// they are.
     pub fn add(&self, pid: i32) -> Result<()> {
         self.process_files().iter().try_for_each(|file| write(file, &pid.to_string()))
     }

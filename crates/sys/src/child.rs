@@ -1,10 +1,10 @@
 //! Programs run as children that never outlive this one: with a deadline to become ready and a way to end.
 
 mod detached;
-pub mod held;
 mod output;
 mod pidfd;
 pub(crate) mod spawner;
+pub mod suspended_child;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -29,12 +29,13 @@ pub use pidfd::{is_running, terminate};
 
 /// How long a killed process may take to disappear.
 const KILL_FOR: Duration = Duration::from_secs(5);
-/// How long the last words of an ended process may take. Its pipes are closed by then, for its group was killed with it;
-/// only the threads that read them may still wait for a CPU, or one that left the group hold them open.
+/// How long the last words of an ended process may take. Its pipes are closed by then, for its group was
+/// killed with it; only the threads that read them may still wait for a CPU, or one that left the group hold
+/// them open.
 pub const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How to start a program. It gets its own process group, dies with this program, and may be put into a control group
-/// and a network namespace before it runs its first instruction.
+/// How to start a program. It gets its own process group, dies with this program, and may be put into a
+/// control group and a network namespace before it runs its first instruction.
 #[derive(Debug)]
 pub struct Spawn {
     program: PathBuf,
@@ -102,15 +103,15 @@ impl Spawn {
         self
     }
 
-    /// The signal it gets when this program dies; SIGKILL if not set. A server that has started workers may need
-    /// SIGTERM to take them along.
+    /// The signal it gets when this program dies; SIGKILL if not set. A server that has started workers may
+    /// need SIGTERM to take them along.
     pub fn death_signal(mut self, signal: Signal) -> Self {
         self.death_signal = signal;
         self
     }
 
-    /// Starts it and writes it down in `journal`. Errors: no such program, or the kernel refused the group, the
-    /// namespace or the start.
+    /// Starts it and writes it down in `journal`. Errors: no such program, or the kernel refused the group,
+    /// the namespace or the start.
     pub fn start(self, journal: &Journal) -> Result<Child> {
         let name = self.program.display().to_string();
         let mut command = Command::new(&self.program);
@@ -154,8 +155,8 @@ impl Child {
         output: Output,
         journal: &Journal,
     ) -> Result<Self> {
-        // The id is not known before the start, so this is the one change that is written down after it was made; the
-        // death signal covers the moment in between.
+        // The id is not known before the start, so this is the one change that is written down after it was
+        // made; the death signal covers the moment in between.
         let prepared = start_ticks(Path::new("/"), pid)
             .map_err(|error| Error::call(format!("look at process {pid}"), error))
             .and_then(|start_ticks| journal.record(Undo::KillProcess { pid, start_ticks, group: true }))
@@ -182,8 +183,8 @@ impl Child {
         &self.name
     }
 
-    /// Waits until it has written a line that `accept` takes, on standard output or standard error, and returns that
-    /// line. Errors: it ended first, or `within` passed; both say what it wrote last.
+    /// Waits until it has written a line that `accept` takes, on standard output or standard error, and
+    /// returns that line. Errors: it ended first, or `within` passed; both say what it wrote last.
     pub fn wait_line(&mut self, within: Duration, accept: impl Fn(&str) -> bool) -> Result<String> {
         let deadline = Deadline::after(within);
         loop {
@@ -210,13 +211,15 @@ impl Child {
         }
     }
 
-    /// The lines it wrote last, at most 64 KiB, newest last. Of one that has ended, [`Self::last_words`] are more.
+    /// The lines it wrote last, at most 64 KiB, newest last. Of one that has ended, [`Self::last_words`] are
+    /// more.
     pub fn output_tail(&self) -> String {
         self.output.tail()
     }
 
-    /// As [`Self::output_tail`], of one that has ended: all it wrote has been read. Waits for that, as what it wrote last
-    /// may not have been read yet when its end is seen; [`LAST_WORDS_WITHIN`] is long enough.
+    /// As [`Self::output_tail`], of one that has ended: all it wrote has been read. Waits for that, as what
+    /// it wrote last may not have been read yet when its end is seen; [`LAST_WORDS_WITHIN`] is long
+    /// enough.
     pub fn last_words(&self, deadline: Deadline) -> String {
         self.output.wait_closed(deadline);
         self.output.tail()
@@ -248,7 +251,8 @@ impl Child {
         self.reap()
     }
 
-    /// Asks it to end (SIGTERM), waits `grace`, and then kills it and its process group. Returns how it ended.
+    /// Asks it to end (SIGTERM), waits `grace`, and then kills it and its process group. Returns how it
+    /// ended.
     pub fn stop(mut self, grace: Duration) -> Result<ExitStatus> {
         self.end(grace)
     }
@@ -268,8 +272,8 @@ impl Child {
         self.reap_within(KILL_FOR)
     }
 
-    /// Kills what is left of its group while its own id is still taken (by itself or as a zombie), so that the id cannot
-    /// mean another group; then takes its status.
+    /// Kills what is left of its group while its own id is still taken (by itself or as a zombie), so that
+    /// the id cannot mean another group; then takes its status.
     fn reap_within(&mut self, within: Duration) -> Result<ExitStatus> {
         pidfd::kill_group(self.pid);
         let _ = self.signal(Signal::SIGKILL);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Nanoseconds since an arbitrary start (boot, on Linux), never set back; `CLOCK_MONOTONIC`, `clock_gettime(2)`.
+/// Nanoseconds since an arbitrary start (boot, on Linux), never set back; `CLOCK_MONOTONIC`,
+/// `clock_gettime(2)`.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
@@ -17,7 +18,8 @@ pub fn realtime_ns() -> u64 {
     read_ns(libc::CLOCK_REALTIME)
 }
 
-/// Sleeps until the monotonic clock reads at least `deadline_monotonic_ns`; returns at once if it already does.
+/// Sleeps until the monotonic clock reads at least `deadline_monotonic_ns`; returns at once if it already
+/// does.
 ///
 /// An absolute deadline does not drift: the time between computing a sleep and entering it is not added
 /// (`clock_nanosleep(2)`, `TIMER_ABSTIME`). How late the thread wakes depends on its timer slack, see
@@ -50,7 +52,8 @@ pub fn tick_hz() -> u64 {
     u64::try_from(hz).ok().filter(|hz| *hz > 0).unwrap_or(100)
 }
 
-/// Reads any clock of `clock_gettime(2)`. The clocks passed in this crate always exist, so the call cannot fail.
+/// Reads any clock of `clock_gettime(2)`. The clocks passed in this crate always exist, so the call cannot
+/// fail.
 #[inline]
 pub(crate) fn read_ns(clock: libc::clockid_t) -> u64 {
     try_read_ns(clock).unwrap_or(0)
@@ -113,8 +116,8 @@ impl Deadline {
         i32::try_from(ms).unwrap_or(i32::MAX)
     }
 
-    /// Waits a moment before the next try of something that cannot be waited for by a descriptor, never beyond
-    /// the deadline. Returns `false` when the deadline has passed.
+    /// Waits a moment before the next try of something that cannot be waited for by a descriptor, never
+    /// beyond the deadline. Returns `false` when the deadline has passed.
     pub fn pause(&self, step: Duration) -> bool {
         let left = self.left();
         if left.is_zero() {

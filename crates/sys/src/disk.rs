@@ -19,9 +19,9 @@ pub use image_file::ImageFile;
 pub use loop_device::LoopDevice;
 pub(crate) use loop_device::detach_if_backed_by;
 
-/// Cuts a file system in user space off from its server: whoever waits for it gets an error at once, though the server may
-/// hang, or be in the middle of its end (umount(2), `MNT_FORCE`: the kernel does this first, busy or not). Where it is in
-/// use it stays mounted; taking it away is left to its undoing.
+/// Cuts a file system in user space off from its server: whoever waits for it gets an error at once, though
+/// the server may hang, or be in the middle of its end (umount(2), `MNT_FORCE`: the kernel does this first,
+/// busy or not). Where it is in use it stays mounted; taking it away is left to its undoing.
 pub fn cut_off(mount: &Path) {
     // Busy is what it is as a rule, and one that has gone needs no cutting off.
     let _ = umount2(mount, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
@@ -45,10 +45,11 @@ pub fn space(path: &Path) -> Result<Space> {
     Ok(Space { total_bytes: bytes(stat.blocks()), available_bytes: bytes(stat.blocks_available()) })
 }
 
-/// Reserves `bytes` for `file` without changing its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`): what is written later
-/// cannot fail for lack of space, and lies together on the disk.
+/// Reserves `bytes` for `file` without changing its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`): what is
+/// written later cannot fail for lack of space, and lies together on the disk.
 ///
-/// `path` is for the message only. Returns `false` where the file system cannot do it. Errors: no space, no rights.
+/// `path` is for the message only. Returns `false` where the file system cannot do it. Errors: no space, no
+/// rights.
 pub fn preallocate(file: &std::fs::File, path: &Path, bytes: u64) -> Result<bool> {
     use nix::errno::Errno;
     use nix::fcntl::{FallocateFlags, fallocate};

@@ -1,8 +1,8 @@
 //! Directories that cannot be left, and files that appear whole or not at all.
 //!
 //! [`Directory`] opens only what lies beneath it: `..`, absolute paths and symbolic links that lead out are
-//! refused by the kernel itself (`openat2(2)`, `RESOLVE_BENEATH`, Linux 5.6), so path traversal is impossible by
-//! construction. [`PendingFile`] is a file without a name until it is complete.
+//! refused by the kernel itself (`openat2(2)`, `RESOLVE_BENEATH`, Linux 5.6), so path traversal is impossible
+//! by construction. [`PendingFile`] is a file without a name until it is complete.
 
 mod owned;
 
@@ -57,8 +57,9 @@ impl Directory {
         }
     }
 
-    /// Opens what lies at `relative` for reading: a file, a directory, or whatever else is there (never waiting
-    /// for the writer of a FIFO). Look at its metadata before use. An empty path is the directory itself.
+    /// Opens what lies at `relative` for reading: a file, a directory, or whatever else is there (never
+    /// waiting for the writer of a FIFO). Look at its metadata before use. An empty path is the directory
+    /// itself.
     ///
     /// # Errors
     /// EXDEV when the path leads out, ELOOP through a magic link, and what `open(2)` says.
@@ -117,8 +118,8 @@ pub enum Published {
 
 /// A file being written that has no name yet. Dropping it leaves nothing behind.
 ///
-/// Where the file system can, it has no name at all (`O_TMPFILE`), so that even a killed process leaves nothing;
-/// elsewhere it has a hidden name starting with [`PendingFile::PREFIX`] that dropping removes.
+/// Where the file system can, it has no name at all (`O_TMPFILE`), so that even a killed process leaves
+/// nothing; elsewhere it has a hidden name starting with [`PendingFile::PREFIX`] that dropping removes.
 #[derive(Debug)]
 pub struct PendingFile {
     directory: Directory,
@@ -154,8 +155,8 @@ impl PendingFile {
     }
 
     /// Reserves `len_bytes` from `offset_bytes` in one request, so that the file system can lay them out
-    /// contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system cannot
-    /// reserve.
+    /// contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system
+    /// cannot reserve.
     ///
     /// # Errors
     /// ENOSPC or EDQUOT when it does not fit, EFBIG.
@@ -177,8 +178,8 @@ impl PendingFile {
         }
     }
 
-    /// Gives the file its name, replacing a file that has it, in one step: a reader sees the old or the new file,
-    /// never a part. `name` is one path component.
+    /// Gives the file its name, replacing a file that has it, in one step: a reader sees the old or the new
+    /// file, never a part. `name` is one path component.
     ///
     /// # Errors
     /// `io::Error` (EISDIR when a directory has the name); nothing is left behind then.

@@ -24,6 +24,6 @@ pub mod thread;
 pub mod trace;
 
 mod error;
-mod tool;
+mod helper_command;
 
 pub use error::{Error, Result};

@@ -1,20 +1,23 @@
 //! Network namespaces: hosts of their own on one machine. network_namespaces(7), ip-netns(8).
 //!
-//! Programs are put into a namespace with setns(2) before they run, not with `ip netns exec`, which mounts `/sys` anew.
+//! Programs are put into a namespace with setns(2) before they run, not with `ip netns exec`, which mounts
+//! `/sys` anew.
 
 mod namespace;
 mod subnet;
 
 use std::time::Duration;
 
-use crate::tool::Tool;
+use crate::helper_command::HelperCommand;
 
 pub(crate) use namespace::end_processes_in;
 pub use namespace::{Namespace, enter};
 pub use subnet::Subnet;
 
-const IP: Tool = Tool { program: "ip", package: "iproute2", purpose: "make network namespaces" };
-const TC: Tool = Tool { program: "tc", package: "iproute2", purpose: "limit the rate of a link" };
+const IP: HelperCommand =
+    HelperCommand { program: "ip", package: "iproute2", purpose: "make network namespaces" };
+const TC: HelperCommand =
+    HelperCommand { program: "tc", package: "iproute2", purpose: "limit the rate of a link" };
 const TOOL_FOR: Duration = Duration::from_secs(10);
 const PREFIX: &str = "kagiri-";
 

@@ -1,15 +1,12 @@
-//! Names, identities and keys that no other program has.
-//!
-//! For draws that only have to look random a generator with a seed is enough, and can be repeated. What tells two
-//! programs apart cannot come from one that seeds itself by the time: agents that are asked at the same instant would
-//! draw the same.
+//! Random bytes for names, identities and keys, from the kernel: generators seeded by time would give agents
+//! that start at the same instant the same values.
 
 use std::array;
 
-/// Random bytes of the kernel's: `getrandom(2)`.
+/// Random bytes from `getrandom(2)`.
 ///
 /// # Panics
-/// The kernel has none to give, as under a filter of system calls; the standard library's maps need them as well.
+/// The kernel refuses, as under a filter of system calls.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the kernel gives random numbers: getrandom(2)");
@@ -24,10 +21,11 @@ pub fn number() -> u64 {
     u64::from_ne_bytes(bytes()).max(1)
 }
 
-/// Random bytes, of each of which `alphabet` makes a character.
+/// Random characters of `alphabet`.
 ///
 /// # Panics
-/// As [`bytes`], and if the alphabet's length does not divide 256: some characters would come more often.
+/// As [`bytes`], and if the alphabet's length does not divide 256 (the characters would not be equally
+/// likely).
 pub fn letters<const N: usize>(alphabet: &[u8]) -> [u8; N] {
     assert!(!alphabet.is_empty() && 256 % alphabet.len() == 0, "an alphabet of {}", alphabet.len());
     let bytes = bytes::<N>();

@@ -23,7 +23,7 @@ static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 /// The process's wish to stop. One per process; copies are the same signal.
 ///
 /// ```no_run
-/// # use kagiri_sys as sys;
+/// # use sys as sys;
 /// let stop = sys::stop::StopSignal::install()?;
 /// while !stop.wait_timeout(std::time::Duration::from_millis(100)) { /* measure */ }
 /// # Ok::<(), std::io::Error>(())
@@ -77,7 +77,8 @@ impl StopSignal {
         raise();
     }
 
-    /// Waits at most `timeout` and returns whether a stop has been asked for; returns at once if it already has.
+    /// Waits at most `timeout` and returns whether a stop has been asked for; returns at once if it already
+    /// has.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let deadline = Deadline::after(timeout);
         loop {
@@ -114,8 +115,8 @@ fn raise() {
     let event = EVENT_FD.load(Ordering::Acquire);
     if event >= 0 {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: `one` is valid for 8 bytes of reading, and the descriptor is open for the life of the process.
-        // A full counter (EAGAIN) leaves it readable, which is all that matters.
+        // SAFETY: `one` is valid for 8 bytes of reading, and the descriptor is open for the life of the
+        // process. A full counter (EAGAIN) leaves it readable, which is all that matters.
         unsafe { libc::write(event, one.as_ptr().cast(), one.len()) };
     }
 }

@@ -29,8 +29,8 @@ struct InterfaceRequest {
     rest: [u8; 22],
 }
 
-/// A TAP device: what the kernel sends on it is read here, what is written here the kernel receives from it. It exists
-/// while this does. Reads and writes never wait.
+/// A TAP device: what the kernel sends on it is read here, what is written here the kernel receives from it.
+/// It exists while this does. Reads and writes never wait.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -38,8 +38,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes a device called `name` in the network namespace that this thread is in; its packets carry no offloads, so
-    /// each is one Ethernet frame.
+    /// Makes a device called `name` in the network namespace that this thread is in; its packets carry no
+    /// offloads, so each is one Ethernet frame.
     ///
     /// Errors: no rights, no TUN driver, the name is in use or longer than 15 bytes.
     pub fn create(name: &str) -> Result<Self> {
@@ -55,7 +55,8 @@ impl Tap {
         // The device belongs to the namespace in which this file is opened.
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = file.map_err(|error| Error::file("open", path, error))?;
-        // SAFETY: the structure has the kernel's layout (40 bytes) and outlives the call, and the descriptor is open.
+        // SAFETY: the structure has the kernel's layout (40 bytes) and outlives the call, and the descriptor
+        // is open.
         if unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) } != 0 {
             let error = io::Error::last_os_error();
             return Err(Error::call(format!("make the network interface {name}"), error));
@@ -97,8 +98,8 @@ impl AsFd for Tap {
 
 /// Waits for a frame or for a moment, whichever comes first.
 ///
-/// By a timer of its own (timerfd_create(2)): a timeout of poll(2) is up to 0.1 % late whatever the thread's timer slack
-/// (`select_estimate_accuracy`, fs/select.c), which is 50 us of 50 ms.
+/// By a timer of its own (timerfd_create(2)): a timeout of poll(2) is up to 0.1 % late whatever the thread's
+/// timer slack (`select_estimate_accuracy`, fs/select.c), which is 50 us of 50 ms.
 #[derive(Debug)]
 pub struct TapWait {
     timer: TimerFd,
@@ -111,7 +112,8 @@ impl TapWait {
         Ok(Self { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)? })
     }
 
-    /// Waits until `tap` has a frame or the monotonic clock reads `until_ns` (`None`: never). It may return early.
+    /// Waits until `tap` has a frame or the monotonic clock reads `until_ns` (`None`: never). It may return
+    /// early.
     ///
     /// Errors: EIO when the device or its namespace has gone.
     pub fn wait(&self, tap: &Tap, until_ns: Option<u64>) -> io::Result<()> {

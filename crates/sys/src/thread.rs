@@ -1,4 +1,5 @@
-//! What one thread or process asks of the kernel about itself: wake-up precision, placement, CPU time, file limit.
+//! What one thread or process asks of the kernel about itself: wake-up precision, placement, CPU time, file
+//! limit.
 
 use std::io;
 
@@ -7,7 +8,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 /// Sets how much later than asked the kernel may wake this thread, in nanoseconds (`PR_SET_TIMERSLACK`,
-/// `prctl(2)`). The default is 50,000 ns; 1 is the least. 0 would mean "back to the default", so it is read as 1.
+/// `prctl(2)`). The default is 50,000 ns; 1 is the least. 0 would mean "back to the default", so it is read
+/// as 1.
 ///
 /// Threads started later by this thread inherit the value.
 pub fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
@@ -24,10 +26,12 @@ pub fn timer_slack_ns() -> io::Result<u64> {
     u64::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
-/// Says that this thread serves a block device or file system (`PR_SET_IO_FLUSHER`, `prctl(2)`, since Linux 5.6): the
-/// kernel then neither makes it wait for the very writes it is to serve nor asks it to free memory by such writes.
+/// Says that this thread serves a block device or file system (`PR_SET_IO_FLUSHER`, `prctl(2)`, since Linux
+/// 5.6): the kernel then neither makes it wait for the very writes it is to serve nor asks it to free memory
+/// by such writes.
 ///
-/// Threads started later by this thread inherit it. Error: no right to (`CAP_SYS_RESOURCE`), or an older kernel.
+/// Threads started later by this thread inherit it. Error: no right to (`CAP_SYS_RESOURCE`), or an older
+/// kernel.
 pub fn set_io_flusher() -> io::Result<()> {
     /// linux/prctl.h; libc has no name for it yet.
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
@@ -36,8 +40,8 @@ pub fn set_io_flusher() -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets this thread run before all that are scheduled normally (`SCHED_FIFO` of the lowest priority, sched(7)): for one
-/// that stands for a device, works in microseconds and then waits again.
+/// Lets this thread run before all that are scheduled normally (`SCHED_FIFO` of the lowest priority,
+/// sched(7)): for one that stands for a device, works in microseconds and then waits again.
 ///
 /// Threads started later by this thread inherit it. Error: no right to (`CAP_SYS_NICE`).
 pub fn set_realtime() -> io::Result<()> {
@@ -67,8 +71,8 @@ pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// The CPUs this thread may run on, in ascending order (`sched_getaffinity(2)`). Inside a container or a cpuset
-/// these are fewer than the machine has.
+/// The CPUs this thread may run on, in ascending order (`sched_getaffinity(2)`). Inside a container or a
+/// cpuset these are fewer than the machine has.
 pub fn online_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
@@ -80,8 +84,8 @@ pub fn thread_cpu_ns() -> u64 {
     crate::clock::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Time this thread has been ready to run and had no CPU, in nanoseconds (`/proc/thread-self/schedstat`); `None` where
-/// the kernel does not account for it.
+/// Time this thread has been ready to run and had no CPU, in nanoseconds (`/proc/thread-self/schedstat`);
+/// `None` where the kernel does not account for it.
 pub fn thread_ready_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -100,9 +104,9 @@ pub fn thread_id() -> i32 {
 
 /// Raises the number of files this process may have open to `wanted`, and returns the limit that then holds.
 ///
-/// The soft limit is raised up to the hard one; the hard one only when the process may (root). The answer may be
-/// less than `wanted`: the caller says so. A higher limit is left as it is. Errors: those of `setrlimit(2)` other
-/// than a refusal.
+/// The soft limit is raised up to the hard one; the hard one only when the process may (root). The answer may
+/// be less than `wanted`: the caller says so. A higher limit is left as it is. Errors: those of
+/// `setrlimit(2)` other than a refusal.
 pub fn raise_file_limit(wanted: u64) -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft >= wanted {

@@ -1,4 +1,5 @@
-//! A crash with everything held: the process is killed with SIGKILL, and replaying its journal leaves nothing behind.
+//! A crash with everything held: the process is killed with SIGKILL, and replaying its journal leaves nothing
+//! behind.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not their helpers
 
@@ -12,7 +13,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{LONG, own_name, root, work_folder};
-use kagiri_sys as sys;
 use sys::cgroup::Cgroup;
 use sys::child::Spawn;
 use sys::clock::Deadline;

@@ -7,7 +7,6 @@ mod common;
 use std::path::Path;
 
 use common::{LONG, Pair, journal, own_name, root};
-use kagiri_sys as sys;
 use sys::cgroup::{Cgroup, ExistingGroup};
 use sys::child::Spawn;
 use sys::netlink::rate_of;

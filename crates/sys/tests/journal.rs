@@ -6,7 +6,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kagiri_sys as sys;
 use sys::Error;
 use sys::journal::{Journal, Outcome, Undo};
 

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Pair, journal, own_name, root, work_folder};
-use kagiri_sys as sys;
 use sys::Error;
 use sys::cgroup::Cgroup;
 use sys::child::Spawn;
@@ -226,7 +225,8 @@ fn a_name_that_somebody_else_took_meanwhile_stays_theirs() {
     assert!(matches!(Namespace::create(&journal, &name), Err(Error::Refused(_))));
     first.within(|| ()).unwrap();
     drop(first);
-    // A link to nowhere does not exist for who looks, and does for who makes it: as if it had come in between.
+    // A link to nowhere does not exist for who looks, and does for who makes it: as if it had come in
+    // between.
     let theirs = Path::new("/run/netns").join(&name);
     std::os::unix::fs::symlink("nowhere", &theirs).unwrap();
     let said = Namespace::create(&journal, &name).unwrap_err().to_string();

@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kagiri_sys::stop::StopSignal;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sys::stop::StopSignal;
 
 fn readable(stop: &StopSignal) -> bool {
     let mut fds = [PollFd::new(stop.as_fd(), PollFlags::POLLIN)];

@@ -1,8 +1,9 @@
-//! A part's own calls to the kernel, timed: the table that a trial tells of, and the spans for a picture of this process.
+//! A part's own calls to the kernel, timed: the table that a trial tells of, and the spans for a picture of
+//! this process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use base::outcome::Table;
+use base::outcome::{Cell, Table};
 use base::timeline::{CallRow, CallTimes};
 use sys::span::{Recorded, Recorder};
 
@@ -19,8 +20,8 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the parts that time their calls in this process keep the spans themselves, too: each at most so many, and no
-/// more once others have kept as many.
+/// From now on the parts that time their calls in this process keep the spans themselves, too: each at most
+/// so many, and no more once others have kept as many.
 pub fn keep(spans_max: usize) {
     kept().room = Some(spans_max);
 }
@@ -31,18 +32,18 @@ pub fn take_kept() -> Vec<Recorded> {
 }
 
 /// Begins to time a part's calls.
-pub(crate) fn record() -> Recorder {
+pub fn record() -> Recorder {
     Recorder::start(kept().room.unwrap_or(0))
 }
 
 /// Ends it: the table.
-pub(crate) fn finish(recorder: Recorder, target: &str) -> CallTimes {
+pub fn finish(recorder: Recorder, target: &str) -> CallTimes {
     keep_spans(recorder.finish(target))
 }
 
-/// Ends it: the table, its shares of the time from `start_ns`, before which nothing was timed, to `end_ns` or, where that is
-/// later, to the end of the last call.
-pub(crate) fn finish_between(recorder: Recorder, target: &str, start_ns: u64, end_ns: u64) -> CallTimes {
+/// Ends it: the table, its shares of the time from `start_ns`, before which nothing was timed, to `end_ns`
+/// or, where that is later, to the end of the last call.
+pub fn finish_between(recorder: Recorder, target: &str, start_ns: u64, end_ns: u64) -> CallTimes {
     let recorded = recorder.finish(target);
     let wall_ns = end_ns.max(recorded.last_ns).saturating_sub(start_ns).max(1);
     let wall_s = wall_ns as f64 / 1e9;
@@ -65,23 +66,31 @@ fn keep_spans(recorded: Recorded) -> CallTimes {
 }
 
 /// Where the time of a part's threads went, one row a call and state.
-pub(crate) fn table(title: String, times: &CallTimes) -> Table {
-    let us = |us: f64| format!("{us:.2}");
+pub fn table(title: String, times: &CallTimes) -> Table {
     // Of several threads a mean: all of them together are in calls for longer than the wall's time.
     let threads = times.threads.max(1);
+    let of = if threads == 1 { "of wall".to_owned() } else { format!("of {threads} threads") };
+    let columns = [
+        ("call", ""),
+        ("state", ""),
+        ("calls", ""),
+        ("p50", "s"),
+        ("mean", "s"),
+        ("p99", "s"),
+        ("max", "s"),
+        (of.as_str(), "%"),
+    ];
     let row = |row: &CallRow| {
-        let wall = format!("{:.1} %", 100.0 * row.wall_share / threads as f64);
-        let cells = [us(row.p50_us), us(row.mean_us), us(row.p99_us), us(row.max_us), wall];
-        [vec![row.name.clone(), row.state.name().to_owned(), row.count.to_string()], cells.to_vec()].concat()
+        let mut cells: Vec<Cell> = vec![row.name.as_str().into(), row.state.name().into(), row.count.into()];
+        cells.extend([row.p50_us, row.mean_us, row.p99_us, row.max_us].map(|us| Cell::from(us / 1e6)));
+        cells.push((100.0 * row.wall_share / threads as f64).into());
+        cells
     };
     let lost = (times.events_lost > 0)
         .then(|| format!("{} of {} spans were lost", times.events_lost, times.events_counted));
-    let of = if threads == 1 { "of wall".to_owned() } else { format!("of {threads} threads") };
-    let head = ["call", "state", "calls", "p50 us", "mean us", "p99 us", "max us", &of];
     Table {
-        title,
-        head: head.map(str::to_owned).to_vec(),
         rows: times.calls.iter().map(row).collect(),
         notes: lost.into_iter().chain(times.doubts.iter().cloned()).collect(),
+        ..Table::new(title, &columns)
     }
 }

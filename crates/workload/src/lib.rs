@@ -1,8 +1,10 @@
-//! Floor 2: what is offered to the system under test, one folder a workload.
+//! What every workload shares: its trait and its parts' trait, settings, timing calls, what the sampler
+//! watches.
 
 pub mod calls;
-pub mod daq;
-mod reading;
-pub mod stream;
-pub mod transfer;
-mod watch;
+pub mod part;
+pub mod settings;
+pub mod watch;
+mod workload;
+
+pub use workload::{AnyWorkload, ConfiguredWorkload, Workload};

@@ -4,7 +4,7 @@ use base::outcome::{Ceiling, Resource};
 use base::part::{HostContext, Watch};
 
 /// This program serves at `port`, and is reached through `device`; without one, from this host alone.
-pub(crate) fn this_program(host: &HostContext, device: Option<String>, port: u16) -> Watch {
+pub fn this_program(host: &HostContext, device: Option<String>, port: u16) -> Watch {
     let own = std::process::id();
     let mut watch = Watch {
         pids: vec![own],
@@ -19,7 +19,7 @@ pub(crate) fn this_program(host: &HostContext, device: Option<String>, port: u16
 }
 
 /// The network carries no more than the device that is watched, where the kernel tells its rate.
-pub(crate) fn lower_to_link(watch: &mut Watch) {
+pub fn lower_to_link(watch: &mut Watch) {
     let rate = watch.network_device.as_deref().map(|device| sys::netlink::rate_of(device, None));
     if let Some(Ok(Some(bits))) = rate {
         lower(watch, Resource::Network, bits as f64, "the rate of the link");
@@ -27,7 +27,7 @@ pub(crate) fn lower_to_link(watch: &mut Watch) {
 }
 
 /// Of several ceilings of one resource the lowest holds.
-pub(crate) fn lower(watch: &mut Watch, resource: Resource, value: f64, source: &str) {
+pub fn lower(watch: &mut Watch, resource: Resource, value: f64, source: &str) {
     if watch.ceilings.get(&resource).is_none_or(|known| value <= known.value) {
         watch.ceilings.insert(resource, Ceiling { value, source: source.to_owned() });
     }

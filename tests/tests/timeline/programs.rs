@@ -95,7 +95,8 @@ fn get(port: u16) {
     assert!(answer.len() > 300_000);
 }
 
-/// A server and its client in one process: the server waits in select() for each of 200 questions, 20 ms apart.
+/// A server and its client in one process: the server waits in select() for each of 200 questions, 20 ms
+/// apart.
 const ECHO: &str = "
 import select, socket, threading, time
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -124,7 +125,8 @@ fn python_is_seen_to_wait_and_to_work() {
     // Hardly any question comes before the server asks for it: it has 20 ms to.
     assert!(number(row("pselect6", "blocked"), "count") >= 150.0, "{document:#}");
     assert!(number(row("pselect6", "blocked"), "p50_us") >= 500.0, "{document:#}");
-    // Told to be there, a question is received at once; both send at once, the one being short, the other's room ample.
+    // Told to be there, a question is received at once; both send at once, the one being short, the other's
+    // room ample.
     assert_eq!(count(&document, &["recvfrom"]), 400);
     assert!(number(row("sendto", "ready"), "count") >= 200.0, "{document:#}");
     let sent: u64 = calls(&document)

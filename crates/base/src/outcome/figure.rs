@@ -1,5 +1,5 @@
-//! Figures as plain data: what a workload shows of a trial, or of all trials of a variant. How they are drawn is the
-//! report's business.
+//! Figures as plain data: what a workload shows of a trial, or of all trials of a variant. How they are drawn
+//! is the report's business.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,8 @@ pub enum Marks {
         across: [f64; 2],
         /// The lower edge of the first row and the upper edge of the last.
         upward: [f64; 2],
-        /// Column by column from the left, each from the bottom; all are equally long. An unknown value is left empty.
+        /// Column by column from the left, each from the bottom; all are equally long. An unknown value is
+        /// left empty.
         columns: Vec<Vec<Option<f64>>>,
         /// What the colour shows.
         quantity: String,
@@ -172,8 +173,9 @@ impl Layer {
 }
 
 impl Figure {
-    /// The figure as it is to be stored: without numbers that are none, with no more marks than can be told apart (thinned
-    /// evenly) and no more digits than can be seen. `None` where nothing but straight lines would be left.
+    /// The figure as it is to be stored: without numbers that are none, with no more marks than can be told
+    /// apart (thinned evenly) and no more digits than can be seen. `None` where nothing but straight
+    /// lines would be left.
     #[must_use]
     pub fn kept(mut self) -> Option<Self> {
         let drawn = self.layers.iter().filter(|layer| !layer.marks.is_rule()).count();
@@ -242,7 +244,8 @@ fn kept_way(way: Vec<(f64, Option<f64>)>, most: usize) -> Option<Vec<(f64, Optio
     kept.iter().any(|(_, y)| y.is_some()).then_some(kept)
 }
 
-/// Rows that lie one on another become one, with the greatest of their values, until the grid is small enough.
+/// Rows that lie one on another become one, with the greatest of their values, until the grid is small
+/// enough.
 fn kept_cells(columns: Vec<Vec<Option<f64>>>, most: usize) -> Vec<Vec<Option<f64>>> {
     let columns = thinned(columns, most);
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
@@ -280,7 +283,8 @@ fn rounded(value: f64) -> f64 {
     }
     let factor = 10f64.powi(DIGITS - 1 - value.abs().log10().floor() as i32);
     let rounded = (value * factor).round() / factor;
-    // The least numbers there are have no such factor, and the greatest would be rounded beyond what there is.
+    // The least numbers there are have no such factor, and the greatest would be rounded beyond what there
+    // is.
     if factor.is_normal() && rounded.is_finite() { rounded } else { value }
 }
 

@@ -44,8 +44,8 @@ fn ranges(inside: &str) -> Option<Vec<Range>> {
     inside.split(',').map(range).collect()
 }
 
-/// Whether a name fits a pattern. Whatever both are, it takes no longer than their lengths multiplied, and no stack: both
-/// may come from strangers.
+/// Whether a name fits a pattern. Whatever both are, it takes no longer than their lengths multiplied, and no
+/// stack: both may come from strangers.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     // Which beginnings of the name, by their length, the pattern fits as far as it has been read.
     let mut fits = vec![false; name.len() + 1];
@@ -82,8 +82,8 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
 /// The numbers that brackets stand for.
 struct Numbers {
     ranges: Vec<Range>,
-    /// Whether further digits may follow, because the pattern says so. Elsewhere a number is never the beginning of a
-    /// longer one: `pc-[1-2]*` is not pc-10.
+    /// Whether further digits may follow, because the pattern says so. Elsewhere a number is never the
+    /// beginning of a longer one: `pc-[1-2]*` is not pc-10.
     may_go_on: bool,
 }
 

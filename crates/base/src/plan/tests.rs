@@ -41,7 +41,7 @@ fn a_plan_written_out_reads_back_as_itself() {
 #[test]
 fn a_bad_plan_names_its_line_and_what_was_expected() {
     for (text, part) in [
-        ("workload = 'stream'\nrepeat = 3\n", "line 2: unknown key 'repeat'"),
+        ("workload = 'stream'\nrepeat = 3\n", "line 2: repeat: unknown key; expected one of"),
         ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),
         ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
         ("workload = 'stream'\n\nname = \n", "line 3:"),
@@ -51,7 +51,10 @@ fn a_bad_plan_names_its_line_and_what_was_expected() {
         ("workload = 'dream'\n", "there is no workload 'dream'"),
         ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
         ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),
-        ("workload = 'stream'\n[[variant]]\nhost = 'a'\n", "line 3: unknown key 'host'"),
+        (
+            "workload = 'stream'\n[[variant]]\nhost = 'a'\n",
+            "line 3: host: unknown key in variant 'variant 1'",
+        ),
     ] {
         let message = read(text).unwrap_err().to_string();
         assert!(message.contains(part), "{text}: {message}");

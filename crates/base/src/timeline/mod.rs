@@ -48,7 +48,8 @@ pub struct CallRow {
     pub max_us: f64,
     /// All their time over the time watched. Several threads that are in calls at once can exceed 1.
     pub wall_share: f64,
-    /// How many of the blocked only had their CPU taken away by others, and did not wait; `None` where that is not told.
+    /// How many of the blocked only had their CPU taken away by others, and did not wait; `None` where that
+    /// is not told.
     pub preempted: Option<u64>,
     /// The sum of what they returned where it was positive: bytes, for calls that move bytes.
     pub returned: u64,
@@ -86,7 +87,8 @@ pub struct UnfinishedRow {
     pub name: String,
     /// How many.
     pub count: u64,
-    /// The longest of them so far, s; counted from the beginning of the watching for those that began before.
+    /// The longest of them so far, s; counted from the beginning of the watching for those that began
+    /// before.
     pub longest_s: f64,
     /// How many of them began before the watching, and so last longer than it.
     pub began_before: u64,

@@ -21,8 +21,8 @@ impl Times {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Many, as somebody else has counted them: durations in ns with how often there were such, and the exact sum and maximum of
-    /// all.
+    /// Many, as somebody else has counted them: durations in ns with how often there were such, and the exact
+    /// sum and maximum of all.
     pub fn add_counted(&mut self, durations: &[(u64, u64)], total_ns: u64, max_ns: u64) {
         for &(ns, count) in durations {
             self.histogram.record_ns_times(ns, count);

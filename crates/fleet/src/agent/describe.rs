@@ -1,14 +1,14 @@
-//! What an agent says of itself.
+//! The agent's description of itself and its host.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 
-use super::Setting;
+use super::AgentConfig;
 use crate::protocol::{Description, PROTOCOL};
 
-/// What should be the same on hosts that share a role, and where the kernel says it.
+/// What should be equal on hosts of one role, and where the kernel shows it.
 const CONFIGURATION: [(&str, &str); 7] = [
     ("kernel", "/proc/sys/kernel/osrelease"),
     ("congestion control", "/proc/sys/net/ipv4/tcp_congestion_control"),
@@ -19,30 +19,29 @@ const CONFIGURATION: [(&str, &str); 7] = [
     ("CPU governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 ];
 
-/// The description of an agent.
-pub fn describe(setting: &Setting, instance: &str, busy: Option<String>) -> Description {
+pub fn describe(config: &AgentConfig, instance: &str, busy: Option<String>) -> Description {
     Description {
-        name: setting.name.clone(),
+        name: config.name.clone(),
         instance: instance.to_owned(),
         protocol: PROTOCOL,
-        version: setting.version.clone(),
-        address: setting.host.address,
-        configuration: configuration(&setting.version),
-        environment: setting.environment.clone(),
+        version: config.version.clone(),
+        address: config.host.address,
+        configuration: configuration(&config.version),
+        environment: config.environment.clone(),
         realtime_s: sys::clock::realtime_ns() as f64 / 1e9,
         busy,
     }
 }
 
-/// What this kernel has of it. Opened once: a file of `/proc` that is read from its start says what holds now, and
-/// opening it is most of what reading it costs.
+/// Opened once: reading a `/proc` file again from its start gives the current value, and opening costs most
+/// of the time.
 static FILES: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
     CONFIGURATION.into_iter().filter_map(|(name, path)| Some((name, File::open(path).ok()?))).collect()
 });
-/// The longest of these texts has less than half of that.
+/// More than twice the longest of these texts.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// What is there; what this kernel does not have is left out.
+/// Without the entries that this kernel does not have.
 fn configuration(version: &str) -> BTreeMap<String, String> {
     let read = |(name, file): &(&str, File)| {
         let mut text = [0; TEXT_BYTES_MAX];
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_now_is_read_each_time() {
+    fn configuration_is_read_anew_each_time() {
         let said = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         for _ in 0..2 {
             let read = configuration("1.2");

@@ -1,12 +1,12 @@
-//! The agent: joins a coordinator whenever there is one, and runs the parts that it is given.
+//! The agent: joins a coordinator whenever there is one, and runs the parts that it receives.
 
-mod beat;
 mod describe;
-mod desk;
-mod held;
-mod look;
-mod questions;
-mod target;
+mod endpoint_probe;
+mod heartbeat;
+mod probe_targets;
+mod requests;
+mod run_lease;
+mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,191 +21,187 @@ use zenoh::{Session, Wait};
 
 use crate::protocol;
 use crate::{FleetError, session};
-use desk::Desk;
-pub use held::Owner;
-use look::{Found, look};
-use questions::Clerk;
+use endpoint_probe::{ReachableEndpoint, probe_endpoint};
+use requests::RequestWorker;
+pub use run_lease::RunOwner;
+use service::AgentService;
 
-/// Between two looks whether there is a coordinator to join. A look is one connection that is refused at once.
-const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// How long joining may take once it has begun.
+/// Time between two checks for a coordinator. A check is one connection that is reset at once.
+const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
-/// How often the agent looks at its parts ...
-const TURN: Duration = Duration::from_millis(50);
-/// ... and how often when it has none: an idle agent costs next to nothing.
-const IDLE_TURN: Duration = Duration::from_millis(200);
-/// How often it looks whether the coordinator is still there.
-const ROUTER_LOOK: Duration = Duration::from_millis(500);
-/// How long questions that are worked on are waited for when the agent leaves: a part is dropped, and puts back what it changed, by the thread
-/// that works with it.
+/// Poll interval with a run ...
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// ... and without one: an idle agent costs next to nothing.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
+const ROUTER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a leaving agent waits for active requests. The thread of a request drops its part, which undoes
+/// the part's changes.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked whether they are done.
-const LEAVE_LOOK: Duration = Duration::from_millis(5);
+const LEAVE_POLL: Duration = Duration::from_millis(5);
 
-/// Says whether a coordinator may have a kind of part run here, and what the part may do then.
-pub type Grants = Arc<dyn Fn(&Owner, &str) -> Result<Arc<dyn Permit>, PartError> + Send + Sync>;
+/// Decides whether a coordinator may run a kind of part here, and what the part may do.
+pub type PermitFactory = Arc<dyn Fn(&RunOwner, &str) -> Result<Arc<dyn Permit>, PartError> + Send + Sync>;
 
-/// How an agent is made.
 #[derive(Clone)]
-pub struct Setting {
-    /// Its name in the fleet.
+pub struct AgentConfig {
     pub name: String,
-    /// The coordinator's endpoint, as zenoh writes it.
+    /// In zenoh's syntax.
     pub join: String,
-    /// zenoh's settings of identity.
-    pub more: Vec<session::Setting>,
-    /// The parts that it can build.
+    /// zenoh's settings for identity.
+    pub more: Vec<session::ZenohSetting>,
     pub kinds: Vec<PartKind>,
-    /// What the host offers them; without an address, others reach it at the one that it joins from.
+    /// Without an address, other hosts use the one from which the agent joined.
     pub host: HostContext,
-    /// What its owner lets them do.
-    pub grants: Grants,
-    /// Its version of kagiri.
+    pub permits: PermitFactory,
+    /// Version of kagiri.
     pub version: String,
-    /// Facts of the host.
     pub environment: BTreeMap<String, Value>,
-    /// End when a run is over.
+    /// End after one run.
     pub once: bool,
-    /// Give up when there was no coordinator for this long.
+    /// Give up after this time without a coordinator.
     pub join_within: Option<Duration>,
-    /// Raised when the agent is to end.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Why an agent has ended in good order.
+/// Why an agent ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It was told to.
+    /// The stop flag was set.
     Stopped,
-    /// Its one run is over.
     RunOver,
 }
 
-/// Be an agent until told to stop. `say` is told of joining and leaving; `reasons` brings zenoh's own words about why
-/// joining fails, which its errors do not have.
+/// Runs an agent until it is stopped. `reasons` returns why zenoh could not join, which zenoh's errors do
+/// not contain.
 ///
 /// # Errors
-/// No coordinator could be joined in time.
+/// No coordinator could be joined within `join_within`.
 pub fn run(
-    setting: &Setting,
-    say: &dyn Fn(&str),
+    config: &AgentConfig,
+    notify: &dyn Fn(&str),
     reasons: &dyn Fn() -> Option<String>,
 ) -> Result<End, FleetError> {
-    let mut give_up = setting.join_within.map(Deadline::after);
-    let mut told = String::new();
-    let mut tell_once = |line: String| {
-        if line != told {
-            say(&line);
-            told = line;
+    let mut give_up = config.join_within.map(Deadline::after);
+    let mut last_line = String::new();
+    let mut notify_once = |line: String| {
+        if line != last_line {
+            notify(&line);
+            last_line = line;
         }
     };
     loop {
-        if setting.stop.load(Ordering::Relaxed) {
+        if config.stop.load(Ordering::Relaxed) {
             return Ok(End::Stopped);
         }
-        let why = match look(&setting.join) {
-            Ok(found) => match session::open(&client(setting), &setting.more, JOIN_WITHIN) {
+        let why = match probe_endpoint(&config.join) {
+            Ok(endpoint) => match session::open(&client(config), &config.more, JOIN_WITHIN) {
                 Ok(session) => {
-                    tell_once(format!("joined {} as {}", setting.join, setting.name));
-                    if let Some(end) = serve(setting, session, found, say)? {
+                    notify_once(format!("joined {} as {}", config.join, config.name));
+                    if let Some(end) = serve(config, session, endpoint, notify)? {
                         return Ok(end);
                     }
-                    tell_once(format!("left {}: the coordinator is gone", setting.join));
-                    // Whether it was needed or not, that run is over.
-                    if setting.once {
+                    notify_once(format!("left {}: the coordinator is gone", config.join));
+                    // The run is over, whether this agent took part or not.
+                    if config.once {
                         return Ok(End::RunOver);
                     }
-                    give_up = setting.join_within.map(Deadline::after);
+                    give_up = config.join_within.map(Deadline::after);
                     pause();
                     continue;
                 }
                 Err(error) => reasons().unwrap_or_else(|| error.to_string()),
             },
-            Err(error) => format!("nobody is there ({error})"),
+            Err(error) => format!("no coordinator ({error})"),
         };
         if give_up.as_ref().is_some_and(Deadline::passed) {
-            return Err(FleetError::Open { what: "join", endpoint: setting.join.clone(), why });
+            return Err(FleetError::Open { what: "join", endpoint: config.join.clone(), why });
         }
-        tell_once(format!("waiting for {}: {why}", setting.join));
+        notify_once(format!("waiting for {}: {why}", config.join));
         pause();
     }
 }
 
-/// Not in step with others: a thousand agents that lost their coordinator together do not come back all at once.
+/// With jitter: a thousand agents that lost their coordinator together must not all return at once.
 fn pause() {
-    std::thread::sleep(LOOK_EVERY.mul_f64(0.5 + fastrand::f64()));
+    std::thread::sleep(PROBE_INTERVAL.mul_f64(0.5 + fastrand::f64()));
 }
 
-fn client(setting: &Setting) -> session::Role {
-    session::Role::Client { connect: setting.join.clone() }
+fn client(config: &AgentConfig) -> session::Role {
+    session::Role::Client { connect: config.join.clone() }
 }
 
-/// Work for whoever asks, until the coordinator is gone (`None`), the run is over, or the agent is told to stop.
+/// Handles requests until the coordinator is gone (`None`), the run is over, or the agent is stopped.
 fn serve(
-    setting: &Setting,
+    config: &AgentConfig,
     session: Session,
-    found: Found,
-    say: &dyn Fn(&str),
+    endpoint: ReachableEndpoint,
+    notify: &dyn Fn(&str),
 ) -> Result<Option<End>, FleetError> {
-    let desk = Arc::new(Desk::new(setting, session.clone(), found));
+    let service = Arc::new(AgentService::new(config, session.clone(), endpoint));
     let failed =
         |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
-    let started = Clerk::start(Arc::clone(&desk));
-    let (ear, clerk) = started.map_err(|source| FleetError::System { what: "start a thread", source })?;
-    let questions = session
-        .declare_queryable(protocol::ask_key(&setting.name, desk.instance()))
-        .callback(move |query| ear.hear(query))
+    let started = RequestWorker::start(Arc::clone(&service));
+    let (receiver, worker) =
+        started.map_err(|source| FleetError::System { what: "start a thread", source })?;
+    let queryable = session
+        .declare_queryable(protocol::request_key(&config.name, service.instance()))
+        .callback(move |query| receiver.receive(query))
         .wait()
-        .map_err(failed("answer questions"))?;
-    let renewed = Arc::clone(&desk);
+        .map_err(failed("receive requests"))?;
+    let renewing = Arc::clone(&service);
     let renewals = session
         .declare_subscriber(protocol::coordinator_key("*"))
         .callback(move |sample| {
-            if let Ok(protocol::Renewal { run }) = protocol::read(&sample.payload().to_bytes()) {
-                renewed.renew(protocol::name_of(sample.key_expr().as_str()), &run);
+            if let Ok(protocol::Renewal { run }) = protocol::decode(&sample.payload().to_bytes()) {
+                renewing.renew(protocol::last_segment(sample.key_expr().as_str()), &run);
             }
         })
         .wait()
-        .map_err(failed("hear renewals"))?;
-    // Last: whoever sees the token may ask.
-    let token = session.liveliness().declare_token(protocol::agent_key(&setting.name, desk.instance()));
-    let token = token.wait().map_err(failed("announce itself"))?;
-    let end = turns(setting, &session, &desk, say);
-    drop((token, questions, renewals));
-    desk.end();
+        .map_err(failed("receive lease renewals"))?;
+    // Last: a coordinator that sees the token may send requests.
+    let token = session.liveliness().declare_token(protocol::agent_key(&config.name, service.instance()));
+    let token = token.wait().map_err(failed("announce the agent"))?;
+    let end = run_loop(config, &session, &service, notify);
+    drop((token, queryable, renewals));
+    service.end_run();
     let deadline = Deadline::after(LEAVE_WITHIN);
-    while !clerk.is_done() {
-        if !deadline.pause(LEAVE_LOOK) {
-            say(
-                "leaving, although a part has not ended yet; if it leaves something behind, 'kagiri undo' removes it",
+    while !worker.is_done() {
+        if !deadline.pause(LEAVE_POLL) {
+            notify(
+                "leaving although a part has not ended yet; if it leaves something behind, 'kagiri undo' removes it",
             );
             break;
         }
     }
-    // What a question that came late has begun.
-    desk.end();
-    // A router that is gone cannot be told goodbye, and need not be.
+    // A late request may have started a run.
+    service.end_run();
+    // A router that is gone needs no close.
     drop(session.close().wait());
     Ok(end)
 }
 
-fn turns(setting: &Setting, session: &Session, desk: &Desk, say: &dyn Fn(&str)) -> Option<End> {
-    let mut beats = beat::Beats::default();
-    let mut router_look = Deadline::after(ROUTER_LOOK);
+fn run_loop(
+    config: &AgentConfig,
+    session: &Session,
+    service: &AgentService,
+    notify: &dyn Fn(&str),
+) -> Option<End> {
+    let mut heartbeats = heartbeat::Heartbeats::default();
+    let mut router_check = Deadline::after(ROUTER_CHECK_INTERVAL);
     loop {
-        if setting.stop.load(Ordering::Relaxed) {
+        if config.stop.load(Ordering::Relaxed) {
             return Some(End::Stopped);
         }
-        if desk.is_over() && setting.once {
+        if service.is_run_over() && config.once {
             return Some(End::RunOver);
         }
-        if router_look.passed() {
+        if router_check.passed() {
             session.info().routers_zid().wait().next()?;
-            router_look = Deadline::after(ROUTER_LOOK);
+            router_check = Deadline::after(ROUTER_CHECK_INTERVAL);
         }
-        desk.expire();
-        desk.take_refusals().iter().for_each(|line| say(line));
-        let is_idle = !beats.turn(desk);
-        std::thread::sleep(if is_idle { IDLE_TURN } else { TURN });
+        service.end_expired_run();
+        service.take_refusals().iter().for_each(|line| notify(line));
+        let is_idle = !heartbeats.send_if_due(service);
+        std::thread::sleep(if is_idle { IDLE_POLL_INTERVAL } else { POLL_INTERVAL });
     }
 }

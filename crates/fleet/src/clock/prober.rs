@@ -1,4 +1,4 @@
-//! The agent's side: asks until the answers bound the offset well enough.
+//! The agent's side: sends requests until the offset is bounded well enough.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,63 +10,54 @@ use sys::net::{Datagram, DatagramAddress, DatagramSocket, Epoll, Events, Interes
 use super::wire::{DATAGRAM_BYTES, Key, Message};
 use super::{Batch, ClockError, Probe};
 
-/// Probes after which a batch may end before its count.
+/// A batch may end early after this many probes.
 const PROBES_MIN: u64 = 8;
 
-/// How long an answer is waited for before the next question; later it counts still.
-const PATIENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(100);
+/// How long to wait for a response before the next request. A later response still counts.
+const RESPONSE_WAIT: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(2)..=Duration::from_millis(100);
 
-/// The pause between two questions: short while it gets better, longer while something is in the way.
-const GAP: std::ops::RangeInclusive<Duration> = Duration::from_micros(50)..=Duration::from_millis(4);
+/// Pause between two requests: shorter while the bound improves, longer while there is interference.
+const PAUSE: std::ops::RangeInclusive<Duration> = Duration::from_micros(50)..=Duration::from_millis(4);
 
-/// How a batch is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Probes at most.
+pub struct BatchRequest {
     pub count: u32,
-    /// The bound at which they end early, ns.
+    /// Bound at which the batch ends early, ns.
     pub good_ns: u64,
-    /// How long the batch may take.
     pub within: Duration,
 }
 
-impl Default for Ask {
+impl Default for BatchRequest {
     fn default() -> Self {
         Self { count: 64, good_ns: 5_000, within: Duration::from_secs(1) }
     }
 }
 
-/// What became of a batch of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probed {
-    /// What the answers say; `None` if none came.
+pub struct BatchResult {
+    /// `None` if no response arrived.
     pub batch: Option<Batch>,
-    /// Questions sent.
     pub sent: u32,
-    /// Questions without an answer in time.
+    /// Requests without a response in time.
     pub lost: u32,
-    /// Answers that came again, or to an earlier batch.
+    /// Duplicate responses, and responses to an earlier batch.
     pub stale: u32,
-    /// Datagrams that were no answer of the coordinator's.
+    /// Datagrams that are no authentic response.
     pub rejected: u32,
 }
 
-/// Asks one coordinator for its clock.
 #[derive(Debug)]
 pub struct Prober {
     target: DatagramAddress,
     key: Key,
     socket: DatagramSocket,
     epoll: Epoll,
-    /// The next question's number.
     sequence: u32,
 }
 
 impl Prober {
-    /// Opens a socket for questions to `target`. To a UNIX socket they go from another file in the same folder.
-    ///
-    /// # Errors
-    /// No socket can be had there.
+    /// Opens a socket. For a UNIX target, the socket is a new file in the same folder.
     pub fn open(target: &DatagramAddress, key: Key) -> Result<Self, ClockError> {
         let open = |source| ClockError::Open { address: target.to_string(), source };
         let mut socket = DatagramSocket::bind(&own_address(target)).map_err(open)?;
@@ -76,47 +67,46 @@ impl Prober {
         Ok(Self { target: target.clone(), key, socket, epoll, sequence: 0 })
     }
 
-    /// Asks until the bound is good, the count is reached or the time is over. Blocks for that long: for a thread that
-    /// has nothing else to do.
+    /// Sends requests until the bound is good, the count is reached or the time is over. Blocks meanwhile.
     ///
     /// # Errors
-    /// The socket fails. That nobody answers is no error: [`Probed::batch`] is `None`.
-    pub fn batch(&mut self, ask: Ask) -> Result<Probed, ClockError> {
-        let deadline = Deadline::after(ask.within);
+    /// The socket fails. A batch without responses is no error: [`BatchResult::batch`] is `None`.
+    pub fn batch(&mut self, wanted: BatchRequest) -> Result<BatchResult, ClockError> {
+        let deadline = Deadline::after(wanted.within);
         let mut round = Round::new(self.sequence, matches!(self.target, DatagramAddress::Unix(_)));
-        let mut gap = *GAP.start();
-        for _ in 0..ask.count {
+        let mut gap = *PAUSE.start();
+        for _ in 0..wanted.count {
             let t1_ns = monotonic_ns();
-            let question = Message::Question { sequence: self.sequence, t1_ns };
-            // What cannot be sent now (a full queue, a link that is down) is as if it were lost on the way.
-            let _ = self.socket.send_to(&question.write(&self.key), &self.target);
+            let request = Message::Request { sequence: self.sequence, t1_ns };
+            // A request that cannot be sent (full queue, link down) counts as lost.
+            let _ = self.socket.send_to(&request.write(&self.key), &self.target);
             round.open.push(Some(t1_ns));
             self.sequence = self.sequence.wrapping_add(1);
-            let patience = round.patience().min(deadline.left());
-            let better = self.hear(&mut round, patience)?;
-            if round.is_good(ask.good_ns) || deadline.passed() {
+            let response_wait = round.response_wait().min(deadline.left());
+            let better = self.receive(&mut round, response_wait)?;
+            if round.is_good(wanted.good_ns) || deadline.passed() {
                 break;
             }
-            gap = if better { gap / 2 } else { gap * 2 }.clamp(*GAP.start(), *GAP.end());
-            // Not in step with anything periodic.
+            gap = if better { gap / 2 } else { gap * 2 }.clamp(*PAUSE.start(), *PAUSE.end());
+            // With jitter, so that probes do not align with periodic load.
             let pause = gap.mul_f64(0.5 + fastrand::f64()).min(deadline.left());
             sleep_until_ns(
                 monotonic_ns().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX)),
             );
         }
-        while round.probed.batch.is_none() && !deadline.passed() {
-            self.hear(&mut round, deadline.left())?;
+        while round.result.batch.is_none() && !deadline.passed() {
+            self.receive(&mut round, deadline.left())?;
         }
         Ok(round.end())
     }
 
-    /// Waits for the answer to the last question, and takes all that come meanwhile. Returns whether the bound became
-    /// better.
-    fn hear(&mut self, round: &mut Round, patience: Duration) -> Result<bool, ClockError> {
-        let (until, mut events) = (Deadline::after(patience), Events::with_capacity(1));
+    /// Waits for the response to the last request and takes all that arrive meanwhile. Returns whether the
+    /// bound improved.
+    fn receive(&mut self, round: &mut Round, response_wait: Duration) -> Result<bool, ClockError> {
+        let (until, mut events) = (Deadline::after(response_wait), Events::with_capacity(1));
         let mut better = false;
         loop {
-            // One byte more than ours have, so that longer ones show.
+            // One byte more than a probe, to detect longer datagrams.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             let taken = self.socket.receive(&mut buffer);
             let failed = |source| ClockError::Socket { address: self.target.to_string(), source };
@@ -125,7 +115,7 @@ impl Prober {
                     let message = Message::read(&buffer[..datagram.len], &self.key);
                     let (narrower, last) = round.take(&datagram, message.ok());
                     better |= narrower;
-                    // Or somebody who sends without end holds the batch up without end.
+                    // Otherwise a flood would extend the batch without end.
                     if last || until.passed() {
                         return Ok(better);
                     }
@@ -137,46 +127,46 @@ impl Prober {
     }
 }
 
-/// A batch under way.
+/// A batch in progress.
 struct Round {
     same_kernel: bool,
-    /// The number of the first question.
+    /// Sequence number of the first request.
     first: u32,
-    /// When each question was sent, until it is answered.
+    /// Send time of each request; `None` once answered.
     open: Vec<Option<u64>>,
-    probed: Probed,
+    result: BatchResult,
 }
 
 impl Round {
     fn new(first: u32, same_kernel: bool) -> Self {
-        Self { same_kernel, first, open: Vec::new(), probed: Probed::default() }
+        Self { same_kernel, first, open: Vec::new(), result: BatchResult::default() }
     }
 
-    /// How long the next answer is worth waiting for.
-    fn patience(&self) -> Duration {
-        let usual = self.probed.batch.map(|batch| Duration::from_nanos(batch.rtt_min_ns.saturating_mul(4)));
-        usual.unwrap_or(*PATIENCE.end()).clamp(*PATIENCE.start(), *PATIENCE.end())
+    /// How long to wait for the next response.
+    fn response_wait(&self) -> Duration {
+        let usual = self.result.batch.map(|batch| Duration::from_nanos(batch.rtt_min_ns.saturating_mul(4)));
+        usual.unwrap_or(*RESPONSE_WAIT.end()).clamp(*RESPONSE_WAIT.start(), *RESPONSE_WAIT.end())
     }
 
     fn is_good(&self, good_ns: u64) -> bool {
-        self.probed.batch.is_some_and(|batch| batch.n >= PROBES_MIN && batch.bound_ns() <= good_ns)
+        self.result.batch.is_some_and(|batch| batch.n >= PROBES_MIN && batch.bound_ns() <= good_ns)
     }
 
-    /// Takes what came. Returns whether the bound became better, and whether it answers the last question.
+    /// Returns whether the bound improved, and whether this answers the last request.
     fn take(&mut self, datagram: &Datagram, message: Option<Message>) -> (bool, bool) {
-        let Some(Message::Answer { sequence, t1_ns, t2_ns, t3_ns }) = message else {
-            self.probed.rejected += 1;
+        let Some(Message::Response { sequence, t1_ns, t2_ns, t3_ns }) = message else {
+            self.result.rejected += 1;
             return (false, false);
         };
         let index = sequence.wrapping_sub(self.first) as usize;
-        // The number alone could be that of a question 2^32 ago; the time is not.
+        // The sequence number alone could be that of a request 2^32 ago; the time cannot.
         let Some(open) = self.open.get_mut(index).filter(|open| **open == Some(t1_ns)) else {
-            self.probed.stale += 1;
+            self.result.stale += 1;
             return (false, false);
         };
         *open = None;
         let probe = Probe { t1_ns, t2_ns, t3_ns, t4_ns: datagram.at_monotonic_ns };
-        let better = match &mut self.probed.batch {
+        let better = match &mut self.result.batch {
             Some(batch) => batch.add(&probe),
             none => {
                 *none = Batch::new(&probe, self.same_kernel);
@@ -186,19 +176,19 @@ impl Round {
         (better, index + 1 == self.open.len())
     }
 
-    fn end(self) -> Probed {
+    fn end(self) -> BatchResult {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let lost = self.open.iter().filter(|open| open.is_some()).count();
-        Probed { sent: count(self.open.len()), lost: count(lost), ..self.probed }
+        BatchResult { sent: count(self.open.len()), lost: count(lost), ..self.result }
     }
 }
 
-/// Where answers from `target` come to.
+/// The local address for responses from `target`.
 fn own_address(target: &DatagramAddress) -> DatagramAddress {
     match target {
         DatagramAddress::Udp(SocketAddr::V4(_)) => DatagramAddress::Udp((Ipv4Addr::UNSPECIFIED, 0).into()),
         DatagramAddress::Udp(SocketAddr::V6(_)) => DatagramAddress::Udp((Ipv6Addr::UNSPECIFIED, 0).into()),
-        // A name without a file would belong to one network namespace.
+        // An abstract socket would belong to one network namespace.
         DatagramAddress::Unix(path) => {
             DatagramAddress::Unix(path.with_file_name(format!("probe-{:016x}.sock", sys::random::number())))
         }

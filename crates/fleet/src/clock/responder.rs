@@ -1,4 +1,4 @@
-//! The coordinator's side: answers every authentic question at once.
+//! The coordinator's side: answers every authentic request at once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,35 +10,33 @@ use sys::net::{Datagram, DatagramAddress, DatagramSocket, Epoll, Events, Interes
 use super::ClockError;
 use super::wire::{DATAGRAM_BYTES, Key, Message, Rejected};
 
-/// Answers a second at most: some 300 agents with a batch each, and a quarter of a core.
-const ANSWERS_PER_S_MAX: u64 = 50_000;
+/// Enough for about 300 agents with a batch each; costs a quarter of a core.
+const RESPONSES_PER_S_MAX: u64 = 50_000;
 
-/// Datagrams that are taken before the thread looks whether it is to end.
-const TURN: usize = 64;
+/// Datagrams handled before the thread checks for its end.
+const DATAGRAMS_PER_CHECK: usize = 64;
 
 const SOCKET: u64 = 0;
 const STOP: u64 = 1;
 
-/// What came, and what became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Questions that were answered.
     pub answered: u64,
-    /// Too short, too long, or nothing like a probe.
+    /// Not a probe: wrong length or content.
     pub malformed: u64,
-    /// Probes of another version of this program.
+    /// Protocol version of another kagiri.
     pub other_version: u64,
     /// Probes of another run.
     pub other_key: u64,
-    /// Probes of nobody who holds the key.
+    /// Probes with a wrong authentication code.
     pub forged: u64,
-    /// Questions beyond what is answered a second.
-    pub over_cap: u64,
-    /// Answers that could not be sent: the asker is gone, or does not read.
+    /// Requests above the rate limit.
+    pub over_limit: u64,
+    /// Responses that could not be sent: the receiver is gone or its queue is full.
     pub unsent: u64,
 }
 
-/// Answers clock probes in a thread of its own until it is dropped.
+/// Answers clock probes in a thread until it is dropped.
 #[derive(Debug)]
 pub struct Responder {
     address: DatagramAddress,
@@ -48,10 +46,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Starts to answer at `address` whoever holds `key`; UDP port 0 takes a free one.
-    ///
-    /// # Errors
-    /// The address cannot be bound, or there are no threads or descriptors left.
+    /// Listens at `address` for holders of `key`. UDP port 0 chooses a free port.
     pub fn start(address: &DatagramAddress, key: Key) -> Result<Self, ClockError> {
         let open = |source| ClockError::of_opening(address, source);
         let mut socket = DatagramSocket::bind(address).map_err(open)?;
@@ -61,20 +56,19 @@ impl Responder {
         epoll.add(&socket, SOCKET, Interest::READ)?;
         epoll.add(&*stop, STOP, Interest::READ)?;
         let counts = Arc::new(Mutex::new(Counts::default()));
-        let desk = Desk { socket, key, counts: Arc::clone(&counts), cap: Cap::default() };
+        let responder =
+            ResponderLoop { socket, key, counts: Arc::clone(&counts), rate_limit: RateLimit::default() };
         let thread = std::thread::Builder::new()
             .name("clock".to_owned())
-            .spawn(move || desk.serve(&epoll))
+            .spawn(move || responder.serve(&epoll))
             .map_err(open)?;
         Ok(Self { address: bound, counts, stop, thread: Some(thread) })
     }
 
-    /// Where it is asked.
     pub fn address(&self) -> &DatagramAddress {
         &self.address
     }
 
-    /// What came so far.
     pub fn counts(&self) -> Counts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,49 +78,48 @@ impl Drop for Responder {
     fn drop(&mut self) {
         self.stop.wake();
         if let Some(thread) = self.thread.take() {
-            // It never panics; were it to, that must not become an abort here.
+            // A panic must not become an abort here.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread works with.
-struct Desk {
+struct ResponderLoop {
     socket: DatagramSocket,
     key: Key,
     counts: Arc<Mutex<Counts>>,
-    cap: Cap,
+    rate_limit: RateLimit,
 }
 
-/// The second under way, and how often it was asked in it.
+/// The current second, and the requests in it.
 #[derive(Default)]
-struct Cap {
+struct RateLimit {
     second: u64,
-    asked: u64,
+    requests: u64,
 }
 
-impl Cap {
+impl RateLimit {
     fn admit(&mut self, now_ns: u64) -> bool {
         let second = now_ns / 1_000_000_000;
         if self.second != second {
-            *self = Self { second, asked: 0 };
+            *self = Self { second, requests: 0 };
         }
-        self.asked += 1;
-        self.asked <= ANSWERS_PER_S_MAX
+        self.requests += 1;
+        self.requests <= RESPONSES_PER_S_MAX
     }
 }
 
-impl Desk {
+impl ResponderLoop {
     fn serve(mut self, epoll: &Epoll) {
         let mut events = Events::with_capacity(2);
-        // It fails only on descriptors that are not there.
+        // Fails only with a bad descriptor.
         while epoll.wait(&mut events, None).is_ok() {
             if events.iter().any(|event| event.token == STOP) {
                 return;
             }
-            // An error (no memory for a moment) took nothing from the queue: the next wait ends at once.
-            for _ in 0..TURN {
-                // One byte more than ours have, so that longer ones show.
+            // An error (such as a lack of memory) leaves the datagram queued: the next wait returns at once.
+            for _ in 0..DATAGRAMS_PER_CHECK {
+                // One byte more than a probe, to detect longer datagrams.
                 let mut buffer = [0; DATAGRAM_BYTES + 1];
                 let Ok(Some(datagram)) = self.socket.receive(&mut buffer) else { break };
                 self.answer(&datagram, &buffer[..datagram.len]);
@@ -136,22 +129,22 @@ impl Desk {
 
     fn answer(&mut self, datagram: &Datagram, bytes: &[u8]) {
         let message = Message::read(bytes, &self.key);
-        let admitted = message.is_ok() && self.cap.admit(datagram.at_monotonic_ns);
+        let admitted = message.is_ok() && self.rate_limit.admit(datagram.at_monotonic_ns);
         let sent = match (message, &datagram.from) {
-            (Ok(Message::Question { sequence, t1_ns }), Some(from)) if admitted => {
+            (Ok(Message::Request { sequence, t1_ns }), Some(from)) if admitted => {
                 let t2_ns = datagram.at_monotonic_ns;
-                let answer = Message::Answer { sequence, t1_ns, t2_ns, t3_ns: monotonic_ns() };
-                // As long as the question was: nobody is flooded in another's name.
+                let answer = Message::Response { sequence, t1_ns, t2_ns, t3_ns: monotonic_ns() };
+                // As long as the request, so that a forged source address gains nothing.
                 self.socket.send_to(&answer.write(&self.key), from).is_ok()
             }
             _ => false,
         };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = match message {
-            Ok(Message::Question { .. }) if sent => &mut counts.answered,
-            Ok(_) if !admitted => &mut counts.over_cap,
-            Ok(Message::Question { .. }) => &mut counts.unsent,
-            Ok(Message::Answer { .. }) | Err(Rejected::Malformed) => &mut counts.malformed,
+            Ok(Message::Request { .. }) if sent => &mut counts.answered,
+            Ok(_) if !admitted => &mut counts.over_limit,
+            Ok(Message::Request { .. }) => &mut counts.unsent,
+            Ok(Message::Response { .. }) | Err(Rejected::Malformed) => &mut counts.malformed,
             Err(Rejected::Version(_)) => &mut counts.other_version,
             Err(Rejected::OtherKey) => &mut counts.other_key,
             Err(Rejected::Forged) => &mut counts.forged,
@@ -165,13 +158,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_its_answers_and_the_next_one_too() {
-        let mut cap = Cap::default();
+    fn rate_limit_applies_to_each_second() {
+        let mut rate_limit = RateLimit::default();
         for second in [5, 6, 900] {
-            let asked = 3 * ANSWERS_PER_S_MAX;
+            let requests = 3 * RESPONSES_PER_S_MAX;
             let start_ns = second * 1_000_000_000;
-            let admitted = (0..asked).filter(|i| cap.admit(start_ns + i * 1000)).count();
-            assert_eq!(admitted as u64, ANSWERS_PER_S_MAX);
+            let admitted = (0..requests).filter(|i| rate_limit.admit(start_ns + i * 1000)).count();
+            assert_eq!(admitted as u64, RESPONSES_PER_S_MAX);
         }
     }
 }

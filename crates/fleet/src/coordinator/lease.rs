@@ -1,4 +1,4 @@
-//! Renewing the agents' leases until the run is over.
+//! Renews the agents' leases until the run is over.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,32 +9,27 @@ use zenoh::{Session, Wait};
 use crate::FleetError;
 use crate::protocol::{self, Renewal};
 
-/// An agent whose lease was not renewed for this long ends its parts and cleans up.
+/// Agents whose lease expires end their parts and clean up.
 pub const LEASE: Duration = Duration::from_secs(5);
-/// How often it is renewed.
-const EVERY: Duration = Duration::from_millis(500);
+const RENEW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A thread that renews until it is dropped.
-pub struct Renewing {
+/// Renews in a thread until it is dropped.
+pub struct LeaseRenewer {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Renewing {
-    /// Begin.
-    ///
-    /// # Errors
-    /// There are no threads left.
+impl LeaseRenewer {
     pub fn start(session: Session, id: &str, run: &str) -> Result<Self, FleetError> {
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let (until, key) = (Arc::clone(&over), protocol::coordinator_key(id));
-        let renewal = protocol::write(&Renewal { run: run.to_owned() });
+        let renewal = protocol::encode(&Renewal { run: run.to_owned() });
         let renew = move || {
             let mut is_over = until.0.lock().unwrap_or_else(PoisonError::into_inner);
             while !*is_over {
-                // If the router is gone, the leases end: that is what they are for.
+                // Without a router the leases expire, as intended.
                 let _ = session.put(&key, renewal.clone()).wait();
-                let waited = until.1.wait_timeout(is_over, EVERY);
+                let waited = until.1.wait_timeout(is_over, RENEW_INTERVAL);
                 is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         };
@@ -44,12 +39,12 @@ impl Renewing {
     }
 }
 
-impl Drop for Renewing {
+impl Drop for LeaseRenewer {
     fn drop(&mut self) {
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.over.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }

@@ -1,17 +1,17 @@
-//! What zenoh is told of credentials: TLS, passwords, and who may say what on which key.
+//! zenoh's settings for credentials: TLS, passwords and access control.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::credentials::{Credentials, Role};
-use super::name::{Kind, Member};
-use crate::protocol::{MESSAGE_BYTES_MAX, ask_key, coordinator_key, tell_key};
-use crate::session::{LEASE, Setting};
+use super::name::{Member, MemberKind};
+use crate::protocol::{MESSAGE_BYTES_MAX, coordinator_key, notification_key, request_key};
+use crate::session::{LEASE, ZenohSetting};
 
 impl Credentials {
-    /// zenoh's settings for the holder of these credentials: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
-    pub fn zenoh_json(&self, role: Role) -> Vec<Setting> {
+    /// zenoh's settings for the holder: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
+    pub fn zenoh_json(&self, role: Role) -> Vec<ZenohSetting> {
         let files = self.pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
         let mut all = tls(role, self.uses_passwords(), &self.ca, files);
         if let Some(login) = &self.login {
@@ -25,13 +25,13 @@ impl Credentials {
     }
 }
 
-/// The settings of TLS; the certificates of both sides end their connection when they end.
+/// A connection ends when a certificate of either side expires.
 fn tls(role: Role, passwords: bool, ca: &Path, files: Option<(&Path, &Path)>) -> Vec<(&'static str, Value)> {
     let mut all = vec![
         ("transport/link/tls/root_ca_certificate", json!(ca)),
         ("transport/link/tls/verify_name_on_connect", json!(true)),
         ("transport/link/tls/enable_mtls", json!(!passwords)),
-        // Who logs in with a password shows no certificate that could end.
+        // A password login has no certificate that could expire.
         ("transport/link/tls/close_link_on_expiration", json!(!passwords || role == Role::Agent)),
     ];
     if let (Some((certificate, key)), false) = (files, passwords) {
@@ -45,12 +45,12 @@ fn tls(role: Role, passwords: bool, ca: &Path, files: Option<(&Path, &Path)>) ->
     all
 }
 
-/// zenoh's access control for who listens: everything is denied but what agents need, each under its own name alone.
+/// zenoh's access control for the listening side: denies all but what agents need, each under its own name.
 ///
-/// An agent may say that it is there, answer what it is asked, and tell; it may see the coordinator and its leases. It
-/// can neither ask nor speak for another. Without credentials (loopback, a lab) names are not proven, and an agent may
-/// use any.
-pub fn access_control(credentials: Option<&Credentials>) -> Setting {
+/// An agent may announce itself, answer requests, and send notifications; it may see the coordinator and its
+/// leases. It can neither send requests nor use another name. Without credentials (loopback, a lab) names
+/// are not verified, and an agent may use any.
+pub fn access_control(credentials: Option<&Credentials>) -> ZenohSetting {
     let value = match credentials {
         Some(credentials) => rules(&credentials.members, credentials.uses_passwords()),
         None => rules_of_anybody(),
@@ -59,27 +59,30 @@ pub fn access_control(credentials: Option<&Credentials>) -> Setting {
 }
 
 /// zenoh's filter that drops messages longer than [`MESSAGE_BYTES_MAX`] unread.
-pub fn low_pass_filter() -> Setting {
-    let value = json!([{
+pub fn low_pass_filter() -> ZenohSetting {
+    ("low_pass_filter".into(), long_messages().to_string())
+}
+
+fn long_messages() -> Value {
+    json!([{
         "id": "long",
         "flows": ["ingress"],
         "messages": ["put", "delete", "query", "reply"],
         "key_exprs": ["**"],
         "size_limit": MESSAGE_BYTES_MAX,
-    }]);
-    ("low_pass_filter".into(), value.to_string())
+    }])
 }
 
 fn rule(id: &str, flow: &str, messages: &[&str], key: &str) -> Value {
     json!({"id": id, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [key]})
 }
 
-/// What every agent may receive, and whom it may listen to.
+/// What every agent may receive and subscribe to.
 fn common() -> [Value; 4] {
     let coordinator = coordinator_key("**");
     [
-        rule("asked", "egress", &["query"], &ask_key("*", "*")),
-        rule("heard", "egress", &["declare_subscriber"], &tell_key("*")),
+        rule("asked", "egress", &["query"], &request_key("*", "*")),
+        rule("heard", "egress", &["declare_subscriber"], &notification_key("*")),
         rule("led", "egress", &["put", "liveliness_token"], &coordinator),
         rule(
             "listens",
@@ -90,15 +93,15 @@ fn common() -> [Value; 4] {
     ]
 }
 
-/// What the agent of this name may say. Few rules, because zenoh 1.10 copies all members' rules for each session that
-/// begins: nobody listens for tokens below the one key, or asks below the other.
+/// What the agent of this name may send. Few rules, because zenoh 1.10 copies the rules of all members for
+/// each new session: nobody subscribes to tokens below the one key or sends requests below the other.
 fn own(name: &str) -> [Value; 2] {
     let id = |what: &str| format!("{what} {name}");
-    // Of any version, so that one that does not fit can be named.
+    // Of any protocol version, so that a wrong one can be reported.
     let there = format!("kagiri/*/agent/{name}/**");
     let mut answers = rule(&id("is"), "ingress", &["liveliness_token", "declare_queryable", "reply"], &there);
-    answers["key_exprs"] = json!([there, ask_key(name, "*")]);
-    [answers, rule(&id("tells"), "ingress", &["put"], &tell_key(name))]
+    answers["key_exprs"] = json!([there, request_key(name, "*")]);
+    [answers, rule(&id("tells"), "ingress", &["put"], &notification_key(name))]
 }
 
 fn ids(rules: &[Value]) -> Value {
@@ -147,14 +150,14 @@ fn rules(members: &[Member], passwords: bool) -> Value {
         rule(&format!("all {flow}"), flow, &messages, "kagiri/**")
     });
     let of = |agents: bool| -> Value {
-        let those = members.iter().filter(|member| (member.kind == Kind::Agent) == agents);
+        let those = members.iter().filter(|member| (member.kind == MemberKind::Agent) == agents);
         those.map(Member::to_string).collect()
     };
-    // zenoh refuses a policy for nobody.
+    // zenoh rejects a policy without subjects.
     let all = [policy(&common, of(true)), policy(&everything, of(false))];
     let mut policies: Vec<_> = all.into_iter().filter(|policy| policy["subjects"] != json!([])).collect();
     let mut rules = [&common[..], &everything[..]].concat();
-    for member in members.iter().filter(|member| member.kind == Kind::Agent) {
+    for member in members.iter().filter(|member| member.kind == MemberKind::Agent) {
         let own = own(&member.name);
         policies.push(policy(&own, json!([member.to_string()])));
         rules.extend(own);
@@ -162,7 +165,7 @@ fn rules(members: &[Member], passwords: bool) -> Value {
     denied_but(rules, subjects.collect(), policies)
 }
 
-/// The configuration of an external `zenohd` (JSON5), to be started in the folder of its bundle.
+/// Configuration of an external `zenohd` (JSON5), to be started in the folder of its bundle.
 pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
     let (ca, certificate, key) = (Path::new("ca.pem"), Path::new("cert.pem"), Path::new("key.pem"));
     let mut settings = tls(Role::Coordinator, passwords, ca, Some((certificate, key)));
@@ -187,12 +190,10 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
     for (path, value) in settings {
         *path.split('/').fold(&mut config, |place, key| &mut place[key]) = value;
     }
-    let (_, filter) = low_pass_filter();
-    // Both are JSON of this module's own making.
-    config["low_pass_filter"] = serde_json::from_str(&filter).unwrap_or_default();
+    config["low_pass_filter"] = long_messages();
     format!(
-        "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as a user to whom\n\
-         // the folder belongs: zenohd --config zenohd.json5\n\
-         // Further routers that it is to connect to stand in connect.endpoints: \"tls/OTHER:7447\".\n{config:#}\n"
+        "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as the folder's\n\
+         // owner: zenohd --config zenohd.json5\n\
+         // To connect further routers, list them in connect.endpoints: \"tls/OTHER:7447\".\n{config:#}\n"
     )
 }

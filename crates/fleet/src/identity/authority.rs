@@ -1,4 +1,4 @@
-//! The fleet's own certificate authority: one key, kept offline, that signs one certificate for each member.
+//! The fleet's certificate authority: one key, kept offline, that signs a certificate for each member.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -9,30 +9,27 @@ use rcgen::{
 };
 
 use super::credentials::Certificate;
-use super::name::{Kind, Member};
+use super::name::{Member, MemberKind};
 use super::{IdentityError, file};
 
-/// How long the authority itself can be used.
+/// Lifetime of the authority.
 const AUTHORITY_DAYS: u32 = 3650;
-/// Certificates count from a day ago, so that clocks that are off by hours do not keep hosts from joining.
+/// Certificates are valid from a day ago, so that hosts with a wrong clock can join.
 const BACKDATED: Duration = Duration::from_secs(86_400);
 
-/// The authority, ready to sign.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its certificate.
     pub pem: String,
     not_after: SystemTime,
 }
 
-/// A certificate, and the key that belongs to it.
 pub(super) struct Issued {
     pub certificate_pem: String,
     pub key_pem: String,
 }
 
 impl Authority {
-    /// Make one, and keep it in a folder that is made for it.
+    /// Makes an authority in a new folder.
     pub fn create(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let key = new_key()?;
         let mut params = params(now, AUTHORITY_DAYS, None)?;
@@ -47,25 +44,25 @@ impl Authority {
         Self::open(dir, now)
     }
 
-    /// The one that is kept in a folder.
+    /// Opens the authority in a folder.
     pub fn open(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let path = dir.join("ca.key");
-        let unfit =
-            |error: rcgen::Error| IdentityError::unfit(&path, format!("it is no private key: {error}"));
-        let key = KeyPair::from_pem(&file::read_secret(&path)?).map_err(unfit)?;
+        let invalid =
+            |error: rcgen::Error| IdentityError::invalid(&path, format!("it is no private key: {error}"));
+        let key = KeyPair::from_pem(&file::read_secret(&path)?).map_err(invalid)?;
         let path = dir.join("ca.pem");
         let pem = file::read(&path)?;
         let certificate = Certificate::read(&path, &pem)?;
         if !certificate.belongs_to(&key) {
-            return Err(IdentityError::unfit(path, "it does not belong to the key ca.key beside it"));
+            return Err(IdentityError::invalid(path, "it does not belong to the key ca.key beside it"));
         }
         certificate.check_time(now)?;
         let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(crypto("an issuer of the authority"))?;
         Ok(Self { issuer, pem, not_after: certificate.not_after })
     }
 
-    /// A certificate for a member. What serves connections is found under its names and addresses; an agent only ever
-    /// opens connections, and its certificate is good for nothing else.
+    /// Issues a member's certificate. A server's certificate lists its names and addresses; an agent's is
+    /// valid for opening connections only.
     pub fn issue(
         &self,
         member: &Member,
@@ -75,7 +72,7 @@ impl Authority {
     ) -> Result<Issued, IdentityError> {
         let mut params = params(now, days, Some(self.not_after))?;
         params.distinguished_name.push(DnType::CommonName, member.to_string());
-        let serves = member.kind != Kind::Agent;
+        let serves = member.kind != MemberKind::Agent;
         let named = std::iter::once(member.name.clone());
         let here = ["localhost", "127.0.0.1", "::1"].map(String::from);
         let mut names: Vec<_> = match serves {
@@ -106,7 +103,7 @@ fn crypto(what: &'static str) -> impl FnOnce(rcgen::Error) -> IdentityError {
     move |error| IdentityError::Crypto { what, why: error.to_string() }
 }
 
-/// Valid from a day ago for so many days from now, at most as long as its issuer; with a random serial number.
+/// Valid from a day ago for `days`, at most as long as the issuer; with a random serial number.
 fn params(
     now: SystemTime,
     days: u32,
@@ -121,7 +118,6 @@ fn params(
     params.not_before = epoch + since_epoch(now - BACKDATED);
     params.not_after = epoch + since_epoch(until);
     let mut serial = sys::random::bytes::<16>();
-    // Positive and not zero (RFC 5280, 4.1.2.2).
     serial[0] = serial[0] & 0x7f | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     Ok(params)

@@ -1,4 +1,4 @@
-//! A bundle of credentials, checked before anything trusts it.
+//! The credentials in a bundle, with their checks.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,58 +8,54 @@ use std::time::{Duration, SystemTime};
 use rcgen::{KeyPair, PublicKeyData};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use super::name::{Kind, Member};
+use super::name::{Member, MemberKind};
 use super::{IdentityError, file};
 
-/// What a bundle is good for.
+/// What a bundle permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// To join: its holder opens connections.
+    /// Open connections.
     Agent,
-    /// To be joined as well: its holder listens.
+    /// Open connections, and listen.
     Coordinator,
 }
 
-/// A user of the fleet's password file.
+/// User and password of a fleet with passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The member, as zenoh's access control knows it.
+    /// The member, as in zenoh's access control.
     pub user: String,
-    /// Its password.
     pub password: String,
 }
 
 impl std::fmt::Debug for Login {
-    /// Without the password: what is debugged ends in logs.
+    /// Without the password, which must not reach logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// The credentials of one bundle, all of them checked.
+/// The checked credentials of one bundle.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The bundle.
     pub dir: PathBuf,
-    /// The authority's certificate.
     pub ca: PathBuf,
-    /// Its holder's certificate and key; absent for an agent that has a password.
+    /// The holder's certificate and key; absent for an agent with a password.
     pub pair: Option<(PathBuf, PathBuf)>,
-    /// What it logs in with, in a fleet with passwords.
+    /// In a fleet with passwords.
     pub login: Option<Login>,
-    /// The passwords of all members, for who listens in a fleet with passwords.
+    /// Passwords of all members, for the listening side.
     pub users: Option<PathBuf>,
-    /// Everybody that belongs to the fleet, for who listens.
+    /// All members, for the listening side.
     pub members: Vec<Member>,
-    /// Who holds it.
     pub holder: Member,
-    /// When its first certificate ends.
+    /// Earliest end of the certificates.
     pub not_after: SystemTime,
 }
 
 impl Credentials {
-    /// Read a bundle and check it: files that are there, keys that nobody else can read, certificates that hold today
-    /// and that the authority beside them has signed.
+    /// Reads and checks a bundle: complete files, private keys, certificates valid today and signed by the
+    /// authority.
     ///
     /// # Errors
     /// What is wrong with which file, and what to do.
@@ -67,16 +63,13 @@ impl Credentials {
         Self::load_at(dir, SystemTime::now())
     }
 
-    /// [`Credentials::load`], on another day.
-    ///
-    /// # Errors
-    /// As it.
+    /// [`Credentials::load`] at another time.
     pub fn load_at(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let absolute = std::path::absolute(dir).map_err(file::failed("find", dir))?;
         let dir = absolute.as_path();
-        // zenoh passes paths on in lists that these separate.
+        // These characters separate paths in zenoh's lists.
         if dir.to_str().is_none_or(|text| text.contains([';', '|', '#', '?'])) {
-            return Err(IdentityError::unfit(
+            return Err(IdentityError::invalid(
                 dir,
                 "the folder's name must be UTF-8 without ';', '|', '#' and '?'",
             ));
@@ -84,7 +77,7 @@ impl Credentials {
         let at = |name: &str| dir.join(name);
         let there = |name: &str| Some(at(name)).filter(|path| path.exists());
         if !dir.is_dir() {
-            return Err(IdentityError::unfit(
+            return Err(IdentityError::invalid(
                 dir,
                 "there is no such folder; 'kagiri fleet init' makes bundles",
             ));
@@ -100,7 +93,7 @@ impl Credentials {
             (Some(certificate), _) => certificate.holder()?,
             (None, Some(login)) => login.user.parse()?,
             (None, None) => {
-                return Err(IdentityError::unfit(dir, "it holds neither a certificate nor a password"));
+                return Err(IdentityError::invalid(dir, "it holds neither a certificate nor a password"));
             }
         };
         let users =
@@ -112,10 +105,10 @@ impl Credentials {
             (None, Some(path)) => read_members(&path, &file::read(&path)?, |line| line)?,
             (None, None) => Vec::new(),
         };
-        if holder.kind != Kind::Agent && members.is_empty() {
+        if holder.kind != MemberKind::Agent && members.is_empty() {
             let problem =
                 "the list of the fleet's members (members, or users) is missing; copy the whole bundle again";
-            return Err(IdentityError::unfit(dir, problem));
+            return Err(IdentityError::invalid(dir, problem));
         }
         let ends = pair.as_ref().map_or(ca.not_after, |pair| pair.not_after.min(ca.not_after));
         Ok(Self {
@@ -130,50 +123,48 @@ impl Credentials {
         })
     }
 
-    /// What the bundle is good for: an agent's certificate is not good for listening.
     pub fn role(&self) -> Role {
         match self.holder.kind {
-            Kind::Agent => Role::Agent,
-            Kind::Coordinator | Kind::Router => Role::Coordinator,
+            MemberKind::Agent => Role::Agent,
+            MemberKind::Coordinator | MemberKind::Router => Role::Coordinator,
         }
     }
 
-    /// Its holder's name.
     pub fn name(&self) -> &str {
         &self.holder.name
     }
 
-    /// The hosts of the fleet by name, as far as the bundle has the list: the bundles of those who listen do.
+    /// Names of the fleet's hosts, if the bundle lists them: those of the listening side do.
     pub fn hosts(&self) -> Vec<String> {
-        let agents = self.members.iter().filter(|member| member.kind == Kind::Agent);
+        let agents = self.members.iter().filter(|member| member.kind == MemberKind::Agent);
         agents.map(|member| member.name.clone()).collect()
     }
 
-    /// Whether its fleet's agents log in with passwords rather than certificates.
+    /// Whether agents log in with passwords instead of certificates.
     pub fn uses_passwords(&self) -> bool {
         self.login.is_some()
     }
 
-    /// How long its certificates are good for from `now`; zero if they have ended.
+    /// Time until the certificates expire; zero if they have.
     pub fn left(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
     }
 }
 
-/// The certificate and the key of a bundle belong together, to the authority, and to today.
+/// Checks that certificate and key match, and that the authority signed the certificate.
 fn check_pair(dir: &Path, ca: &Certificate, now: SystemTime) -> Result<Certificate, IdentityError> {
     let path = dir.join("cert.pem");
     let certificate = Certificate::read(&path, &file::read(&path)?)?;
     let key_path = dir.join("key.pem");
     let key = KeyPair::from_pem(&file::read_secret(&key_path)?)
-        .map_err(|error| IdentityError::unfit(&key_path, format!("it is no private key: {error}")))?;
+        .map_err(|error| IdentityError::invalid(&key_path, format!("it is no private key: {error}")))?;
     if !certificate.is_signed_by(ca)? {
         let problem = "the authority beside it (ca.pem) has not signed it: the two are of different fleets; copy the \
                        whole bundle again";
-        return Err(IdentityError::unfit(path, problem));
+        return Err(IdentityError::invalid(path, problem));
     }
     if !certificate.belongs_to(&key) {
-        return Err(IdentityError::unfit(
+        return Err(IdentityError::invalid(
             path,
             "it does not belong to key.pem beside it; copy the whole bundle again",
         ));
@@ -188,19 +179,19 @@ fn read_login(path: &Path) -> Result<Login, IdentityError> {
         Some((user, password)) if !user.is_empty() && !password.is_empty() && !password.contains('\n') => {
             Ok(Login { user: user.into(), password: password.into() })
         }
-        _ => Err(IdentityError::unfit(path, "it must hold one line, USER:PASSWORD; copy the bundle again")),
+        _ => Err(IdentityError::invalid(path, "it must hold one line, USER:PASSWORD; copy the bundle again")),
     }
 }
 
 fn read_members(path: &Path, text: &str, name: impl Fn(&str) -> &str) -> Result<Vec<Member>, IdentityError> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let members = lines.map(|line| {
-        name(line).parse::<Member>().map_err(|error| IdentityError::unfit(path, error.to_string()))
+        name(line).parse::<Member>().map_err(|error| IdentityError::invalid(path, error.to_string()))
     });
     Ok(members.collect::<Result<BTreeSet<_>, _>>()?.into_iter().collect())
 }
 
-/// A certificate that was read, with the file that it came from.
+/// A certificate and its file.
 pub(super) struct Certificate {
     path: PathBuf,
     der: Vec<u8>,
@@ -209,11 +200,12 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// The first certificate in a PEM text.
+    /// Reads the first certificate in a PEM text.
     pub fn read(path: &Path, text: &str) -> Result<Self, IdentityError> {
-        let unfit = || IdentityError::unfit(path, "it is no certificate in PEM form; copy the bundle again");
-        let (_, pem) = x509_parser::pem::parse_x509_pem(text.as_bytes()).map_err(|_| unfit())?;
-        let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|_| unfit())?;
+        let invalid =
+            || IdentityError::invalid(path, "it is no certificate in PEM form; copy the bundle again");
+        let (_, pem) = x509_parser::pem::parse_x509_pem(text.as_bytes()).map_err(|_| invalid())?;
+        let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|_| invalid())?;
         let time = |seconds: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.max(0).unsigned_abs());
         let not_before = time(parsed.validity().not_before.timestamp());
         let not_after = time(parsed.validity().not_after.timestamp());
@@ -221,11 +213,10 @@ impl Certificate {
     }
 
     fn parsed(&self) -> Result<X509Certificate<'_>, IdentityError> {
-        let unfit = |_| IdentityError::unfit(&self.path, "it is no certificate");
-        X509Certificate::from_der(&self.der).map(|(_, parsed)| parsed).map_err(unfit)
+        let invalid = |_| IdentityError::invalid(&self.path, "it is no certificate");
+        X509Certificate::from_der(&self.der).map(|(_, parsed)| parsed).map_err(invalid)
     }
 
-    /// Whether its public key is the one of `key`.
     pub fn belongs_to(&self, key: &KeyPair) -> bool {
         self.parsed().is_ok_and(|parsed| parsed.public_key().raw == key.subject_public_key_info())
     }
@@ -235,19 +226,15 @@ impl Certificate {
         Ok(own.issuer() == ca.subject() && own.verify_signature(Some(ca.public_key())).is_ok())
     }
 
-    /// Who it was made for.
     fn holder(&self) -> Result<Member, IdentityError> {
         let parsed = self.parsed()?;
         let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-        let name = name.ok_or_else(|| IdentityError::unfit(&self.path, "it says no common name"))?;
-        name.parse().map_err(|error: IdentityError| IdentityError::unfit(&self.path, error.to_string()))
+        let name = name.ok_or_else(|| IdentityError::invalid(&self.path, "it says no common name"))?;
+        name.parse().map_err(|error: IdentityError| IdentityError::invalid(&self.path, error.to_string()))
     }
 
-    /// The names and addresses that it holds for, as they are written; none where it says none.
-    ///
-    /// # Errors
-    /// It is no certificate.
-    pub fn places(&self) -> Result<Vec<String>, IdentityError> {
+    /// The names and addresses in the certificate; none if it has no such entry.
+    pub fn subject_names(&self) -> Result<Vec<String>, IdentityError> {
         let parsed = self.parsed()?;
         let Ok(Some(names)) = parsed.subject_alternative_name() else { return Ok(Vec::new()) };
         let text = |name: &GeneralName<'_>| match name {
@@ -275,11 +262,10 @@ impl Certificate {
             ),
             () => return Ok(()),
         };
-        Err(IdentityError::unfit(&self.path, problem))
+        Err(IdentityError::invalid(&self.path, problem))
     }
 }
 
-/// A moment as people read it, in UTC.
 fn day(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time)
         .map_or_else(|_| "no date".into(), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())

@@ -1,4 +1,4 @@
-//! Files that hold secrets, and those beside them.
+//! Files with and beside secrets.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -7,28 +7,26 @@ use std::path::Path;
 
 use super::IdentityError;
 
-/// A file of credentials is never longer.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// How a failure of the system is told.
 pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> IdentityError {
     move |source| IdentityError::File { what, path: path.to_owned(), source }
 }
 
-/// Write a file that is not there yet, for its owner alone.
+/// Writes a new file that only its owner can read.
 pub(super) fn write_new(path: &Path, text: &str) -> Result<(), IdentityError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(failed("write", path))
 }
 
-/// Wait until all that was written below a folder would outlast a power failure: once, rather than for every file.
+/// Flushes the file system to disk: once, instead of for every file.
 pub(super) fn sync(dir: &Path) -> Result<(), IdentityError> {
     let file = File::open(dir).map_err(failed("open", dir))?;
     nix::unistd::syncfs(&file).map_err(|error| failed("write to disk", dir)(error.into()))
 }
 
-/// Put a whole new file, for its owner alone, in the place of another: no reader ever sees a half.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), IdentityError> {
     let next = path.with_extension("next");
     match std::fs::remove_file(&next) {
@@ -40,18 +38,17 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), IdentityError> {
     std::fs::rename(&next, path).map_err(failed("write", path))
 }
 
-/// Make a folder, and those above it, that its owner alone can enter. One that is there stays as it is.
+/// Makes a folder, and its parents, that only the owner can enter. An existing one stays unchanged.
 pub(super) fn make_dir(path: &Path) -> Result<(), IdentityError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the folder", path))
 }
 
-/// The text of a file.
 pub(super) fn read(path: &Path) -> Result<String, IdentityError> {
     read_open(File::open(path).map_err(failed("read", path))?, path)
 }
 
-/// The text of a file that nobody but its owner can read; its group can if it is the system's (as service managers
-/// and container platforms hand over secrets).
+/// Reads a file that only its owner can read, or also its group if root owns it (as service managers and
+/// container platforms provide secrets).
 pub(super) fn read_secret(path: &Path) -> Result<String, IdentityError> {
     let file = File::open(path).map_err(failed("read", path))?;
     let metadata = file.metadata().map_err(failed("read", path))?;
@@ -59,11 +56,11 @@ pub(super) fn read_secret(path: &Path) -> Result<String, IdentityError> {
     let mode = metadata.mode() & 0o777;
     if mode & !allowed != 0 {
         let problem = format!(
-            "others can read or write it (mode {mode:04o}), so that it may be known to them; run 'chmod 600 {0}', \
+            "others can read or write it (mode {mode:04o}), so it may have leaked; run 'chmod 600 {0}', \
              and replace it if it was copied over a network or lay on a shared disk",
             path.display()
         );
-        return Err(IdentityError::unfit(path, problem));
+        return Err(IdentityError::invalid(path, problem));
     }
     read_open(file, path)
 }
@@ -72,7 +69,7 @@ fn read_open(file: File, path: &Path) -> Result<String, IdentityError> {
     let mut text = String::new();
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed("read", path))?;
     match text.len() as u64 > BYTES_MAX {
-        true => Err(IdentityError::unfit(path, "it is too long for credentials")),
+        true => Err(IdentityError::invalid(path, "it is too long for credentials")),
         false => Ok(text),
     }
 }

@@ -1,69 +1,50 @@
-//! Who is who: the fleet's own small authority, a bundle of credentials for every host, and what zenoh is told of them.
+//! The fleet's certificate authority, the credentials of its members, and zenoh's settings for them.
 //!
-//! `kagiri fleet init` makes, offline and in one folder,
+//! `kagiri fleet init` makes, offline and in one folder:
 //!
 //! ```text
-//! ca/                    ca.pem, ca.key: stays where it was made
+//! ca/                    ca.pem, ca.key: stays on this machine
 //! bundles/coordinator/   ca.pem, cert.pem, key.pem, members | users, login
 //! bundles/NAME/          ca.pem, cert.pem, key.pem | login, policy.toml, join.txt
-//! routers/NAME/          the same for an external router, and its zenohd.json5
+//! routers/NAME/          the same for an external router, with zenohd.json5
 //! ```
 //!
-//! With certificates both sides show theirs (mutual TLS); with passwords the coordinator shows its certificate, and
-//! agents log in inside the encrypted connection. A certificate's common name is what zenoh's access control knows
-//! its holder by: the host's name, or `coordinator@NAME` and `router@NAME`, which no host can be called.
+//! With certificates, both sides show theirs (mutual TLS). With passwords, the coordinator shows its
+//! certificate and agents log in inside TLS. zenoh's access control identifies a holder by the certificate's
+//! common name: the host's name, or `coordinator@NAME` and `router@NAME`, which no host can have.
 
 mod access;
 mod authority;
-mod bundle;
+pub mod connect_error;
 mod credentials;
 mod file;
+mod init;
 mod name;
-pub mod reason;
 
 use std::path::PathBuf;
 
 pub use access::{access_control, low_pass_filter, zenohd};
-pub use bundle::{Auth, Init, Made, Named, init};
 pub use credentials::{Credentials, Login, Role};
-pub use name::{Kind, Member};
+pub use init::{Auth, InitOptions, Initialized, ServerName, init};
+pub use name::{Member, MemberKind};
 
-/// Why credentials cannot be made or used; the message says what to do.
+/// Why credentials cannot be made or used. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A name that cannot be one, twice the same, or reserved: wrong usage.
+    /// An invalid, duplicate or reserved name.
     #[error("{0}")]
     Usage(String),
-    /// A file or folder could not be read or written.
     #[error("cannot {what} {path}: {source}", path = .path.display())]
-    File {
-        /// What was being done.
-        what: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// A file is there, and cannot be trusted or understood.
+    File { what: &'static str, path: PathBuf, source: std::io::Error },
+    /// A file is invalid or cannot be trusted.
     #[error("{path}: {problem}", path = .path.display())]
-    Unfit {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
-    /// No random numbers or no signature: the cryptography failed.
+    Invalid { path: PathBuf, problem: String },
     #[error("cannot make {what}: {why}")]
-    Crypto {
-        /// What was being made.
-        what: &'static str,
-        /// Its own words.
-        why: String,
-    },
+    Crypto { what: &'static str, why: String },
 }
 
 impl IdentityError {
-    fn unfit(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
-        Self::Unfit { path: path.into(), problem: problem.into() }
+    fn invalid(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::Invalid { path: path.into(), problem: problem.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! The policy file: TOML, every problem with its line.
+//! Reads the policy file (TOML); every error names its line.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +12,9 @@ use toml::Spanned;
 
 use super::pattern::Pattern;
 use super::peers::PeerRange;
-use super::{Owner, PolicyError, Program, Rule, SYSTEM_CHANGES, Said};
+use super::{HostInfo, Located, PolicyError, Program, Rule, SYSTEM_CHANGES};
 
-/// Longer texts are not policies.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
-/// More rules than anybody can keep in mind protect nobody.
 const RULES_MAX: usize = 100;
 
 type Texts = Spanned<Vec<Spanned<String>>>;
@@ -40,12 +38,12 @@ struct RuleText {
     programs: Option<Texts>,
 }
 
-/// The text of a policy file that its owner alone, or at most its group, may write.
+/// Reads a policy file, which only its owner and group may write.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     if metadata.mode() & 0o002 != 0 {
-        return Err(format!("everybody may write it; run 'chmod o-w {}'", path.display()));
+        return Err(format!("everybody can write it; run 'chmod o-w {}'", path.display()));
     }
     let mut text = String::new();
     let read = file.by_ref().take(TEXT_BYTES_MAX + 1).read_to_string(&mut text);
@@ -53,8 +51,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The rules of a policy's text.
-pub(super) fn parse(text: &str, owner: &Owner) -> Result<Vec<Rule>, PolicyError> {
+pub(super) fn parse(text: &str, owner: &HostInfo) -> Result<Vec<Rule>, PolicyError> {
     let error = |problem: String, line| PolicyError::Text { problem, line };
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(error(format!("it is longer than {TEXT_BYTES_MAX} bytes"), None));
@@ -69,7 +66,7 @@ pub(super) fn parse(text: &str, owner: &Owner) -> Result<Vec<Rule>, PolicyError>
     for (index, rule) in rules.iter().enumerate() {
         if let Some(earlier) = rules[..index].iter().find(|earlier| covers(earlier, rule)) {
             let problem = format!(
-                "this rule is never reached: the one at line {} is for all its parts and coordinators, and the first \
+                "this rule is never reached: the rule at line {} covers all its parts and coordinators, and the first \
                  that fits decides; put the narrower rule first",
                 earlier.line.unwrap_or_default()
             );
@@ -79,13 +76,13 @@ pub(super) fn parse(text: &str, owner: &Owner) -> Result<Vec<Rule>, PolicyError>
     Ok(rules)
 }
 
-/// Whether whatever `rule` is for, `earlier` is for, too.
+/// Whether `earlier` applies wherever `rule` applies.
 fn covers(earlier: &Rule, rule: &Rule) -> bool {
     earlier.coordinator.covers(&rule.coordinator)
         && rule.parts.iter().all(|part| earlier.parts.iter().any(|pattern| pattern.covers(part)))
 }
 
-/// A text whose lines are counted from 1.
+/// Counts lines from 1.
 struct Lines<'a>(&'a str);
 
 impl Lines<'_> {
@@ -93,7 +90,7 @@ impl Lines<'_> {
         self.0.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
     }
 
-    fn rule(&self, rule: &Spanned<RuleText>, owner: &Owner) -> Result<Rule, PolicyError> {
+    fn rule(&self, rule: &Spanned<RuleText>, owner: &HostInfo) -> Result<Rule, PolicyError> {
         let line = Some(self.at(rule.span().start));
         let rule = rule.as_ref();
         let coordinator = match &rule.coordinator {
@@ -102,7 +99,11 @@ impl Lines<'_> {
         };
         let parts = self.list(Some(&rule.parts), "parts", line, Pattern::new)?;
         if parts.value.is_empty() {
-            return Err(self.error(&rule.parts, "parts", "it is empty: the rule would be for nothing"));
+            return Err(self.error(
+                &rule.parts,
+                "parts",
+                "the list is empty, so the rule applies to nothing",
+            ));
         }
         let directory = |text: &str| directory(text, owner);
         Ok(Rule {
@@ -113,7 +114,7 @@ impl Lines<'_> {
             rate_max: rule
                 .rate_max
                 .as_ref()
-                .map(|rate| Said { value: *rate.as_ref(), line: Some(self.at(rate.span().start)) }),
+                .map(|rate| Located { value: *rate.as_ref(), line: Some(self.at(rate.span().start)) }),
             directories: self.list(rule.directories.as_ref(), "directories", line, directory)?,
             system_changes: self.changes(rule.system_changes.as_ref(), line)?,
             programs: self.list(rule.programs.as_ref(), "programs", line, program)?,
@@ -134,25 +135,25 @@ impl Lines<'_> {
         read(text.as_ref()).map_err(|problem| self.error(text, key, problem))
     }
 
-    /// A list, empty and said by the whole rule where it is not written.
+    /// A list; empty, at the rule's line, if absent.
     fn list<T>(
         &self,
         texts: Option<&Texts>,
         key: &str,
         rule: Option<usize>,
         read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Said<Vec<T>>, PolicyError> {
-        let Some(texts) = texts else { return Ok(Said { value: Vec::new(), line: rule }) };
+    ) -> Result<Located<Vec<T>>, PolicyError> {
+        let Some(texts) = texts else { return Ok(Located { value: Vec::new(), line: rule }) };
         let values = texts.as_ref().iter().map(|text| self.read(text, key, &read));
-        Ok(Said { value: values.collect::<Result<_, _>>()?, line: Some(self.at(texts.span().start)) })
+        Ok(Located { value: values.collect::<Result<_, _>>()?, line: Some(self.at(texts.span().start)) })
     }
 
     fn changes(
         &self,
         value: Option<&Spanned<toml::Value>>,
         rule: Option<usize>,
-    ) -> Result<Said<Vec<SystemChange>>, PolicyError> {
-        let Some(value) = value else { return Ok(Said { value: Vec::new(), line: rule }) };
+    ) -> Result<Located<Vec<SystemChange>>, PolicyError> {
+        let Some(value) = value else { return Ok(Located { value: Vec::new(), line: rule }) };
         let names = || SYSTEM_CHANGES.map(|(name, _)| format!("\"{name}\"")).join(", ");
         let wrong =
             || self.error(value, "system_changes", format!("write true, false, or a list of {}", names()));
@@ -166,11 +167,11 @@ impl Lines<'_> {
             toml::Value::Array(items) => items.iter().map(kind).collect::<Result<_, _>>()?,
             _ => return Err(wrong()),
         };
-        Ok(Said { value: kinds, line: Some(self.at(value.span().start)) })
+        Ok(Located { value: kinds, line: Some(self.at(value.span().start)) })
     }
 }
 
-fn directory(text: &str, owner: &Owner) -> Result<PathBuf, String> {
+fn directory(text: &str, owner: &HostInfo) -> Result<PathBuf, String> {
     if text == "data" {
         return Ok(owner.data_dir.clone());
     }
@@ -180,7 +181,7 @@ fn directory(text: &str, owner: &Owner) -> Result<PathBuf, String> {
         || text.contains('\0')
     {
         return Err(format!(
-            "'{text}' must be an absolute path without '..', or \"data\" for the agent's own"
+            "'{text}' must be an absolute path without '..', or \"data\" for the agent's data directory"
         ));
     }
     Ok(path)

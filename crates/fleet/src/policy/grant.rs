@@ -1,4 +1,4 @@
-//! What one part may do: a policy, for one coordinator and one kind of part.
+//! What one part may do: a policy, applied to one coordinator and one kind of part.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -8,24 +8,24 @@ use base::part::PartError;
 use base::permit::{Permit, SystemChange};
 
 use super::path::resolve;
-use super::{Policy, Refusal, Request, Rule, Said, Wish};
+use super::{Action, ActionRequest, Located, Policy, Refusal, Rule};
 
-/// What one part of one coordinator may do on this host. Dropping it gives back the rate that it was granted.
+/// The permissions of one part. Dropping it returns its share of the rate limit.
 #[derive(Debug)]
 pub struct Grant {
     policy: Arc<Policy>,
     coordinator: String,
     part: String,
     fleet: Vec<IpAddr>,
-    /// What this part asked to send, in bit/s.
+    /// Requested rate in bit/s.
     rate: Mutex<u64>,
 }
 
 impl Grant {
-    /// For a part of this kind, asked for by this coordinator, in a fleet of these addresses.
+    /// Grants a kind of part to a coordinator in a fleet with these addresses.
     ///
     /// # Errors
-    /// The policy does not let it run at all.
+    /// The policy does not let the part run.
     pub fn new(
         policy: Arc<Policy>,
         coordinator: &str,
@@ -34,35 +34,35 @@ impl Grant {
     ) -> Result<Self, Refusal> {
         let grant =
             Self { policy, coordinator: coordinator.into(), part: part.into(), fleet, rate: Mutex::new(0) };
-        grant.decide(Wish::Run)?;
+        grant.decide(Action::Run)?;
         Ok(grant)
     }
 
-    fn request<'a>(&'a self, wish: Wish<'a>) -> Request<'a> {
-        Request { coordinator: &self.coordinator, part: &self.part, fleet: &self.fleet, wish }
+    fn request<'a>(&'a self, action: Action<'a>) -> ActionRequest<'a> {
+        ActionRequest { coordinator: &self.coordinator, part: &self.part, fleet: &self.fleet, action }
     }
 
-    fn decide(&self, wish: Wish<'_>) -> Result<(), Refusal> {
-        self.policy.decide(&self.request(wish))
+    fn decide(&self, action: Action<'_>) -> Result<(), Refusal> {
+        self.policy.decide(&self.request(action))
     }
 
     fn rule(&self) -> Option<&Rule> {
         self.policy.rule(&self.coordinator, &self.part)
     }
 
-    /// Replace what this part was granted; the parts under one rule share its rate.
+    /// Replaces this part's share of the rate limit; the parts under one rule share it.
     fn reserve(&self, bit_per_s: u64) -> Result<(), Refusal> {
-        let wish = Wish::Rate(bit_per_s);
-        self.decide(wish)?;
+        let action = Action::Rate(bit_per_s);
+        self.decide(action)?;
         let Some(rule) = self.rule() else { return Ok(()) };
-        // Numbers are whole whatever happened to whoever held the lock.
+        // A panic elsewhere cannot damage the number.
         let mut mine = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = rule.sending_bit_per_s.lock().unwrap_or_else(PoisonError::into_inner);
         let others = all.saturating_sub(*mine);
         match &rule.rate_max {
             None => Ok(()),
             Some(max) if others.saturating_add(bit_per_s) > max.value.bit_per_s() => {
-                Err(self.policy.refusal(&self.request(wish), rule.too_fast(max, others)))
+                Err(self.policy.refusal(&self.request(action), rule.too_fast(max, others)))
             }
             Some(_) => {
                 *all = others + bit_per_s;
@@ -73,21 +73,21 @@ impl Grant {
     }
 
     fn below(&self, path: &Path) -> Result<(), Refusal> {
-        let wish = Wish::Directory(path);
-        let Some(rule) = self.rule() else { return self.decide(wish) };
-        let resolved = resolve(path).map_err(|why| self.policy.refusal(&self.request(wish), why))?;
-        // What the owner listed may itself be reached by a link, and is compared where it leads.
+        let action = Action::Directory(path);
+        let Some(rule) = self.rule() else { return self.decide(action) };
+        let resolved = resolve(path).map_err(|why| self.policy.refusal(&self.request(action), why))?;
+        // Listed directories may be symbolic links: compare their targets.
         let listed = rule.directories.value.iter().filter_map(|directory| resolve(directory).ok());
         let rule_resolved = Rule {
-            directories: Said { value: listed.collect(), line: rule.directories.line },
+            directories: Located { value: listed.collect(), line: rule.directories.line },
             ..rule.clone()
         };
-        rule_resolved.permits(&self.request(Wish::Directory(&resolved))).map_err(|reason| {
+        rule_resolved.permits(&self.request(Action::Directory(&resolved))).map_err(|reason| {
             let leads = match resolved == path {
                 true => String::new(),
                 false => format!("it leads to {}; ", resolved.display()),
             };
-            self.policy.refusal(&self.request(wish), format!("{leads}{reason}"))
+            self.policy.refusal(&self.request(action), format!("{leads}{reason}"))
         })
     }
 }
@@ -104,11 +104,11 @@ impl Drop for Grant {
 
 impl Permit for Grant {
     fn peer(&self, address: SocketAddr) -> Result<(), PartError> {
-        Ok(self.decide(Wish::Peer(address))?)
+        Ok(self.decide(Action::Peer(address))?)
     }
 
-    /// The whole rate of this part: it replaces what the part asked for before, and adds to that of the other parts
-    /// under the same rule.
+    /// Requests the whole rate of this part: replaces its earlier request and adds to the other parts under
+    /// the same rule.
     fn rate(&self, bit_per_s: u64) -> Result<(), PartError> {
         Ok(self.reserve(bit_per_s)?)
     }
@@ -118,10 +118,10 @@ impl Permit for Grant {
     }
 
     fn system_change(&self, kind: SystemChange) -> Result<(), PartError> {
-        Ok(self.decide(Wish::SystemChange(kind))?)
+        Ok(self.decide(Action::SystemChange(kind))?)
     }
 
     fn program(&self, program: &str) -> Result<(), PartError> {
-        Ok(self.decide(Wish::Program(program))?)
+        Ok(self.decide(Action::Program(program))?)
     }
 }

@@ -1,18 +1,18 @@
-//! An agent's own policy: who may ask its host for what.
+//! An agent's policy: what coordinators may do on its host.
 //!
-//! The file is TOML. Every rule names the coordinators and the kinds of parts it is for; the **first** rule that fits
-//! both decides alone, so that what one rule allows never adds to what another allows. What a rule does not mention
-//! it does not allow, and what no rule is for is refused.
+//! The file is TOML. Every rule names coordinators and kinds of parts. The **first** rule that matches both
+//! decides alone, so permissions of several rules never add up. A rule denies what it does not mention;
+//! requests without a matching rule are denied.
 //!
 //! ```toml
 //! [[allow]]
-//! coordinator = "*"                          # name pattern; left out: every coordinator
+//! coordinator = "*"                          # name pattern; default: every coordinator
 //! parts = ["stream.*", "observe.*"]
 //! peers = ["loopback", "10.0.0.0/8"]         # CIDR ranges, "loopback", "fleet", "any"
-//! rate_max = "1Gbit/s"                       # of all parts under this rule together; left out: no limit
+//! rate_max = "1Gbit/s"                       # of all parts under this rule together; default: no limit
 //! directories = ["data", "/srv/film"]        # "data": the agent's own data directory
 //! system_changes = ["cgroup"]                # or true, or false
-//! programs = ["mpv", "/usr/sbin/nginx"]      # as they are asked for; or "any"
+//! programs = ["mpv", "/usr/sbin/nginx"]      # exactly as requested; or "any"
 //! ```
 
 mod file;
@@ -34,7 +34,7 @@ use path::is_below;
 use pattern::Pattern;
 use peers::PeerRange;
 
-/// Every kind of change to the system that a rule can allow.
+/// All changes to the system that a rule can allow.
 pub const SYSTEM_CHANGES: [(&str, SystemChange); 4] = [
     ("cgroup", SystemChange::Cgroup),
     ("disk", SystemChange::Disk),
@@ -42,48 +42,36 @@ pub const SYSTEM_CHANGES: [(&str, SystemChange); 4] = [
     ("cache", SystemChange::Cache),
 ];
 
-/// Why a policy cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// What is written is wrong; `line` counts from 1 where it is known.
+    /// Invalid content; lines count from 1.
     #[error("{}{problem}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
-    Text {
-        /// What is wrong, and what was expected.
-        problem: String,
-        /// Where.
-        line: Option<usize>,
-    },
-    /// The file as a whole: not there, not readable, writable by everybody, or [`PolicyError::Text`] with its name.
+    Text { problem: String, line: Option<usize> },
+    /// The file is missing, unreadable, writable by everybody, or invalid.
     #[error("the policy {file}: {problem}", file = .file.display())]
-    File {
-        /// Which one.
-        file: PathBuf,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
+    File { file: PathBuf, problem: String },
 }
 
 /// The host that a policy protects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// Its name in the fleet.
+pub struct HostInfo {
     pub host: String,
-    /// The agent's own data directory, which the word `data` stands for.
+    /// The agent's data directory: `data` in policies.
     pub data_dir: PathBuf,
 }
 
-/// What an agent's owner lets coordinators do; see the module for the file.
+/// What coordinators may do on a host; see the module for the file.
 #[derive(Debug, Clone)]
 pub struct Policy {
     host: String,
-    /// Where it is written, for refusals.
+    /// Source of the policy, for refusals.
     origin: String,
     rules: Vec<Rule>,
 }
 
-/// A value, and the line that says it.
+/// A value and its line in the file.
 #[derive(Debug, Clone)]
-struct Said<T> {
+struct Located<T> {
     value: T,
     line: Option<usize>,
 }
@@ -94,91 +82,78 @@ struct Rule {
     line: Option<usize>,
     coordinator: Pattern,
     parts: Vec<Pattern>,
-    peers: Said<Vec<PeerRange>>,
-    rate_max: Option<Said<BitRate>>,
-    directories: Said<Vec<PathBuf>>,
-    system_changes: Said<Vec<SystemChange>>,
-    programs: Said<Vec<Program>>,
-    /// What the parts that run under this rule send together, in bit/s.
+    peers: Located<Vec<PeerRange>>,
+    rate_max: Option<Located<BitRate>>,
+    directories: Located<Vec<PathBuf>>,
+    system_changes: Located<Vec<SystemChange>>,
+    programs: Located<Vec<Program>>,
+    /// Total rate of the parts under this rule, in bit/s.
     sending_bit_per_s: Arc<Mutex<u64>>,
 }
 
-/// A program that may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Program {
     Any,
-    /// A name to be looked up, or an absolute path; asked for by exactly these words.
+    /// A name or an absolute path, compared literally.
     Named(String),
 }
 
-/// What is asked of a policy.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// The name that the coordinator goes by.
+pub struct ActionRequest<'a> {
     pub coordinator: &'a str,
-    /// The kind of the part, `stream.viewers`.
+    /// The kind of the part, as `stream.viewers`.
     pub part: &'a str,
-    /// The fleet's own addresses as announced, which the word `fleet` stands for.
+    /// The fleet's announced addresses: `fleet` in policies.
     pub fleet: &'a [IpAddr],
-    /// What it wants to do.
-    pub wish: Wish<'a>,
+    pub action: Action<'a>,
 }
 
-/// What a part wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish<'a> {
-    /// Run at all.
+pub enum Action<'a> {
     Run,
-    /// Exchange traffic with this address.
     Peer(SocketAddr),
-    /// Send as fast as this, in bit/s; `u64::MAX` where nothing bounds it.
+    /// Send at this rate in bit/s; `u64::MAX` without a limit.
     Rate(u64),
-    /// Read and write below this directory: absolute, symbolic links and `..` resolved.
+    /// Use this directory: absolute, with symbolic links and `..` resolved.
     Directory(&'a Path),
-    /// Change the system.
     SystemChange(SystemChange),
-    /// Start a program, by absolute path or by name.
+    /// Start a program, by absolute path or name.
     Program(&'a str),
 }
 
-/// A refusal: by whose policy, what was asked for, and which rule says no.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the policy of host {host} ({origin}) does not let coordinator {coordinator} {wish}: {reason}")]
+#[error("the policy of host {host} ({origin}) does not let coordinator {coordinator} {action}: {reason}")]
 pub struct Refusal {
-    /// The host that refuses.
     pub host: String,
-    /// Where its policy is written.
     pub origin: String,
-    /// Who asked.
     pub coordinator: String,
-    /// For what.
-    pub wish: String,
-    /// What is allowed instead, and the line that says so.
+    pub action: String,
+    /// What is allowed instead, and at which line.
     pub reason: String,
 }
 
 impl From<Refusal> for base::part::PartError {
-    /// What a host does not allow is for the plan to respect.
+    /// The plan must respect the host's policy.
     fn from(refusal: Refusal) -> Self {
         Self::usage(refusal)
     }
 }
 
 impl Policy {
-    /// The policy without a file: all parts, peers on loopback and in private ranges (RFC 1918, RFC 4193, link-local),
-    /// the agent's own data directory, nothing else.
-    pub fn built_in(owner: &Owner) -> Self {
+    /// The policy without a file: all parts; peers on loopback and in private ranges (RFC 1918, RFC 4193,
+    /// link-local); the agent's data directory; nothing else.
+    pub fn default_for(owner: &HostInfo) -> Self {
         let rule = Rule {
-            peers: Said { value: peers::private(), line: None },
-            directories: Said { value: vec![owner.data_dir.clone()], line: None },
-            ..Rule::of_everything(Vec::new(), Vec::new(), Vec::new())
+            peers: Located { value: peers::private(), line: None },
+            directories: Located { value: vec![owner.data_dir.clone()], line: None },
+            ..Rule::any_part(Vec::new(), Vec::new(), Vec::new())
         };
         Self { host: owner.host.clone(), origin: "built in, there is no file".into(), rules: vec![rule] }
     }
 
-    /// Everything, for the bus within one process: there the user asks himself.
-    pub fn open() -> Self {
-        let rule = Rule::of_everything(
+    /// Allows everything, for the bus within one process.
+    pub fn allow_all() -> Self {
+        let rule = Rule::any_part(
             vec![PeerRange::Any],
             SYSTEM_CHANGES.iter().map(|(_, kind)| *kind).collect(),
             vec![Program::Any],
@@ -186,31 +161,21 @@ impl Policy {
         Self { host: base::part::HERE.into(), origin: "open".into(), rules: vec![rule] }
     }
 
-    /// Read a policy.
-    ///
-    /// # Errors
-    /// What is wrong, with its line: no TOML, an unknown key, a value out of its range, a rule that is never reached.
-    pub fn parse(text: &str, owner: &Owner) -> Result<Self, PolicyError> {
+    pub fn parse(text: &str, owner: &HostInfo) -> Result<Self, PolicyError> {
         let rules = file::parse(text, owner)?;
         Ok(Self { host: owner.host.clone(), origin: "its policy file".into(), rules })
     }
 
-    /// Read a policy file. One that everybody may write protects nobody, and is refused.
-    ///
-    /// # Errors
-    /// The file cannot be read, others may write it, or what is written is wrong.
-    pub fn load(path: &Path, owner: &Owner) -> Result<Self, PolicyError> {
+    /// Loads a policy file. Rejects a file that everybody can write.
+    pub fn load(path: &Path, owner: &HostInfo) -> Result<Self, PolicyError> {
         let policy =
             file::read(path).and_then(|text| Self::parse(&text, owner).map_err(|error| error.to_string()));
         let policy = policy.map_err(|problem| PolicyError::File { file: path.to_owned(), problem })?;
         Ok(Self { origin: path.display().to_string(), ..policy })
     }
 
-    /// Decide. Pure: directories are compared as they are given, see [`Grant`] for those of the file system.
-    ///
-    /// # Errors
-    /// The refusal.
-    pub fn decide(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// Decides a request. Pure: compares directories literally; [`Grant`] resolves them first.
+    pub fn decide(&self, request: &ActionRequest<'_>) -> Result<(), Refusal> {
         let reason = match self.rule(request.coordinator, request.part) {
             Some(rule) => rule.permits(request).err(),
             None => Some(self.no_rule(request)),
@@ -218,14 +183,14 @@ impl Policy {
         reason.map_or(Ok(()), |reason| Err(self.refusal(request, reason)))
     }
 
-    /// The rule that decides alone about these parts of this coordinator.
+    /// The first rule that matches.
     fn rule(&self, coordinator: &str, part: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| {
             rule.coordinator.matches(coordinator) && rule.parts.iter().any(|pattern| pattern.matches(part))
         })
     }
 
-    fn no_rule(&self, request: &Request<'_>) -> String {
+    fn no_rule(&self, request: &ActionRequest<'_>) -> String {
         let of_it = self.rules.iter().filter(|rule| rule.coordinator.matches(request.coordinator));
         let parts: Vec<_> = of_it.flat_map(|rule| rule.parts.iter().map(ToString::to_string)).collect();
         match parts.is_empty() {
@@ -234,47 +199,47 @@ impl Policy {
         }
     }
 
-    fn refusal(&self, request: &Request<'_>, reason: String) -> Refusal {
+    fn refusal(&self, request: &ActionRequest<'_>, reason: String) -> Refusal {
         let part = request.part;
-        let wish = match request.wish {
-            Wish::Run => format!("run {part}"),
-            Wish::Peer(address) => format!("have {part} send to {address}"),
-            Wish::Rate(u64::MAX) => format!("have {part} send as fast as it can"),
-            Wish::Rate(rate) => format!("have {part} send at {}", BitRate::from_bit_per_s(rate)),
-            Wish::Directory(path) => format!("have {part} use the directory {}", path.display()),
-            Wish::SystemChange(kind) => format!("have {part} change the system ({})", name_of(kind)),
-            Wish::Program(program) => format!("have {part} start {program}"),
+        let action = match request.action {
+            Action::Run => format!("run {part}"),
+            Action::Peer(address) => format!("have {part} send to {address}"),
+            Action::Rate(u64::MAX) => format!("have {part} send as fast as it can"),
+            Action::Rate(rate) => format!("have {part} send at {}", BitRate::from_bit_per_s(rate)),
+            Action::Directory(path) => format!("have {part} use the directory {}", path.display()),
+            Action::SystemChange(kind) => format!("have {part} change the system ({})", name_of(kind)),
+            Action::Program(program) => format!("have {part} start {program}"),
         };
         Refusal {
             host: self.host.clone(),
             origin: self.origin.clone(),
             coordinator: request.coordinator.to_owned(),
-            wish,
+            action,
             reason,
         }
     }
 }
 
 impl Rule {
-    fn of_everything(peers: Vec<PeerRange>, changes: Vec<SystemChange>, programs: Vec<Program>) -> Self {
+    fn any_part(peers: Vec<PeerRange>, changes: Vec<SystemChange>, programs: Vec<Program>) -> Self {
         Self {
             line: None,
             coordinator: Pattern::any(),
             parts: vec![Pattern::any()],
-            peers: Said { value: peers, line: None },
+            peers: Located { value: peers, line: None },
             rate_max: None,
-            directories: Said { value: vec!["/".into()], line: None },
-            system_changes: Said { value: changes, line: None },
-            programs: Said { value: programs, line: None },
+            directories: Located { value: vec!["/".into()], line: None },
+            system_changes: Located { value: changes, line: None },
+            programs: Located { value: programs, line: None },
             sending_bit_per_s: Arc::default(),
         }
     }
 
-    /// Whether this rule permits it; otherwise, what it permits instead.
-    fn permits(&self, request: &Request<'_>) -> Result<(), String> {
-        match request.wish {
-            Wish::Run => Ok(()),
-            Wish::Peer(address) => {
+    /// Whether this rule permits the request; otherwise what it permits instead.
+    fn permits(&self, request: &ActionRequest<'_>) -> Result<(), String> {
+        match request.action {
+            Action::Run => Ok(()),
+            Action::Peer(address) => {
                 let ip = address.ip();
                 let permitted = self.peers.value.iter().any(|range| range.contains(ip, request.fleet));
                 let special = peers::special(ip)
@@ -283,19 +248,19 @@ impl Rule {
                     .then_some(())
                     .ok_or_else(|| format!("{}{}", special.unwrap_or_default(), self.peers.allowed("peers")))
             }
-            Wish::Rate(rate) => match &self.rate_max {
+            Action::Rate(rate) => match &self.rate_max {
                 Some(max) if rate > max.value.bit_per_s() => Err(self.too_fast(max, 0)),
                 _ => Ok(()),
             },
-            Wish::Directory(path) => {
+            Action::Directory(path) => {
                 let permitted = self.directories.value.iter().any(|directory| is_below(path, directory));
                 permitted.then_some(()).ok_or_else(|| self.directories.shown().allowed("directories"))
             }
-            Wish::SystemChange(kind) => {
+            Action::SystemChange(kind) => {
                 let permitted = self.system_changes.value.contains(&kind);
                 permitted.then_some(()).ok_or_else(|| self.system_changes.named().allowed("system changes"))
             }
-            Wish::Program(program) => {
+            Action::Program(program) => {
                 let permitted = self.programs.value.iter().any(|listed| match listed {
                     Program::Any => true,
                     Program::Named(name) => name == program,
@@ -305,7 +270,7 @@ impl Rule {
         }
     }
 
-    fn too_fast(&self, max: &Said<BitRate>, others: u64) -> String {
+    fn too_fast(&self, max: &Located<BitRate>, others: u64) -> String {
         let taken = match others {
             0 => String::new(),
             rate => format!(", of which other parts have {}", BitRate::from_bit_per_s(rate)),
@@ -314,8 +279,8 @@ impl Rule {
     }
 }
 
-impl<T> Said<Vec<T>> {
-    /// What is allowed, and the line that says so.
+impl<T> Located<Vec<T>> {
+    /// What is allowed, and at which line.
     fn allowed(&self, what: &str) -> String
     where
         T: fmt::Display,
@@ -326,15 +291,15 @@ impl<T> Said<Vec<T>> {
     }
 }
 
-impl Said<Vec<PathBuf>> {
-    fn shown(&self) -> Said<Vec<String>> {
-        Said { value: self.value.iter().map(|path| path.display().to_string()).collect(), line: self.line }
+impl Located<Vec<PathBuf>> {
+    fn shown(&self) -> Located<Vec<String>> {
+        Located { value: self.value.iter().map(|path| path.display().to_string()).collect(), line: self.line }
     }
 }
 
-impl Said<Vec<SystemChange>> {
-    fn named(&self) -> Said<Vec<&'static str>> {
-        Said { value: self.value.iter().map(|kind| name_of(*kind)).collect(), line: self.line }
+impl Located<Vec<SystemChange>> {
+    fn named(&self) -> Located<Vec<&'static str>> {
+        Located { value: self.value.iter().map(|kind| name_of(*kind)).collect(), line: self.line }
     }
 }
 

@@ -1,19 +1,19 @@
-//! Directories as they really are: symbolic links and `..` resolved.
+//! Resolves directories: symbolic links and `..`.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// Whether a resolved path is `directory` or lies below it, component by component: `/srv-x` is not below `/srv`.
+/// Whether a resolved path is `directory` or below it, by components: `/srv-x` is not below `/srv`.
 pub(super) fn is_below(path: &Path, directory: &Path) -> bool {
     let plain =
         |path: &Path| path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     path.is_absolute() && plain(path) && path.starts_with(directory)
 }
 
-/// Where a path leads: what exists of it is resolved, what does not exist yet is appended.
+/// Resolves the existing part of a path and appends the rest.
 ///
-/// Says why it cannot be known: a relative path, `..` behind something that does not exist, a symbolic link that leads
-/// nowhere (whoever creates its target decides later where it leads).
+/// Fails for a relative path, for `..` behind a missing component, and for a dangling symbolic link (whose
+/// creator decides later where it leads).
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, String> {
     if !path.is_absolute() {
         return Err("it is not absolute".into());

@@ -1,18 +1,15 @@
-//! Name patterns: `*` stands for any characters, everything else for itself.
+//! Name patterns: `*` matches any characters.
 
 use std::fmt;
 
-/// A pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(String);
 
 impl Pattern {
-    /// Fits every name.
     pub fn any() -> Self {
         Self("*".into())
     }
 
-    /// A pattern as it is written; says what is wrong with one that no name could fit.
     pub fn new(text: &str) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*' | '@');
         match text.chars().all(fits) && !text.is_empty() && text.len() <= 255 {
@@ -27,7 +24,7 @@ impl Pattern {
         fits(self.0.as_bytes(), name.as_bytes())
     }
 
-    /// Whether every name that fits `other` fits this one, too. A `*` of the other is matched by a `*` alone.
+    /// Whether this pattern matches all names that `other` matches. Only a `*` matches a `*`.
     pub fn covers(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }
@@ -39,7 +36,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Greedy matching that goes back to the last `*` alone: at most pattern times name steps.
+/// Greedy matching with backtracking to the last `*`: at most pattern times name steps.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -66,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_characters() {
+    fn star_matches_any_characters() {
         let cases = [
             ("*", "", true),
             ("*", "stream.viewers", true),
@@ -85,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_pattern_covers_a_narrower_one() {
+    fn wider_pattern_covers_narrower_one() {
         let covers = |a, b| Pattern::new(a).unwrap().covers(&Pattern::new(b).unwrap());
         assert!(covers("*", "stream.*") && covers("stream.*", "stream.v*") && covers("a", "a"));
         assert!(!covers("stream.*", "*") && !covers("a*", "*a") && !covers("a", "b"));
     }
 
     #[test]
-    fn what_no_name_fits_is_refused() {
+    fn invalid_pattern_is_rejected() {
         for text in ["", "a b", "stream/x", "é", "\n"] {
             assert!(Pattern::new(text).unwrap_err().contains("no name pattern"), "{text}");
         }

@@ -1,12 +1,12 @@
-//! Whom a part may exchange traffic with.
+//! Addresses with which a part may exchange traffic.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// The metadata services of clouds, which hand out a host's secrets to whoever asks from the host: of most clouds, of
-/// AWS over IPv6, of ECS tasks and of EKS pods (AWS's user guides to each).
+/// Metadata services of clouds, which give a host's secrets to any process on it: most clouds, AWS over
+/// IPv6, ECS tasks, EKS pods (AWS user guides).
 const CLOUD_METADATA: [IpAddr; 5] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
@@ -15,20 +15,18 @@ const CLOUD_METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
 ];
 
-/// One entry of `peers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PeerRange {
     Any,
     /// 127.0.0.0/8 and ::1.
     Loopback,
-    /// The fleet's own hosts, as announced.
+    /// The announced addresses of the fleet's hosts.
     Fleet,
-    /// A range, never an IPv4-mapped one.
+    /// Never an IPv4-mapped range.
     Net(IpNet),
 }
 
 impl PeerRange {
-    /// As it is written; says what is wrong.
     pub fn new(text: &str) -> Result<Self, String> {
         match text {
             "any" => return Ok(Self::Any),
@@ -49,7 +47,7 @@ impl PeerRange {
         Ok(Self::Net(canonical_net(net)))
     }
 
-    /// Whether the range has this address. One with a special meaning must be listed as such.
+    /// Whether the range contains an address. A special address must be listed explicitly.
     pub fn contains(&self, ip: IpAddr, fleet: &[IpAddr]) -> bool {
         let ip = ip.to_canonical();
         let special = special(ip).is_some();
@@ -75,7 +73,7 @@ impl fmt::Display for PeerRange {
     }
 }
 
-/// What is special about an address that reaches many hosts, none, or more than it seems.
+/// What is special about an address that reaches many hosts, no host, or more than it seems.
 pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
         ip if CLOUD_METADATA.contains(&ip) => Some("the metadata service of clouds"),
@@ -89,7 +87,8 @@ pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a range means the special address that it has: it lies within the multicast range, or is that address.
+/// Whether a range means a special address explicitly: it is that address or lies within the multicast
+/// range.
 fn is_explicit(net: IpNet, ip: IpAddr) -> bool {
     let within = |range: &str| range.parse::<IpNet>().is_ok_and(|range| range.contains(&net));
     net.prefix_len() == net.max_prefix_len() && net.addr() == ip
@@ -97,14 +96,14 @@ fn is_explicit(net: IpNet, ip: IpAddr) -> bool {
         || within("ff00::/8")
 }
 
-/// Loopback, and the ranges that no router carries into the internet: RFC 1918, RFC 3927, RFC 4193, RFC 4291.
+/// Loopback, and ranges that are not routed in the internet: RFC 1918, RFC 3927, RFC 4193, RFC 4291.
 pub(super) fn private() -> Vec<PeerRange> {
     let ranges = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10"];
     let nets = ranges.iter().filter_map(|text| text.parse().ok()).map(PeerRange::Net);
     std::iter::once(PeerRange::Loopback).chain(nets).collect()
 }
 
-/// An IPv4-mapped range (RFC 4291, 2.5.5.2) is the range of IPv4 that it maps.
+/// An IPv4-mapped range (RFC 4291, 2.5.5.2) means the IPv4 range.
 fn canonical_net(net: IpNet) -> IpNet {
     match (net, net.addr().to_canonical()) {
         (IpNet::V6(v6), IpAddr::V4(v4)) if v6.prefix_len() >= 96 => {

@@ -7,25 +7,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::part::{Endpoints, HostContext, Part, PartError, PartKind, PartSpec, Progress};
+use base::part::{AnyPart, Endpoints, HostContext, PartError, PartKind, PartSpec, Progress};
 use base::permit::Everything;
 use base::placement::Wish;
-use kagiri_fleet::agent::{self, End};
-use kagiri_fleet::clock::DatagramAddress;
-use kagiri_fleet::coordinator::{Coordinator, FleetBus, Setting};
-use kagiri_fleet::local::LocalBus;
-use kagiri_fleet::session::Role;
-use kagiri_fleet::{Bus, BusError, FleetError};
+use fleet::agent::{self, End};
+use fleet::clock::DatagramAddress;
+use fleet::coordinator::{Coordinator, CoordinatorConfig, FleetBus};
+use fleet::local::LocalBus;
+use fleet::session::Role;
+use fleet::{Bus, BusError, FleetError};
 use serde_json::{Value, json};
 use sys::clock::Deadline;
 
 /// No wait of a test is longer.
 pub const GUARD: Duration = Duration::from_secs(20);
 
-/// A part that works until its moment, or as told: `{"fails_in": "prepare"}`, `{"holds": true}`; with
-/// `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a file until it is dropped;
-/// with `{"fails_in": "start-late"}` it sees that the moment has passed; with `{"says_after": FILE}` it does not say how
-/// far it is before there is this file, and makes one beside it when it is asked.
+/// A part that runs until its start time, or as its settings say: `{"fails_in": "prepare"}`, `{"holds":
+/// true}`; with `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a
+/// file until it is dropped; with `{"fails_in": "start-late"}` it sees that the moment has passed; with
+/// `{"says_after": FILE}` it does not say how far it is before there is this file, and makes one beside it
+/// when it is asked.
 struct Worker {
     settings: Value,
     started_ns: Option<u64>,
@@ -38,7 +39,7 @@ impl Drop for Worker {
     }
 }
 
-impl Part for Worker {
+impl AnyPart for Worker {
     fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
         match self.settings["fails_in"].as_str() {
             Some("prepare") => return Err(PartError::new("the disk is full")),
@@ -82,7 +83,7 @@ impl Part for Worker {
     }
 }
 
-fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
+fn build(spec: &PartSpec) -> Result<Box<dyn AnyPart>, PartError> {
     Ok(Box::new(Worker { settings: spec.settings.clone(), started_ns: None, leaves: None }))
 }
 
@@ -113,13 +114,13 @@ pub struct Agent {
 impl Agent {
     pub fn start(name: &str, endpoint: &str, dir: &Path, once: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let setting = agent::Setting {
+        let setting = agent::AgentConfig {
             name: name.to_owned(),
             join: endpoint.to_owned(),
             more: Vec::new(),
             kinds: kinds(),
             host: HostContext { name: name.to_owned(), ..context(dir) },
-            grants: Arc::new(|_, _| Ok(Arc::new(Everything))),
+            permits: Arc::new(|_, _| Ok(Arc::new(Everything))),
             version: "0".into(),
             environment: BTreeMap::new(),
             once,
@@ -149,7 +150,7 @@ pub fn coordinator(endpoint: &str, run: &str) -> Coordinator {
 }
 
 pub fn coordinator_as(role: Role, run: &str) -> Coordinator {
-    let setting = Setting {
+    let setting = CoordinatorConfig {
         role,
         more: Vec::new(),
         clock: DatagramAddress::Udp("127.0.0.1:0".parse().expect("a test needs it")),
@@ -169,24 +170,24 @@ pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
     FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
 }
 
-/// Places, prepares and starts parts, and says what they told when they were prepared. All over again where the order came
-/// too late to a host that was kept off its CPU, as an engine repeats such a trial; any other error fails.
+/// Places, prepares and starts parts; returns their endpoints. Repeats a start that came too late on a busy
+/// machine, as the engine does; any other error fails.
 pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) -> Endpoints {
     let parts: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     let deadline = Deadline::after(GUARD);
     loop {
         bus.place(specs.to_vec()).expect("all are placed");
-        let told = bus.prepare(&parts, peers).expect("all are prepared");
+        let endpoints = bus.prepare(&parts, peers).expect("all are prepared");
         match bus.start(&parts) {
-            Ok(()) => return told,
-            Err(error @ BusError::Late { .. }) => assert!(!deadline.passed(), "never in time: {error}"),
+            Ok(()) => return endpoints,
+            Err(error @ BusError::LateStart { .. }) => assert!(!deadline.passed(), "never in time: {error}"),
             Err(error) => panic!("{error}"),
         }
         assert!(bus.stop(&parts).values().all(Result::is_ok), "who is late is not lost");
     }
 }
 
-/// Waits until it is so.
+/// Waits for a condition.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Deadline::after(GUARD);
     while !is_so() {
@@ -194,8 +195,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The message of an error that was to come.
-pub fn said<T>(result: Result<T, BusError>) -> String {
+/// The message of an expected error.
+pub fn error_text<T>(result: Result<T, BusError>) -> String {
     match result {
         Ok(_) => panic!("it was to fail"),
         Err(error) => error.to_string(),

@@ -6,24 +6,24 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kagiri_fleet::identity::{Auth, Credentials, Init, Made, Named, Role, init};
-use kagiri_fleet::identity::{access_control, low_pass_filter};
-use kagiri_fleet::session::{self, Setting};
+use fleet::identity::{Auth, Credentials, InitOptions, Initialized, Role, ServerName, init};
+use fleet::identity::{access_control, low_pass_filter};
+use fleet::session::{self, ZenohSetting};
 use zenoh::Session;
 
 /// Longer than a session needs to be opened; one that is refused fails at once.
 pub const WITHIN: Duration = Duration::from_secs(5);
 
 /// Make a fleet with a coordinator and these hosts.
-pub fn fleet(dir: &Path, auth: Auth, hosts: &[&str]) -> Made {
-    let coordinator = Named { name: "c1".into(), addresses: vec!["192.0.2.1".into()] };
-    let request = Init { coordinator: Some(coordinator), auth: Some(auth), ..more(dir, hosts) };
+pub fn fleet(dir: &Path, auth: Auth, hosts: &[&str]) -> Initialized {
+    let coordinator = ServerName { name: "c1".into(), addresses: vec!["192.0.2.1".into()] };
+    let request = InitOptions { coordinator: Some(coordinator), auth: Some(auth), ..more(dir, hosts) };
     init(&request).unwrap()
 }
 
 /// The request for further hosts.
-pub fn more(dir: &Path, hosts: &[&str]) -> Init {
-    Init {
+pub fn more(dir: &Path, hosts: &[&str]) -> InitOptions {
+    InitOptions {
         dir: dir.to_owned(),
         coordinator: None,
         routers: Vec::new(),
@@ -54,7 +54,7 @@ pub fn start_router(credentials: Option<&Credentials>, host: &str) -> (Session, 
 }
 
 /// A session that joins with these settings.
-pub fn join(endpoint: &str, settings: &[Setting]) -> Result<Session, String> {
+pub fn join(endpoint: &str, settings: &[ZenohSetting]) -> Result<Session, String> {
     let role = session::Role::Client { connect: endpoint.to_owned() };
     session::open(&role, settings, WITHIN).map_err(|error| error.to_string())
 }

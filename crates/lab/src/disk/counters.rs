@@ -1,32 +1,26 @@
-//! What a modelled disk did, as its server tells it.
-
 use serde::{Deserialize, Serialize};
 
-/// What a modelled disk did since it was made. Only what it did while it took its time counts for the mechanism.
+/// Counters of a modelled disk since its creation. Mechanical counters count only while it is paced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
-    /// Flushes: what fsync(2) becomes.
+    /// As from fsync(2).
     pub flushes: u64,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
-    /// Accesses that wait for their answer now.
+    /// Accesses in progress.
     pub waiting: u64,
-    /// How often the head left its track.
+    /// How often the head changed its track.
     pub seeks: u64,
-    /// Accesses that a buffer or cache of the disk answered alone.
+    /// Accesses served by a buffer or cache alone.
     pub hits: u64,
-    /// Time for which the mechanism was seeking, turning to its place or transferring, in nanoseconds.
+    /// Time in which the mechanism was seeking, rotating or transferring.
     pub busy_ns: u64,
-    /// How much later than modelled answers were given, on average, in nanoseconds.
+    /// Mean delay of responses beyond the model.
     pub late_ns_mean: u64,
-    /// How much later at the most.
+    /// Largest delay of a response beyond the model.
     pub late_ns_max: u64,
-    /// Whether the disk takes its time now.
+    /// Whether access times are modelled now.
     pub paced: bool,
 }

@@ -1,19 +1,19 @@
-//! A flash disk as it serves accesses: a latency on one of its channels, and a transfer on the one bus.
+//! Access times of a flash disk: latency on one of its channels, and transfer on a shared bus.
 
-use super::head::{Direction, Effort, transfer_ns};
 use super::model::Flash;
+use super::service_time::{Direction, MechanismStats, transfer_ns};
 
 #[derive(Debug)]
 pub(super) struct FlashDisk {
     model: Flash,
-    /// Until when each channel is taken.
+    /// Time until which each channel is busy.
     channels_ns: Vec<u64>,
     bus_ns: u64,
-    /// Where the last read ended: what follows has been read ahead.
+    /// End of the last read: the data behind it has been read ahead.
     next: u64,
-    /// When the last write is done.
+    /// End of the last write.
     written_ns: u64,
-    pub(super) effort: Effort,
+    pub(super) effort: MechanismStats,
 }
 
 impl FlashDisk {
@@ -25,7 +25,7 @@ impl FlashDisk {
             bus_ns: 0,
             next: u64::MAX,
             written_ns: 0,
-            effort: Effort::default(),
+            effort: MechanismStats::default(),
         }
     }
 
@@ -35,7 +35,7 @@ impl FlashDisk {
         let busy_before_ns = self.bus_ns.max(now_ns);
         let done_ns = match direction {
             Direction::Read => {
-                // The chip first, then the bus.
+                // First the chip, then the bus.
                 let latency_ns = if offset == self.next { 0 } else { self.model.read_latency.ns() };
                 self.effort.hits += u64::from(latency_ns == 0);
                 self.next = offset + bytes;

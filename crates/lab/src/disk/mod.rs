@@ -1,18 +1,18 @@
-//! Disks: a file system on a block device of its own, as slow as the disk it stands for.
+//! Virtual disks: a file system on its own block device, with modelled access times.
 
-mod answers;
 mod counters;
+mod delay_queue;
 mod flash;
-mod head;
-mod made;
+mod fuse_fs;
 mod model;
+mod mount;
 mod platter;
 mod rotating;
 mod serve;
-mod volume;
+mod service_time;
 
 pub use counters::Counters;
-pub use head::{Direction, Effort, Head};
-pub use made::{Disk, DiskSpec};
 pub use model::{DiskModel, Flash, ModelError, Rotating};
+pub use mount::{Disk, DiskSpec};
 pub use serve::{Service, serve};
+pub use service_time::{Direction, MechanismStats, ServiceTime};

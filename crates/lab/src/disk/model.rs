@@ -1,4 +1,4 @@
-//! What a disk is made of: the parameters that decide how long an access takes. Pure data, with presets by name.
+//! Parameters of disk models, with presets. Pure data.
 
 use std::fmt;
 
@@ -6,76 +6,67 @@ use base::units::{BitRate, ByteSize, Span};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// A model that cannot be: which parameter, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// No preset has this name.
-    #[error("no disk model is called `{0}`; there are {names}, or give a table with `kind`", names = preset_names())]
+    #[error("there is no disk model `{0}`; use {names}, or a table with `kind`", names = preset_names())]
     UnknownPreset(String),
-    /// A parameter is outside what makes sense.
     #[error("disk model: `{key}` {problem}")]
-    Parameter {
-        /// Its key.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    Parameter { key: &'static str, problem: &'static str },
 }
 
-/// How long a disk takes. In a lab file a preset's name, or a table with `kind`.
+/// Access times of a disk. In a lab file: the name of a preset, or a table with `kind`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum DiskModel {
-    /// Platters and one head: accesses cost a seek and a turn, and what lies together is cheap.
+    /// Seek and rotation; sequential accesses are cheap.
     Rotating(Rotating),
-    /// Flash: every access costs the same, wherever it is.
+    /// Every access costs the same.
     Flash(Flash),
 }
 
 /// A disk with platters and one head.
 ///
 /// An access costs `seek_min + (seek_max - seek_min) * sqrt(distance / whole disk)` (Ruemmler and Wilkes, "An
-/// introduction to disk drive modeling", 1994, without the linear part of long seeks), then what is missing until the
-/// first sector passes, then the bytes at the rate of their zone.
+/// introduction to disk drive modeling", 1994, without the linear part of long seeks), then what is missing
+/// until the first sector passes, then the bytes at the rate of their zone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotating {
-    /// Turns per minute.
+    /// Rotations per minute.
     pub rpm: u32,
-    /// Rate at which bytes pass the head at the outer edge, where the addresses begin.
+    /// Rate at the outer edge, where the addresses begin.
     pub rate: BitRate,
-    /// Rate at the inner edge, where they end; the same everywhere if not given.
+    /// Rate at the inner edge, where the addresses end; default: `rate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_inner: Option<BitRate>,
-    /// The least seek: from track to track. Within a track there is none.
+    /// Track-to-track seek time. No seek within a track.
     pub seek_min: Span,
-    /// The longest seek: from edge to edge.
+    /// Full-stroke seek time.
     pub seek_max: Span,
-    /// Bytes that the drive reads on after a read while nobody wants the head.
+    /// Bytes to read ahead while the head is idle.
     #[serde(default)]
     pub read_ahead: ByteSize,
-    /// Bytes for what was read ahead; holds `buffer / (2 * read_ahead)` streams at the same time, at least one.
+    /// Bytes of read-ahead buffer; serves `buffer / (2 * read_ahead)` streams, at least one.
     #[serde(default)]
     pub buffer: ByteSize,
-    /// Bytes of writes that the drive takes before they are on the platter; 0: none. A flush waits for them.
+    /// Bytes of write cache; 0: none. A flush waits for it.
     #[serde(default)]
     pub write_cache: ByteSize,
-    /// Rate between host and drive: what a buffer or a cache answers at.
+    /// Rate of the interface, and so of buffer and cache.
     #[serde(default = "sata")]
     pub interface: BitRate,
 }
 
-/// A disk of flash chips.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
-    /// From the request to the first byte; nothing for a read that goes on where the last one ended.
+    /// From request to first byte; 0 for sequential reads.
     pub read_latency: Span,
-    /// From the last byte to the answer.
+    /// From last byte to response.
     pub write_latency: Span,
-    /// Rate of all reads together.
+    /// Of all reads together.
     pub rate_read: BitRate,
-    /// Rate of all writes together.
+    /// Of all writes together.
     pub rate_write: BitRate,
     /// Accesses that can wait for their latency at the same time.
     pub channels: u32,
@@ -88,7 +79,7 @@ fn sata() -> BitRate {
 
 const MB: u64 = 8_000_000;
 
-/// A preset: its name, what it stands for, and how it is made.
+/// Name and constructor.
 type Preset = (&'static str, fn() -> DiskModel);
 
 const PRESETS: [Preset; 4] = [
@@ -135,23 +126,21 @@ fn preset_names() -> String {
 }
 
 impl DiskModel {
-    /// The model called `name`. Error: there is none.
     pub fn preset(name: &str) -> Result<Self, ModelError> {
         let found = PRESETS.iter().find(|(known, _)| *known == name);
         found.map(|(_, make)| make()).ok_or_else(|| ModelError::UnknownPreset(name.to_owned()))
     }
 
-    /// The names of all presets.
     pub fn presets() -> impl Iterator<Item = &'static str> {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// Whether it turns: what the kernel should know about the block device.
+    /// For the kernel's attribute of the block device.
     pub fn is_rotating(&self) -> bool {
         matches!(self, Self::Rotating(_))
     }
 
-    /// Refuses parameters that no disk can have, by their key.
+    /// Rejects impossible parameters.
     pub fn check(&self) -> Result<(), ModelError> {
         let wrong = |key, problem| Err(ModelError::Parameter { key, problem });
         let slow = |rate: BitRate| rate.byte_per_s() < 1_000;
@@ -181,9 +170,9 @@ impl DiskModel {
 }
 
 impl Flash {
-    /// How long a read of `bytes` takes at a place that was not read ahead, with nothing else under way, in nanoseconds.
+    /// Time of a random read of `bytes` on an idle disk, in ns.
     pub fn random_read_ns(&self, bytes: u64) -> u64 {
-        self.read_latency.ns() + super::head::transfer_ns(bytes, self.rate_read.byte_per_s())
+        self.read_latency.ns() + super::service_time::transfer_ns(bytes, self.rate_read.byte_per_s())
     }
 }
 
@@ -193,7 +182,7 @@ impl<'de> Deserialize<'de> for DiskModel {
     }
 }
 
-/// A preset's name, or a table: told apart by their form, so that an error names the key at fault and not both forms.
+/// Distinguished by their form, so that an error names the wrong key.
 struct NameOrTable;
 
 impl<'de> de::Visitor<'de> for NameOrTable {
@@ -239,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_model_is_refused_by_its_key() {
+    fn invalid_model_is_rejected_with_its_key() {
         let flash = r#""kind":"flash","read_latency":"80us","write_latency":"40us","rate_read":"540MB/s""#;
         for (text, part) in [
             (r#""floppy""#.to_owned(), "hdd-7200, hdd-5400"),

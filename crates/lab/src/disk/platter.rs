@@ -1,17 +1,17 @@
-//! The geometry of a rotating disk: which byte passes the head when.
+//! Geometry of a rotating disk: when a byte passes the head.
 
 use super::model::Rotating;
 
-/// One long spiral of bytes, as if head and track switches cost nothing (drives skew their tracks so that they nearly
-/// do): *turns* is how often the disk turns while everything before a byte passes the head. The angle of a byte is the
-/// fraction of its turns, the distance between two bytes is that of their turns.
+/// All bytes lie on one spiral; head and track switches take no time (drives skew their tracks to nearly
+/// achieve this). *Turns* of a byte: rotations until everything before it has passed the head. The fraction
+/// of its turns is the byte's angle; the distance of two bytes is the difference of their turns.
 #[derive(Debug, Clone)]
 pub(super) struct Platter {
     turn_ns: u64,
     size: f64,
     /// Bytes of the outermost turn.
     outer: f64,
-    /// By how much fewer the innermost has; the rate falls evenly with the address.
+    /// Bytes that the innermost turn has less; the rate falls linearly with the address.
     narrower: f64,
     seek_min_ns: f64,
     seek_range_ns: f64,
@@ -37,8 +37,8 @@ impl Platter {
         this
     }
 
-    /// The integral of 1 / (bytes of a turn) from 0 to `byte`, where a turn at address x has
-    /// `outer - narrower * x / size` bytes.
+    /// The integral of 1 / (bytes of a turn) from 0 to `byte`; a turn at address x has `outer - narrower * x
+    /// / size` bytes.
     pub(super) fn turns(&self, byte: u64) -> f64 {
         let byte = byte as f64;
         if self.narrower < 1e-6 * self.outer {
@@ -48,7 +48,7 @@ impl Platter {
         -(-shrunk).ln_1p() * self.size / self.narrower
     }
 
-    /// The last byte whose turns are at most `turns`: the inverse.
+    /// The inverse of [`Self::turns`].
     pub(super) fn byte_at(&self, turns: f64) -> u64 {
         if self.narrower < 1e-6 * self.outer {
             return (turns * self.outer) as u64;
@@ -56,17 +56,17 @@ impl Platter {
         (-(-turns * self.narrower / self.size).exp_m1() * self.outer / self.narrower * self.size) as u64
     }
 
-    /// How long it takes until all of `from..to` has passed the head.
+    /// Time until all of `from..to` has passed the head.
     pub(super) fn pass_ns(&self, from: u64, to: u64) -> u64 {
         ((self.turns(to) - self.turns(from)) * self.turn_ns as f64).ceil().max(0.0) as u64
     }
 
-    /// The byte that passes `after_ns` after `from` did.
+    /// The byte that passes `after_ns` after `from`.
     pub(super) fn passed(&self, from: u64, after_ns: u64) -> u64 {
         self.byte_at(self.turns(from) + after_ns as f64 / self.turn_ns as f64).max(from)
     }
 
-    /// How long the head takes from one byte to the other; nothing within a turn.
+    /// Seek time between two bytes; 0 within a turn.
     pub(super) fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = (self.turns(from) - self.turns(to)).abs();
         if distance < 1.0 {
@@ -75,7 +75,7 @@ impl Platter {
         (self.seek_min_ns + self.seek_range_ns * (distance / self.turns_total).min(1.0).sqrt()) as u64
     }
 
-    /// How long it takes from the moment `at_ns` until `byte` passes: the disk turns with the clock.
+    /// Time from `at_ns` until `byte` passes.
     pub(super) fn wait_ns(&self, at_ns: u64, byte: u64) -> u64 {
         let angle_ns = (self.turns(byte).fract() * self.turn_ns as f64) as u64;
         (angle_ns + self.turn_ns - at_ns % self.turn_ns) % self.turn_ns
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_zones_are_slower_and_seeks_are_within_their_bounds() {
+    fn inner_zones_are_slower_and_seeks_are_bounded() {
         let zoned = platter(Some("75MB/s"));
         let mb_per_s = |at: u64| 1e9 / zoned.pass_ns(at, at + 1_000_000) as f64;
         assert!((mb_per_s(0) - 150.0).abs() < 0.1, "{}", mb_per_s(0));

@@ -1,32 +1,32 @@
-//! A rotating disk as it serves accesses, in the order in which they come.
+//! Access times of a rotating disk, in order of arrival.
 
 use std::collections::BTreeMap;
 
-use super::head::Effort;
 use super::model::Rotating;
 use super::platter::Platter;
+use super::service_time::MechanismStats;
 
-/// The head writes at most this much of its cache before it looks whether a read has come.
+/// The head writes at most this much of its cache before it checks for reads.
 const DESTAGE_BYTES: u64 = 256 << 10;
 
-/// Bytes that were read and are kept: `start..end`.
+/// A range of bytes in the read buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     start: u64,
     end: u64,
-    /// Set while the head reads on from here: the only segment that still grows.
-    ahead: Option<Ahead>,
+    /// Set while the head reads ahead from here: the only growing segment.
+    ahead: Option<ReadAhead>,
 }
 
-/// The head passes `from` at `from_ns` and goes on until `limit`.
+/// The head passes `from` at `from_ns` and continues until `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ahead {
+struct ReadAhead {
     from_ns: u64,
     from: u64,
     limit: u64,
 }
 
-/// The state of a rotating disk between accesses. Everything before `done_ns` has been answered or decided.
+/// State of a rotating disk between accesses. Everything before `done_ns` is decided.
 #[derive(Debug)]
 pub(super) struct RotatingDisk {
     platter: Platter,
@@ -35,20 +35,20 @@ pub(super) struct RotatingDisk {
     read_ahead: u64,
     segments_most: usize,
     cache_bytes: u64,
-    /// When the last access is answered: accesses are answered in their order.
+    /// Completion of the last access: accesses complete in order.
     done_ns: u64,
-    /// Until when the head is bound to what was asked for (not to what it reads ahead).
+    /// Time until which the head serves requests (not read-ahead).
     bound_ns: u64,
-    /// The byte under the head at `bound_ns`, if it does not read ahead.
+    /// Byte under the head at `bound_ns`, without read-ahead.
     head: u64,
-    /// What was read, oldest use first.
+    /// Read buffer, least recently used first.
     segments: Vec<Segment>,
-    /// Writes in the cache, as start and length; neighbours are one.
+    /// Write cache: start and length; adjacent ranges are merged.
     dirty: BTreeMap<u64, u64>,
     dirty_bytes: u64,
-    /// When the newest of them was complete.
+    /// Completion of the newest cached write.
     dirty_ns: u64,
-    pub(super) effort: Effort,
+    pub(super) effort: MechanismStats,
 }
 
 impl RotatingDisk {
@@ -69,11 +69,11 @@ impl RotatingDisk {
             dirty: BTreeMap::new(),
             dirty_bytes: 0,
             dirty_ns: 0,
-            effort: Effort::default(),
+            effort: MechanismStats::default(),
         }
     }
 
-    /// When a read of `bytes` at `offset` that comes at `now_ns` is complete.
+    /// Completion of a read.
     pub(super) fn read(&mut self, now_ns: u64, offset: u64, bytes: u64) -> u64 {
         self.write_back_until(now_ns);
         let start_ns = now_ns.max(self.done_ns);
@@ -92,7 +92,7 @@ impl RotatingDisk {
         self.done_ns
     }
 
-    /// Reads up to `end` what begins in a kept segment. Returns when the last byte is there.
+    /// Completes a read that begins in a buffered segment. Returns the time of the last byte.
     fn read_on(&mut self, mut segment: Segment, start_ns: u64, end: u64) -> u64 {
         let Some(mut ahead) = segment.ahead else {
             if end <= segment.end {
@@ -100,14 +100,14 @@ impl RotatingDisk {
                 self.segments.push(segment);
                 return start_ns;
             }
-            // The rest is on the platter; the two become one segment.
+            // The rest is on the platter; both become one segment.
             return self.read_anew(start_ns, segment.end, segment.start, end);
         };
         if self.pass_ns(ahead, ahead.limit) < start_ns {
             // The buffer was full and the head waited: now it has to wait until the next byte comes round.
             self.effort.busy_ns += self.platter.pass_ns(ahead.from, ahead.limit);
             let wait_ns = self.platter.wait_ns(start_ns, ahead.limit);
-            ahead = Ahead { from_ns: start_ns + wait_ns, from: ahead.limit, limit: ahead.limit };
+            ahead = ReadAhead { from_ns: start_ns + wait_ns, from: ahead.limit, limit: ahead.limit };
             segment.end = ahead.limit;
         }
         let there_ns = if end <= segment.end { start_ns } else { self.pass_ns(ahead, end.max(ahead.from)) };
@@ -120,7 +120,7 @@ impl RotatingDisk {
         there_ns
     }
 
-    /// Goes to `offset` and reads to `end`; the segment that holds it begins at `segment_start`.
+    /// Seeks to `offset` and reads to `end`; its segment begins at `segment_start`.
     fn read_anew(&mut self, start_ns: u64, offset: u64, segment_start: u64, end: u64) -> u64 {
         let begin_ns = self.go_to(start_ns, offset);
         let end_ns = begin_ns + self.platter.pass_ns(offset, end);
@@ -129,7 +129,7 @@ impl RotatingDisk {
         self.head = end;
         if self.read_ahead > 0 {
             let limit = (end + self.read_ahead).min(self.size).max(end);
-            let ahead = Some(Ahead { from_ns: begin_ns, from: offset, limit });
+            let ahead = Some(ReadAhead { from_ns: begin_ns, from: offset, limit });
             self.segments.push(Segment { start: segment_start, end: offset, ahead });
             if self.segments.len() > self.segments_most {
                 self.segments.remove(0);
@@ -143,7 +143,7 @@ impl RotatingDisk {
         self.write_back_until(now_ns);
         let start_ns = now_ns.max(self.done_ns);
         let end = offset + bytes;
-        // What was read there before is no longer true.
+        // Invalidates buffered reads.
         self.stop_reading_ahead(start_ns);
         self.segments.retain(|segment| segment.end <= offset || segment.start >= end);
         let mut over_ns = start_ns + self.interface_ns(bytes);
@@ -155,7 +155,7 @@ impl RotatingDisk {
         while self.dirty_bytes + bytes > self.cache_bytes && self.dirty_bytes > 0 {
             over_ns = over_ns.max(self.write_back());
         }
-        // The head does not wait for these bytes while there are older ones.
+        // Older bytes in the cache come first.
         self.write_back_until(over_ns);
         self.keep_dirty(offset, end);
         self.dirty_ns = over_ns;
@@ -163,7 +163,7 @@ impl RotatingDisk {
         over_ns
     }
 
-    /// When all that was written is on the platter.
+    /// Time at which all writes are on the platter.
     pub(super) fn flush(&mut self, now_ns: u64) -> u64 {
         self.write_back_until(now_ns);
         self.done_ns = self.write_all(now_ns.max(self.done_ns));
@@ -177,14 +177,14 @@ impl RotatingDisk {
         from_ns.max(self.bound_ns)
     }
 
-    /// What the head has written of the cache, having nothing else to do, before `now_ns`.
+    /// Writes from the cache while the head is idle, before `now_ns`.
     fn write_back_until(&mut self, now_ns: u64) {
         while self.dirty_bytes > 0 && self.bound_ns.max(self.dirty_ns) < now_ns {
             self.write_back();
         }
     }
 
-    /// Writes one piece of the cache: the next one inwards of the head, or the outermost.
+    /// Writes one range of the cache: the next one inwards of the head, else the outermost.
     fn write_back(&mut self) -> u64 {
         let start_ns = self.bound_ns.max(self.dirty_ns);
         let inward = self.dirty.range(self.head..).next().or_else(|| self.dirty.iter().next());
@@ -206,10 +206,10 @@ impl RotatingDisk {
         self.bound_ns
     }
 
-    /// Brings the head over `offset`, from `start_ns` on. Returns when that byte begins to pass.
+    /// Positions the head over `offset` from `start_ns` on. Returns when that byte begins to pass.
     fn go_to(&mut self, start_ns: u64, offset: u64) -> u64 {
         let reads_ahead = self.stop_reading_ahead(start_ns);
-        // Not computed from angles, where a rounding error would cost a turn.
+        // Not computed from angles: a rounding error would cost a rotation.
         if !reads_ahead && offset == self.head && start_ns <= self.bound_ns {
             return self.bound_ns;
         }
@@ -220,7 +220,7 @@ impl RotatingDisk {
         start_ns + seek_ns + wait_ns
     }
 
-    /// Keeps what was read ahead until `at_ns`. Returns whether it was.
+    /// Keeps what was read ahead until `at_ns`. Returns whether anything was.
     fn stop_reading_ahead(&mut self, at_ns: u64) -> bool {
         let Some(segment) = self.segments.iter_mut().find(|segment| segment.ahead.is_some()) else {
             return false;
@@ -232,12 +232,12 @@ impl RotatingDisk {
         true
     }
 
-    fn pass_ns(&self, ahead: Ahead, byte: u64) -> u64 {
+    fn pass_ns(&self, ahead: ReadAhead, byte: u64) -> u64 {
         ahead.from_ns + self.platter.pass_ns(ahead.from, byte)
     }
 
     fn interface_ns(&self, bytes: u64) -> u64 {
-        super::head::transfer_ns(bytes, self.interface_byte_per_s)
+        super::service_time::transfer_ns(bytes, self.interface_byte_per_s)
     }
 
     fn is_dirty(&self, offset: u64, end: u64) -> bool {
@@ -246,7 +246,7 @@ impl RotatingDisk {
     }
 
     fn keep_dirty(&mut self, mut offset: u64, mut end: u64) {
-        // Everything that overlaps or touches becomes one piece.
+        // Merges ranges that overlap or touch.
         while let Some((&start, &bytes)) = self.dirty.range(..=end).next_back() {
             if start + bytes < offset {
                 break;

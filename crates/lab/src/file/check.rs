@@ -1,4 +1,4 @@
-//! From what is written to what is meant: every value checked, groups and patterns resolved.
+//! Checks the values of a lab file, and resolves groups and patterns.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -12,17 +12,17 @@ use toml::Spanned;
 use super::raw::{HostFile, LabFile, LinkFile, Setting, Share};
 use super::{Disk, Host, Lab, Link, matches};
 
-/// Names that an error lists.
+/// Names listed in an error.
 const NAMED_MAX: usize = 12;
-/// More hosts than a machine can make in a time that anybody waits.
+/// Limit that a machine can make in an acceptable time.
 const HOSTS_MAX: usize = 1000;
-/// Names of interfaces have 15 bytes at most (linux/if.h).
+/// Limit of interface names (linux/if.h).
 const SWITCH_NAME_MAX: usize = 15;
-/// `kagiri-PID-LAB-HOST` names a control group, of which 64 bytes are for the lab and the host.
+/// `kagiri-PID-LAB-HOST` names a control group; 64 bytes are for lab and host.
 const NAME_MAX: usize = 24;
 const SUBNET: &str = "10.77.0.0/16";
 
-/// What is wrong, and where in the text.
+/// Message and position in the text.
 pub(super) struct Wrong {
     pub(super) problem: String,
     pub(super) at: Option<usize>,
@@ -37,7 +37,7 @@ fn wrong<T>(at: usize, problem: impl Into<String>) -> Checked<T> {
 pub(super) fn check(file: LabFile) -> Checked<Lab> {
     let name = plain_name("name", &file.name, NAME_MAX)?;
     let subnet = subnet(file.subnet.as_ref())?;
-    // A table has no order; the file has one.
+    // Tables are unordered; keep the order of the file.
     let mut groups: Vec<_> = file.host.into_iter().collect();
     groups.sort_by_key(|(key, _)| key.span().start);
     let mut hosts = Vec::new();
@@ -55,21 +55,18 @@ pub(super) fn check(file: LabFile) -> Checked<Lab> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for host in &hosts {
         if !names.insert(&host.name) {
-            let problem = format!("two hosts are called '{}', one of them as part of a group", host.name);
+            let problem = format!("two hosts have the name '{}', one of them in a group", host.name);
             return Err(Wrong { problem, at: None });
         }
     }
     for key in &switches {
         let switch = plain_name("switch", key, SWITCH_NAME_MAX)?;
-        // Reserved: what the lab calls its own interfaces there.
+        // Names of the lab's own interfaces.
         if switch == "lo" || switch.strip_prefix("port").is_some_and(|rest| !rest.contains('-')) {
             return wrong(key.span().start, format!("switch: '{switch}' is a name of the lab's own"));
         }
         if !names.insert(key.get_ref()) {
-            return wrong(
-                key.span().start,
-                format!("'{switch}' is a host already; every name is there once"),
-            );
+            return wrong(key.span().start, format!("'{switch}' is a host as well; names must be unique"));
         }
     }
     let switches: Vec<String> = switches.into_iter().map(Spanned::into_inner).collect();
@@ -88,7 +85,7 @@ pub(super) fn check(file: LabFile) -> Checked<Lab> {
     Ok(Lab { name, subnet, router, agents: file.agents, seed: file.seed, hosts, switches, links })
 }
 
-/// Letters, digits and `-`, beginning with a letter.
+/// Letters, digits and `-`, starting with a letter.
 fn plain_name(key: &str, name: &Spanned<String>, bytes_max: usize) -> Checked<String> {
     let text = name.get_ref();
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -166,7 +163,7 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
     if !(16 << 20..=16 << 40).contains(&disk.size.bytes()) {
         return wrong(at, format!("disk.size: {} is not within 16MiB..16TiB", disk.size));
     }
-    // mkfs itself says so only by a page about its options.
+    // mkfs reports it only with a page about its options.
     let least_mib = match disk.file_system {
         FileSystem::Xfs => 300,
         FileSystem::Btrfs => 109,
@@ -190,7 +187,7 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
     }
 }
 
-/// `tcp_rmem` is `ipv4.tcp_rmem`; anything else is its path below `net`, with dots.
+/// `tcp_rmem` means `ipv4.tcp_rmem`; other settings are paths below `net`, with dots.
 fn setting_path(name: &Spanned<String>) -> Checked<String> {
     let text = name.get_ref().strip_prefix("net.").unwrap_or(name.get_ref());
     let word = |part: &str| {
@@ -221,7 +218,7 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
         (None, Some(from), Some(to)) => [from.clone(), to.clone()],
         _ => return wrong(at, "link: give either between = [\"A\", \"B\"], or from and to"),
     };
-    // A pattern means hosts: who writes "*" does not mean to plug the switch into itself.
+    // Patterns match hosts only: `*` should not connect a switch to itself.
     let pick = |pattern: &str| -> Checked<Vec<String>> {
         let switches = switches.iter().filter(|_| !pattern.contains('*'));
         let names = hosts.iter().map(|host| &host.name).chain(switches);
@@ -231,7 +228,7 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
         }
         let nobody = if pattern.contains('*') { "no host" } else { "no host and no switch" };
         let there = first_of(names, NAMED_MAX);
-        wrong(at, format!("link: {nobody} is called '{pattern}'; there are {there}"))
+        wrong(at, format!("link: {nobody} has the name '{pattern}'; there are {there}"))
     };
     if first.contains('*') && second.contains('*') {
         return wrong(at, "link: one end may be a pattern, the other is a name");
@@ -271,7 +268,7 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
     Ok(links)
 }
 
-/// From 8 kbit/s, one packet a second and a half, to what no machine makes.
+/// From 8 kbit/s (a packet in 1.5 s) to more than any machine reaches.
 fn rate(rate: &Option<Spanned<BitRate>>) -> Checked<Option<BitRate>> {
     let Some(rate) = rate else { return Ok(None) };
     match rate.get_ref().bit_per_s() {
@@ -280,7 +277,7 @@ fn rate(rate: &Option<Spanned<BitRate>>) -> Checked<Option<BitRate>> {
     }
 }
 
-/// At least one packet of the usual size.
+/// At least one full packet.
 fn buffer(buffer: &Option<Spanned<ByteSize>>) -> Checked<Option<ByteSize>> {
     let Some(buffer) = buffer else { return Ok(None) };
     match buffer.get_ref().bytes() {
@@ -300,7 +297,7 @@ fn delay(delay: &Option<Spanned<Span>>) -> Checked<Span> {
 fn loss(loss: &Option<Spanned<Share>>) -> Checked<f64> {
     let Some(loss) = loss else { return Ok(0.0) };
     match loss.get_ref().0 {
-        // On a link that loses everything nothing could be measured: who writes 1 means 1 %.
+        // A loss of 1 would lose everything; the user means 1 %.
         share if (0.0..1.0).contains(&share) => Ok(share),
         share => {
             let problem = format!("loss: {share} is not a share from 0 to below 1: 0.01 or \"1%\" is 1 %");

@@ -1,4 +1,4 @@
-//! A lab file as it is written.
+//! A lab file as written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +49,7 @@ pub(super) struct HostFile {
     pub(super) run: Vec<String>,
 }
 
-/// A kernel setting: people write numbers as numbers.
+/// Numbers can be written as numbers.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a setting is a text or a whole number")]
 pub(super) enum Setting {
@@ -79,7 +79,7 @@ pub(super) struct LinkFile {
     pub(super) loss: Option<Spanned<Share>>,
 }
 
-/// A share as people write it: 0.01, or "1%".
+/// A share: 0.01, or "1%".
 pub(super) struct Share(pub(super) f64);
 
 impl<'de> Deserialize<'de> for Share {

@@ -1,24 +1,23 @@
-//! What is on the way: packets in the order they came, each with the time at which it arrives. Pure: time comes in.
+//! Packets in transit, with their delivery times. Pure: time is an argument.
 
 use std::collections::VecDeque;
 
 use super::LineSpec;
 
-/// A packet's fixed cost in memory beside its bytes, so that tiny packets are bounded, too.
+/// Memory per packet beside its bytes, so that small packets are limited as well.
 const PACKET_OVERHEAD_BYTES: u64 = 64;
-/// More buffers than this are given back.
+/// Buffers kept for reuse.
 const SPARE_MAX: usize = 4096;
-/// The type of ARP in an Ethernet header (RFC 826).
+/// EtherType of ARP (RFC 826).
 const ARP: [u8; 2] = [0x08, 0x06];
 
-/// What became of a packet that was sent into the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is on the way.
-    Carried,
-    /// It got lost, as it should.
+pub(super) enum PacketFate {
+    /// In transit.
+    Queued,
+    /// Lost on purpose.
     Lost,
-    /// Too much is on the way.
+    /// The line is full.
     Dropped,
 }
 
@@ -31,12 +30,12 @@ pub(super) struct Queue {
     bytes: u64,
     bytes_max: u64,
     packets: VecDeque<(u64, Vec<u8>)>,
-    /// Buffers to be used again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 impl Queue {
-    /// Direction 0 is from the first end to the second; each draws from its own sequence.
+    /// Direction 0 is from the first end to the second. Each direction has its own random sequence.
     pub(super) fn new(line: &LineSpec, direction: u64) -> Self {
         Self {
             delay_ns: line.delay_ns,
@@ -49,31 +48,30 @@ impl Queue {
         }
     }
 
-    /// A packet comes in at `now_ns`.
-    pub(super) fn push(&mut self, frame: &[u8], now_ns: u64) -> Fate {
+    pub(super) fn push(&mut self, frame: &[u8], now_ns: u64) -> PacketFate {
         let is_arp = frame.get(12..14) == Some(&ARP);
-        // Drawn for each packet that can get lost, whatever else becomes of it: the sequence stays the same.
+        // Drawn for every packet that can be lost, so that the sequence does not depend on drops.
         if self.loss > 0.0 && !is_arp && self.random.f64() < self.loss {
-            return Fate::Lost;
+            return PacketFate::Lost;
         }
         let cost = frame.len() as u64 + PACKET_OVERHEAD_BYTES;
         if self.bytes + cost > self.bytes_max {
-            return Fate::Dropped;
+            return PacketFate::Dropped;
         }
         self.bytes += cost;
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(frame);
         self.packets.push_back((now_ns.saturating_add(self.delay_ns), buffer));
-        Fate::Carried
+        PacketFate::Queued
     }
 
-    /// When the next packet arrives.
+    /// Delivery time of the next packet.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.packets.front().map(|(due_ns, _)| *due_ns)
     }
 
-    /// Hands the next packet that has arrived by `now_ns` to `take`, with the time at which it should arrive.
+    /// Passes the next packet that is due at `now_ns`, with its delivery time, to `take`.
     pub(super) fn pop(&mut self, now_ns: u64, take: impl FnOnce(&[u8], u64)) -> bool {
         if self.next_due_ns().is_none_or(|due_ns| due_ns > now_ns) {
             return false;
@@ -98,16 +96,16 @@ mod tests {
         LineSpec { link: 1, ends: [end(), end()], delay_ns, loss, seed, bytes_max }
     }
 
-    fn fates(seed: u64, direction: u64, frame: &[u8]) -> Vec<Fate> {
+    fn fates(seed: u64, direction: u64, frame: &[u8]) -> Vec<PacketFate> {
         let mut queue = Queue::new(&line(0, 0.1, seed, 1 << 30), direction);
         (0..10_000).map(|now| queue.push(frame, now)).collect()
     }
 
     #[test]
-    fn packets_arrive_in_order_and_not_before_their_time() {
+    fn packets_arrive_in_order_after_their_delay() {
         let mut queue = Queue::new(&line(100, 0.0, 1, 1 << 20), 0);
         for (now, byte) in [(0, 1u8), (5, 2), (50, 3)] {
-            assert_eq!(queue.push(&[byte; 60], now), Fate::Carried);
+            assert_eq!(queue.push(&[byte; 60], now), PacketFate::Queued);
         }
         let mut arrived = Vec::new();
         let mut look = |queue: &mut Queue, now| {
@@ -122,25 +120,34 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_allowed_is_on_the_way() {
+    fn bytes_in_transit_are_limited() {
         let mut queue = Queue::new(&line(100, 0.0, 1, 3 * (1000 + PACKET_OVERHEAD_BYTES)), 0);
         let fates: Vec<_> = (0..5).map(|now| queue.push(&[0; 1000], now)).collect();
-        assert_eq!(fates, [Fate::Carried, Fate::Carried, Fate::Carried, Fate::Dropped, Fate::Dropped]);
+        assert_eq!(
+            fates,
+            [
+                PacketFate::Queued,
+                PacketFate::Queued,
+                PacketFate::Queued,
+                PacketFate::Dropped,
+                PacketFate::Dropped
+            ]
+        );
         assert!(queue.pop(100, |_, _| {}));
-        assert_eq!(queue.push(&[0; 1000], 100), Fate::Carried, "there is room again");
+        assert_eq!(queue.push(&[0; 1000], 100), PacketFate::Queued, "there is room again");
     }
 
     #[test]
-    fn loss_follows_from_the_seed_and_spares_arp() {
+    fn loss_follows_the_seed_and_spares_arp() {
         let frame = [0; 60];
         assert_eq!(fates(7, 0, &frame), fates(7, 0, &frame));
         assert_ne!(fates(7, 0, &frame), fates(8, 0, &frame));
         assert_ne!(fates(7, 0, &frame), fates(7, 1, &frame), "each direction for itself");
-        let lost = fates(7, 0, &frame).iter().filter(|fate| **fate == Fate::Lost).count();
+        let lost = fates(7, 0, &frame).iter().filter(|fate| **fate == PacketFate::Lost).count();
         // Ten standard deviations of a binomial distribution around 1000.
         assert!((700..1300).contains(&lost), "{lost}");
         let mut arp = frame;
         arp[12..14].copy_from_slice(&ARP);
-        assert!(fates(7, 0, &arp).iter().all(|fate| *fate == Fate::Carried));
+        assert!(fates(7, 0, &arp).iter().all(|fate| *fate == PacketFate::Queued));
     }
 }

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kagiri_lab as lab;
-use lab::keeper::{KeepOptions, Program};
 use lab::state::{Folders, HostState, State};
+use lab::supervisor::{Program, SupervisorOptions};
 
 /// Whether this process may make labs; says so if not.
 pub fn root() -> bool {
@@ -46,16 +45,17 @@ impl Bench {
     }
 
     /// Writes the file of the lab that [`Bench::lab_name`] names.
-    pub fn options(&self, name: &str, text: &str) -> KeepOptions {
+    pub fn options(&self, name: &str, text: &str) -> SupervisorOptions {
         let file = self.folder.path().join(format!("{name}.toml"));
         std::fs::write(&file, format!("name = '{}'\n{text}", self.lab_name(name))).unwrap();
         let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
         let path = std::env::current_exe().unwrap();
-        KeepOptions { file, folders: self.folders(), program: Program { path, arguments }, owner: None }
+        SupervisorOptions { file, folders: self.folders(), program: Program { path, arguments }, owner: None }
     }
 }
 
-/// What this test program does when a keeper or a lab's client calls it. To be called by a test called `program`.
+/// What this test program does when a supervisor or a lab's client calls it. To be called by a test called
+/// `program`.
 pub fn program() {
     let arguments: Vec<OsString> = std::env::args_os().skip_while(|argument| argument != "--").collect();
     let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
@@ -66,8 +66,8 @@ pub fn program() {
             let own = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
             let path = std::env::current_exe().unwrap();
             let program = Program { path, arguments: own };
-            let options = KeepOptions { file: file.into(), folders, program, owner: None };
-            let well = lab::keeper::keep(&options, &|line| {
+            let options = SupervisorOptions { file: file.into(), folders, program, owner: None };
+            let well = lab::supervisor::supervise(&options, &|line| {
                 use std::io::Write;
                 // On a line of its own, after what the test harness has begun.
                 writeln!(std::io::stdout(), "\n{line}").is_ok()
@@ -75,7 +75,7 @@ pub fn program() {
             std::process::exit(i32::from(!well));
         }
         ["--", "lab", "line", spec] => {
-            let carried = lab::line::carry(Path::new(spec), &|line| println!("\n{line}"));
+            let carried = lab::line::run(Path::new(spec), &|line| println!("\n{line}"));
             panic!("a line ended: {carried:?}");
         }
         ["--", "lab", "disk", service] => {
@@ -90,7 +90,7 @@ pub fn program() {
 
 /// A lab that is up, and taken down at the end of the test, whatever its outcome.
 pub struct UpLab {
-    pub options: KeepOptions,
+    pub options: SupervisorOptions,
     pub state: State,
 }
 
@@ -136,7 +136,8 @@ impl Drop for UpLab {
     }
 }
 
-/// Everything on this machine that carries a lab's name or lies in its folder, and all links of this namespace.
+/// Everything on this machine that carries a lab's name or lies in its folder, and all links of this
+/// namespace.
 pub fn traces(bench: &Bench) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let own = format!("-{}-", bench.mark);
@@ -176,12 +177,13 @@ pub fn traces(bench: &Bench) -> BTreeSet<String> {
     found
 }
 
-/// What there is now of [`traces`] and was not there before. A link that was there may have been another test's.
+/// What there is now of [`traces`] and was not there before. A link that was there may have been another
+/// test's.
 fn left(bench: &Bench, before: &BTreeSet<String>) -> BTreeSet<String> {
     traces(bench).difference(before).cloned().collect()
 }
 
-/// Waits until nothing is left of a lab of which nobody said that it was down.
+/// Waits until nothing is left of a lab of which nobody output that it was down.
 pub fn soon_leaves_nothing(bench: &Bench, before: &BTreeSet<String>) {
     let began = Instant::now();
     while !left(bench, before).is_empty() {

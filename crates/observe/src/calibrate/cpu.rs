@@ -1,4 +1,5 @@
-//! CPU time that programs started from here can get: the CPUs they may use, or the quota of a control group they are in.
+//! CPU time that programs started from here can get: the CPUs they may use, or the quota of a control group
+//! they are in.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use sys::cgroup::limits_of;
 
 use super::CalibrateError;
 
-/// The ceiling in % of one core. Below `root` are `proc` and the control groups; the CPUs are always this thread's.
+/// The ceiling in % of one core. Below `root` are `proc` and the control groups; the CPUs are always this
+/// thread's.
 ///
 /// # Errors
 /// The kernel does not say which CPUs may be used (`sched_getaffinity(2)`).

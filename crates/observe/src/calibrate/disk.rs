@@ -31,15 +31,16 @@ const WRITE_WITHIN: Duration = Duration::from_secs(15);
 const READ_WITHIN: Duration = Duration::from_secs(8);
 const WATCH_EVERY: Duration = Duration::from_millis(5);
 
-/// The ceiling of sequential reading in bit/s on the file system that holds `directory`: the median of 3 readings of a
-/// file of up to 256 MiB past the page cache (`O_DIRECT`, 1 MiB requests, 4 at a time), or, where that is refused, of
-/// ordinary readings after the file's pages were dropped. Takes at most 40 s, on most disks a few.
+/// The ceiling of sequential reading in bit/s on the file system that holds `directory`: the median of 3
+/// readings of a file of up to 256 MiB past the page cache (`O_DIRECT`, 1 MiB requests, 4 at a time), or,
+/// where that is refused, of ordinary readings after the file's pages were dropped. Takes at most 40 s, on
+/// most disks a few.
 ///
 /// A cache below the kernel (the host of a virtual machine) answers as part of the disk.
 ///
 /// # Errors
-/// The directory's file system is in memory, has too little room or is too slow for 16 MiB in 15 s; no permission;
-/// `stopped` said so. Nothing is left behind in any case.
+/// The directory's file system is in memory, has too little room or is too slow for 16 MiB in 15 s; no
+/// permission; `stopped` said so. Nothing is left behind in any case.
 pub fn disk_read(
     directory: &Path,
     say: &mut dyn FnMut(&str),
@@ -59,7 +60,7 @@ pub fn disk_read(
         say(&format!("disk: reading {} MiB, {round} of {REPEATS}", bytes >> 20));
         rates.push(reader.rate_bit_per_s(bytes, directory, stopped)?);
     }
-    let value = median(&rates).unwrap_or_default();
+    let value = median(&rates).expect("REPEATS is not 0");
     let how = reader.how();
     let spread = spread_percent(&rates);
     let source = format!(
@@ -75,7 +76,7 @@ fn failed(action: &'static str, directory: &Path, source: io::Error) -> Calibrat
 
 fn refuse_memory(directory: &Path) -> Result<(), CalibrateError> {
     let real = directory.canonicalize().map_err(|source| failed("find", directory, source))?;
-    let mounts = mounts(Path::new("/")).unwrap_or_default();
+    let mounts = mounts(Path::new("/")).map_err(|source| failed("read the mount of", directory, source))?;
     match mount_of(&mounts, &real) {
         Some(mount) if ["tmpfs", "ramfs", "hugetlbfs"].contains(&mount.fs_type.as_str()) => {
             Err(CalibrateError::NotMeasured(format!(
@@ -103,7 +104,8 @@ fn room(directory: &Path) -> Result<u64, CalibrateError> {
     )))
 }
 
-/// Writes up to `bytes` that cannot be compressed, all of them on the disk at the end. Returns how many there are.
+/// Writes up to `bytes` that cannot be compressed, all of them on the disk at the end. Returns how many there
+/// are.
 fn write(
     mut file: &File,
     directory: &Path,

@@ -29,8 +29,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const WATCH_EVERY: Duration = Duration::from_millis(5);
 const PAIRS_MOST: usize = 16;
 
-/// The ceiling of TCP over loopback in bit/s: the median of 3 times 1 s, a connection for every two cores, `sendfile`
-/// of 128 KiB to readers that discard (`MSG_TRUNC`). `directory` takes a file of 1 MiB, which is gone afterwards.
+/// The ceiling of TCP over loopback in bit/s: the median of 3 times 1 s, a connection for every two cores,
+/// `sendfile` of 128 KiB to readers that discard (`MSG_TRUNC`). `directory` takes a file of 1 MiB, which is
+/// gone afterwards.
 ///
 /// # Errors
 /// No file in `directory`, no sockets, or `stopped` said so.
@@ -54,7 +55,7 @@ pub fn loopback(
         say(&format!("loopback: sending for {} s, {round} of {REPEATS}", COUNT_FOR.as_secs()));
         rates.push(round_bit_per_s(content.file(), pairs, stopped)?);
     }
-    let value = median(&rates).unwrap_or_default();
+    let value = median(&rates).expect("REPEATS is not 0");
     let spread = spread_percent(&rates);
     let connections = if pairs == 1 { "1 connection".to_owned() } else { format!("{pairs} connections") };
     let source =

@@ -1,8 +1,8 @@
 //! How much of each resource this host has, found out by using all of it for a moment.
 //!
-//! Short and honest: every measurement has a deadline, is repeated three times and says in its source how it was made.
-//! What could not be measured is absent, with a line that says why. A ceiling found here holds for the way it was
-//! measured; a workload with another pattern may meet a lower one.
+//! Short and honest: every measurement has a deadline, is repeated three times and says in its source how it
+//! was made. What could not be measured is absent, with a line that says why. A ceiling found here holds for
+//! the way it was measured; a workload with another pattern may meet a lower one.
 
 mod cpu;
 mod disk;
@@ -52,9 +52,9 @@ pub enum CalibrateError {
     Stopped,
 }
 
-/// Finds the ceilings of CPU, disk and loopback, a few seconds each. `directory` lies on the file system that is to be
-/// measured and takes a file of up to 256 MiB, which is gone afterwards. `say` is told what is being done; `stopped` is
-/// asked often.
+/// Finds the ceilings of CPU, disk and loopback, a few seconds each. `directory` lies on the file system that
+/// is to be measured and takes a file of up to 256 MiB, which is gone afterwards. `say` is told what is being
+/// done; `stopped` is asked often.
 pub fn all(
     directory: &Path,
     say: &mut dyn FnMut(&str),
@@ -104,8 +104,8 @@ impl Noise {
         Self { sources, since }
     }
 
-    /// CPU time of other programs since the last question, in % of one core; `None` when it is too little to matter
-    /// or not known.
+    /// CPU time of other programs since the last question, in % of one core; `None` when it is too little to
+    /// matter or not known.
     fn heard(&mut self) -> Option<f64> {
         let now = self.sources.read();
         let percent = rates(&self.since, &now).get(Quantity::OtherCpu);

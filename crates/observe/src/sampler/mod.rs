@@ -1,10 +1,10 @@
 //! The part `observe.sampler`: what a host does while it carries load, ten times a second.
 //!
-//! One direction: [`Sources`] read counters into a [`Raw`] snapshot, [`rates()`] makes a [`Sample`] of two of them (pure),
-//! [`Record`] keeps the samples and turns them into a [`Report`].
+//! One direction: [`Sources`] read counters into a [`Raw`] snapshot, [`rates()`] makes a [`Sample`] of two of
+//! them (pure), [`Record`] keeps the samples and turns them into a [`Report`].
 //!
-//! A quantity that cannot be watched at all has no series and one sentence in [`Report::unavailable`]; a single
-//! reading that failed is `None`. Neither is ever zero.
+//! A quantity that cannot be watched at all has no series and one sentence in [`Report::unavailable`]; a
+//! single reading that failed is `None`. Neither is ever zero.
 
 mod part;
 mod permitted;
@@ -13,11 +13,10 @@ mod rates;
 mod raw;
 mod record;
 mod senders;
-mod settings;
 mod source;
 mod watcher;
 
-pub use part::{KIND, Sampler};
+pub use part::{Sampler, SamplerEndpoint};
 pub use quantity::Quantity;
 pub use rates::{Sample, rates};
 pub use raw::Raw;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use base::part::{Endpoints, HostContext, Live, Part, PartError, PartKind, PartSpec, Progress, Watch};
-use serde_json::{Value, json};
+use base::part::{HostContext, Live, PartError, Progress, Watch};
+use serde::{Deserialize, Serialize};
 use sys::clock::monotonic_ns;
+use workload::part::{Part, Peers};
 
 use super::permitted::permitted;
 use super::quantity::Quantity;
 use super::record::{Record, Report, Watched};
-use super::settings;
 use super::source::Sources;
 use super::watcher::Watcher;
 
@@ -19,11 +19,13 @@ const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
 /// What is shown while it runs: few numbers, because every host sends them twice a second.
 const SHOWN: [Quantity; 4] = [Quantity::ServerCpu, Quantity::HostCpu, Quantity::DiskRead, Quantity::Network];
 
-/// The registry's entry.
-pub const KIND: PartKind = PartKind { name: "observe.sampler", build };
-
-fn build(spec: &PartSpec) -> Result<Box<dyn Part>, PartError> {
-    Ok(Box::new(Sampler::new(settings::read(&spec.settings)?)))
+/// What a sampler offers to watch.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SamplerEndpoint {
+    /// The names of its series.
+    pub series: Vec<String>,
+    /// What cannot be watched, and why; one sentence each.
+    pub unavailable: Vec<String>,
 }
 
 enum Stage {
@@ -40,11 +42,6 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// One that has opened nothing yet.
-    pub fn new(watch: Watch) -> Self {
-        Self { watch, stage: Stage::Built }
-    }
-
     fn watched(&self, sources: &Sources) -> Watched {
         Watched {
             pids: sources.server_pids(),
@@ -63,12 +60,23 @@ impl Sampler {
 }
 
 impl Part for Sampler {
-    fn prepare(&mut self, _peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
+    const KIND: &'static str = "observe.sampler";
+    type Task = Watch;
+    type Endpoint = SamplerEndpoint;
+    type Report = Report;
+
+    fn new(watch: Watch) -> Result<Self, PartError> {
+        Ok(Self { watch, stage: Stage::Built })
+    }
+
+    fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<SamplerEndpoint, PartError> {
         let root = Path::new("/");
         let (watch, refused) = permitted(root, &self.watch, host);
         let sources = Sources::open(root, &watch).without(refused);
-        let names: Vec<&str> = sources.offered().iter().map(|quantity| quantity.name()).collect();
-        let endpoint = json!({ "series": names, "unavailable": sources.unavailable() });
+        let endpoint = SamplerEndpoint {
+            series: sources.offered().iter().map(|quantity| quantity.name().to_owned()).collect(),
+            unavailable: sources.unavailable().to_vec(),
+        };
         self.stage = Stage::Prepared(Box::new(sources));
         Ok(endpoint)
     }
@@ -110,21 +118,41 @@ impl Part for Sampler {
         SHOWN.iter().filter_map(known).collect()
     }
 
-    fn stop(&mut self) -> Result<Value, PartError> {
-        let report = match std::mem::replace(&mut self.stage, Stage::Ended) {
+    fn stop(&mut self) -> Result<Report, PartError> {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Running(watcher) => {
                 let watch = watcher.finish();
                 let watch = watch
                     .ok_or_else(|| PartError::new("the sampler's thread has died; please report this"))?;
                 let mut report = self.report(&watch.sources, watch.record);
                 report.cost_cpu_percent = watch.cost_cpu_percent;
-                report
+                Ok(report)
             }
-            Stage::Prepared(sources) => self.report(&sources, Record::new()),
+            Stage::Prepared(sources) => Ok(self.report(&sources, Record::new())),
             Stage::Built | Stage::Ended => {
-                return Err(PartError::new("the sampler has nothing to report: it was not started"));
+                Err(PartError::new("the sampler has nothing to report: it was not started"))
             }
-        };
-        serde_json::to_value(report).map_err(PartError::new)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::part::PartSpec;
+    use serde_json::{Value, json};
+    use workload::part;
+
+    use super::*;
+
+    fn refused(settings: Value) -> PartError {
+        let spec = part::spec::<Sampler>("sampler".into(), "here", &Watch::default()).unwrap();
+        (part::kind::<Sampler>().build)(&PartSpec { settings, ..spec }).err().unwrap()
+    }
+
+    #[test]
+    fn sampler_rejects_unknown_and_unreadable_keys() {
+        let error = refused(json!({"watch_peer": "server"}));
+        assert!(error.usage && error.message.contains("`watch_peer`"), "{error}");
+        assert!(refused(json!({"pids": "four"})).usage);
     }
 }

@@ -43,7 +43,8 @@ fn group(root: &Path, folder: &Path, host: &HostContext) -> Result<(), String> {
     }
 }
 
-/// A process that this one has started is a part's; another's network is entered only with leave to change networks.
+/// A process that this one has started is a part's; another's network is entered only with leave to change
+/// networks.
 fn namespace(root: &Path, pid: u32, host: &HostContext) -> Result<(), String> {
     let own = std::process::id().cast_signed();
     let is_ours = |pid: i32| ProcessSet::open(root, &[own]).is_ok_and(|set| set.pids().any(|one| one == pid));

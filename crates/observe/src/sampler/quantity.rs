@@ -1,27 +1,29 @@
 //! What is sampled: the names are fixed, each ends in its unit, and stored runs rely on them.
 //!
-//! Each per cent is of one of two things. **Of one core**: CPU time over wall time, 100 for each core that is busy all
-//! the time. **Of the wall time**: how long something was so; never more than 100, unless it is said to be added up.
+//! Each per cent is of one of two things. **Of one core**: CPU time over wall time, 100 for each core that is
+//! busy all the time. **Of the wall time**: how long something was so; never more than 100, unless it is said
+//! to be added up.
 
 /// One sampled quantity; `as usize` is its place in a [`super::Sample`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// CPU time of the target: its control group's where it has one of its own, else its processes', in % of one core.
+    /// CPU time of the target: its control group's where it has one of its own, else its processes', in % of
+    /// one core.
     ServerCpu,
     /// CPU time of the target's control group, in % of one core.
     ServerCgroupCpu,
     /// CPU time of everything on the host, in % of one core: up to 100 for each core.
     HostCpu,
-    /// Time the target's threads were ready to run and had no CPU, added up over threads, in % of the wall time: may
-    /// be more than 100.
+    /// Time the target's threads were ready to run and had no CPU, added up over threads, in % of the wall
+    /// time: may be more than 100.
     CpuWait,
-    /// Time the target's control group was held back by its quota, added up over CPUs, in % of the wall time: may be
-    /// more than 100.
+    /// Time the target's control group was held back by its quota, added up over CPUs, in % of the wall time:
+    /// may be more than 100.
     Throttled,
     /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
     Softirq,
-    /// Time the hypervisor gave to others while a CPU of this host had work, all CPUs added up, in % of one core (`top`
-    /// and `vmstat` have it in % of all cores' time).
+    /// Time the hypervisor gave to others while a CPU of this host had work, all CPUs added up, in % of one
+    /// core (`top` and `vmstat` have it in % of all cores' time).
     Steal,
     /// CPU time of the host without the target's and without the measuring side's, in % of one core.
     OtherCpu,
@@ -45,21 +47,23 @@ pub enum Quantity {
     DiskQueue,
     /// Sent or received by the network device, whichever is more; on loopback this is all traffic.
     Network,
-    /// Packets dropped by the queue (queueing discipline) in front of the network device: what a link that is full
-    /// does.
+    /// Packets dropped by the queue (queueing discipline) in front of the network device: what a link that is
+    /// full does.
     NetworkDrops,
     /// Bytes waiting in that queue.
     NetworkQueue,
-    /// Packets the network device itself dropped, in and out: its driver or its ring, not the queue in front of it.
+    /// Packets the network device itself dropped, in and out: its driver or its ring, not the queue in front
+    /// of it.
     DeviceDrops,
     /// Packets dropped because a CPU's backlog was full.
     SoftnetDrops,
     /// Connections of the target over which it can send.
     Connections,
-    /// Time the target had data to send or on its way and neither the client's receive window nor its own send buffer
-    /// held it back, so that it waited for the network (congestion window, pacing, the queue of the link), in % of the
-    /// wall time, on average over its connections; `None` without a connection. Not by itself a proof: the kernel also
-    /// paces what a target sends that is short of CPU or disk (measured with a slow CPU over loopback: 69).
+    /// Time the target had data to send or on its way and neither the client's receive window nor its own
+    /// send buffer held it back, so that it waited for the network (congestion window, pacing, the queue
+    /// of the link), in % of the wall time, on average over its connections; `None` without a connection.
+    /// Not by itself a proof: the kernel also paces what a target sends that is short of CPU or disk
+    /// (measured with a slow CPU over loopback: 69).
     SenderLimited,
     /// Time at least one task of the host waited for a CPU, in % of the wall time.
     PressureCpu,
@@ -148,8 +152,9 @@ impl Quantity {
         }
     }
 
-    /// The quantity whose reading tells whether this one could be read: a disk without requests has no waiting time,
-    /// a server without connections waits for no network, and that is no failure to read it.
+    /// The quantity whose reading tells whether this one could be read: a disk without requests has no
+    /// waiting time, a server without connections waits for no network, and that is no failure to read
+    /// it.
     pub const fn read_with(self) -> Self {
         match self {
             Self::DiskAwait => Self::DiskBusy,

@@ -28,8 +28,9 @@ impl Sample {
 
 /// What happened between two snapshots.
 ///
-/// A counter that is missing in either, or that went back (reset, wrapped, another device of the same name), gives
-/// `None`; so does every rate when no time has passed. Contents (memory, queues, connections) are those of `current`.
+/// A counter that is missing in either, or that went back (reset, wrapped, another device of the same name),
+/// gives `None`; so does every rate when no time has passed. Contents (memory, queues, connections) are those
+/// of `current`.
 pub fn rates(previous: &Raw, current: &Raw) -> Sample {
     let mut sample = Sample::UNKNOWN;
     contents(current, &mut sample);
@@ -82,7 +83,8 @@ impl Step<'_> {
         let steal = self.percent(|raw| raw.steal_ns);
         let group = self.percent(|raw| raw.cgroup_usage_ns);
         let processes = self.percent(|raw| raw.server_cpu_ns);
-        // The group also knows processes that lived for less than a look; ours are the better guess without it.
+        // The group also knows processes that lived for less than a look; ours are the better guess without
+        // it.
         let whole_group = group.filter(|_| self.current.cgroup_is_server);
         let host = self.host_cpu(steal);
         sample.set(Quantity::ServerCpu, whole_group.or(processes));
@@ -98,8 +100,9 @@ impl Step<'_> {
         sample.set(Quantity::OtherCpu, host.zip(known).map(|(host, known)| host - known - unseen));
     }
 
-    /// What is left when idle and stolen time are taken from all CPUs' time. The kernel measures idle time exactly,
-    /// while it only samples the busy kinds at its ticks and so misses programs that wake up between them.
+    /// What is left when idle and stolen time are taken from all CPUs' time. The kernel measures idle time
+    /// exactly, while it only samples the busy kinds at its ticks and so misses programs that wake up
+    /// between them.
     fn host_cpu(&self, steal: Option<f64>) -> Option<f64> {
         let cores = self.current.cores.filter(|cores| self.previous.cores == Some(*cores))?;
         let idle = self.percent(|raw| raw.host_idle_ns)?;

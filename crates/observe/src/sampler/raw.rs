@@ -5,8 +5,8 @@ use sys::proc::{BlockReading, NetDeviceReading};
 
 use super::senders::SendersReading;
 
-/// One snapshot. Counters have grown since an arbitrary start and mean something only beside an earlier snapshot.
-/// `None`: not watched, not offered by this kernel, or not readable now.
+/// One snapshot. Counters have grown since an arbitrary start and mean something only beside an earlier
+/// snapshot. `None`: not watched, not offered by this kernel, or not readable now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
     /// When, on the monotonic clock.
@@ -27,7 +27,8 @@ pub struct Raw {
     pub known_cpu_ns: Option<u64>,
     /// CPU time of the target's control group.
     pub cgroup_usage_ns: Option<u64>,
-    /// Whether that group holds the target and nothing of the measuring side, so that its time is the target's.
+    /// Whether that group holds the target and nothing of the measuring side, so that its time is the
+    /// target's.
     pub cgroup_is_server: bool,
     /// Time the target's control group was held back.
     pub cgroup_throttled_ns: Option<u64>,

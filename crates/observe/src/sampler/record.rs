@@ -10,8 +10,8 @@ use super::rates::Sample;
 
 /// Six hours at 10 Hz, about 90 MB: what is held in memory has an end.
 const SAMPLES_MOST: usize = 216_000;
-/// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter: three
-/// ticks of 10 ms in an interval of 100 ms.
+/// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter:
+/// three ticks of 10 ms in an interval of 100 ms.
 const DEBT_MOST_PERCENT: f64 = 30.0;
 
 /// The report of a sampler.
@@ -23,7 +23,8 @@ pub struct Report {
     pub samples: u64,
     /// The latest that a sample was taken after its time, in ms.
     pub late_ms_max: f64,
-    /// Points at which nothing was read because the sampler came a whole interval late; their values are unknown.
+    /// Points at which nothing was read because the sampler came a whole interval late; their values are
+    /// unknown.
     pub missed: u64,
     /// CPU time of the sampler's own thread, in % of one core; `None` when it took no sample.
     pub cost_cpu_percent: Option<f64>,
@@ -101,9 +102,9 @@ impl Record {
         }
     }
 
-    /// The host's counter has ticks of 10 ms, so a difference of two numbers near each other falls on both sides of
-    /// zero. Cutting the negative side off would leave the positive one as load that nobody made; it is carried over
-    /// to the following samples instead, so that the mean stays right.
+    /// The host's counter has ticks of 10 ms, so a difference of two numbers near each other falls on both
+    /// sides of zero. Cutting the negative side off would leave the positive one as load that nobody
+    /// made; it is carried over to the following samples instead, so that the mean stays right.
     fn settle(&mut self, percent: f64) -> f64 {
         let balance = percent + self.other_debt;
         self.other_debt = balance.clamp(-DEBT_MOST_PERCENT, 0.0);

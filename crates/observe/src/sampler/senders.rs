@@ -1,13 +1,14 @@
 //! What holds the target's connections back, by the kernel's own account of each (`TCP_INFO`).
 //!
-//! The kernel divides the time in which a connection has data to send or on its way into that in which the peer's
-//! receive window held it back, that in which its own send buffer did (the program had no room to write more), and
-//! the rest, in which it waited for the network (`tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited` of
-//! `linux/tcp.h`; the clocks are `tcp_chrono_start` and its kin in `net/ipv4/tcp_output.c`, since Linux 4.10).
+//! The kernel divides the time in which a connection has data to send or on its way into that in which the
+//! peer's receive window held it back, that in which its own send buffer did (the program had no room to
+//! write more), and the rest, in which it waited for the network (`tcpi_busy_time`, `tcpi_rwnd_limited`,
+//! `tcpi_sndbuf_limited` of `linux/tcp.h`; the clocks are `tcp_chrono_start` and its kin in
+//! `net/ipv4/tcp_output.c`, since Linux 4.10).
 //!
-//! That clock also runs while a part of a segment is held for what follows (`TCP_CORK`, `MSG_MORE`), as zero-copy
-//! servers do: one that waits for its CPU or disk then looks busy all the time. So the rest counts only for a
-//! connection that, when it is looked at, has something on its way or a whole segment to send.
+//! That clock also runs while a part of a segment is held for what follows (`TCP_CORK`, `MSG_MORE`), as
+//! zero-copy servers do: one that waits for its CPU or disk then looks busy all the time. So the rest counts
+//! only for a connection that, when it is looked at, has something on its way or a whole segment to send.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,8 +18,8 @@ use sys::net::TcpInfo;
 use sys::netlink::Connections;
 use sys::thread::thread_cpu_ns;
 
-/// A reading walks the kernel's table of all connections; the next one waits until this many times its cost has
-/// passed, so that the readings take at most 0.2 % of a core, however many connections there are.
+/// A reading walks the kernel's table of all connections; the next one waits until this many times its cost
+/// has passed, so that the readings take at most 0.2 % of a core, however many connections there are.
 const PAUSE: u64 = 500;
 
 /// What the last reading said.
@@ -26,8 +27,8 @@ const PAUSE: u64 = 500;
 pub struct SendersReading {
     /// Connections over which the target can send.
     pub connections: u64,
-    /// How long those that were open at this reading and the one before it waited for the network, in % of the time
-    /// in between, on average; `None` when there is none.
+    /// How long those that were open at this reading and the one before it waited for the network, in % of
+    /// the time in between, on average; `None` when there is none.
     pub limited_percent: Option<f64>,
 }
 
@@ -91,7 +92,8 @@ fn waits(info: &TcpInfo) -> Option<Waits> {
     })
 }
 
-/// The mean over the connections that are in both. One that came or went in between was not open for a known time.
+/// The mean over the connections that are in both. One that came or went in between was not open for a known
+/// time.
 fn limited_percent(before: &HashMap<u64, Waits>, now: &HashMap<u64, Waits>, elapsed_ns: u64) -> Option<f64> {
     let both = now.iter().filter_map(|(cookie, waits)| {
         let us = waits.waited_us.saturating_sub(before.get(cookie)?.waited_us);

@@ -41,8 +41,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Opens everything in `watch` and of the host below `root` (`/` on a live machine). Never fails as a whole:
-    /// what is not there is in [`Sources::unavailable`].
+    /// Opens everything in `watch` and of the host below `root` (`/` on a live machine). Never fails as a
+    /// whole: what is not there is in [`Sources::unavailable`].
     pub fn open(root: &Path, watch: &Watch) -> Self {
         let mut missing = Missing(Vec::new());
         let (server, known) = processes(root, watch, &mut missing);
@@ -207,7 +207,8 @@ impl Missing {
     }
 }
 
-/// A host's pressure is taken for the target's, so where the target is elsewhere it would accuse the wrong one.
+/// A host's pressure is taken for the target's, so where the target is elsewhere it would accuse the wrong
+/// one.
 fn pressure(root: &Path, watch: &Watch, missing: &mut Missing) -> Option<Pressure> {
     let is_here = watch.elsewhere.is_none();
     is_here.then(|| missing.or_note("pressure stall information", Pressure::open(root))).flatten()

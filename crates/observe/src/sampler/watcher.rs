@@ -13,8 +13,8 @@ use super::rates::{Sample, rates};
 use super::record::Record;
 use super::source::Sources;
 
-/// After an interruption longer than this (a suspended machine) the places of the missed samples are not kept one by
-/// one.
+/// After an interruption longer than this (a suspended machine) the places of the missed samples are not kept
+/// one by one.
 const MISSED_MOST: u64 = 600;
 
 /// What the thread brings back.
@@ -75,8 +75,8 @@ impl Drop for Watcher {
     }
 }
 
-/// Waits until `deadline_ns`; `false` when the watcher was ended before. Waiting on the channel is as exact as a sleep
-/// (a futex with an absolute time on the monotonic clock), and ends at once.
+/// Waits until `deadline_ns`; `false` when the watcher was ended before. Waiting on the channel is as exact
+/// as a sleep (a futex with an absolute time on the monotonic clock), and ends at once.
 fn wait_until(deadline_ns: u64, stopped: &Receiver<()>) -> bool {
     loop {
         let left_ns = deadline_ns.saturating_sub(monotonic_ns());
@@ -110,8 +110,9 @@ impl Schedule {
         self.due_ns(self.place)
     }
 
-    /// Goes on to the sample after the one that is taken at `now_ns`; returns when the samples in between, which are
-    /// lost, were due. The one that is taken belongs to the last interval that is over, and covers all of them.
+    /// Goes on to the sample after the one that is taken at `now_ns`; returns when the samples in between,
+    /// which are lost, were due. The one that is taken belongs to the last interval that is over, and
+    /// covers all of them.
     fn advance(&mut self, now_ns: u64) -> Vec<u64> {
         let late = now_ns.saturating_sub(self.next_ns()) / self.interval_ns;
         let lost = (0..late.min(MISSED_MOST)).map(|behind| self.due_ns(self.place + behind)).collect();

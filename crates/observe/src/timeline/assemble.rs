@@ -1,4 +1,5 @@
-//! From the kernel's events to calls: entries and ends are paired, and what a loss has torn apart is left out.
+//! From the kernel's events to calls: entries and ends are paired, and what a loss has torn apart is left
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -207,8 +208,8 @@ impl Assembler {
         }
     }
 
-    /// Who executes a program is the only thread of its process from then on, and has the process's number: the ends of
-    /// the others were told, that of its own old number is not.
+    /// Who executes a program is the only thread of its process from then on, and has the process's number:
+    /// the ends of the others were told, that of its own old number is not.
     fn alone_from_now_on(&mut self, thread: u32, process: u32) {
         let others = self.threads.extract_if(|other, state| *other != thread && state.process == process);
         for (other, _) in others {
@@ -303,8 +304,8 @@ impl Assembler {
         }
     }
 
-    /// The watching ends at `at_ns`: what has not ended is unfinished. `known` are the open calls that the tracer knows
-    /// itself.
+    /// The watching ends at `at_ns`: what has not ended is unfinished. `known` are the open calls that the
+    /// tracer knows itself.
     pub fn finish(&mut self, at_ns: u64, known: &[OpenCall]) {
         for call in known {
             let open = Open { before: call.began_before, ..Open::since(call.from_ns, call.number) };

@@ -71,8 +71,8 @@ fn known() -> String {
     all().map(|call| call.name).collect::<Vec<_>>().join(", ")
 }
 
-/// A list of calls in words: names with commas between them. One with `+` before it is added to the usual ones; if none
-/// has a `+`, the list replaces them.
+/// A list of calls in words: names with commas between them. One with `+` before it is added to the usual
+/// ones; if none has a `+`, the list replaces them.
 ///
 /// # Errors
 /// A name that is not known.

@@ -10,12 +10,12 @@ const CALLS_PER_BATCH: u32 = 200;
 /// A batch of calls fits so much: what finds no room costs less.
 const RING_BYTES_LEAST: usize = 64 << 10;
 
-/// Measures it with a tracer of its own, which is closed when this returns. `within` is how long the calls are made
-/// altogether, half of it traced; opening the tracer comes on top.
+/// Measures it with a tracer of its own, which is closed when this returns. `within` is how long the calls
+/// are made altogether, half of it traced; opening the tracer comes on top.
 ///
-/// The CPU time of this thread is taken, not the wall's: it includes the tracer's work in the kernel, and nothing that
-/// others do meanwhile. Half of the untraced calls come before the traced ones and half after, so that a CPU that becomes
-/// faster or slower meanwhile is not taken for the tracer.
+/// The CPU time of this thread is taken, not the wall's: it includes the tracer's work in the kernel, and
+/// nothing that others do meanwhile. Half of the untraced calls come before the traced ones and half after,
+/// so that a CPU that becomes faster or slower meanwhile is not taken for the tracer.
 ///
 /// # Errors
 /// The tracer cannot be opened.

@@ -12,8 +12,8 @@ use super::calls::{self, Call};
 use super::cost;
 use super::sockets::SocketWatch;
 
-/// Events are taken for so long at a time: where they come faster than that, other things have their turn, and the kernel's
-/// room runs out, which is told.
+/// Events are taken for so long at a time: where they come faster than that, other things have their turn,
+/// and the kernel's room runs out, which is told.
 const PUMP_FOR: Duration = Duration::from_millis(100);
 
 /// What to watch, and how.
@@ -127,7 +127,7 @@ impl Session {
     pub fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         let (pid, threads) = match target {
             Target::Process(pid) => (pid, sys::trace::threads_of(pid)?),
-            Target::Thread(pid) | Target::Held(pid) => (pid, vec![pid]),
+            Target::Thread(pid) | Target::Suspended(pid) => (pid, vec![pid]),
         };
         for thread in threads {
             self.assembler.know(thread.cast_unsigned(), pid.cast_unsigned());
@@ -140,8 +140,8 @@ impl Session {
         self.tracer.follow(target)
     }
 
-    /// Takes the events that have come meanwhile; to be called often enough that the kernel's room does not run out, a
-    /// hundred times a second.
+    /// Takes the events that have come meanwhile; to be called often enough that the kernel's room does not
+    /// run out, a hundred times a second.
     pub fn pump(&mut self) {
         let deadline = Deadline::after(PUMP_FOR);
         while self.fetch() >= EVENTS_AT_ONCE && !deadline.passed() {}
@@ -189,7 +189,8 @@ impl Session {
         Ok(watched)
     }
 
-    /// Where those that are `alive` are at the end, if not in a watched call; and who else would have to be watched.
+    /// Where those that are `alive` are at the end, if not in a watched call; and who else would have to be
+    /// watched.
     fn unseen(&self, alive: &[(u32, u32)]) -> Vec<String> {
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
         for number in alive.iter().filter_map(|(thread, _)| sys::trace::waits_in(thread.cast_signed())) {
@@ -220,7 +221,7 @@ impl Session {
 
     fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
         // What a running target's children execute is no beginning.
-        let is_held = matches!(self.target, Some(Target::Held(_)));
+        let is_held = matches!(self.target, Some(Target::Suspended(_)));
         let executed_ns = self.assembler.first_executed_ns.filter(|at| is_held && *at >= self.from_ns);
         let from_ns = executed_ns.unwrap_or(self.from_ns);
         let wall_ns = to_ns.saturating_sub(from_ns);

@@ -10,7 +10,8 @@ use sys::thread::thread_cpu_ns;
 
 /// How often at most.
 const EVERY: Duration = Duration::from_millis(20);
-/// Looking may take this share of a CPU, as a divisor: on machines with very many sockets it is done less often.
+/// Looking may take this share of a CPU, as a divisor: on machines with very many sockets it is done less
+/// often.
 const SHARE: u64 = 50;
 /// How long it is trusted whose sockets are whose.
 const OWNERS_FOR: Duration = Duration::from_millis(200);
@@ -34,7 +35,8 @@ pub struct SocketWatch {
     looks: Looks,
 }
 
-/// Looks over a time of any length: whenever there are too many, every second one goes, and half as many come.
+/// Looks over a time of any length: whenever there are too many, every second one goes, and half as many
+/// come.
 #[derive(Debug)]
 struct Looks {
     all: Vec<Look>,
@@ -57,8 +59,8 @@ impl Looks {
 }
 
 impl SocketWatch {
-    /// In the network namespace of process `namespace_of`, or in this one's; keeps at most so many looks. `None` where the
-    /// kernel does not tell.
+    /// In the network namespace of process `namespace_of`, or in this one's; keeps at most so many looks.
+    /// `None` where the kernel does not tell.
     pub fn open(namespace_of: Option<i32>, most: usize) -> Option<Self> {
         let sockets = Sockets::open(namespace_of).ok()?;
         let looks = Looks { all: Vec::new(), most, every_ns: EVERY.as_nanos() as u64 };

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::timeline::{CallRow, CallState, CallTimes};
-use kagiri_observe::timeline::calls;
-use kagiri_observe::timeline::session::{Session, SessionError, Watched, Wish};
-use sys::child::held::{Family, Held};
+use observe::timeline::calls;
+use observe::timeline::session::{Session, SessionError, Watched, Wish};
+use sys::child::suspended_child::{ProcessFamily, SuspendedChild};
 use sys::clock::Deadline;
 use sys::trace::{Backend, Target, TraceError};
 
@@ -71,7 +71,8 @@ pub fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
 
-/// Python with these lines. The interpreter itself: what is called python3 may be a script with processes of its own.
+/// Python with these lines. The interpreter itself: what is called python3 may be a script with processes of
+/// its own.
 pub fn python(lines: &str) -> Vec<OsString> {
     static INTERPRETER: OnceLock<String> = OnceLock::new();
     let interpreter = INTERPRETER.get_or_init(|| {
@@ -89,9 +90,9 @@ pub fn program(words: &[OsString]) -> Command {
 }
 
 /// Starts a program and follows it.
-pub fn start(session: &mut Session, command: &[OsString]) -> Family {
-    let held = Held::prepare(command, true).expect("a child");
-    session.follow(Target::Held(held.pid())).expect("it is held");
+pub fn start(session: &mut Session, command: &[OsString]) -> ProcessFamily {
+    let held = SuspendedChild::prepare(command, true).expect("a child");
+    session.follow(Target::Suspended(held.pid())).expect("it is held");
     held.release().expect("it is a program")
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use kagiri_observe::timeline::session::{Session, Wish};
+use observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{

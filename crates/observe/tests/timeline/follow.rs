@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kagiri_observe::timeline::session::Session;
+use observe::timeline::session::Session;
 use sys::trace::Target;
 
 use crate::common::{
@@ -190,7 +190,8 @@ fn calls_that_began_before_the_watching_are_told() {
             std::thread::sleep(Duration::from_millis(50));
             if answers > 0 {
                 child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
-                // Only then it goes on to the second; before, it may be in the first, or in a call of another kind.
+                // Only then it goes on to the second; before, it may be in the first, or in a call of another
+                // kind.
                 let mut said = [0; 3];
                 child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
                 await_read(pid, || session.pump());

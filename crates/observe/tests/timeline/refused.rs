@@ -1,7 +1,7 @@
 //! What cannot be watched is said, with what to do.
 
-use kagiri_observe::timeline::session::Session;
-use sys::child::held::Held;
+use observe::timeline::session::Session;
+use sys::child::suspended_child::SuspendedChild;
 use sys::trace::{Target, TraceError};
 
 use crate::common::{BACKENDS, can_trace, wish, words};
@@ -25,10 +25,10 @@ fn a_process_that_is_gone() {
 #[test]
 fn a_program_that_is_not_there_or_is_none() {
     let _alone = crate::common::alone();
-    let held = Held::prepare(&words(&["/nowhere/at-all"]), true).unwrap();
+    let held = SuspendedChild::prepare(&words(&["/nowhere/at-all"]), true).unwrap();
     let error = held.release().unwrap_err().to_string();
     assert!(error.contains("/nowhere/at-all") && error.contains("no such program"), "{error}");
-    let held = Held::prepare(&words(&["/dev/null"]), true).unwrap();
+    let held = SuspendedChild::prepare(&words(&["/dev/null"]), true).unwrap();
     let error = held.release().unwrap_err().to_string();
     assert!(error.contains("not executable"), "{error}");
 }
@@ -38,7 +38,7 @@ fn a_held_program_that_is_let_go_of_never_runs() {
     let _alone = crate::common::alone();
     let (folder, path) = crate::common::folder();
     let file = path.join("made");
-    let held = Held::prepare(&words(&["touch", file.to_str().unwrap()]), true).unwrap();
+    let held = SuspendedChild::prepare(&words(&["touch", file.to_str().unwrap()]), true).unwrap();
     drop(held);
     assert!(!file.exists());
     drop(folder);

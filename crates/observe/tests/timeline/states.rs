@@ -4,8 +4,8 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
-use kagiri_observe::timeline::calls;
-use kagiri_observe::timeline::session::{Session, Wish};
+use observe::timeline::calls;
+use observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
@@ -13,8 +13,8 @@ use crate::common::{
     watch, wish,
 };
 
-/// 40 reads of a pipe that a second thread fills 2 ms after they were seen to wait, and 40 that find it full. It looks with
-/// another call than those that are counted.
+/// 40 reads of a pipe that a second thread fills 2 ms after they were seen to wait, and 40 that find it full.
+/// It looks with another call than those that are counted.
 const PIPE: &str = "
 import os, select, threading, time
 r, w = os.pipe()
@@ -120,7 +120,8 @@ fn one_thread_alone_can_be_followed() {
     }
 }
 
-/// 20 threads that sleep again and again, for a time from the call on: to a moment that has passed one does not.
+/// 20 threads that sleep again and again, for a time from the call on: to a moment that has passed one does
+/// not.
 const SLEEPERS: &str = "
 import select, threading, time
 def sleep(n):

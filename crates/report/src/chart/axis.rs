@@ -1,7 +1,7 @@
 //! Axes: a domain, its ticks and what they are called.
 
 use super::scale::ticks;
-use crate::units::{Scale, tidy};
+use base::format::{Scale, number};
 
 /// One tick.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,10 @@ impl Axis {
         let scale = Scale::for_largest(unit, high);
         let at = ticks((low / scale.factor).min(0.0), high / scale.factor, count);
         let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
-        Self::through(title, at.into_iter().map(|v| Tick { at: v * scale.factor, label: tidy(v) }).collect())
+        Self::through(
+            title,
+            at.into_iter().map(|v| Tick { at: v * scale.factor, label: number(v) }).collect(),
+        )
     }
 
     /// An axis of whole numbers from `low` to `high`, both within, at most about `count` of them labelled.
@@ -41,7 +44,7 @@ impl Axis {
         if whole.len() < 2 {
             whole = vec![low.floor(), high.ceil().max(low.floor() + 1.0)];
         }
-        let labelled = whole.into_iter().map(|v| Tick { at: v, label: tidy(v) });
+        let labelled = whole.into_iter().map(|v| Tick { at: v, label: number(v) });
         Self::through(title.to_owned(), labelled.collect())
     }
 

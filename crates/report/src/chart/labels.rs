@@ -71,8 +71,8 @@ fn width(label: &str) -> f64 {
     label.chars().count() as f64 * LETTER_PX
 }
 
-/// The label of each mark, in the marks' order: empty for one without. `title` stands at the left, with its base line
-/// at this height.
+/// The label of each mark, in the marks' order: empty for one without. `title` stands at the left, with its
+/// base line at this height.
 pub(super) fn placed(marks: &[Mark], plane: &Plane, title: (&str, f64)) -> Vec<Markup> {
     let left = plane.x.range[0];
     let mut taken = vec![Place { x: left, y: title.1, anchor: Anchor::Start }.room(title.0)];

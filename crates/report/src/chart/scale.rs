@@ -22,8 +22,8 @@ impl Linear {
     }
 }
 
-/// Round values (1, 2 or 5 times a power of ten) that cover `[low, high]`, about `count` of them. The first is at
-/// or below `low`, the last at or above `high`.
+/// Round values (1, 2 or 5 times a power of ten) that cover `[low, high]`, about `count` of them. The first
+/// is at or below `low`, the last at or above `high`.
 pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let (low, high) = match (low.is_finite(), high.is_finite()) {
         (true, true) if low < high => (low, high),

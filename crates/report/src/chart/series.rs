@@ -1,7 +1,7 @@
 //! Thinning of long series for drawing.
 
-/// At most about `2 * buckets` of the points, with the least and the greatest of every bucket of time kept, so that
-/// no dip and no peak is lost. `None` breaks the line and is kept where a whole bucket is unknown.
+/// At most about `2 * buckets` of the points, with the least and the greatest of every bucket of time kept,
+/// so that no dip and no peak is lost. `None` breaks the line and is kept where a whole bucket is unknown.
 pub fn thinned(at: &[f64], values: &[Option<f64>], buckets: usize) -> Vec<(f64, Option<f64>)> {
     let n = at.len().min(values.len());
     let points = at[..n].iter().copied().zip(values[..n].iter().copied());

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::number_cell;
 use super::variant::short;
-use crate::units::{duration, metric, moment, sentence, tidy, unit_of};
+use crate::text::moment;
 use crate::{doubts, words};
+use base::format::{capitalized, duration, metric, number, unit_of};
 
 /// More trials than this are left to the CSV export: nobody reads them on a page.
 const TRIALS_MAX: usize = 500;
@@ -28,7 +29,7 @@ pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
                     (number_cell(&words::measured(required, specs)))
                     td {
                         @if required.held { span.v.v-pass { "held" } }
-                        @else if let Some(why) = &required.unknown { span.v.v-fail { "not known to hold" } small { (sentence(why)) } }
+                        @else if let Some(why) = &required.unknown { span.v.v-fail { "not known to hold" } small { (capitalized(why)) } }
                         @else { span.v.v-fail { "did not hold" } }
                     }
                 }
@@ -48,7 +49,7 @@ pub(super) fn doubt_list(run: &Run) -> Markup {
             p.caption { "Everything that was seen to weaken this result, and what to do about it." }
             ul.plain { @for told in &all { li {
                 @if !told.about.is_empty() { strong { (told.about.join(", ")) ": " } }
-                (if told.about.is_empty() { sentence(&told.message) } else { told.message.clone() }) small { (sentence(&told.advice)) }
+                (if told.about.is_empty() { capitalized(&told.message) } else { told.message.clone() }) small { (capitalized(&told.advice)) }
             } } }
         }
     }
@@ -91,7 +92,7 @@ pub(super) fn trials(run: &Run) -> Markup {
                     td.n { (trial.repetition) }
                     td.name { (trial.variant) }
                     td { (words::phase_word(trial.phase)) }
-                    td.n { (tidy(trial.load)) }
+                    td.n { (number(trial.load)) }
                     td { (short(trial.verdict)) }
                     td.n { (moment(trial.started_at)) }
                     td.n { (duration(trial.hold_to_s - trial.hold_from_s)) }

@@ -6,7 +6,8 @@ use base::outcome::{Axis as Quantity, Figure as Data, Layer, Marks, Tone};
 use maud::{Markup, html};
 
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape, Tick, ticks};
-use crate::units::{Scale, plain, quantity, sentence, tidy, unbroken};
+use crate::text::{plain, unbroken};
+use base::format::{Scale, capitalized, number, quantity};
 
 /// Colours of cells from the least to the greatest value.
 const HEAT: [&str; 7] = ["heat1", "heat2", "heat3", "heat4", "heat5", "heat6", "heat7"];
@@ -22,7 +23,7 @@ pub(super) fn all(figures: &[Data], id: &str) -> Markup {
     }
     html! {
         div.pair { @for (at, figure) in figures.iter().enumerate() { figure {
-            figcaption { strong { (sentence(&plain(&figure.title))) } " " (unbroken(&figure.note)) }
+            figcaption { strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&figure.note)) }
             (drawn(figure, &format!("{id}-{at}")).svg())
         } } }
     }
@@ -91,7 +92,7 @@ impl<'a> Way<'a> {
     /// Its axis with about `count` ticks, `rounded` to end at a tick unless its end is given.
     fn axis(&self, count: usize, rounded: bool) -> Axis {
         let Self { quantity, low, high, .. } = *self;
-        let (name, unit) = (sentence(&plain(&quantity.quantity)), plain(&quantity.unit));
+        let (name, unit) = (capitalized(&plain(&quantity.quantity)), plain(&quantity.unit));
         if quantity.is_log {
             return self.log_axis(&name, &unit, count);
         }
@@ -100,7 +101,8 @@ impl<'a> Way<'a> {
             if low > 0.0 {
                 let scale = Scale::for_largest(&unit, high);
                 let at = ticks(low / scale.factor, high / scale.factor, count);
-                axis.ticks = at.into_iter().map(|v| Tick { at: v * scale.factor, label: tidy(v) }).collect();
+                axis.ticks =
+                    at.into_iter().map(|v| Tick { at: v * scale.factor, label: number(v) }).collect();
             }
             axis.ticks.retain(|tick| (low..=high).contains(&tick.at));
             axis.domain = [low, high];
@@ -128,7 +130,7 @@ impl<'a> Way<'a> {
 
 /// A number on a logarithmic axis, which may be far less than any that stands in a table.
 fn small(value: f64) -> String {
-    if value >= 0.001 { tidy(value) } else { format!("{value:e}") }
+    if value >= 0.001 { number(value) } else { format!("{value:e}") }
 }
 
 /// All values of marks in one direction: 0 along x, 1 along y.

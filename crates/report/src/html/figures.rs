@@ -7,8 +7,9 @@ use maud::{Markup, html};
 
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape};
 use crate::findings::{self, Row};
-use crate::units::{clipped, metric_words, quantity, sentence, tidy, unit_of};
+use crate::text::clipped;
 use crate::words;
+use base::format::{capitalized, metric_words, number, quantity, unit_of};
 
 /// The form and class of a verdict.
 pub(super) const fn form(verdict: Verdict) -> (Shape, &'static str) {
@@ -55,7 +56,7 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
     let mut marks = Vec::new();
     if let Some(value) = variant.capacity.value.filter(|_| trials.len() > 1) {
         marks.push(Mark::Rule { y: value, class: "meets", label: String::new() });
-        let text = format!("capacity {}", tidy(value));
+        let text = format!("capacity {}", number(value));
         marks.push(Mark::Text { at: (0.0, value), offset: (6.0, -5.0), class: "note", text });
     }
     let mut way = Vec::new();
@@ -92,8 +93,8 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
     }
 }
 
-/// Usage of one resource against load, with its line, its ceiling and the load at which they meet; `None` without
-/// a known point.
+/// Usage of one resource against load, with its line, its ceiling and the load at which they meet; `None`
+/// without a known point.
 pub(super) fn usage(
     run: &Run,
     variant: &VariantOutcome,
@@ -169,7 +170,7 @@ fn usage_lines(fit: &Saturation, ceiling: Option<f64>, meets: Option<f64>, to: f
     // What it is stands beneath the figure: here it would run through the points.
     marks.extend(ceiling.map(|y| Mark::Rule { y, class: "ceiling", label: String::new() }));
     if let Some(load) = meets {
-        marks.push(Mark::Drop { x: load, class: "meets", label: format!("{} predicted", tidy(load)) });
+        marks.push(Mark::Drop { x: load, class: "meets", label: format!("{} predicted", number(load)) });
     }
     marks
 }
@@ -235,7 +236,7 @@ pub(super) fn comparison(run: &Run) -> Figure {
             repetitions: variant.repetitions.iter().filter_map(|r| r.value).collect(),
             text: format!(
                 "{}{open} (n = {})",
-                value.map_or_else(String::new, tidy),
+                value.map_or_else(String::new, number),
                 variant.repetitions.len()
             ),
             label: format!("{}: {}", variant.name, words::interval(&variant.capacity)),
@@ -264,7 +265,7 @@ pub(super) fn found(run: &Run, row: &Row) -> Figure {
     };
     let rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
     let most = rows.iter().flat_map(|bar| &bar.repetitions).copied().fold(0.0, f64::max);
-    let heading = sentence(&metric_words(row.metric));
+    let heading = capitalized(&metric_words(row.metric));
     bars(run, &format!("{heading} of every variant"), Axis::amount(&heading, unit, 0.0, most, 6), &rows)
 }
 
@@ -315,7 +316,7 @@ fn bar_marks(bar: &Bar, y: f64) -> Vec<Mark> {
         at: (v, y),
         shape: Shape::Diamond,
         class: "invalid",
-        label: format!("a repetition: {}", tidy(v)),
+        label: format!("a repetition: {}", number(v)),
     }));
     let end = most.unwrap_or(value).max(value);
     marks.push(Mark::Text { at: (end, y), offset: (8.0, 4.0), class: "value", text: bar.text.clone() });

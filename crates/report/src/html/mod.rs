@@ -11,7 +11,8 @@ use base::metric::MetricSpec;
 use base::outcome::Run;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::units::{UNKNOWN, plain};
+use crate::text::plain;
+use base::format::UNKNOWN;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -7,9 +7,10 @@ use maud::{Markup, html};
 use super::variant::side_by_side;
 use super::{figures, number_cell};
 use crate::digest::{self, Row};
-use crate::units::{UNKNOWN, duration, metric_words, moment, range, sentence, tidy, unbroken};
+use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings};
+use base::format::{UNKNOWN, capitalized, duration, metric_words, number, range};
 
 /// Title, answer and key figures.
 pub(super) fn header(run: &Run) -> Markup {
@@ -119,7 +120,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
             } }
             tbody { @for load in &loads { tr {
-                th.n scope="row" { (tidy(*load)) }
+                th.n scope="row" { (number(*load)) }
                 @for rows in &all { @match rows.iter().find(|row| row.load == *load) {
                     Some(row) => td { (how(row)) },
                     None => td.none { "not offered" },
@@ -163,7 +164,7 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
     html! {
         figure {
-            figcaption { (sentence(&metric_words(main.metric))) " of each variant: the median of its repetitions (bar), the least and the greatest (whisker), each of them (diamond)." }
+            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: the median of its repetitions (bar), the least and the greatest (whisker), each of them (diamond)." }
             (figures::found(run, main).svg())
         }
         div.scroll { table {
@@ -224,7 +225,7 @@ fn capacities(run: &Run) -> Markup {
             } }
             tbody { @for variant in &run.variants { tr {
                 th.name scope="row" { (variant.name) }
-                (number_cell(&variant.capacity.value.map_or(UNKNOWN.to_owned(), tidy)))
+                (number_cell(&variant.capacity.value.map_or(UNKNOWN.to_owned(), number)))
                 (number_cell(&words::interval(&variant.capacity)))
                 td.n { (variant.repetitions.len()) }
                 (number_cell(&words::change(first.capacity.value, variant.capacity.value)))

@@ -6,11 +6,11 @@ use base::verdict::Verdict;
 use super::figures::form;
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
 use crate::digest::{stall_times_s, trial_length_s};
-use crate::units::{quantity, tidy};
 use crate::words;
+use base::format::{number, quantity};
 
-/// Least and greatest of this many intervals are drawn per panel and page: finer than a screen shows, and small
-/// enough for a page of under a megabyte.
+/// Least and greatest of this many intervals are drawn per panel and page: finer than a screen shows, and
+/// small enough for a page of under a megabyte.
 const BUCKETS_OF_PAGE: usize = 2400;
 /// The share of the axis between two trials.
 const GAP_SHARE: f64 = 0.004;
@@ -26,7 +26,8 @@ struct Placed<'a> {
 
 const SLACK: &str = "least slack";
 
-/// A resource's panel: title, in which the server stands for what is measured, names of its series, class, the resource whose ceiling it has.
+/// A resource's panel: title, in which the server stands for what is measured, names of its series, class,
+/// the resource whose ceiling it has.
 type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resource>);
 
 const KINDS: [Kind; 7] = [
@@ -108,7 +109,7 @@ fn time_axis(placed: &[Placed], end_s: f64) -> Axis {
     Axis {
         title: format!("time measured ({unit})"),
         domain: [0.0, end_s],
-        ticks: marked.map(|t| Tick { at: at(t * in_minutes), label: tidy(t) }).collect(),
+        ticks: marked.map(|t| Tick { at: at(t * in_minutes), label: number(t) }).collect(),
         grid: false,
     }
 }
@@ -224,7 +225,7 @@ fn series_panel(
 
 fn described(placed: &[Placed], unit: &str) -> String {
     let loads: Vec<_> =
-        placed.iter().take(40).map(|p| format!("{} {}", tidy(p.trial.load), p.trial.verdict)).collect();
+        placed.iter().take(40).map(|p| format!("{} {}", number(p.trial.load), p.trial.verdict)).collect();
     let more = if placed.len() > 40 { ", and so on" } else { "" };
     format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
 }

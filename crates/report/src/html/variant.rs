@@ -7,9 +7,10 @@ use maud::{Markup, html};
 use super::overview::verdict;
 use super::{drawn, figures, number_cell, timeline};
 use crate::digest::{self, Row};
-use crate::tables::headed;
-use crate::units::{Scale, UNKNOWN, quantity, range, sentence, tidy, unbroken};
+use crate::tables::printed;
+use crate::text::unbroken;
 use crate::words;
+use base::format::{Scale, UNKNOWN, capitalized, number, quantity, range};
 
 /// Everything about one variant.
 pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: &[MetricSpec]) -> Markup {
@@ -72,28 +73,23 @@ fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
 
 /// The workload's own tables, beside one another as far as there is room.
 pub(super) fn side_by_side(tables: &[Table]) -> Markup {
-    let begins_with_digit = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
-    // The first column names the rows, whatever it begins with.
-    let is_number = |table: &Table, at: usize| {
-        at > 0 && table.rows.iter().filter_map(|row| row.get(at)).any(begins_with_digit)
-    };
     if tables.is_empty() {
         return html! {};
     }
     html! {
-        div.beside { @for table in tables.iter().map(headed) { section {
+        div.beside { @for table in tables.iter().map(printed) { section {
             h3 { (table.title) }
             div.scroll { table {
-                thead { tr { @for (at, head) in table.head.iter().enumerate() {
-                    @if is_number(&table, at) { th.n scope="col" { (head) } } @else { th scope="col" { (head) } }
+                thead { tr { @for column in &table.columns {
+                    @if column.is_number { th.n scope="col" { (column.title) } } @else { th scope="col" { (column.title) } }
                 } } }
                 tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
                     @if at == 0 { th scope="row" { (unbroken(cell)) } }
-                    @else if is_number(&table, at) { (number_cell(cell)) }
+                    @else if table.columns[at].is_number { (number_cell(cell)) }
                     @else { td { (unbroken(cell)) } }
                 } } } }
             } }
-            @for note in &table.notes { p.caption { (sentence(note)) } }
+            @for note in table.notes { p.caption { (capitalized(note)) } }
         } } }
     }
 }
@@ -124,7 +120,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 th scope="col" { "how it went, evidence" }
             } }
             tbody { @for (i, row) in rows.iter().enumerate() { tr {
-                th.n scope="row" { (tidy(row.load)) }
+                th.n scope="row" { (number(row.load)) }
                 td { (verdict(row.verdict, &row.verdict_words())) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
                 td.wide { (unbroken(&row.how())) @for counter in &evidence[i] { "; " (unbroken(counter)) } }
@@ -197,7 +193,7 @@ fn limit(limit: &Limit) -> Markup {
         p { (words::limited(limit)) "." }
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
-                (unbroken(&sentence(&piece.statement))) " "
+                (unbroken(&capitalized(&piece.statement))) " "
                 span.tag { @if piece.resource != Resource::None { (piece.resource) ", " } @if piece.inferred { "inferred" } @else { "read from a counter" } }
             } } }
         }

@@ -6,11 +6,12 @@ use super::Style;
 use super::paint::Tone;
 use super::summary::toned;
 use super::table::{Column, render};
-use crate::units::{UNKNOWN, plain};
+use crate::text::plain;
 use crate::words::calls as told;
+use base::format::{UNKNOWN, number};
 
-/// The tables as text: what was watched and how, then calls by time, softirqs, calls without an end, and doubts. Ends
-/// with a line break.
+/// The tables as text: what was watched and how, then calls by time, softirqs, calls without an end, and
+/// doubts. Ends with a line break.
 pub fn call_times(times: &CallTimes, style: Style) -> String {
     let mut text = toned(&style, Tone::Bold, "", &told::watched(times));
     text += &style.wrapped("", &told::traced(times));
@@ -41,11 +42,11 @@ fn calls(times: &CallTimes, style: &Style) -> String {
         Column::words(&["call"], of(|row| plain(&row.name))),
         Column::words(&["state"], of(|row| row.state.name().to_owned())),
         Column::numbers(&["calls"], of(|row| row.count.to_string())),
-        Column::numbers(&["p50", "µs"], of(|row| micros(row.p50_us))),
-        Column::numbers(&["mean", "µs"], of(|row| micros(row.mean_us))),
-        Column::numbers(&["p99", "µs"], of(|row| micros(row.p99_us))),
-        Column::numbers(&["max", "µs"], of(|row| micros(row.max_us))),
-        Column::numbers(&["of wall", "%"], of(|row| percent(row.wall_share))),
+        Column::numbers(&["p50", "µs"], of(|row| number(row.p50_us))),
+        Column::numbers(&["mean", "µs"], of(|row| number(row.mean_us))),
+        Column::numbers(&["p99", "µs"], of(|row| number(row.p99_us))),
+        Column::numbers(&["max", "µs"], of(|row| number(row.max_us))),
+        Column::numbers(&["of wall", "%"], of(|row| number(100.0 * row.wall_share))),
     ];
     if times.calls.iter().any(|row| row.preempted > Some(0)) {
         let taken = of(|row| row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string()));
@@ -57,7 +58,7 @@ fn calls(times: &CallTimes, style: &Style) -> String {
 fn softirqs(times: &CallTimes, style: &Style) -> String {
     let of =
         |what: fn(&base::timeline::SoftirqRow) -> String| times.softirqs.iter().map(what).collect::<Vec<_>>();
-    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), micros);
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), number);
     let maybe = |what: fn(&base::timeline::SoftirqRow) -> Option<f64>| {
         times.softirqs.iter().map(|row| known(what(row))).collect::<Vec<_>>()
     };
@@ -68,29 +69,12 @@ fn softirqs(times: &CallTimes, style: &Style) -> String {
         Column::numbers(&["period", "p50 µs"], maybe(|row| row.period_p50_us)),
         Column::numbers(&["mean", "µs"], maybe(|row| row.period_mean_us)),
         Column::numbers(&["p99", "µs"], maybe(|row| row.period_p99_us)),
-        Column::numbers(&["run", "p50 µs"], of(|row| micros(row.run_p50_us))),
-        Column::numbers(&["mean", "µs"], of(|row| micros(row.run_mean_us))),
-        Column::numbers(&["p99", "µs"], of(|row| micros(row.run_p99_us))),
-        Column::numbers(&["of wall", "%"], of(|row| percent(row.wall_share))),
+        Column::numbers(&["run", "p50 µs"], of(|row| number(row.run_p50_us))),
+        Column::numbers(&["mean", "µs"], of(|row| number(row.run_mean_us))),
+        Column::numbers(&["p99", "µs"], of(|row| number(row.run_p99_us))),
+        Column::numbers(&["of wall", "%"], of(|row| number(100.0 * row.wall_share))),
     ];
     render(&columns, 2, style)
-}
-
-/// Microseconds to about three digits, and never less than the clock's nanoseconds.
-pub(crate) fn micros(us: f64) -> String {
-    match us {
-        us if us < 10.0 => format!("{us:.2}"),
-        us if us < 100.0 => format!("{us:.1}"),
-        us => format!("{us:.0}"),
-    }
-}
-
-/// A share in percent.
-pub(crate) fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.05 => "<0.1".to_owned(),
-        p => format!("{p:.1}"),
-    }
 }
 
 #[cfg(test)]

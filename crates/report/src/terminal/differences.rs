@@ -8,11 +8,12 @@ use store::compare::{Change, Comparison, Difference, Fact, Pair, RunFact, Sample
 use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render};
-use crate::units::{UNKNOWN, clipped, metric, metric_words, plain, quantity, range, sentence, tidy, unit_of};
+use crate::text::{clipped, plain};
 use crate::words;
+use base::format::{UNKNOWN, capitalized, metric, metric_words, number, quantity, range, unit_of};
 
-/// A comparison as text: per pair of sides the capacities in words, then the numbers that differ by more than the
-/// noise, then what else differs and what to keep in mind. Ends with a line break.
+/// A comparison as text: per pair of sides the capacities in words, then the numbers that differ by more than
+/// the noise, then what else differs and what to keep in mind. Ends with a line break.
 pub fn differences(comparison: &Comparison, style: Style) -> String {
     let mut text = String::new();
     for pair in &comparison.pairs {
@@ -31,7 +32,7 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     if comparison.by_chance >= 1.0 {
         let sentence = format!(
             "about {} of these numbers would seem to differ by chance alone (95 % confidence each)",
-            tidy(comparison.by_chance.round())
+            number(comparison.by_chance.round())
         );
         text += &style.wrapped("Note: ", &sentence);
     }
@@ -61,7 +62,7 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     let mut text = style.wrapped("", &format!("{b} against {a}"));
     text = text.lines().map(|line| style.paint(Tone::Bold, line) + "\n").collect();
     let (lead, main) = match &pair.finding {
-        Some(found) => (format!("{}: ", sentence(&metric_words(&found.metric))), found),
+        Some(found) => (format!("{}: ", capitalized(&metric_words(&found.metric))), found),
         None => ("Capacity: ".to_owned(), &pair.capacity),
     };
     let told = format!(
@@ -161,7 +162,7 @@ fn numbers(pair: &Pair, style: &Style) -> String {
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();
         let columns = [
-            Column::numbers(&["load"], shown.iter().map(|(load, _)| tidy(*load)).collect()),
+            Column::numbers(&["load"], shown.iter().map(|(load, _)| number(*load)).collect()),
             Column::words(&["metric"], cells(&|d| clipped(&plain(&d.metric), 26))),
             Column::numbers(&["against"], cells(&|d| amount(d, d.a.median))),
             Column::numbers(&["now"], cells(&|d| amount(d, d.b.median))),

@@ -5,11 +5,11 @@ use base::outcome::{Run, VariantOutcome};
 use super::Style;
 use super::paint::Tone;
 use super::summary::{doubt_lines, evidence, saturation, toned};
-use crate::units::plain;
+use crate::text::plain;
 use crate::{doubts, words};
 
-/// An outcome without its trials as text: the answer, cost and saturation per resource, the written consideration,
-/// doubts, and the columns of the table that were not used. Ends with a line break.
+/// An outcome without its trials as text: the answer, cost and saturation per resource, the written
+/// consideration, doubts, and the columns of the table that were not used. Ends with a line break.
 pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: Style) -> String {
     let unit = plain(&outcome.capacity.unit);
     let least = if let [Some(_), None] = outcome.capacity.interval { "at least " } else { "" };
@@ -49,8 +49,8 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
     style.spell(text)
 }
 
-/// A stored run as text: per variant the answer, everything that speaks for the limit, and the written consideration
-/// with its advice; then the doubts. Ends with a line break.
+/// A stored run as text: per variant the answer, everything that speaks for the limit, and the written
+/// consideration with its advice; then the doubts. Ends with a line break.
 pub fn explained(run: &Run, style: Style) -> String {
     let mut text = words::state(run).map(|state| toned(&style, Tone::Odd, "", &state)).unwrap_or_default();
     if run.variants.is_empty() {

@@ -4,8 +4,9 @@ use base::outcome::Run;
 
 use super::Style;
 use super::table::{Column, render};
-use crate::units::{UNKNOWN, clipped, moment, plain, tidy};
+use crate::text::{clipped, moment, plain};
 use crate::{findings, words};
+use base::format::{UNKNOWN, number};
 
 /// One line of a list of runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub fn comparison(runs: &[&Run], style: Style) -> String {
     let cells = |f: &dyn Fn(&Run, &base::outcome::VariantOutcome) -> String| {
         lines.iter().map(|(run, variant)| f(run, variant)).collect::<Vec<_>>()
     };
-    let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), tidy);
+    let number = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), number);
     let columns = [
         Column::words(&["run"], cells(&|run, _| plain(&run.run))),
         Column::words(&["variant"], cells(&|_, v| clipped(&plain(&v.name), 28))),

@@ -15,8 +15,6 @@ pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
 pub use table::words_table;
 
-pub(crate) use calls::{micros, percent};
-
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {

@@ -63,8 +63,8 @@ impl Style {
         text.chars().map(|c| simple(c).map_or_else(|| c.to_string(), str::to_owned)).collect()
     }
 
-    /// Lines no wider than the terminal, the first after `lead`, the others under its end. `lead` holds no wide
-    /// characters.
+    /// Lines no wider than the terminal, the first after `lead`, the others under its end. `lead` holds no
+    /// wide characters.
     pub(super) fn wrapped(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let width = self.columns().saturating_sub(indent).max(20);

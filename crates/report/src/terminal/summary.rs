@@ -10,16 +10,17 @@ use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render, render_apart};
 use crate::digest::{self, Row};
-use crate::tables::headed;
-use crate::units::{Scale, UNKNOWN, clipped, duration, metric_words, moment, plain, quantity, tidy, unit_of};
+use crate::tables::{PrintedColumn, printed};
+use crate::text::{clipped, moment, plain};
 use crate::{doubts, findings, words};
+use base::format::{Scale, UNKNOWN, duration, metric_words, number, quantity, unit_of};
 
 /// How many pieces of evidence are told; the page has them all.
 const EVIDENCE_MAX: usize = 4;
 
 /// The run as text: the answer in words first, then a table per variant (medians per load over the hold; the
-/// least slack, the most stalls and the longest start-up), saturation, requirements, doubts, and where the page
-/// lies when `page` names it. Ends with a line break.
+/// least slack, the most stalls and the longest start-up), saturation, requirements, doubts, and where the
+/// page lies when `page` names it. Ends with a line break.
 pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>) -> String {
     let mut text = answer(run, &style);
     if run.variants.len() > 1 {
@@ -76,7 +77,7 @@ fn variants(run: &Run, style: &Style) -> String {
     }
     let columns = [
         name,
-        Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), tidy))),
+        Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), number))),
         Column::numbers(&["interval"], shown(&|v| words::interval(&v.capacity))),
         Column::numbers(&["n"], shown(&|v| v.repetitions.len().to_string())),
         Column::numbers(&["predicted"], shown(&words::predicted)),
@@ -85,7 +86,8 @@ fn variants(run: &Run, style: &Style) -> String {
     render(&columns, 1, style)
 }
 
-/// A number of all variants: its medians; of the main one how far its repetitions lie apart and what it changes, too.
+/// A number of all variants: its medians; of the main one how far its repetitions lie apart and what it
+/// changes, too.
 fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
     let (unit, factor) = unit_of(row.metric);
     let medians: Vec<_> = row.medians().map(|median| median.map(|median| median * factor)).collect();
@@ -140,23 +142,21 @@ pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
 
 /// The workload's own tables, if it has any.
 fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
-    for (number, table) in account.tables.iter().map(headed).enumerate() {
+    for (number, table) in account.tables.iter().map(printed).enumerate() {
         if number > 0 {
             *text += "\n";
-            *text += &toned(style, Tone::Bold, "", &plain(&table.title));
+            *text += &toned(style, Tone::Bold, "", &plain(table.title));
         }
         let cells = |at: usize| {
             table.rows.iter().map(move |row| row.get(at).map_or_else(String::new, |cell| plain(cell)))
         };
-        // Sentences stand left, as they do on the page.
-        let is_number = |cell: String| cell.starts_with(|c: char| c.is_ascii_digit() || "-?".contains(c));
-        let column = |(at, head): (usize, &String)| match at {
-            at if at == 0 || !cells(at).any(is_number) => Column::words(&[head], cells(at).collect()),
-            _ => Column::numbers(&[head], cells(at).collect()),
+        let column = |(at, column): (usize, &PrintedColumn<'_>)| match column.is_number {
+            true => Column::numbers(&[column.title], cells(at).collect()),
+            false => Column::words(&[column.title], cells(at).collect()),
         };
-        let columns: Vec<_> = table.head.iter().enumerate().map(column).collect();
+        let columns: Vec<_> = table.columns.iter().enumerate().map(column).collect();
         *text += &render_apart(&columns, style);
-        for note in &table.notes {
+        for note in table.notes {
             *text += &style.wrapped("", &plain(note));
         }
     }

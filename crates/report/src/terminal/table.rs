@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Style;
 use super::paint::Tone;
-use crate::units::plain;
+use crate::text::plain;
 
 /// A column with its head lines and its cells, all of one width when printed.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,8 +59,8 @@ pub(super) fn render(columns: &[Column], kept: usize, style: &Style) -> String {
     printed(columns, kept, style, best.unwrap_or(apart))
 }
 
-/// The same for columns of words and of numbers with their units, which one space would let run together: rather
-/// another table.
+/// The same for columns of words and of numbers with their units, which one space would let run together:
+/// rather another table.
 pub(super) fn render_apart(columns: &[Column], style: &Style) -> String {
     let is_one = blocks(columns, 1, style, |_, _| 2).len() == 1;
     printed(columns, 1, style, if is_one { |_, _| 2 } else { apart })

@@ -1,12 +1,13 @@
-//! The spans as text for the page's script: a JSON head that names the lanes, and the spans packed into integers of one to
-//! ten bytes (LEB128), in base64. A span takes 5 to 9 bytes.
+//! The spans as text for the page's script: a JSON head that names the lanes, and the spans packed into
+//! integers of one to ten bytes (LEB128), in base64. A span takes 5 to 9 bytes.
 
 use base::timeline::{CallSpan, CallState, CpuSpan, Picture, softirq_name};
 use serde_json::{Value, json};
 
-use crate::units::plain;
+use crate::text::plain;
 
-/// Head and spans. The script reads them in the order of the lanes. `returns`: whether it is known what calls returned.
+/// Head and spans. The script reads them in the order of the lanes. `returns`: whether it is known what calls
+/// returned.
 pub(super) fn encode(picture: &Picture, returns: bool) -> (String, String) {
     let mut spans = Vec::new();
     let mut lanes = Vec::new();

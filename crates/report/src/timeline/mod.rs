@@ -1,18 +1,20 @@
-//! The picture of a program's calls as one page that works offline: a table, and lanes to zoom into down to the call.
+//! The picture of a program's calls as one page that works offline: a table, and lanes to zoom into down to
+//! the call.
 
 mod data;
 
 use base::timeline::{CallRow, CallTimes, IN_PROCESS, Picture, SoftirqRow};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::terminal::{micros, percent};
-use crate::units::{UNKNOWN, plain};
+use crate::text::plain;
 use crate::words::calls as told;
+use base::format::{UNKNOWN, number};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The table and the picture as one HTML document (HTML 5, UTF-8). It fetches nothing; its script draws what it holds.
+/// The table and the picture as one HTML document (HTML 5, UTF-8). It fetches nothing; its script draws what
+/// it holds.
 pub fn page(times: &CallTimes, picture: &Picture) -> String {
     let title = format!("{} · kagiri timeline", plain(&times.target));
     let (head, spans) = data::encode(picture, times.backend != IN_PROCESS);
@@ -85,11 +87,11 @@ fn call_table(times: &CallTimes) -> Markup {
                 td { (plain(&row.name)) }
                 td { (row.state.name()) }
                 td.n { (row.count) }
-                td.n { (micros(row.p50_us)) }
-                td.n { (micros(row.mean_us)) }
-                td.n { (micros(row.p99_us)) }
-                td.n { (micros(row.max_us)) }
-                td.n { (percent(row.wall_share)) }
+                td.n { (number(row.p50_us)) }
+                td.n { (number(row.mean_us)) }
+                td.n { (number(row.p99_us)) }
+                td.n { (number(row.max_us)) }
+                td.n { (number(100.0 * row.wall_share)) }
                 td.n { (row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string())) }
             }
         }
@@ -107,7 +109,7 @@ fn call_table(times: &CallTimes) -> Markup {
 }
 
 fn softirq_table(times: &CallTimes) -> Markup {
-    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), micros);
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), number);
     let row = |row: &SoftirqRow| {
         html! {
             tr {
@@ -117,10 +119,10 @@ fn softirq_table(times: &CallTimes) -> Markup {
                 td.n { (known(row.period_p50_us)) }
                 td.n { (known(row.period_mean_us)) }
                 td.n { (known(row.period_p99_us)) }
-                td.n { (micros(row.run_p50_us)) }
-                td.n { (micros(row.run_mean_us)) }
-                td.n { (micros(row.run_p99_us)) }
-                td.n { (percent(row.wall_share)) }
+                td.n { (number(row.run_p50_us)) }
+                td.n { (number(row.run_mean_us)) }
+                td.n { (number(row.run_p99_us)) }
+                td.n { (number(100.0 * row.wall_share)) }
             }
         }
     };

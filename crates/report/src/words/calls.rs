@@ -2,8 +2,8 @@
 
 use base::timeline::{CallState, CallTimes, IN_PROCESS, LITTLE};
 
-use crate::terminal::percent;
-use crate::units::{duration, plain, tidy};
+use crate::text::plain;
+use base::format::{duration, number};
 
 /// What was watched, for how long, and where most of the time went.
 pub fn watched(times: &CallTimes) -> String {
@@ -20,17 +20,21 @@ pub fn watched(times: &CallTimes) -> String {
     )
 }
 
-/// The call that took the most time, and how much that was; where all of them took little, that the rest is elsewhere.
+/// The call that took the most time, and how much that was; where all of them took little, that the rest is
+/// elsewhere.
 fn most(times: &CallTimes) -> String {
     let Some(row) = times.calls.first() else { return String::new() };
     let share = match row.wall_share {
         // Of threads that wait side by side.
         share if share > 1.0 => format!("{share:.1} times the wall's, all threads together"),
-        share => format!("{} % of the wall's", percent(share)),
+        share => format!("{} % of the wall's", number(100.0 * share)),
     };
     let rest = match times.wall_share() {
         all if all < LITTLE => {
-            format!(" All watched calls together: {} %; the rest went by outside of them.", percent(all))
+            format!(
+                " All watched calls together: {} %; the rest went by outside of them.",
+                number(100.0 * all)
+            )
         }
         _ => String::new(),
     };
@@ -66,7 +70,7 @@ pub fn notes(times: &CallTimes) -> Vec<String> {
     let mut notes = Vec::new();
     let unfinished = times.unfinished.iter().map(|row| {
         let all_the_time = if row.began_before > 0 { "all the time that it was watched, " } else { "" };
-        let longest = format!("{all_the_time}{} s", tidy(row.longest_s));
+        let longest = format!("{all_the_time}{} s", number(row.longest_s));
         format!("{} × {} (the longest for {longest})", row.count, plain(&row.name))
     });
     let unfinished: Vec<String> = unfinished.collect();

@@ -3,7 +3,7 @@
 use base::doubt::Doubt;
 use base::outcome::VariantOutcome;
 
-use crate::units::{UNKNOWN, tidy};
+use base::format::{UNKNOWN, number};
 
 /// What stands where a prediction was left out.
 pub const PREDICTION_REFUTED: &str = "none: where slopes and ceilings alone put it, far smaller loads failed";
@@ -11,14 +11,14 @@ pub const PREDICTION_REFUTED: &str = "none: where slopes and ceilings alone put 
 /// The prediction as a number, marked where it is doubtful.
 pub fn predicted(variant: &VariantOutcome) -> String {
     let mark = if prediction_doubt(variant).is_some() { "?" } else { "" };
-    variant.predicted.map_or(UNKNOWN.to_owned(), |load| tidy(load) + mark)
+    variant.predicted.map_or(UNKNOWN.to_owned(), |load| number(load) + mark)
 }
 
 /// Why the prediction is doubtful, if it is.
 pub fn prediction_doubt(variant: &VariantOutcome) -> Option<String> {
     let why = |doubt: &Doubt| match doubt {
-        Doubt::PredictionDisagrees { measured, .. } => Some(format!("{} was measured", tidy(*measured))),
-        Doubt::FarPrediction { greatest, .. } => Some(format!("no load beyond {} held", tidy(*greatest))),
+        Doubt::PredictionDisagrees { measured, .. } => Some(format!("{} was measured", number(*measured))),
+        Doubt::FarPrediction { greatest, .. } => Some(format!("no load beyond {} held", number(*greatest))),
         _ => None,
     };
     let all = || variant.doubts.iter().map(|note| &note.doubt);

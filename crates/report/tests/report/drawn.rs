@@ -2,8 +2,8 @@
 
 use base::outcome::{Account, Axis, Figure, Layer, Marks, Run, Tone};
 
-use crate::report::html::{Extras, page};
 use crate::simulate;
+use report::html::{Extras, page};
 
 const HOSTILE: &str = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
 

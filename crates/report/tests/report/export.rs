@@ -1,6 +1,6 @@
 //! What other programs read.
 
-use crate::report::export::{series_csv, trials_csv};
+use report::export::{series_csv, trials_csv};
 
 use crate::simulate;
 

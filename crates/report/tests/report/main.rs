@@ -1,8 +1,6 @@
 //! Every output of the crate from runs built in code.
 #![allow(clippy::unwrap_used, reason = "a test may fail this way, in its helpers too")]
 
-use kagiri_report as report;
-
 mod drawn;
 mod export;
 mod moved;

@@ -2,13 +2,13 @@
 
 use base::metric::{Better, MetricSpec};
 use base::objective::Requirement;
-use base::outcome::{Account, Finding, Limit, Phase, Resource, Run, Table};
+use base::outcome::{Account, Cell, Finding, Limit, Phase, Resource, Run, Table};
 use base::verdict::Verdict;
 
-use crate::report::html::{Extras, page};
-use crate::report::terminal::{Style, differences, explained, summary};
-use crate::report::words;
 use crate::simulate::{self, CPU_LIMITED, Server};
+use report::html::{Extras, page};
+use report::terminal::{Style, differences, explained, summary};
+use report::words;
 
 const PLAIN: Style = Style { colour: false, width: 100, unicode: true };
 const SPECS: &[MetricSpec] = &[
@@ -22,8 +22,9 @@ const SPECS: &[MetricSpec] = &[
 ];
 
 fn table(title: &str, head: &[&str], row: &[&str], note: &str) -> Table {
-    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    Table { title: title.into(), head: words(head), rows: vec![words(row)], notes: vec![note.into()] }
+    let columns: Vec<_> = head.iter().map(|title| (*title, "")).collect();
+    let row = row.iter().map(|cell| Cell::from(*cell)).collect();
+    Table { rows: vec![row], notes: vec![note.into()], ..Table::new(title, &columns) }
 }
 
 /// Four ways to move bytes.

@@ -6,9 +6,9 @@ use base::doubt::Doubt;
 use base::metric::{Better, MetricSpec};
 use base::outcome::{Phase, Run};
 
-use crate::report::html::{Extras, page};
-use crate::report::terminal::{Style, summary};
 use crate::simulate::{self, CPU_LIMITED, Server};
+use report::html::{Extras, page};
+use report::terminal::{Style, summary};
 
 const SPECS: &[MetricSpec] = &[MetricSpec {
     name: "stalls",

@@ -1,5 +1,5 @@
-//! Runs built in code: a small deterministic model of a server with a CPU and a disk ceiling, so that figures and
-//! tables have the shapes of real ones.
+//! Runs built in code: a small deterministic model of a server with a CPU and a disk ceiling, so that figures
+//! and tables have the shapes of real ones.
 
 use std::collections::BTreeMap;
 
@@ -183,7 +183,8 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
         true => "the server was throttled for 43 % of the hold at 6 streams",
         false => "the device gave 109 Mbit/s of its 110 Mbit/s at 5 streams, with 38 requests waiting",
     };
-    let evidence = |statement: &str, inferred| Evidence { resource, statement: statement.into(), inferred };
+    let evidence =
+        |statement: &str, inferred| Evidence { inferred, ..Evidence::counted(resource, statement) };
     VariantOutcome {
         name: server.name.to_owned(),
         findings: Vec::new(),
@@ -374,11 +375,10 @@ pub fn player_limited() -> Run {
     variant.limit = Limit {
         resource: Resource::Player,
         certainty: Certainty::Confirmed,
-        evidence: vec![Evidence {
-            resource: Resource::Player,
-            statement: "at 3 streams the busiest player thread used 97 % of its core".into(),
-            inferred: false,
-        }],
+        evidence: vec![Evidence::counted(
+            Resource::Player,
+            "at 3 streams the busiest player thread used 97 % of its core",
+        )],
     };
     variant.doubts = vec![
         Doubt::CapacityIsLowerBound { reason: "at 3 the measuring side gave out".into() }.into(),

@@ -1,6 +1,6 @@
 //! What a terminal shows.
 
-use crate::report::terminal::{Entry, Style, comparison, differences, list_table, summary};
+use report::terminal::{Entry, Style, comparison, differences, list_table, summary};
 
 use base::doubt::Doubt;
 use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run};

@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use base::metric::MetricSpec;
-use base::outcome::Account;
-use base::part::{HERE, HostContext, Part, PartKind, Progress};
+use base::part::{AnyPart, HERE, HostContext, PartKind, Progress};
 use base::placement::Role;
 use base::units::Span;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 use fleet::local::LocalBus;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use workload::Workload;
+use workload::part::{Part, Peers, Reports};
+use workload::settings::Settings;
 
 use super::*;
 
@@ -20,25 +24,35 @@ struct Single;
 /// A server or a load: it is there, and has nothing to do.
 struct Idle;
 
+#[derive(Serialize, Deserialize)]
+struct IdleEndpoint {
+    watch: Watch,
+}
+
 impl Part for Idle {
-    fn prepare(&mut self, _: &Endpoints, _: &HostContext) -> Result<Value, PartError> {
-        Ok(json!({ "watch": Watch { block_device: Some("4095:1048575".into()), ..Watch::default() } }))
+    const KIND: &'static str = "test.idle";
+    type Task = ();
+    type Endpoint = IdleEndpoint;
+    type Report = ();
+
+    fn new((): ()) -> Result<Self, PartError> {
+        Ok(Self)
     }
-    fn start(&mut self, _: u64) -> Result<(), PartError> {
-        Ok(())
+    fn prepare(&mut self, _: &Peers<'_>, _: &HostContext) -> Result<IdleEndpoint, PartError> {
+        Ok(IdleEndpoint { watch: Watch { block_device: Some("4095:1048575".into()), ..Watch::default() } })
     }
     fn progress(&mut self) -> Progress {
         Progress::Finished
     }
-    fn stop(&mut self) -> Result<Value, PartError> {
-        Ok(Value::Null)
+    fn stop(&mut self) -> Result<(), PartError> {
+        Ok(())
     }
 }
 
 /// A sampler that has no report to give.
 struct Dead;
 
-impl Part for Dead {
+impl AnyPart for Dead {
     fn prepare(&mut self, _: &Endpoints, _: &HostContext) -> Result<Value, PartError> {
         Ok(Value::Null)
     }
@@ -53,18 +67,24 @@ impl Part for Dead {
     }
 }
 
-const IDLE: PartKind = PartKind { name: "test.idle", build: |_| Ok(Box::new(Idle)) };
+const IDLE: PartKind = part::kind::<Idle>();
 const DEAD: PartKind = PartKind { name: "observe.sampler", build: |_| Ok(Box::new(Dead)) };
 
-fn idle(name: &str) -> Vec<PartSpec> {
-    vec![PartSpec { kind: IDLE.name.into(), name: name.into(), host: HERE.into(), settings: Value::Null }]
+fn idle(name: &str) -> Result<Vec<PartSpec>, PartError> {
+    Ok(vec![part::spec::<Idle>(name.to_owned(), HERE, &())?])
 }
 
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NoSettings {}
+
+impl Settings for NoSettings {}
+
 impl Workload for Single {
-    fn name(&self) -> &'static str {
-        "single"
-    }
-    fn load_unit(&self, _: &Value) -> &'static str {
+    const NAME: &'static str = "single";
+    type Settings = NoSettings;
+
+    fn load_unit(&self, _: &NoSettings) -> &'static str {
         "loads"
     }
     fn metrics(&self) -> &'static [MetricSpec] {
@@ -73,52 +93,27 @@ impl Workload for Single {
     fn roles(&self) -> &'static [Role] {
         &[]
     }
-    fn parts(&self) -> &'static [PartKind] {
+    fn part_kinds(&self) -> &'static [PartKind] {
         &[IDLE]
     }
-    fn resolve(&self, settings: Value) -> Result<Value, base::plan::PlanError> {
-        Ok(settings)
+    fn load_plan(&self, _: &NoSettings) -> LoadPlan {
+        LoadPlan { confirmations: 1, ..LoadPlan::search(3, Span::from_s(1)) }
     }
-    fn load_plan(&self, _: &Value) -> LoadPlan {
-        LoadPlan {
-            load_first: 1,
-            load_max: 3,
-            fixed: None,
-            hold: Span::from_s(1),
-            search_hold: Span::from_s(1),
-            confirmations: 1,
-            ramp_down: false,
-            resolution: 0.02,
-        }
-    }
-    fn standing(&self, _: &Value, _: &Placement) -> Result<Vec<PartSpec>, PartError> {
-        Ok(idle("server"))
+    fn standing(&self, _: &NoSettings, _: &Placement) -> Result<Vec<PartSpec>, PartError> {
+        idle("server")
     }
     fn offering(
         &self,
-        _: &Value,
+        _: &NoSettings,
         _: &TrialContext,
-        _: &Endpoints,
+        _: &Peers<'_>,
         _: &Placement,
     ) -> Result<Vec<PartSpec>, PartError> {
-        Ok(idle("load"))
+        idle("load")
     }
-    fn judge(
-        &self,
-        _: &Value,
-        trial: &TrialContext,
-        _: &BTreeMap<String, Value>,
-    ) -> Result<Judgement, PartError> {
-        Ok(Judgement {
-            verdict: if trial.load == 1 { Verdict::Pass } else { Verdict::Fail },
-            reasons: Vec::new(),
-            is_definite: true,
-            metrics: BTreeMap::new(),
-            series: Vec::new(),
-            doubts: Vec::new(),
-            hold_s: (0.0, 1.0),
-            account: Account::default(),
-        })
+    fn judge(&self, _: &NoSettings, trial: &TrialContext, _: &Reports) -> Result<Judgement, PartError> {
+        let verdict = if trial.load == 1 { Verdict::Pass } else { Verdict::Fail };
+        Ok(Judgement { is_definite: true, ..Judgement::new(verdict, (0.0, 1.0)) })
     }
 }
 
@@ -140,11 +135,26 @@ fn run_with(sampler: PartKind) -> Run {
     let mut store = Store::open(dir.path()).unwrap();
     let id = store::new_run_id(Timestamp::now(), 1);
     let setting = Setting { version: "0", id, environment: BTreeMap::new() };
-    let (run, failure) = make_of(&Single, &plan, &mut bus, &mut store, &mut Patient, setting).unwrap();
+    let (run, failure) = make(&Single, &plan, &mut bus, &mut store, &mut Patient, setting).unwrap();
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!((run.state, run.capacity.value), (State::Complete, Some(1.0)));
     assert_eq!(run.trials.len(), 4, "1 and 2 searched, 1 and 2 confirmed");
     run
+}
+
+#[test]
+fn unreadable_settings_are_an_error_of_the_plan() {
+    let plan = Plan::of_one("single", "test", "default", json!({ "unknown": 1 }));
+    let error = configure(&plan, &Single).err().unwrap();
+    assert!(error.usage && error.message.contains("unknown"), "{}", error.message);
+}
+
+#[test]
+fn unreadable_watch_names_its_part() {
+    let error = watch("server", &json!({ "watch": { "pids": "four" } })).unwrap_err();
+    assert!(error.message.starts_with("the watch of server cannot be read"), "{error}");
+    assert_eq!(watch("server", &json!({ "pid": 4 })).unwrap(), None);
+    assert_eq!(watch("server", &json!(null)).unwrap(), None);
 }
 
 fn not_sampled(notes: &[base::doubt::DoubtNote]) -> Vec<&str> {

@@ -28,8 +28,8 @@ pub struct Analysis<'a> {
     pub table: &'a LoadTable,
     /// What the verdicts say, if there are any that answer the question.
     pub measured: Option<Measured>,
-    /// A given ceiling lies below what this resource used at loads that passed, so that the verdicts belong to
-    /// another machine than the one that is asked about.
+    /// A given ceiling lies below what this resource used at loads that passed, so that the verdicts belong
+    /// to another machine than the one that is asked about.
     pub what_if: Option<Resource>,
     /// Without verdicts: the load from which on usage no longer grows.
     pub bend: Option<f64>,

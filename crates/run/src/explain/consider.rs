@@ -1,6 +1,7 @@
 //! The written consideration: what the tables say, in sentences made from the same numbers.
 
 use base::doubt::{Doubt, DoubtNote};
+use base::format;
 use base::outcome::{Certainty, Resource, Saturation};
 
 use super::Explanation;
@@ -29,8 +30,8 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let n = format!(
         "n = {} at {}",
-        words::count(analysis.table.rows.len(), "trial"),
-        words::count(analysis.table.loads().len(), "load")
+        format::plural(analysis.table.rows.len() as u64, "trial"),
+        format::plural(analysis.table.loads().len() as u64, "load")
     );
     let predicted = match explanation.predicted {
         Some(load) => {
@@ -73,14 +74,15 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         (None, None) if measured.carried.is_some() => text += "; no load failed, so it may be more",
         _ => {}
     }
-    words::sentence(&text) + "."
+    format::capitalized(&text) + "."
 }
 
 /// What a unit of load costs.
 fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let cost = |(resource, saturation): (&Resource, &Saturation)| {
-        let interval =
-            saturation.cost_interval.map(|ends| format!("95 %: {}, ", words::range(*resource, ends)));
+        let interval = saturation
+            .cost_interval
+            .map(|ends| format!("95 %: {}, ", format::range(Some(ends), resource.unit())));
         format!(
             "{} ({}n = {})",
             words::cost(*resource, saturation.cost_per_load),
@@ -129,7 +131,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         .map(|evidence| {
             format!(
                 " {}{}.",
-                words::sentence(&evidence.statement),
+                format::capitalized(&evidence.statement),
                 if evidence.inferred { " (inferred)" } else { "" }
             )
         })

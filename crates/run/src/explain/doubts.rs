@@ -37,14 +37,14 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     doubts
 }
 
-/// Whether a resource grows with load beyond its noise. One that does not is no candidate for the limit, so what is
-/// not known of it weakens nothing.
+/// Whether a resource grows with load beyond its noise. One that does not is no candidate for the limit, so
+/// what is not known of it weakens nothing.
 fn rises(fit: &Fit) -> bool {
     fit.line.slope > 0.0 && fit.slope_interval().is_none_or(|[least, _]| least > 0.0)
 }
 
-/// The prediction misses what was measured by more than one (or 5 % of a large capacity). A prediction above a
-/// load that never failed is no contradiction.
+/// The prediction misses what was measured by more than one (or 5 % of a large capacity). A prediction above
+/// a load that never failed is no contradiction.
 fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
     let measured = analysis.measured.as_ref()?;
     let (predicted, value) = (explanation.predicted?, measured.capacity.value?);
@@ -54,7 +54,8 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
     disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
 }
 
-/// Whether a load failed that is far smaller than the predicted one: lines that were drawn out so far say nothing.
+/// Whether a load failed that is far smaller than the predicted one: lines that were drawn out so far say
+/// nothing.
 pub fn is_refuted(analysis: &Analysis, predicted: f64) -> bool {
     let failed = analysis.verdicts().and_then(|measured| measured.failed);
     failed.is_some_and(|failed| failed > 0.0 && predicted > FAR * failed)

@@ -100,8 +100,8 @@ impl Fit {
     }
 }
 
-/// Leave out the points at the ceiling, as long as three different loads remain. Usage clearly above the ceiling
-/// is kept: it was not bent by a ceiling that was not there.
+/// Leave out the points at the ceiling, as long as three different loads remain. Usage clearly above the
+/// ceiling is kept: it was not bent by a ceiling that was not there.
 pub fn unbent(points: &[(f64, f64)], ceiling: Option<&Ceiling>) -> Vec<(f64, f64)> {
     let Some(ceiling) = ceiling else { return points.to_vec() };
     let free = points.iter().copied().filter(|(_, usage)| (usage / ceiling.value - 1.0).abs() > BENT);

@@ -1,27 +1,25 @@
 //! Which resource set the capacity, and how that is known.
 
+use base::format;
+use base::limit_rules::rule;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::signs;
-use super::table::{PLAYER_FULL_PERCENT, RESOURCES};
+use super::table::RESOURCES;
 use super::words;
 
-/// Usage at or above this share of the ceiling counts as "at the ceiling".
-const AT_CEILING: f64 = 0.95;
-/// Usage above this share of a ceiling says that the ceiling is not there.
-const ABOVE_CEILING: f64 = 1.08;
 /// A resource that uses less than this share of a known ceiling is not accused by indirect signs.
 const FREE: f64 = 0.70;
-/// A resource of which less than this share of its ceiling was used when the load failed had some left: its line alone
-/// does not accuse it. Usage is a mean: demand of variable rate asks for a quarter more than its mean within a second,
-/// so a resource can run out at four fifths.
+/// A resource of which less than this share of its ceiling was used when the load failed had some left: its
+/// line alone does not accuse it. Usage is a mean: demand of variable rate asks for a quarter more than its
+/// mean within a second, so a resource can run out at four fifths.
 const LEFT: f64 = 0.80;
 /// From this weight on the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
-/// Counters of whoever else was on the host, the least of each, in % of one core, that may spoil a trial, and its
-/// sentence.
+/// Counters of whoever else was on the host, the least of each, in % of one core, that may spoil a trial, and
+/// its sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
 
@@ -103,8 +101,8 @@ fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
     if let (Some((index, _)), None) = (signed.next(), signed.next()) {
         return Some((index, Certainty::Unknown));
     }
-    // When the load fails, everything that is delivered stops growing: that tells only when a single resource is
-    // left that could have run out, and it did stop.
+    // When the load fails, everything that is delivered stops growing: that tells only when a single resource
+    // is left that could have run out, and it did stop.
     let mut open = all().filter(|(_, s)| s.is_open);
     match (open.next(), open.next()) {
         (Some((index, suspect)), None) if suspect.flat.is_some() => Some((index, Certainty::Predicted)),
@@ -122,18 +120,20 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
     let is_free = !assumed && share.is_some_and(|share| share < FREE);
     let mut evidence = Vec::new();
     let mut weight = 0;
-    for (sign_weight, statement) in signs::of(analysis, resource, is_free) {
+    for (sign_weight, sign) in signs::of(analysis, resource, is_free) {
         weight += sign_weight;
-        evidence.push(Evidence { resource, statement, inferred: false });
+        evidence.push(sign);
     }
     // Without a failure or a bend, being near the ceiling does not show that anything stopped there.
     let turned = analysis.verdicts().is_some() || analysis.bend.is_some();
     if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
-        && (AT_CEILING..=ABOVE_CEILING).contains(&share)
+        && rule(resource).is_used_up(share)
     {
         weight += if assumed { 1 } else { 3 };
-        let statement = share_of_ceiling(analysis, resource, share, ceiling);
-        evidence.insert(0, Evidence { resource, statement, inferred: assumed });
+        evidence.insert(
+            0,
+            Evidence { inferred: assumed, ..share_of_ceiling(analysis, resource, share, ceiling) },
+        );
     }
     let growth = growth(analysis, resource);
     let flat = analysis.flat(resource).filter(|_| turned);
@@ -145,7 +145,12 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
             words::amount(resource, used),
             words::figure(resource, expected)
         );
-        evidence.push(Evidence { resource, statement, inferred: true });
+        let unit = resource.unit_suffix();
+        evidence.push(
+            Evidence::inferred(resource, statement)
+                .with(format!("used_{unit}"), used)
+                .with(format!("line_{unit}"), expected),
+        );
     }
     // Without a ceiling a line has no end to speak of, so that it explains less than where it stops.
     let at = evidence.len() - usize::from(ceiling.is_some() && flat.is_some());
@@ -160,7 +165,8 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
     Suspect { resource, saturates_at, near, left_at, is_open, weight, flat, evidence }
 }
 
-/// The share of its ceiling that was used of a resource where the load failed, else what its line gives there.
+/// The share of its ceiling that was used of a resource where the load failed, else what its line gives
+/// there.
 fn share_at_failure(analysis: &Analysis, resource: Resource) -> Option<f64> {
     let failed = analysis.verdicts()?.failed?;
     let ceiling = analysis.ceilings.get(&resource)?.value;
@@ -180,8 +186,9 @@ fn is_near(analysis: &Analysis, load: f64) -> bool {
 fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let fit = analysis.fits.get(&resource)?;
     let unit = &analysis.table.load_unit;
-    let interval =
-        fit.slope_interval().map(|interval| format!("95 %: {}, ", words::range(resource, interval)));
+    let interval = fit
+        .slope_interval()
+        .map(|interval| format!("95 %: {}, ", format::range(Some(interval), resource.unit())));
     let mut statement = format!(
         "{} grows by {} per {} ({}n = {})",
         words::subject(resource),
@@ -201,37 +208,46 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
             statement += &format!("; at {at}, which failed, its line gives {given}");
         }
     }
-    Some(Evidence { resource, statement, inferred: true })
+    let evidence = Evidence::inferred(resource, statement);
+    let evidence = evidence.with(format!("cost_per_load_{}", resource.unit_suffix()), fit.line.slope);
+    Some(match analysis.ceilings.get(&resource).and_then(|ceiling| fit.meets(ceiling.value)) {
+        Some(load) => evidence.with("saturates_at_load", load),
+        None => evidence,
+    })
 }
 
 /// How much of another resource was left.
 fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
     let share = used / ceiling.value;
-    let statement = share_of_ceiling(analysis, resource, share, ceiling);
-    (share < AT_CEILING).then_some(Evidence { resource, statement, inferred: false })
+    let evidence = share_of_ceiling(analysis, resource, share, ceiling);
+    (share < rule(resource).used_up_from).then_some(evidence)
 }
 
 /// That a resource of the target was used up where no trial could be judged.
 fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let ceiling = analysis.ceilings.get(&resource).filter(|ceiling| !ceiling.source.starts_with(ASSUMED))?;
     let share = analysis.usage_at_critical(resource)? / ceiling.value;
-    let is_full = resource != Resource::Player && (AT_CEILING..=ABOVE_CEILING).contains(&share);
-    let statement = share_of_ceiling(analysis, resource, share, ceiling);
-    is_full.then_some(Evidence { resource, statement, inferred: false })
+    let is_full = resource != Resource::Player && rule(resource).is_used_up(share);
+    is_full.then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
 /// How much of a ceiling was used at the critical load.
-fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling: &Ceiling) -> String {
-    format!(
+fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling: &Ceiling) -> Evidence {
+    let used = share * ceiling.value;
+    let statement = format!(
         "at {} {} used {}, {} % of its ceiling of {} ({})",
         critical_text(analysis),
         words::subject(resource),
-        words::amount(resource, share * ceiling.value),
-        words::number(100.0 * share),
+        words::amount(resource, used),
+        format::number(100.0 * share),
         words::figure(resource, ceiling.value),
         ceiling.source
-    )
+    );
+    let unit = resource.unit_suffix();
+    Evidence::counted(resource, statement)
+        .with(format!("used_{unit}"), used)
+        .with(format!("ceiling_{unit}"), ceiling.value)
 }
 
 /// "6 streams".
@@ -239,27 +255,30 @@ fn critical_text(analysis: &Analysis) -> String {
     analysis.critical_load().map_or_else(String::new, |load| words::load(load, &analysis.table.load_unit))
 }
 
-/// Trials above the capacity were invalid: by the players' own fault, or by that of whoever else was on the host.
+/// Trials above the capacity were invalid: by the players' own fault, or by that of whoever else was on the
+/// host.
 fn player(analysis: &Analysis, load: f64) -> Decision {
     let resource = Resource::Player;
     let at = words::load(load, &analysis.table.load_unit);
-    let counted = |statement| Evidence { resource, statement, inferred: false };
+    let counted = |statement| Evidence::counted(resource, statement);
     let used = analysis.usage_at_critical(resource);
     let signs = signs::of(analysis, resource, false);
-    let is_own = used.is_some_and(|used| used >= PLAYER_FULL_PERCENT) || !signs.is_empty();
+    let is_own = used.is_some_and(|used| rule(resource).is_used_up(used / 100.0)) || !signs.is_empty();
     let spoiled = NEIGHBOURS.iter().filter_map(|(counter, least, who)| {
         let value = analysis.counter_at_critical(counter).filter(|value| value >= least)?;
-        Some(counted(format!("at {at} {who} {}", words::amount(Resource::Cpu, value))))
+        Some(counted(format!("at {at} {who} {}", words::amount(Resource::Cpu, value))).with(*counter, value))
     });
     let spoiled: Vec<Evidence> = spoiled.collect();
     let certainty = if is_own || spoiled.is_empty() { Certainty::Confirmed } else { Certainty::Unknown };
     let fault =
         format!("at {at} no trial could be trusted: the measuring side, or a neighbour, was at fault");
     let mut own: Vec<Evidence> = used
-        .map(|used| format!("at {at} the busiest player thread used {}", words::amount(resource, used)))
+        .map(|used| {
+            let used_text = words::amount(resource, used);
+            counted(format!("at {at} the busiest player thread used {used_text}")).with("used_percent", used)
+        })
         .into_iter()
-        .chain(signs.into_iter().map(|(_, statement)| statement))
-        .map(counted)
+        .chain(signs.into_iter().map(|(_, sign)| sign))
         .collect();
     let mut evidence: Vec<Evidence> = spoiled_above(analysis).map(counted).into_iter().collect();
     evidence.push(counted(fault));
@@ -281,7 +300,7 @@ fn spoiled_above(analysis: &Analysis) -> Option<String> {
     let carried = analysis.verdicts()?.carried?;
     let above = || analysis.table.rows.iter().filter(|row| row.load > carried && row.verdict.is_some());
     let (spoiled, all) = (above().filter(|row| row.is_spoiled_by_players()).count(), above().count());
-    let trials = words::count(all, "trial");
+    let trials = format::plural(all as u64, "trial");
     let at = words::load(carried, &analysis.table.load_unit);
     (spoiled > 0).then(|| format!("the players spoiled {spoiled} of {trials} above {at}"))
 }
@@ -289,7 +308,7 @@ fn spoiled_above(analysis: &Analysis) -> Option<String> {
 /// Nothing failed.
 fn none_met(analysis: &Analysis) -> Decision {
     let statement = format!("no load failed, up to {}", critical_text(analysis));
-    let mut evidence = vec![Evidence { resource: Resource::None, statement, inferred: false }];
+    let mut evidence = vec![Evidence::counted(Resource::None, statement)];
     if let Some((resource, _)) = analysis.first_saturated() {
         evidence.extend(growth(analysis, resource));
     }
@@ -303,7 +322,7 @@ fn unknown(analysis: &Analysis, suspects: &[Suspect]) -> Decision {
     if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
         let at = words::load(failed, &analysis.table.load_unit);
         let left = suspects.iter().filter(|suspect| suspect.near).filter_map(|suspect| {
-            let percent = words::number(100.0 * suspect.left_at?);
+            let percent = format::number(100.0 * suspect.left_at?);
             Some(format!("{} was at {percent} % of its ceiling", words::subject(suspect.resource)))
         });
         let left: Vec<String> = left.collect();
@@ -311,7 +330,7 @@ fn unknown(analysis: &Analysis, suspects: &[Suspect]) -> Decision {
             true => format!("{at} failed, and no resource in the table was near its ceiling there"),
             false => format!("{at} failed, but then {}, so there was some left", words::list(&left)),
         };
-        evidence.push(Evidence { resource: Resource::None, statement, inferred: true });
+        evidence.push(Evidence::inferred(Resource::None, statement));
     }
     evidence.extend(suspects.iter().flat_map(|suspect| suspect.evidence.iter().cloned()));
     let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };

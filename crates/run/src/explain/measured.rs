@@ -109,8 +109,8 @@ impl Measured {
     }
 }
 
-/// The smallest load above `carried` that the players spoiled, if they spoiled most of the trials that were made from
-/// there to the first load that failed. Trials that a neighbour spoiled say nothing of either.
+/// The smallest load above `carried` that the players spoiled, if they spoiled most of the trials that were
+/// made from there to the first load that failed. Trials that a neighbour spoiled say nothing of either.
 fn players_gave_out(tallies: &[Tally], carried: Option<f64>, failed: Option<f64>) -> Option<f64> {
     let is_between = |tally: &&Tally| {
         carried.is_none_or(|carried| tally.load > carried) && failed.is_none_or(|failed| tally.load <= failed)
@@ -122,8 +122,8 @@ fn players_gave_out(tallies: &[Tally], carried: Option<f64>, failed: Option<f64>
     (spoiled > judged).then_some(first.load)
 }
 
-/// The upper end of a capacity that a search found: the largest load below the first that the target itself failed;
-/// `None` where nothing says that it does not carry more.
+/// The upper end of a capacity that a search found: the largest load below the first that the target itself
+/// failed; `None` where nothing says that it does not carry more.
 pub fn upper_end<'a>(trials: impl IntoIterator<Item = &'a Trial>, capacity: f64) -> Option<f64> {
     let rows: Vec<Row> = trials.into_iter().map(Row::from_trial).collect();
     let tallies = tallies(&rows);

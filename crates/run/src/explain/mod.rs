@@ -1,7 +1,7 @@
 //! What limits the load, and how that is known: from a run's trials, or from a table measured elsewhere.
 //!
-//! Pure: a [`LoadTable`] goes in, an [`Explanation`] comes out. `docs/explain.md` tells a reader how the limit is
-//! decided.
+//! Pure: a [`LoadTable`] goes in, an [`Explanation`] comes out. `docs/explain.md` tells a reader how the
+//! limit is decided.
 
 mod analysis;
 pub mod ceiling;
@@ -35,8 +35,8 @@ use analysis::Analysis;
 pub struct Explanation {
     /// The capacity: measured where there are verdicts, else predicted.
     pub capacity: Capacity,
-    /// What the lines and ceilings alone predict, in whole units where loads are counted; `None` also where a load far
-    /// below it failed.
+    /// What the lines and ceilings alone predict, in whole units where loads are counted; `None` also where
+    /// a load far below it failed.
     pub predicted: Option<f64>,
     /// What would have been predicted without the loads just below the capacity.
     pub forecast: Option<Forecast>,

@@ -1,6 +1,7 @@
 //! Counters that betray a resource, and from which value on.
 
-use base::outcome::Resource;
+use base::format;
+use base::outcome::{Evidence, Resource};
 
 use super::analysis::Analysis;
 use super::words;
@@ -74,7 +75,7 @@ const RISE: f64 = 1.2;
 
 /// The signs against `resource` at the critical load, strongest first, with their weights. A resource that is
 /// known to be mostly free (`is_free`) is accused by direct signs only.
-pub fn of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, String)> {
+pub fn of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, Evidence)> {
     let at = analysis.critical_load().map(|load| words::load(load, &analysis.table.load_unit));
     let Some(at) = at else { return Vec::new() };
     let mine = SIGNS.iter().filter(|sign| sign.resource == resource && (sign.weight > 1 || !is_free));
@@ -82,9 +83,17 @@ pub fn of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, S
         let value = analysis.counter_at_critical(sign.counter)?;
         let below = analysis.counter_below(sign.counter);
         let risen = below.is_none_or(|below| value > RISE * below);
-        let sentence = sign.sentence.replace("{}", &words::number(value));
-        let before = below.map(|below| format!(" (below: {})", words::number(below))).unwrap_or_default();
-        (value >= sign.least && risen).then(|| (sign.weight, format!("at {at} {sentence}{before}")))
+        let sentence = sign.sentence.replace("{}", &format::number(value));
+        let before = below.map(|below| format!(" (below: {})", format::number(below))).unwrap_or_default();
+        let evidence = || {
+            let evidence = Evidence::counted(resource, format!("at {at} {sentence}{before}"));
+            let evidence = evidence.with(sign.counter, value);
+            match below {
+                Some(below) => evidence.with(format!("below_{}", sign.counter), below),
+                None => evidence,
+            }
+        };
+        (value >= sign.least && risen).then(|| (sign.weight, evidence()))
     });
     spoken.collect()
 }

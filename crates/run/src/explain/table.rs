@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base::limit_rules::rule;
 use base::outcome::{Capacity, Ceiling, Limit, Resource, Trial};
 use base::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,8 @@ pub struct LoadTable {
     pub load_unit: String,
     /// Whether the table was measured elsewhere: a ceiling that is given then may be another machine's.
     pub elsewhere: bool,
-    /// The capacity, where a search has found it: the verdicts are then not read a second time by another rule.
+    /// The capacity, where a search has found it: the verdicts are then not read a second time by another
+    /// rule.
     pub capacity: Option<Capacity>,
     /// What set the limit by counters of the workload's own, which say more than what was sampled beside it.
     #[serde(default)]
@@ -44,8 +46,8 @@ pub struct LoadTable {
 }
 
 impl LoadTable {
-    /// The table of one variant's trials. Metrics that are unknown stay absent, and so do trials in which nothing was
-    /// measured: they show no fault of anybody's but whoever broke them.
+    /// The table of one variant's trials. Metrics that are unknown stay absent, and so do trials in which
+    /// nothing was measured: they show no fault of anybody's but whoever broke them.
     pub fn from_trials<'a>(
         trials: impl IntoIterator<Item = &'a Trial>,
         ceilings: BTreeMap<Resource, Ceiling>,
@@ -56,8 +58,8 @@ impl LoadTable {
         Self { rows, ceilings, load_unit: load_unit.to_owned(), ..Self::default() }
     }
 
-    /// The same table without the rows above `load`: what was known before those loads were tried, and before the
-    /// capacity was.
+    /// The same table without the rows above `load`: what was known before those loads were tried, and before
+    /// the capacity was.
     pub fn up_to(&self, load: f64) -> Self {
         let mut lower = Self { capacity: None, limit: None, ..self.clone() };
         lower.rows.retain(|row| row.load <= load);
@@ -75,15 +77,16 @@ impl LoadTable {
     }
 }
 
-/// A player thread that uses this much of its core is at its own limit.
-pub const PLAYER_FULL_PERCENT: f64 = 90.0;
 /// Players that do their work this much later than intended are at their own limit.
 const PLAYER_LATE_MS: f64 = 100.0;
 
 impl Row {
     /// Nobody could judge this trial, because its players were at their own limit.
     pub fn is_spoiled_by_players(&self) -> bool {
-        let full = self.usage.get(&Resource::Player).is_some_and(|used| *used >= PLAYER_FULL_PERCENT);
+        let full = self
+            .usage
+            .get(&Resource::Player)
+            .is_some_and(|used| rule(Resource::Player).is_used_up(used / 100.0));
         let late = self.counters.get("tick_late_max_ms").is_some_and(|late| *late >= PLAYER_LATE_MS);
         self.verdict == Some(Verdict::Invalid) && (full || late)
     }

@@ -1,10 +1,12 @@
 //! Runs made of imagined trials: what is concluded from them.
 
 use serde_json::{Value, json};
-use workload::stream::Stream;
-use workload::transfer::Transfer;
+use stream::Stream;
+use transfer::Transfer;
+use workload::AnyWorkload;
 
 use super::*;
+use crate::engine::configure;
 
 /// One repetition of a search: loads with the phase and the verdict of their trials.
 type Tried = (f64, Phase, Verdict);
@@ -29,7 +31,7 @@ fn trial(repetition: u32, (load, phase, verdict): Tried) -> Trial {
 }
 
 fn plan(repeats: u32, settings: Value, require: &[&str]) -> Plan {
-    let plan = Plan::of_one("stream", "test", "default", Stream.resolve(settings).unwrap());
+    let plan = Plan::of_one("stream", "test", "default", Stream.resolve(&settings).unwrap());
     Plan { repeats, require: require.iter().map(ToString::to_string).collect(), ..plan }
 }
 
@@ -44,7 +46,7 @@ fn ended(state: State, plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run 
 }
 
 fn concluded_of(
-    workload: &dyn Workload,
+    workload: &dyn AnyWorkload,
     state: State,
     plan: &Plan,
     trials: Vec<Trial>,
@@ -70,7 +72,7 @@ fn concluded_of(
         requirements: Vec::new(),
         doubts: Vec::new(),
     };
-    conclude(&mut run, plan, workload);
+    conclude(&mut run, plan, &configure(plan, workload).unwrap()).unwrap();
     run
 }
 
@@ -127,7 +129,7 @@ fn a_ceiling_that_was_exceeded_is_named() {
         .map(|note| note.message.as_str())
         .filter(|message| message.contains("ceiling"))
         .collect();
-    let expected = "disk: 75.0 Mbit/s were used at a load that passed, more than its ceiling of 60.0 Mbit/s \
+    let expected = "disk: 75 Mbit/s were used at a load that passed, more than its ceiling of 60 Mbit/s \
                     (calibrated), which was left out";
     assert_eq!(about_ceilings, [expected]);
     assert_eq!(run.variants[0].saturation[&Resource::Disk].ceiling, None);
@@ -264,7 +266,7 @@ fn what_a_workload_counts_itself_limits_one_load_and_is_considered() {
 
 /// A transfer's run of these trials.
 fn transferred(settings: Value, trials: Vec<Trial>) -> Run {
-    let plan = Plan::of_one("transfer", "test", "default", Transfer.resolve(settings).unwrap());
+    let plan = Plan::of_one("transfer", "test", "default", Transfer.resolve(&settings).unwrap());
     concluded_of(&Transfer, State::Complete, &Plan { repeats: 3, ..plan }, trials, json!({}))
 }
 

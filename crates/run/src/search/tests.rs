@@ -19,11 +19,11 @@ fn plan(load_max: u64) -> LoadPlan {
 }
 
 /// Run a search against a target whose verdict is a function of step and trial number.
-fn search(plan: &LoadPlan, verdict: impl Fn(&Step, usize) -> Verdict) -> Vec<Seen> {
+fn search(plan: &LoadPlan, verdict: impl Fn(&Step, usize) -> Verdict) -> Vec<TrialResult> {
     let mut seen = Vec::new();
     while let Some(step) = next(plan, &seen) {
         let verdict = verdict(&step, seen.len());
-        seen.push(Seen { load: step.load, phase: step.phase, verdict });
+        seen.push(TrialResult { load: step.load, phase: step.phase, verdict });
     }
     seen
 }
@@ -116,7 +116,7 @@ fn a_load_is_spoiled_equally_often_in_every_phase() {
             step if *step == spoiled => Verdict::Invalid,
             _ => carries(3)(step, n),
         });
-        let at = |trial: &&Seen| trial.load == spoiled.load && trial.phase == spoiled.phase;
+        let at = |trial: &&TrialResult| trial.load == spoiled.load && trial.phase == spoiled.phase;
         (seen.iter().filter(at).count(), capacity(&plan(10), &seen, "streams"))
     };
     for (load, phase, passes, interval) in [
@@ -158,7 +158,7 @@ fn a_first_load_that_fails_is_halved() {
 fn a_fixed_load_is_offered_once() {
     let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
     let seen = search(&fixed, carries(9));
-    assert_eq!(seen, [Seen { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
+    assert_eq!(seen, [TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
     assert_eq!(capacity(&fixed, &seen, "streams").value, Some(7.0));
     let seen = search(&fixed, carries(3));
     assert_eq!(capacity(&fixed, &seen, "streams").value, None, "lower loads were not tried");

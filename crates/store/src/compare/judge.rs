@@ -90,8 +90,9 @@ fn sample(values: &[f64]) -> Sample {
     }
 }
 
-/// The interval of mean(b) - mean(a) for samples of unequal variance (Welch, Biometrika 1947). A number that is
-/// told in steps cannot vary by less than a step's rounding (variance step^2 / 12), however often it repeats.
+/// The interval of mean(b) - mean(a) for samples of unequal variance (Welch, Biometrika 1947). A number that
+/// is told in steps cannot vary by less than a step's rounding (variance step^2 / 12), however often it
+/// repeats.
 fn welch(a: &[f64], b: &[f64], step: f64) -> Option<[f64; 2]> {
     if a.len().min(b.len()) < REPETITIONS_MIN {
         return None;

@@ -1,7 +1,8 @@
 //! What differs between runs, or between the variants of one run, and whether it is more than noise.
 //!
 //! The unit of repeatability is the repetition, not the trial: of a repetition's trials at a load the median
-//! counts, and `n` is the number of repetitions. Trials that were judged invalid say nothing and are left out.
+//! counts, and `n` is the number of repetitions. Trials that were judged invalid say nothing and are left
+//! out.
 
 mod facts;
 mod judge;
@@ -62,8 +63,8 @@ pub struct Side {
 pub struct Sample {
     /// Median over the repetitions; `None` when it is not known in any.
     pub median: Option<f64>,
-    /// Of a capacity: the least and greatest value that the trials allow, `None` at the upper end for "this or
-    /// more". Of a metric: the least and greatest repetition.
+    /// Of a capacity: the least and greatest value that the trials allow, `None` at the upper end for "this
+    /// or more". Of a metric: the least and greatest repetition.
     pub interval: [Option<f64>; 2],
     /// How many repetitions know it.
     pub n: u32,
@@ -128,7 +129,8 @@ pub struct Pair {
 pub struct Comparison {
     /// The runs' ids in the order given.
     pub runs: Vec<String>,
-    /// Every later run with the first, variant by variant; for a single run every later variant with the first.
+    /// Every later run with the first, variant by variant; for a single run every later variant with the
+    /// first.
     pub pairs: Vec<Pair>,
     /// What differs between the hosts and circumstances of the runs.
     pub environment: Vec<RunFact>,
@@ -155,8 +157,8 @@ impl Of<'_> {
     }
 }
 
-/// Compare runs with the first of them, or the variants of a single run with its first. `specs` tell units and
-/// directions of the metrics; a metric that they do not name is a fact without a direction.
+/// Compare runs with the first of them, or the variants of a single run with its first. `specs` tell units
+/// and directions of the metrics; a metric that they do not name is a fact without a direction.
 pub fn compare(runs: &[Run], specs: &[MetricSpec]) -> Comparison {
     let (matched, unmatched) = match_sides(runs);
     let pairs: Vec<_> = matched.iter().map(|(a, b)| pair(a, b, specs)).collect();

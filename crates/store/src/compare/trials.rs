@@ -48,8 +48,8 @@ fn alike(a_s: f64, b_s: f64) -> bool {
     (a_s - b_s).abs() <= HOLD_TOLERANCE * a_s.abs().max(b_s.abs())
 }
 
-/// The trials of the longest hold that both sides have: a count grows with the hold, and a search holds for less
-/// time than a confirmation. Without such a hold all trials, and a note.
+/// The trials of the longest hold that both sides have: a count grows with the hold, and a search holds for
+/// less time than a confirmation. Without such a hold all trials, and a note.
 fn same_hold<'a>(a: &[&'a Trial], b: &[&'a Trial]) -> (Vec<&'a Trial>, Vec<&'a Trial>, Option<String>) {
     let shared = a.iter().map(|t| hold_s(t)).filter(|&s| b.iter().any(|t| alike(hold_s(t), s)));
     let Some(hold) = shared.max_by(f64::total_cmp) else {

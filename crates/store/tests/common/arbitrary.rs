@@ -89,7 +89,7 @@ prop_compose! {
         evidence in vec((resource(), text(), any::<bool>()), 0..3),
     ) -> Limit {
         let evidence = evidence.into_iter()
-            .map(|(resource, statement, inferred)| Evidence { resource, statement, inferred }).collect();
+            .map(|(resource, statement, inferred)| Evidence { inferred, ..Evidence::counted(resource, statement).with("used_percent", 0.5) }).collect();
         Limit { resource, certainty, evidence }
     }
 }

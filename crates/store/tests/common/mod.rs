@@ -58,11 +58,7 @@ pub fn variant(name: &str, capacities: &[f64]) -> VariantOutcome {
     let limit = Limit {
         resource: Resource::Cpu,
         certainty: Certainty::Confirmed,
-        evidence: vec![Evidence {
-            resource: Resource::Cpu,
-            statement: "the quota was used up for 31 % of the hold".into(),
-            inferred: false,
-        }],
+        evidence: vec![Evidence::counted(Resource::Cpu, "the quota was used up for 31 % of the hold")],
     };
     let saturation = Saturation {
         unit: "%".into(),

@@ -6,8 +6,8 @@ use super::Hierarchies;
 use crate::proc::mounts::mounts;
 use crate::{Error, Result};
 
-/// A control group by its name below each hierarchy's top, such as `bench.slice` or `kagiri/nas`. In version 1 it is a
-/// folder in every hierarchy that has one of this name; in version 2 it is one folder.
+/// A control group by its name below each hierarchy's top, such as `bench.slice` or `kagiri/nas`. In version
+/// 1 it is a folder in every hierarchy that has one of this name; in version 2 it is one folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExistingGroup {
     folders: Vec<PathBuf>,

@@ -1,4 +1,5 @@
-//! The limits that control groups, ours or others', set on a process: the ceilings an explanation compares with.
+//! The limits that control groups, ours or others', set on a process: the ceilings an explanation compares
+//! with.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use crate::proc::parse::{decimal, lines, words};
 use crate::proc::{BlockDevice, CgroupCpu};
 use crate::{Error, Result};
 
-/// What the groups of a process allow it; `None` where there is no limit. The tightest of all groups above it counts.
+/// What the groups of a process allow it; `None` where there is no limit. The tightest of all groups above it
+/// counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupLimits {
     /// CPU time, in percent of one CPU.
@@ -20,8 +22,8 @@ pub struct GroupLimits {
 impl Cgroup {
     /// Lets the group write at most `bytes_per_s` to `device`, a whole disk.
     ///
-    /// In version 1 this holds for direct and synchronous writes only: what is written through the page cache reaches
-    /// the disk in the name of the whole machine. Errors: as [`Cgroup::set_read_limit`].
+    /// In version 1 this holds for direct and synchronous writes only: what is written through the page cache
+    /// reaches the disk in the name of the whole machine. Errors: as [`Cgroup::set_read_limit`].
     pub fn set_write_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
         if bytes_per_s == 0 {
             return Err(Error::Refused(
@@ -93,8 +95,8 @@ pub fn limits_of(root: &Path, pid: i32, device: Option<&BlockDevice>) -> io::Res
     Ok(GroupLimits { cpu_quota_percent: quotas.min_by(f64::total_cmp), read_bytes_per_s: reads.min() })
 }
 
-/// A reader of the CPU time and throttling of the group that `pid` is in. All processes of the group are counted.
-/// Errors with `NotFound` without a CPU controller.
+/// A reader of the CPU time and throttling of the group that `pid` is in. All processes of the group are
+/// counted. Errors with `NotFound` without a CPU controller.
 pub fn cpu_reader_of(root: &Path, pid: i32) -> io::Result<CgroupCpu> {
     let (found, membership) = read(root, pid)?;
     let accounting = found.cpu_accounting.map(|folder| (CgroupVersion::V1, folder));

@@ -69,8 +69,8 @@ fn bad_names_and_values_are_refused_before_anything_is_made() {
     assert_eq!(journal.pending(), 0);
 }
 
-/// Plain files show what would be written to the kernel; that the kernel takes it is tested where the controllers are
-/// (`tests/machine.rs`).
+/// Plain files show what would be written to the kernel; that the kernel takes it is tested where the
+/// controllers are (`tests/machine.rs`).
 #[test]
 fn version_2_is_told_in_its_own_words() {
     let root = sample(V2, Some("cpu io\n"));

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::clock::Deadline;
 use crate::journal::Outcome;
-use crate::proc::process_set::{all_pids, group_of};
+use crate::proc::process::set::{all_pids, group_of};
 use crate::proc::start_ticks;
 use crate::{Error, Result};
 
@@ -75,15 +75,15 @@ pub(crate) fn kill_group(group: i32) {
     }
 }
 
-/// Whether process `pid` still runs and is the one that was started at `started` (see [`start_ticks`]). One that has ended
-/// and only waits for its parent to notice does not run.
+/// Whether process `pid` still runs and is the one that was started at `started` (see [`start_ticks`]). One
+/// that has ended and only waits for its parent to notice does not run.
 pub fn is_running(pid: i32, started: u64) -> bool {
     let Ok(handle) = PidFd::try_open(pid) else { return false };
     start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) && !handle.has_ended()
 }
 
-/// Asks process `pid` to end (SIGTERM) if it was started at `start_ticks`, waits `within` and kills it if it has not. One
-/// that is there no more, or means another by now, is left alone.
+/// Asks process `pid` to end (SIGTERM) if it was started at `start_ticks`, waits `within` and kills it if it
+/// has not. One that is there no more, or means another by now, is left alone.
 ///
 /// Errors: no right to signal it, or it hangs in the kernel.
 pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
@@ -100,7 +100,8 @@ pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
     Err(Error::Deadline { what: format!("the end of process {pid}"), within, detail: String::new() })
 }
 
-/// Ends process `pid` (and the rest of its group) if it was started at `start_ticks`: SIGTERM, a grace time, SIGKILL.
+/// Ends process `pid` (and the rest of its group) if it was started at `start_ticks`: SIGTERM, a grace time,
+/// SIGKILL.
 pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::result::Result<Outcome, String> {
     if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
         return Ok(Outcome::NotOurs("it is this process or the first one".to_owned()));
@@ -109,8 +110,8 @@ pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::res
     Ok(if anybody { Outcome::Done } else { Outcome::AlreadyGone })
 }
 
-/// Ends whom `find` finds, until it finds nobody, for one that starts others while it is signalled leaves some that were
-/// not: SIGTERM, a time of `grace`, SIGKILL. Returns whether there was anybody.
+/// Ends whom `find` finds, until it finds nobody, for one that starts others while it is signalled leaves
+/// some that were not: SIGTERM, a time of `grace`, SIGKILL. Returns whether there was anybody.
 ///
 /// Errors: no right to signal one, or somebody is left after `grace` and 5 s.
 pub(crate) fn end_all(
@@ -141,7 +142,8 @@ pub(crate) fn end_all(
     }
 }
 
-/// The process `pid` that was started at `started` and, if asked for, the rest of its group, as far as they run.
+/// The process `pid` that was started at `started` and, if asked for, the rest of its group, as far as they
+/// run.
 fn running(pid: i32, started: u64, group: bool) -> Vec<PidFd> {
     let root = Path::new("/");
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! Starting children from a thread that never ends.
 //!
-//! The kernel sends the parent-death signal when the *thread* that started the child ends (prctl(2)), so a child started
-//! by a short-lived worker would be killed in the middle of its work.
+//! The kernel sends the parent-death signal when the *thread* that started the child ends (prctl(2)), so a
+//! child started by a short-lived worker would be killed in the middle of its work.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -44,7 +44,8 @@ fn start_thread() -> io::Result<Sender<Request>> {
     let (sender, receiver) = channel::<Request>();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
         for mut request in receiver {
-            // Whoever asked may have given up; then the child is dropped, not killed, but its death signal remains.
+            // Whoever asked may have given up; then the child is dropped, not killed, but its death signal
+            // remains.
             let _ = request.answer.send(request.command.spawn());
         }
     })?;
@@ -108,8 +109,8 @@ pub(crate) fn prepare(
     let parent = nix::unistd::getpid().as_raw();
     let before = BeforeExec { groups, namespace, death_signal: death_signal as libc::c_int, parent };
     command.process_group(0);
-    // SAFETY: the closure makes system calls only, on descriptors and integers that were made before the fork; it takes
-    // no lock and allocates nothing (`io::Error` from an errno does not allocate).
+    // SAFETY: the closure makes system calls only, on descriptors and integers that were made before the
+    // fork; it takes no lock and allocates nothing (`io::Error` from an errno does not allocate).
     unsafe { command.pre_exec(move || before.run()) };
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The page cache of one file: how much of it is there, and dropping it. Needs no rights beyond reading the file.
+//! The page cache of one file: how much of it is there, and dropping it. Needs no rights beyond reading the
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,8 @@ use crate::{Error, Result};
 /// Drops the whole file at `path` from the page cache, so that the next reader gets it from the disk.
 ///
 /// What was written is first put on the disk (fdatasync(2)), because only clean pages can be dropped
-/// (posix_fadvise(2), `POSIX_FADV_DONTNEED`). Pages that somebody has mapped or is reading stay; see [`resident_bytes`].
+/// (posix_fadvise(2), `POSIX_FADV_DONTNEED`). Pages that somebody has mapped or is reading stay; see
+/// [`resident_bytes`].
 pub fn drop_file_cache(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
     file.sync_data().map_err(|error| Error::file("put on the disk", path, error))?;
@@ -23,8 +25,8 @@ pub fn drop_file_cache(path: &Path) -> Result<()> {
 
 /// How much of the file at `path` is in the page cache, in bytes (whole pages).
 ///
-/// By cachestat(2) (since Linux 6.5), else by mincore(2), which tells the truth only to those who own the file or may
-/// write to it.
+/// By cachestat(2) (since Linux 6.5), else by mincore(2), which tells the truth only to those who own the
+/// file or may write to it.
 pub fn resident_bytes(path: &Path) -> Result<u64> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
     let length = file.metadata().map_err(|error| Error::file("look at", path, error))?.len();

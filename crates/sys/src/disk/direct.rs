@@ -22,8 +22,8 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens `path` for requests of `request_bytes`, a multiple of 4096. Errors: no such file, no rights, or a file
-    /// system that cannot do it (tmpfs before Linux 6.6).
+    /// Opens `path` for requests of `request_bytes`, a multiple of 4096. Errors: no such file, no rights, or
+    /// a file system that cannot do it (tmpfs before Linux 6.6).
     pub fn open(path: &Path, request_bytes: usize, writable: bool) -> Result<Self> {
         if request_bytes == 0 || !request_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(Error::Refused(format!("{request_bytes} B is no multiple of {BLOCK_BYTES} B")));
@@ -55,8 +55,8 @@ impl DirectFile {
         self.file.sync_data().map_err(|error: io::Error| Error::file("synchronise", &self.path, error))
     }
 
-    /// How long each of `count` reads takes, in nanoseconds, one after the other; each `stride_bytes` behind the last,
-    /// from the beginning of the file.
+    /// How long each of `count` reads takes, in nanoseconds, one after the other; each `stride_bytes` behind
+    /// the last, from the beginning of the file.
     pub fn time_reads_ns(&mut self, count: u64, stride_bytes: u64) -> Result<Vec<u64>> {
         let mut took_ns = Vec::new();
         for index in 0..count {

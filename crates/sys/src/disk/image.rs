@@ -7,9 +7,9 @@ use nix::mount::{MsFlags, mount};
 use serde::{Deserialize, Serialize};
 
 use super::{ImageFile, LoopDevice, absolute};
+use crate::helper_command::HelperCommand;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::BlockDevice;
-use crate::tool::Tool;
 use crate::{Error, Result};
 
 /// Making a file system on a large sparse file takes seconds at most.
@@ -43,18 +43,18 @@ impl FileSystem {
         }
     }
 
-    fn tool(self) -> Tool {
+    fn tool(self) -> HelperCommand {
         let (program, package) = match self {
             Self::Ext3 => ("mkfs.ext3", "e2fsprogs"),
             Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
             Self::Xfs => ("mkfs.xfs", "xfsprogs"),
             Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
         };
-        Tool { program, package, purpose: "make a file system" }
+        HelperCommand { program, package, purpose: "make a file system" }
     }
 
-    /// Quiet, and without work left over: ext normally clears its tables in the background after mounting, which would
-    /// be measured as somebody's disk traffic.
+    /// Quiet, and without work left over: ext normally clears its tables in the background after mounting,
+    /// which would be measured as somebody's disk traffic.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Ext3 | Self::Ext4 => &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
@@ -62,7 +62,8 @@ impl FileSystem {
         }
     }
 
-    /// Makes it on `device`, whatever was there. Errors: the program is missing (which package has it) or refuses.
+    /// Makes it on `device`, whatever was there. Errors: the program is missing (which package has it) or
+    /// refuses.
     pub fn make_on(self, device: &LoopDevice) -> Result<()> {
         let path = device.path().to_string_lossy();
         let mut arguments = self.arguments().to_vec();
@@ -95,9 +96,11 @@ pub struct DiskImage {
 }
 
 impl DiskImage {
-    /// Makes the file, the device and the file system, and mounts it (`noatime`, so that reading does not write).
+    /// Makes the file, the device and the file system, and mounts it (`noatime`, so that reading does not
+    /// write).
     ///
-    /// Errors: no rights, the image exists, a program is missing, no space. Whatever was already made is undone.
+    /// Errors: no rights, the image exists, a program is missing, no space. Whatever was already made is
+    /// undone.
     pub fn create(journal: &Journal, spec: &ImageSpec) -> Result<Self> {
         let image = ImageFile::create(journal, &spec.image, spec.size_bytes)?;
         let device = LoopDevice::attach(journal, image.path())?;

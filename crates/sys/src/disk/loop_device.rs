@@ -50,8 +50,8 @@ struct LoopConfig {
 
 /// A loop device of this program. Dropping it detaches the file.
 ///
-/// It stays open here, so the kernel keeps it until it is mounted or dropped; were this program killed before that, the
-/// kernel would detach it by itself.
+/// It stays open here, so the kernel keeps it until it is mounted or dropped; were this program killed before
+/// that, the kernel would detach it by itself.
 #[derive(Debug)]
 pub struct LoopDevice {
     journal: Journal,
@@ -118,13 +118,15 @@ impl LoopDevice {
         &self.block
     }
 
-    /// Whether the file is read past the page cache. `false` on a file system that cannot do it, such as tmpfs: then a
-    /// read limit on the device works, but the file's pages in memory make it faster than it should be.
+    /// Whether the file is read past the page cache. `false` on a file system that cannot do it, such as
+    /// tmpfs: then a read limit on the device works, but the file's pages in memory make it faster than
+    /// it should be.
     pub fn direct_io(&self) -> bool {
         self.direct_io
     }
 
-    /// Tells the kernel whether the device turns, as far as it decides by that (ext4's allocator, some schedulers).
+    /// Tells the kernel whether the device turns, as far as it decides by that (ext4's allocator, some
+    /// schedulers).
     ///
     /// Nothing is to be undone: the kernel forgets it when another file is attached. Error: no rights.
     pub fn set_rotational(&self, rotational: bool) -> Result<()> {

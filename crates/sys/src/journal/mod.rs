@@ -1,16 +1,16 @@
 //! The undo journal: what must be put back if this program does not get to do it itself.
 //!
-//! Every change to the system is written here, and on the disk, before it is made. An entry says how to undo one
-//! change and how to recognise that it is still ours to undo. When the program ends, it undoes what is left, newest
-//! first; after a crash `kagiri undo` finds the journals whose owner is dead and does the same. Undoing is
-//! idempotent: what is already gone counts as done.
+//! Every change to the system is written here, and on the disk, before it is made. An entry says how to undo
+//! one change and how to recognise that it is still ours to undo. When the program ends, it undoes what is
+//! left, newest first; after a crash `kagiri undo` finds the journals whose owner is dead and does the same.
+//! Undoing is idempotent: what is already gone counts as done.
 //!
-//! One file per owner, JSON lines: a header naming the owner, then `{"id":1,"undo":{...}}` before each change and
-//! `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun.
+//! One file per owner, JSON lines: a header naming the owner, then `{"id":1,"undo":{...}}` before each change
+//! and `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun.
 
 mod entry;
-mod leftover;
-mod perform;
+mod recovery;
+mod undo;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::unistd::Uid;
 
 pub use entry::{Outcome, Undo, UndoResult};
-pub use leftover::Leftover;
-pub(crate) use perform::perform;
+pub use recovery::Leftover;
+pub(crate) use undo::perform;
 
 use crate::{Error, Result};
 use entry::{Header, Line, VERSION};
@@ -32,8 +32,8 @@ use entry::{Header, Line, VERSION};
 #[serde(transparent)]
 pub struct EntryId(u64);
 
-/// The undo journal of this process. Copies share one file; dropping the last one undoes what is left and, when all
-/// of it could be undone, removes the file.
+/// The undo journal of this process. Copies share one file; dropping the last one undoes what is left and,
+/// when all of it could be undone, removes the file.
 #[derive(Debug, Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -86,8 +86,8 @@ impl Journal {
         &self.shared.path
     }
 
-    /// Writes `undo` down and waits until it is on the disk. Call it before the change; when it fails, do not make the
-    /// change.
+    /// Writes `undo` down and waits until it is on the disk. Call it before the change; when it fails, do not
+    /// make the change.
     pub fn record(&self, undo: Undo) -> Result<EntryId> {
         self.record_all(vec![undo]).map(|ids| ids[0])
     }
@@ -142,7 +142,7 @@ impl Journal {
 
     /// The journals in `folder` whose owner has died. A folder that does not exist holds none.
     pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>> {
-        leftover::find(folder)
+        recovery::find(folder)
     }
 
     /// Undoes a dead owner's changes, newest first; see [`Leftover::replay`].
@@ -151,7 +151,8 @@ impl Journal {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere must not keep changes from being undone; the state is consistent after each statement.
+        // A panic elsewhere must not keep changes from being undone; the state is consistent after each
+        // statement.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -173,7 +174,8 @@ impl Drop for Shared {
     }
 }
 
-/// Makes `folder` with mode 0700, or checks that an existing one cannot be written by others (`/tmp` is everybody's).
+/// Makes `folder` with mode 0700, or checks that an existing one cannot be written by others (`/tmp` is
+/// everybody's).
 fn make_private_folder(folder: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| Error::file("create journal folder", folder, error))?;

@@ -1,47 +1,35 @@
-//! TCP and datagrams over the kernel's own calls: listeners, sockets, `sendfile`, `epoll`, wake-ups, `TCP_INFO`,
-//! stamps of arrival; and, for bulk transfers, pipes that refer to memory and UDP sockets that move many datagrams a call.
+//! TCP and datagrams over the kernel's own calls, `epoll`, wake-ups, and pipes for bulk transfers.
 //!
-//! Thin and typed. The calls of the hot path ([`TcpSocket::recv`], [`TcpSocket::recv_discard`],
-//! [`TcpSocket::send`], [`TcpSocket::send_file`], [`Epoll::wait`]) never block and never allocate unless they
-//! fail; "not now" is [`Moved::WouldBlock`], not an error.
+//! The calls of the hot path ([`TcpSocket::recv`], [`TcpSocket::recv_discard`], [`TcpSocket::send`],
+//! [`TcpSocket::send_file`], [`Epoll::wait`]) never block, and never allocate unless they fail; "not now" is
+//! [`Moved::WouldBlock`], not an error.
 //!
-//! A write to a connection the peer has reset raises `SIGPIPE` in `sendfile(2)`. Rust programs ignore that
-//! signal from start-up on, and so does every program of this house.
+//! `sendfile(2)` to a connection that the peer has reset raises `SIGPIPE`, which Rust programs ignore from
+//! start-up on.
 
-mod bulk;
-mod datagram;
 mod epoll;
 mod error;
-mod info;
-mod listener;
-mod marks;
-mod multicast;
-mod option;
-mod options;
 mod pipe;
-mod reserved;
-mod socket;
-mod stamp;
-mod udp_flow;
-mod udp_port;
+mod port_reservation;
+mod socket_option;
+mod tcp;
+mod udp;
 mod waker;
 
-pub use datagram::{Datagram, DatagramAddress, DatagramSocket};
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use error::NetError;
-pub use info::TcpInfo;
-pub use listener::{ListenOptions, Listener};
-pub use marks::PacketMarks;
-pub use multicast::{MulticastReceiver, MulticastSender};
-pub use options::SocketOptions;
 pub use pipe::Pipe;
-pub use reserved::Reserved;
-pub use socket::{ConnectState, Moved, TcpSocket};
-pub use udp_flow::{Arrived, Batch, UdpFlow};
-pub use udp_port::UdpPort;
+pub use port_reservation::PortReservation;
+pub use tcp::{
+    ConnectState, ListenOptions, Listener, Moved, PacketOptions, SocketOptions, TcpInfo, TcpSocket,
+};
+pub use udp::{
+    Arrived, Batch, Datagram, DatagramAddress, DatagramSocket, MulticastReceiver, MulticastSender, UdpFlow,
+    UdpPort,
+};
 pub use waker::Waker;
 
 #[cfg(test)]
-mod bulk_tests;
+mod blocking_io_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Pipes as stores of references to memory: filled once, duplicated by `tee(2)`, spliced into sockets by `splice(2)`.
-//! Bytes go out without being copied, and without the kernel looking their pages up again.
+//! Pipes as stores of references to memory: filled once, duplicated by `tee(2)`, spliced into sockets by
+//! `splice(2)`. Bytes go out without being copied, and without the kernel looking their pages up again.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -10,7 +10,8 @@ use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
 
 use super::{Moved, NetError, TcpSocket};
 
-/// What a socket keeps in one piece of memory where the kernel has one so large (`PAGE_ALLOC_COSTLY_ORDER` pages).
+/// What a socket keeps in one piece of memory where the kernel has one so large (`PAGE_ALLOC_COSTLY_ORDER`
+/// pages).
 const PIECE_BYTES: usize = 32 << 10;
 
 /// A pipe within this process, close-on-exec; its own calls never wait.
@@ -41,9 +42,10 @@ impl Pipe {
         self.capacity_bytes
     }
 
-    /// Appends `bytes`, as far as there is room for them; returns how many. They pass through a socket, which keeps them in
-    /// pieces of up to 32 KiB: what `vmsplice(2)` or a file give are pages of 4 KiB, each of which is counted again in every
-    /// duplicate and every packet. Over loopback, streams into a kernel that drops them were 1.6 times as fast.
+    /// Appends `bytes`, as far as there is room for them; returns how many. They pass through a socket, which
+    /// keeps them in pieces of up to 32 KiB: what `vmsplice(2)` or a file give are pages of 4 KiB, each
+    /// of which is counted again in every duplicate and every packet. Over loopback, streams into a
+    /// kernel that drops them were 1.6 times as fast.
     ///
     /// # Errors
     /// [`NetError`].
@@ -67,8 +69,8 @@ impl Pipe {
         Ok(appended)
     }
 
-    /// Duplicates up to `bytes` from the start of this pipe to the end of `to`, without consuming them (`tee(2)`). Returns
-    /// how many; 0 when this is empty or `to` is full.
+    /// Duplicates up to `bytes` from the start of this pipe to the end of `to`, without consuming them
+    /// (`tee(2)`). Returns how many; 0 when this is empty or `to` is full.
     ///
     /// # Errors
     /// [`NetError`].

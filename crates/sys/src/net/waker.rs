@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::NetError;
 
-/// An `eventfd(2)` shared between threads: [`Waker::wake`] makes it readable, [`Waker::clear`] makes it quiet.
+/// An `eventfd(2)` shared between threads: [`Waker::wake`] makes it readable, [`Waker::clear`] makes it
+/// quiet.
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,

@@ -1,4 +1,5 @@
-//! The TCP connections of a server with what the kernel knows of each, whichever program holds them: sock_diag(7).
+//! The TCP connections of a server with what the kernel knows of each, whichever program holds them:
+//! sock_diag(7).
 
 use std::io;
 
@@ -49,8 +50,8 @@ impl Connections {
         Ok(this)
     }
 
-    /// Hands each connection to `take`. The kernel walks its table of all connections for it, which takes about a
-    /// millisecond, and a few microseconds more for each that is handed out.
+    /// Hands each connection to `take`. The kernel walks its table of all connections for it, which takes
+    /// about a millisecond, and a few microseconds more for each that is handed out.
     ///
     /// # Errors
     /// Those of the kernel.

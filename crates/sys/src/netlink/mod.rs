@@ -1,8 +1,9 @@
-//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which it is
-//! held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets ([`Sockets`]).
+//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which it
+//! is held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets
+//! ([`Sockets`]).
 //!
-//! The readers open a socket once, in the network namespace that is asked about, and ask through it as often as they
-//! like; nothing is started, and nothing needs root but entering another namespace.
+//! The readers open a socket once, in the network namespace that is asked about, and ask through it as often
+//! as they like; nothing is started, and nothing needs root but entering another namespace.
 
 mod connections;
 mod queue;
@@ -27,8 +28,8 @@ pub use sockets::{SocketState, Sockets, inodes_of};
 
 /// The kernel answers while it is asked; this only bounds what nobody has foreseen.
 const ANSWER_WITHIN_S: i64 = 2;
-/// The kernel fills at most this in one message of a list (`NLMSG_GOODSIZE` is a page or two, 32 KiB when room is
-/// offered).
+/// The kernel fills at most this in one message of a list (`NLMSG_GOODSIZE` is a page or two, 32 KiB when
+/// room is offered).
 const BUFFER_BYTES: usize = 32 << 10;
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const HEADER_BYTES: usize = 16;
@@ -49,8 +50,9 @@ impl Netlink {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Asks for all objects of a kind with a message of type `kind`, and hands the payload of each answer of type
-    /// `answer` to `take`. (A request for one object is answered to everybody who watches such objects.)
+    /// Asks for all objects of a kind with a message of type `kind`, and hands the payload of each answer of
+    /// type `answer` to `take`. (A request for one object is answered to everybody who watches such
+    /// objects.)
     fn dump(
         &mut self,
         (kind, answer): (u16, u16),
@@ -140,8 +142,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// What `work` returns in the network namespace that process `pid` lives in, in this one for `None`. A thread of its
-/// own enters it and ends; sockets opened there stay there.
+/// What `work` returns in the network namespace that process `pid` lives in, in this one for `None`. A thread
+/// of its own enters it and ends; sockets opened there stay there.
 fn in_namespace_of<T: Send>(pid: Option<i32>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(pid) = pid else { return work() };
     let namespace = File::open(format!("/proc/{pid}/ns/net"))?;

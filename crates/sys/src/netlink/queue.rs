@@ -37,8 +37,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue of `link` in the network namespace of process `namespace_of`, or in this process's own. `None`: by
-    /// its nature nothing waits in front of this link (`noqueue`), as with loopback.
+    /// Opens the queue of `link` in the network namespace of process `namespace_of`, or in this process's
+    /// own. `None`: by its nature nothing waits in front of this link (`noqueue`), as with loopback.
     ///
     /// # Errors
     /// There is no such link, its queue is not to be seen, or the namespace cannot be entered.

@@ -7,7 +7,8 @@ use nix::sys::socket::SockProtocol;
 use super::queue::{MESSAGE_BYTES, ROOT};
 use super::{Netlink, attributes, in_namespace_of, u32_at, u64_at};
 
-/// Attributes within `TCA_OPTIONS` (`linux/pkt_sched.h`): for both disciplines the first holds their parameters.
+/// Attributes within `TCA_OPTIONS` (`linux/pkt_sched.h`): for both disciplines the first holds their
+/// parameters.
 const PARAMETERS: u16 = 1;
 const TBF_RATE64: u16 = 4;
 const HTB_CEIL64: u16 = 7;
@@ -16,9 +17,9 @@ const HTB_CEIL64: u16 = 7;
 const TBF_RATE: usize = 8;
 const HTB_CEIL: usize = 12 + 8;
 
-/// The most that `link` sends, in bit/s: the rate of a token bucket at its root, or the sum of the ceilings of an HTB's
-/// topmost classes. `None`: nothing holds it, or something that this does not know. The link is looked for in the network
-/// namespace of process `namespace_of`, or in this process's own.
+/// The most that `link` sends, in bit/s: the rate of a token bucket at its root, or the sum of the ceilings
+/// of an HTB's topmost classes. `None`: nothing holds it, or something that this does not know. The link is
+/// looked for in the network namespace of process `namespace_of`, or in this process's own.
 ///
 /// # Errors
 /// There is no such link, or the namespace cannot be entered.

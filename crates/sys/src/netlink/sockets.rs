@@ -81,7 +81,8 @@ fn parse(payload: &[u8]) -> Option<SocketState> {
     })
 }
 
-/// The numbers of the sockets that a process holds (`/proc/PID/fd`, proc(5)); empty if it is gone or may not be looked at.
+/// The numbers of the sockets that a process holds (`/proc/PID/fd`, proc(5)); empty if it is gone or may not
+/// be looked at.
 pub fn inodes_of(pid: u32) -> Vec<u64> {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let number = |path: &Path| path.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();

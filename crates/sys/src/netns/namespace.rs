@@ -14,14 +14,14 @@ use nix::sched::{CloneFlags, setns, unshare};
 use super::{FOLDER, IP, TC, TOOL_FOR, is_our_namespace};
 use crate::child::{PidFd, end_all};
 use crate::journal::{EntryId, Journal, Undo};
-use crate::proc::process_set::all_pids;
+use crate::proc::process::set::all_pids;
 use crate::{Error, Result};
 
 /// How long processes of a namespace that is to go may take to end by themselves.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback, which is
-/// down. Dropping it ends the processes in it and deletes it, with all its links.
+/// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback,
+/// which is down. Dropping it ends the processes in it and deletes it, with all its links.
 #[derive(Debug)]
 pub struct Namespace {
     journal: Journal,
@@ -32,8 +32,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace called `name`, which begins with `kagiri-` and goes on with letters, digits and `-`, 200 at
-    /// most.
+    /// Makes a namespace called `name`, which begins with `kagiri-` and goes on with letters, digits and `-`,
+    /// 200 at most.
     ///
     /// Errors: no rights, the name is in use.
     pub fn create(journal: &Journal, name: &str) -> Result<Self> {
@@ -85,7 +85,8 @@ impl Namespace {
         Arc::clone(&self.descriptor)
     }
 
-    /// Performs commands of `ip`, one a line without the word `ip`, in the namespace, in one process (ip(8), `-batch`).
+    /// Performs commands of `ip`, one a line without the word `ip`, in the namespace, in one process (ip(8),
+    /// `-batch`).
     ///
     /// Errors: `ip` is missing, or refuses a command; then those after it are not performed.
     pub fn ip(&self, commands: &str) -> Result<()> {
@@ -97,7 +98,7 @@ impl Namespace {
         self.batch(&TC, commands)
     }
 
-    fn batch(&self, tool: &crate::tool::Tool, commands: &str) -> Result<()> {
+    fn batch(&self, tool: &crate::helper_command::HelperCommand, commands: &str) -> Result<()> {
         if commands.is_empty() {
             return Ok(());
         }
@@ -112,8 +113,8 @@ impl Namespace {
         })
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened there, and
-    /// files below `/proc/sys/net`, are those of the namespace.
+    /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened
+    /// there, and files below `/proc/sys/net`, are those of the namespace.
     ///
     /// Errors: the namespace cannot be entered.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
@@ -173,8 +174,8 @@ fn claim(path: &Path) -> std::io::Result<()> {
     make_file().or_else(again).map(drop)
 }
 
-/// Makes a namespace and names it by the file `path`, where `ip netns` finds it. Not done with `ip netns add`, because
-/// that leaves a mount on the folder behind.
+/// Makes a namespace and names it by the file `path`, where `ip netns` finds it. Not done with `ip netns
+/// add`, because that leaves a mount on the folder behind.
 fn make(path: &Path) -> Result<OwnedFd> {
     let name_it = || -> Result<OwnedFd> {
         // Only this thread, which ends here, enters the new namespace; the name keeps it.
@@ -182,7 +183,8 @@ fn make(path: &Path) -> Result<OwnedFd> {
         let own = "/proc/thread-self/ns/net";
         mount(Some(own), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|error| Error::file("name a network namespace", path, error))?;
-        // Not opened by its name: that would hold the mount, and letting go of it then takes tens of milliseconds.
+        // Not opened by its name: that would hold the mount, and letting go of it then takes tens of
+        // milliseconds.
         Ok(File::open(own).map_err(|error| Error::file("open", own, error))?.into())
     };
     std::thread::scope(|scope| match scope.spawn(name_it).join() {
@@ -191,8 +193,8 @@ fn make(path: &Path) -> Result<OwnedFd> {
     })
 }
 
-/// Ends all processes in namespace `name`: SIGTERM, a grace time, SIGKILL. Those that start others meanwhile are met
-/// again.
+/// Ends all processes in namespace `name`: SIGTERM, a grace time, SIGKILL. Those that start others meanwhile
+/// are met again.
 pub(crate) fn end_processes_in(name: &str) -> std::result::Result<(), String> {
     // A file without a namespace behind it belongs to no process.
     let Ok(wanted) = std::fs::metadata(namespace_path(name)) else { return Ok(()) };

@@ -58,13 +58,14 @@ impl Subnet {
         u32::from(self.network) & mask == u32::from(other.network) & mask
     }
 
-    /// Errors when this network overlaps an address or a route of the network namespace that this thread is in.
+    /// Errors when this network overlaps an address or a route of the network namespace that this thread is
+    /// in.
     pub fn refuse_if_used(&self) -> Result<()> {
         self.refuse_if_in(&IP.run(&["-j", "-4", "route", "show", "table", "all"], None, TOOL_FOR)?)
     }
 
-    /// Errors when one of the routes that `ip -j route` printed leads into this network. Addresses need no look of their
-    /// own: each has a route in the table `local`.
+    /// Errors when one of the routes that `ip -j route` printed leads into this network. Addresses need no
+    /// look of their own: each has a route in the table `local`.
     fn refuse_if_in(&self, routes: &[u8]) -> Result<()> {
         let routes: Vec<Route> = serde_json::from_slice(routes)
             .map_err(|error| Error::Refused(format!("cannot read what `ip -j route` prints: {error}")))?;

@@ -4,10 +4,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::KeptFile;
-use super::kept::{malformed, with_path};
+use super::ProcFile;
 use super::mounts::{mount_of, mounts};
 use super::parse::{decimal, words};
+use super::proc_file::{malformed, with_path};
 
 /// Sectors of `/sys/block/X/stat` are 512 bytes whatever the device's own are.
 const SECTOR_BYTES: u64 = 512;
@@ -44,7 +44,8 @@ impl BlockDevice {
         Ok(Self::from_numbers(root, libc::major(meta.rdev()), libc::minor(meta.rdev())))
     }
 
-    /// The disk this is a part of; the device itself when it is a whole disk. Limits and queues belong to the disk.
+    /// The disk this is a part of; the device itself when it is a whole disk. Limits and queues belong to the
+    /// disk.
     pub fn whole_disk(&self, root: &Path) -> Self {
         let of_part = || {
             self.folder.join("partition").exists().then_some(())?;
@@ -78,7 +79,8 @@ impl BlockDevice {
     }
 }
 
-/// The block device under the file or folder `path`; `None` when its file system has none (tmpfs, NFS, overlay).
+/// The block device under the file or folder `path`; `None` when its file system has none (tmpfs, NFS,
+/// overlay).
 pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<BlockDevice>> {
     let real = path.canonicalize().map_err(|error| with_path(path, &error))?;
     let number = std::fs::metadata(&real).map_err(|error| with_path(path, &error))?.dev();
@@ -95,7 +97,8 @@ pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<Block
     }
 }
 
-/// The regular files process `pid` has open now, without repetition. Needs the rights to look into the process.
+/// The regular files process `pid` has open now, without repetition. Needs the rights to look into the
+/// process.
 ///
 /// With [`block_device_of_path`] this finds the disk a server reads from.
 pub fn open_files(root: &Path, pid: i32) -> io::Result<Vec<PathBuf>> {
@@ -142,13 +145,13 @@ pub struct BlockReading {
 /// Reads one block device (`/sys/dev/block/M:N/stat`).
 #[derive(Debug)]
 pub struct BlockDeviceReader {
-    file: KeptFile,
+    file: ProcFile,
 }
 
 impl BlockDeviceReader {
     /// Opens the device's counters.
     pub fn open(device: &BlockDevice) -> io::Result<Self> {
-        Ok(Self { file: KeptFile::open_path(device.folder.join("stat"))? })
+        Ok(Self { file: ProcFile::open_path(device.folder.join("stat"))? })
     }
 
     /// Reads them now. Errors: those of reading (`NotFound` when the device has gone) and `InvalidData`.

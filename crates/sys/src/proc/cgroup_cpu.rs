@@ -3,13 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use super::KeptFile;
+use super::ProcFile;
 use super::parse::{decimal, keyed_decimal};
 
 /// What a control group has spent and how it was held back, since it was made.
 ///
-/// Version 1 counts nanoseconds and has the usage in another file (`cpuacct.usage`); version 2 counts microseconds
-/// in one file. Both are nanoseconds here.
+/// Version 1 counts nanoseconds and has the usage in another file (`cpuacct.usage`); version 2 counts
+/// microseconds in one file. Both are nanoseconds here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupCpuReading {
     /// CPU time used.
@@ -25,8 +25,8 @@ pub struct CgroupCpuReading {
 /// Reads one group's `cpu.stat`.
 #[derive(Debug)]
 pub struct CgroupCpu {
-    stat: KeptFile,
-    usage: Option<KeptFile>,
+    stat: ProcFile,
+    usage: Option<ProcFile>,
 }
 
 impl CgroupCpu {
@@ -34,8 +34,8 @@ impl CgroupCpu {
     ///
     /// [`crate::cgroup::Cgroup::cpu_reader`] knows both paths of a group that this program made.
     pub fn open(stat: &Path, usage: Option<&Path>) -> io::Result<Self> {
-        let usage = usage.and_then(|path| KeptFile::open_path(path.to_path_buf()).ok());
-        Ok(Self { stat: KeptFile::open_path(stat.to_path_buf())?, usage })
+        let usage = usage.and_then(|path| ProcFile::open_path(path.to_path_buf()).ok());
+        Ok(Self { stat: ProcFile::open_path(stat.to_path_buf())?, usage })
     }
 
     /// Reads it now.

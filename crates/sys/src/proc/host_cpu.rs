@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::KeptFile;
-use super::kept::malformed;
+use super::ProcFile;
 use super::parse::{decimal, lines, words};
+use super::proc_file::malformed;
 use crate::clock::tick_hz;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -71,7 +71,7 @@ pub struct HostCpuReading {
 /// Reads the CPUs of the host.
 #[derive(Debug)]
 pub struct HostCpu {
-    file: KeptFile,
+    file: ProcFile,
     reading: HostCpuReading,
     ns_per_tick: u64,
 }
@@ -79,7 +79,7 @@ pub struct HostCpu {
 impl HostCpu {
     /// Opens `proc/stat` below `root`.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let file = KeptFile::open(root, "proc/stat")?;
+        let file = ProcFile::open(root, "proc/stat")?;
         Ok(Self { file, reading: HostCpuReading::default(), ns_per_tick: NS_PER_S / tick_hz() })
     }
 

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use super::kept::with_path;
 use super::parse::{decimal, hexadecimal, lines, words};
-use super::process_set::all_pids;
+use super::proc_file::with_path;
+use super::process::set::all_pids;
 
 /// Longer than a process is usually on its way from its fork to its program.
 const FORK_TO_EXEC: Duration = Duration::from_millis(2);
@@ -26,11 +26,11 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The processes that share such a socket, in ascending order; for a server with a master and workers all of them.
-    /// Empty when nothing listens there.
+    /// The processes that share such a socket, in ascending order; for a server with a master and workers all
+    /// of them. Empty when nothing listens there.
     ///
-    /// A process that is being started has all sockets of the one that starts it, until it executes its program. So where
-    /// there are several, only those count that are found again a moment later.
+    /// A process that is being started has all sockets of the one that starts it, until it executes its
+    /// program. So where there are several, only those count that are found again a moment later.
     ///
     /// # Errors
     /// `PermissionDenied` when something listens but its processes belong to somebody else.
@@ -173,7 +173,8 @@ mod tests {
         inodes
     }
 
-    /// Waits until just these share the socket: a child that another test starts has it too until it runs its program.
+    /// Waits until just these share the socket: a child that another test starts has it too until it runs its
+    /// program.
     fn await_pids(port: u16, mut expected: Vec<i32>) {
         expected.sort_unstable();
         let pids = || Listening { port, address: None, namespace_of: None }.pids(Path::new("/")).unwrap();

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::KeptFile;
-use super::kept::malformed;
+use super::ProcFile;
 use super::parse::{decimal, lines, words};
+use super::proc_file::malformed;
 
 /// The host's memory at one moment, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,13 +35,13 @@ pub struct HostMemoryReading {
 /// Reads the host's memory.
 #[derive(Debug)]
 pub struct HostMemory {
-    file: KeptFile,
+    file: ProcFile,
 }
 
 impl HostMemory {
     /// Opens `proc/meminfo` below `root`.
     pub fn open(root: &Path) -> io::Result<Self> {
-        Ok(Self { file: KeptFile::open(root, "proc/meminfo")? })
+        Ok(Self { file: ProcFile::open(root, "proc/meminfo")? })
     }
 
     /// Reads it now. Errors: those of reading, and `InvalidData` when there is no `MemTotal`.

@@ -1,9 +1,9 @@
 //! Readers of `/proc` and `/sys`: opened once, read many times, without allocating in between.
 //!
-//! Every reader has `open(root, ...)`, which fails when the kernel does not offer the source at all (the sampler
-//! then reports that source as missing), and `read(&mut self)`. A value that an older kernel leaves out of a file is
-//! `None`: missing is not zero. Counters are cumulative; the difference of two readings is the caller's business,
-//! because only the caller knows the time between them.
+//! Every reader has `open(root, ...)`, which fails when the kernel does not offer the source at all (the
+//! sampler then reports that source as missing), and `read(&mut self)`. A value that an older kernel leaves
+//! out of a file is `None`: missing is not zero. Counters are cumulative; the difference of two readings is
+//! the caller's business, because only the caller knows the time between them.
 //!
 //! `root` is `/` on a live machine; tests pass a directory with sample files.
 
@@ -17,23 +17,21 @@ pub mod network;
 pub mod parse;
 pub mod pressure;
 pub mod process;
-pub mod process_set;
-pub mod route;
 
-mod kept;
+mod proc_file;
 
 pub use block::{BlockDevice, BlockDeviceReader, BlockReading, block_device_of_path, open_files};
 pub use cgroup_cpu::{CgroupCpu, CgroupCpuReading};
 pub use host_cpu::{CpuTimes, HostCpu, HostCpuReading};
 pub use listener::Listening;
 pub use memory::{HostMemory, HostMemoryReading, page_bytes};
+pub use network::route::{interface_to, interface_with, link_speed_bit_per_s};
 pub use network::{
     NetDevice, NetDeviceReading, SocketMemory, SocketMemoryReading, Softnet, SoftnetReading, TcpCounters,
     TcpCountersReading,
 };
 pub use pressure::{Pressure, PressureReading, Stall};
+pub use process::set::ProcessSet;
 pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
-pub use process_set::ProcessSet;
-pub use route::{interface_to, interface_with, link_speed_bit_per_s};
 
-pub(crate) use kept::KeptFile;
+pub(crate) use proc_file::ProcFile;

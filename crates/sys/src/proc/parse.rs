@@ -1,6 +1,7 @@
 //! Taking numbers out of kernel text without allocating and without panicking on any input.
 
-/// A decimal number that fills `text` exactly; `None` when it is empty, has another character or does not fit.
+/// A decimal number that fills `text` exactly; `None` when it is empty, has another character or does not
+/// fit.
 #[inline]
 pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
@@ -54,8 +55,8 @@ pub fn keyed_decimal(text: &[u8], key: &[u8]) -> Option<u64> {
     })
 }
 
-/// What stands between the first `(` and the last `)`, and what follows: a process's name in `/proc/PID/stat` may
-/// itself hold blanks and brackets.
+/// What stands between the first `(` and the last `)`, and what follows: a process's name in `/proc/PID/stat`
+/// may itself hold blanks and brackets.
 pub fn after_name(stat: &[u8]) -> Option<&[u8]> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(end + 1..)

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use super::KeptFile;
+use super::ProcFile;
 use super::parse::{decimal, lines, words};
 
 /// Time lost since boot to one resource, in nanoseconds (the kernel counts microseconds).
@@ -30,16 +30,16 @@ pub struct PressureReading {
 /// Reads the pressures of the host, or of a cgroup v2.
 #[derive(Debug)]
 pub struct Pressure {
-    cpu: Option<KeptFile>,
-    io: Option<KeptFile>,
-    memory: Option<KeptFile>,
+    cpu: Option<ProcFile>,
+    io: Option<ProcFile>,
+    memory: Option<ProcFile>,
 }
 
 impl Pressure {
-    /// Opens `proc/pressure/*` below `root`. Errors with `NotFound` when there is none (no `CONFIG_PSI`, or not
-    /// switched on).
+    /// Opens `proc/pressure/*` below `root`. Errors with `NotFound` when there is none (no `CONFIG_PSI`, or
+    /// not switched on).
     pub fn open(root: &Path) -> io::Result<Self> {
-        let open = |name: &str| KeptFile::open(root, Path::new("proc/pressure").join(name)).ok();
+        let open = |name: &str| ProcFile::open(root, Path::new("proc/pressure").join(name)).ok();
         let this = Self { cpu: open("cpu"), io: open("io"), memory: open("memory") };
         if this.cpu.is_none() && this.io.is_none() && this.memory.is_none() {
             let what = "no /proc/pressure: the kernel has no pressure stall information (boot with psi=1)";
@@ -51,7 +51,7 @@ impl Pressure {
     /// Reads them now. A file that exists but cannot be read (PSI switched off) counts as not offered.
     pub fn read(&mut self) -> io::Result<PressureReading> {
         let read =
-            |file: &mut Option<KeptFile>| file.as_mut().and_then(|file| file.read_once().ok().map(parse));
+            |file: &mut Option<ProcFile>| file.as_mut().and_then(|file| file.read_once().ok().map(parse));
         Ok(PressureReading {
             cpu: read(&mut self.cpu),
             io: read(&mut self.io),

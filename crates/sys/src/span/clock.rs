@@ -1,4 +1,5 @@
-//! Time for spans: the CPU's time-stamp counter where the kernel itself trusts it, clock_gettime(2) elsewhere.
+//! Time for spans: the CPU's time-stamp counter where the kernel itself trusts it, clock_gettime(2)
+//! elsewhere.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -30,8 +31,8 @@ pub(super) fn choose() {
     }
 }
 
-/// The kernel uses the counter for its own clocks only if it runs at a constant rate on all CPUs, also while they sleep;
-/// it watches it and gives it up otherwise (Documentation/virt/kvm/x86/timekeeping.rst).
+/// The kernel uses the counter for its own clocks only if it runs at a constant rate on all CPUs, also while
+/// they sleep; it watches it and gives it up otherwise (Documentation/virt/kvm/x86/timekeeping.rst).
 fn is_counter_trusted() -> bool {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path).is_ok_and(|name| name.trim() == "tsc")
@@ -46,7 +47,8 @@ fn is_counter_trusted() -> bool {
 pub(super) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     if CHOSEN.load(Ordering::Relaxed) == 1 {
-        // SAFETY: every x86-64 CPU has the instruction, and the kernel that trusts the counter lets programs read it.
+        // SAFETY: every x86-64 CPU has the instruction, and the kernel that trusts the counter lets programs
+        // read it.
         return unsafe { std::arch::x86_64::_rdtsc() };
     }
     monotonic_ns()
@@ -60,7 +62,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// This moment. Of a few tries the one that took the least, so that an interruption is not taken for time.
+    /// This moment. Of a few tries the one that took the least, so that an interruption is not taken for
+    /// time.
     pub(super) fn now() -> Self {
         let one = || {
             let (before, ns, after) = (ticks(), monotonic_ns(), ticks());

@@ -1,10 +1,10 @@
-//! Spans of this program's own work, cheap enough for the inside of a data path: two readings of the CPU's time-stamp
-//! counter and one entry of a thread's own ring.
+//! Spans of this program's own work, cheap enough for the inside of a data path: two readings of the CPU's
+//! time-stamp counter and one entry of a thread's own ring.
 //!
 //! How a part of kagiri times its calls and puts the table into its report:
 //!
 //! ```
-//! # use kagiri_sys as sys;
+//! # use sys as sys;
 //! use sys::span::{self, Recorder, SpanName};
 //! static SEND: SpanName = SpanName::new("send");
 //!
@@ -23,13 +23,13 @@
 //! assert_eq!((recorded.times.calls[0].name.as_str(), recorded.times.calls[0].count), ("send", 1));
 //! ```
 //!
-//! Spans may lie within each other. Recorders do not share anything, so that several parts in one process each see their own
-//! threads. A span in which the thread was switched out is [`CallState::Blocked`], others are
-//! [`CallState::Ready`]; where the system does not tell all are [`CallState::Unknown`]. A ring that is full loses the
-//! newest spans, and counts them.
+//! Spans may lie within each other. Recorders do not share anything, so that several parts in one process
+//! each see their own threads. A span in which the thread was switched out is [`CallState::Blocked`], others
+//! are [`CallState::Ready`]; where the system does not tell all are [`CallState::Unknown`]. A ring that is
+//! full loses the newest spans, and counts them.
 
-mod away;
 mod clock;
+mod off_cpu;
 mod recorder;
 mod ring;
 
@@ -126,7 +126,7 @@ impl Drop for Joined {
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
     from: u64,
-    times_away: Option<u64>,
+    switches: Option<u64>,
     /// 0 while nobody records.
     number: u32,
 }
@@ -135,10 +135,10 @@ pub struct Entered {
 #[inline]
 pub fn enter(name: &SpanName) -> Entered {
     if RECORDED.load(Ordering::Relaxed) == 0 {
-        return Entered { from: 0, times_away: None, number: 0 };
+        return Entered { from: 0, switches: None, number: 0 };
     }
     let (number, from) = (name.number(), ticks());
-    Entered { from, times_away: away::times_away(), number }
+    Entered { from, switches: off_cpu::switches(), number }
 }
 
 /// Does something as a span.
@@ -162,7 +162,7 @@ impl Drop for Entered {
         if self.number == 0 {
             return;
         }
-        let state = match (self.times_away, away::times_away()) {
+        let state = match (self.switches, off_cpu::switches()) {
             (Some(before), Some(after)) if before == after => CallState::Ready,
             (Some(_), Some(_)) => CallState::Blocked,
             _ => CallState::Unknown,

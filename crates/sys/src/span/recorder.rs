@@ -9,7 +9,7 @@ use base::timeline::{CallRow, CallState, CallTimes, IN_PROCESS, Times, TraceCost
 
 use super::clock::{self, Anchor};
 use super::ring::{Ring, SPANS};
-use super::{Joined, Span, SpanName, ThreadSpans, What, away, names};
+use super::{Joined, Span, SpanName, ThreadSpans, What, names, off_cpu};
 use crate::clock::monotonic_ns;
 use crate::thread::thread_cpu_ns;
 
@@ -71,10 +71,11 @@ impl Handle {
 }
 
 impl Recorder {
-    /// Begins to record. The first `spans_max` spans are kept as they are, beside the table; 0 for the table alone.
+    /// Begins to record. The first `spans_max` spans are kept as they are, beside the table; 0 for the table
+    /// alone.
     pub fn start(spans_max: usize) -> Self {
         clock::choose();
-        away::can_tell();
+        off_cpu::is_supported();
         let shared = Arc::new(Shared::default());
         let summed = Arc::clone(&shared);
         let began_ns = monotonic_ns();
@@ -88,7 +89,8 @@ impl Recorder {
         Handle(Arc::clone(&self.shared))
     }
 
-    /// Ends the recording and sums up. `target` says whose spans these are. Spans that have not ended are not in it.
+    /// Ends the recording and sums up. `target` says whose spans these are. Spans that have not ended are not
+    /// in it.
     pub fn finish(mut self, target: &str) -> Recorded {
         let ended_ns = monotonic_ns();
         let sum = self.end();
@@ -157,7 +159,8 @@ impl Sum {
             if is_over {
                 return self;
             }
-            // A ring that only this list still holds belongs to a thread that has left. It may have written since.
+            // A ring that only this list still holds belongs to a thread that has left. It may have written
+            // since.
             let mut state = shared.state();
             let left: Vec<_> = state.rings.extract_if(.., |ring| Arc::strong_count(ring) == 1).collect();
             drop(state);

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Spans that a ring holds.
 pub(super) const SPANS: usize = 1 << 16;
-/// Words of a span: beginning, end, and what it is; the fourth is free and keeps a span within one cache line.
+/// Words of a span: beginning, end, and what it is; the fourth is free and keeps a span within one cache
+/// line.
 const WORDS: usize = 4;
 
 #[derive(Debug)]

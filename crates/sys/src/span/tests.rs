@@ -35,7 +35,8 @@ fn spans_have_the_monotonic_clocks_times() {
     let [inner, outer] = own.spans[..] else { panic!("{own:?}") };
     assert_eq!((inner.name, outer.name), ("inner", "outer"));
     assert!(outer.from_ns <= inner.from_ns && inner.to_ns <= outer.to_ns, "{own:?}");
-    // The two clocks are compared at both ends, so that they can differ by no more than it takes to read them.
+    // The two clocks are compared at both ends, so that they can differ by no more than it takes to read
+    // them.
     assert!(outer.from_ns + 20_000 >= before_ns && outer.to_ns <= after_ns + 20_000, "{own:?}");
     assert!(outer.to_ns - outer.from_ns >= 19_900_000, "{own:?}");
     let row = &recorded.times.calls[0];
@@ -114,7 +115,7 @@ fn whoever_sleeps_in_a_span_is_blocked_and_who_does_not_is_ready() {
             });
         }
     });
-    if !away::can_tell() {
+    if !off_cpu::is_supported() {
         assert_eq!(count(&recorded, "outer", CallState::Unknown), 50);
         return;
     }

@@ -1,9 +1,10 @@
-//! Watching the system calls of other programs: which, from when to when, and whether the thread was away from its CPU
-//! meanwhile.
+//! Watching the system calls of other programs: which, from when to when, and whether the thread was away
+//! from its CPU meanwhile.
 //!
-//! Two ways into the kernel stand behind [`Tracer`]: [`bpf`], a program that the kernel runs at its tracepoints, and
-//! [`perf`], records of the same tracepoints in rings (perf_event_open(2)). Both tell times of `CLOCK_MONOTONIC` and
-//! count what they lose. What is made of their [`Event`]s is no concern of this crate.
+//! Two ways into the kernel stand behind [`Tracer`]: [`bpf`], a program that the kernel runs at its
+//! tracepoints, and [`perf`], records of the same tracepoints in rings (perf_event_open(2)). Both tell times
+//! of `CLOCK_MONOTONIC` and count what they lose. What is made of their [`Event`]s is no concern of this
+//! crate.
 
 pub mod bpf;
 pub mod perf;
@@ -38,7 +39,8 @@ impl Backend {
         }
     }
 
-    /// The capabilities that it needs (capabilities(7)): perf's numbers of tracepoints are in files of root's.
+    /// The capabilities that it needs (capabilities(7)): perf's numbers of tracepoints are in files of
+    /// root's.
     fn rights(self) -> &'static str {
         match self {
             Self::Bpf => "cap_bpf,cap_perfmon",
@@ -114,12 +116,13 @@ impl TraceError {
 pub struct Setting {
     /// Numbers of the system calls that are wanted; those of [`CALLS_MAX`] and more are none.
     pub calls: Vec<u16>,
-    /// Every call, run and softirq as an [`Event`]; otherwise the tracer may count by itself ([`Tracer::tallies`]).
+    /// Every call, run and softirq as an [`Event`]; otherwise the tracer may count by itself
+    /// ([`Tracer::tallies`]).
     pub picture: bool,
     /// The kernel's network receive and send work (softirqs NET_RX and NET_TX), of all CPUs.
     pub softirqs: bool,
-    /// Room for events that were not fetched yet, bytes; [`bpf`] has it once, [`perf`] for each CPU. It is brought up to
-    /// a power of two.
+    /// Room for events that were not fetched yet, bytes; [`bpf`] has it once, [`perf`] for each CPU. It is
+    /// brought up to a power of two.
     pub ring_bytes: usize,
 }
 
@@ -136,8 +139,8 @@ pub struct Away {
     pub began_before: bool,
 }
 
-/// What a tracer tells. Times are nanoseconds of the monotonic clock, threads and processes have the numbers of this
-/// process's namespace.
+/// What a tracer tells. Times are nanoseconds of the monotonic clock, threads and processes have the numbers
+/// of this process's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what the variants say")]
 pub enum Event {
@@ -196,13 +199,14 @@ impl Event {
 /// What the kernel itself counted, from the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events that came to pass and were wanted; for [`perf`] those of calls and softirqs. What was being told at the
-    /// moment of [`Tracer::stop`] may or may not be one of them.
+    /// Events that came to pass and were wanted; for [`perf`] those of calls and softirqs. What was being
+    /// told at the moment of [`Tracer::stop`] may or may not be one of them.
     pub events: u64,
     /// Those of them that found no room, and were dropped.
     pub events_lost: u64,
-    /// Those of them that were handed out. After [`Tracer::stop`] and a last [`Tracer::drain`] this and the lost make up
-    /// all `events`; on kernels before 6.0 [`perf`] counts more as lost than belongs to them.
+    /// Those of them that were handed out. After [`Tracer::stop`] and a last [`Tracer::drain`] this and the
+    /// lost make up all `events`; on kernels before 6.0 [`perf`] counts more as lost than belongs to
+    /// them.
     pub events_told: u64,
     /// Calls that ended.
     pub calls: u64,
@@ -256,8 +260,8 @@ pub struct OpenCall {
     pub began_before: bool,
 }
 
-/// A way into the kernel that is open. Dropping it ends the tracing and leaves nothing behind; what was traced is never
-/// touched.
+/// A way into the kernel that is open. Dropping it ends the tracing and leaves nothing behind; what was
+/// traced is never touched.
 pub trait Tracer: Send {
     /// Which one.
     fn backend(&self) -> Backend;
@@ -269,18 +273,18 @@ pub trait Tracer: Send {
     fn start(&mut self) -> Result<(), TraceError>;
 
     /// Follow a target, and all threads and processes that it starts; after [`Tracer::start`]. One that is
-    /// [`Target::Held`] is told of from when it executes its program.
+    /// [`Target::Suspended`] is told of from when it executes its program.
     ///
     /// # Errors
     /// The target is not there, or must not be traced.
     fn follow(&mut self, target: Target) -> Result<(), TraceError>;
 
-    /// Take the events that are there, in order of time for each thread; once there are [`EVENTS_AT_ONCE`], the rest may
-    /// be left to the next time. Never waits.
+    /// Take the events that are there, in order of time for each thread; once there are [`EVENTS_AT_ONCE`],
+    /// the rest may be left to the next time. Never waits.
     fn drain(&mut self, into: &mut Vec<Event>);
 
-    /// Tell no more, from one moment on: when it returns, the last events can be drained, and counts and open calls stand
-    /// still.
+    /// Tell no more, from one moment on: when it returns, the last events can be drained, and counts and open
+    /// calls stand still.
     ///
     /// # Errors
     /// The kernel refused.
@@ -292,7 +296,8 @@ pub trait Tracer: Send {
     /// The kernel refused.
     fn counts(&self) -> Result<Counts, TraceError>;
 
-    /// What it counted by itself, where the [`Setting`] asked for no picture; empty for a tracer that tells every event.
+    /// What it counted by itself, where the [`Setting`] asked for no picture; empty for a tracer that tells
+    /// every event.
     ///
     /// # Errors
     /// The kernel refused.
@@ -313,11 +318,12 @@ pub fn open(backend: Backend, setting: &Setting) -> Result<Box<dyn Tracer>, Trac
     }
 }
 
-/// Waits until whatever ran on any CPU has ended (`MEMBARRIER_CMD_GLOBAL`, membarrier(2): an RCU grace period): what was told to
-/// stop may be at work still.
+/// Waits until whatever ran on any CPU has ended (`MEMBARRIER_CMD_GLOBAL`, membarrier(2): an RCU grace
+/// period): what was told to stop may be at work still.
 fn wait_for_all_cpus() {
     const GLOBAL: libc::c_int = 1;
-    // SAFETY: membarrier takes integers only. Where it is not there, a record of the last moment may be missing.
+    // SAFETY: membarrier takes integers only. Where it is not there, a record of the last moment may be
+    // missing.
     unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
 }
 

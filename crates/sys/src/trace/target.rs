@@ -13,8 +13,8 @@ pub enum Target {
     Process(i32),
     /// One thread alone.
     Thread(i32),
-    /// A child of ours that has not executed its program yet ([`crate::child::held`]).
-    Held(i32),
+    /// A child of ours that has not executed its program yet ([`crate::child::suspended_child`]).
+    Suspended(i32),
 }
 
 /// The threads of process `pid` at this moment.
@@ -28,15 +28,16 @@ pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
     })?;
     let names = entries.flatten().map(|entry| entry.file_name());
     let threads: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
-    // An entry of a process that has ended and waits for its parent has its task still, but nothing will come of it.
+    // An entry of a process that has ended and waits for its parent has its task still, but nothing will come
+    // of it.
     match threads.is_empty() || is_zombie(pid) {
         true => Err(TraceError::NoProcess { pid }),
         false => Ok(threads),
     }
 }
 
-/// The processes that process `pid` has started and that still run (`/proc/PID/task/TID/children`, proc(5)); none where the
-/// kernel does not tell.
+/// The processes that process `pid` has started and that still run (`/proc/PID/task/TID/children`, proc(5));
+/// none where the kernel does not tell.
 pub fn children_of(pid: i32) -> Vec<i32> {
     let threads = threads_of(pid).unwrap_or_default();
     let of_thread =
@@ -58,15 +59,16 @@ pub fn name_of_thread(thread: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
 }
 
-/// The number of the call in which a thread waits at this moment (`/proc/PID/syscall`, proc(5)); `None` if it waits in none, or
-/// this may not be seen.
+/// The number of the call in which a thread waits at this moment (`/proc/PID/syscall`, proc(5)); `None` if it
+/// waits in none, or this may not be seen.
 pub fn waits_in(thread: i32) -> Option<u16> {
     let text = std::fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
     // "running", "-1 ..." outside of a call, or the number and more.
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether there is a thread of this number (kill(2) with signal 0); asked without a file, of which there may be no more.
+/// Whether there is a thread of this number (kill(2) with signal 0); asked without a file, of which there may
+/// be no more.
 fn is_there(thread: i32) -> bool {
     kill(Pid::from_raw(thread), None) != Err(Errno::ESRCH)
 }
@@ -79,8 +81,8 @@ fn is_zombie(pid: i32) -> bool {
         && std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1
 }
 
-/// Calls `follow` for every thread of `pid`, and again for those that were started meanwhile, until there is none that it
-/// has not been called for. A thread that ends meanwhile is no error.
+/// Calls `follow` for every thread of `pid`, and again for those that were started meanwhile, until there is
+/// none that it has not been called for. A thread that ends meanwhile is no error.
 ///
 /// # Errors
 /// There is no such process, or `follow` failed for a thread that is still there.
@@ -88,7 +90,8 @@ pub(super) fn for_each_thread(
     pid: i32,
     mut follow: impl FnMut(i32) -> Result<(), TraceError>,
 ) -> Result<(), TraceError> {
-    /// Threads that are started by threads which are followed already are followed without us; a few rounds see all.
+    /// Threads that are started by threads which are followed already are followed without us; a few rounds
+    /// see all.
     const ROUNDS: usize = 8;
     let mut known = std::collections::BTreeSet::new();
     for _ in 0..ROUNDS {

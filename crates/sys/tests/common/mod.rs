@@ -6,7 +6,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use kagiri_sys as sys;
 use sys::journal::Journal;
 use sys::netns::Namespace;
 

@@ -1,7 +1,7 @@
 //! Tracing by a BPF program (`calls.bpf.c`) at raw tracepoints: one record a call, or counts per duration.
 //!
-//! The program times a call where it happens, and asks a table of followed threads; it needs CAP_BPF and CAP_PERFMON,
-//! a kernel from 5.8 on with its types in `/sys/kernel/btf/vmlinux`, and a clang at build time.
+//! The program times a call where it happens, and asks a table of followed threads; it needs CAP_BPF and
+//! CAP_PERFMON, a kernel from 5.8 on with its types in `/sys/kernel/btf/vmlinux`, and a clang at build time.
 
 mod records;
 #[cfg(has_bpf)]
@@ -37,7 +37,8 @@ fn unsupported(why: impl Into<String>) -> TraceError {
     TraceError::Unsupported { backend: Backend::Bpf, why: why.into() }
 }
 
-/// Whether this process has one number only: in a namespace of its own it would have several (`NSpid`, proc(5)).
+/// Whether this process has one number only: in a namespace of its own it would have several (`NSpid`,
+/// proc(5)).
 fn shares_the_first_namespace() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

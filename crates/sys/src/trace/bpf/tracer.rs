@@ -17,8 +17,8 @@ use crate::trace::{
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
 
-/// Programs and their tracepoints. Those that follow threads are first: what a followed thread starts is followed from
-/// then on, whoever may be found by us later.
+/// Programs and their tracepoints. Those that follow threads are first: what a followed thread starts is
+/// followed from then on, whoever may be found by us later.
 const FOLLOWING: [(&str, &str); 3] = [
     ("on_fork", "sched_process_fork"),
     ("on_exec", "sched_process_exec"),
@@ -95,7 +95,8 @@ impl BpfTracer {
         Ok(())
     }
 
-    /// Puts a thread into the table of those that are followed; one that followed itself there meanwhile stays.
+    /// Puts a thread into the table of those that are followed; one that followed itself there meanwhile
+    /// stays.
     fn insert(&mut self, thread: i32, until_exec: bool) -> Result<(), TraceError> {
         /// Only if it is not there (`BPF_NOEXIST`, bpf-helpers(7)).
         const IF_NEW: u64 = 1;
@@ -167,7 +168,7 @@ impl Tracer for BpfTracer {
     fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         match target {
             Target::Thread(thread) => self.insert(thread, false),
-            Target::Held(pid) => self.insert(pid, true),
+            Target::Suspended(pid) => self.insert(pid, true),
             Target::Process(pid) => for_each_thread(pid, |thread| self.insert(thread, false)),
         }
     }
@@ -208,7 +209,8 @@ impl Tracer for BpfTracer {
         let states = self.states()?;
         let sum = |of: fn(&CpuState) -> u64| states.iter().map(of).sum::<u64>();
         let calls = sum(|state| state.calls);
-        // Without a picture calls are no records: they are told by being counted. Starts and ends of threads are.
+        // Without a picture calls are no records: they are told by being counted. Starts and ends of threads
+        // are.
         let tallied = if self.picture { 0 } else { calls };
         Ok(Counts {
             events: sum(|state| state.records) + tallied,

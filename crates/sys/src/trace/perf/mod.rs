@@ -1,10 +1,11 @@
-//! Tracing by records of tracepoints in rings, perf_event_open(2): needs CAP_PERFMON and tracefs, and no compiler.
+//! Tracing by records of tracepoints in rings, perf_event_open(2): needs CAP_PERFMON and tracefs, and no
+//! compiler.
 //!
-//! Events are opened for every followed thread on every CPU (an event that children inherit must be bound to a CPU to
-//! have a ring), all of one CPU write into its one ring.
+//! Events are opened for every followed thread on every CPU (an event that children inherit must be bound to
+//! a CPU to have a ring), all of one CPU write into its one ring.
 
-mod account;
 mod attributes;
+mod loss_counters;
 mod records;
 mod ring;
 mod tracepoints;
@@ -13,11 +14,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use account::Account;
 use attributes::{
     Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
     TYPE_TRACEPOINT, cpus,
 };
+use loss_counters::LossCounters;
 use ring::Ring;
 use tracepoints::Tracepoints;
 
@@ -44,15 +45,15 @@ struct Lane {
     ring: Ring,
     /// When its last record was written.
     last_ns: u64,
-    /// Records that it said to be lost.
-    told_lost: u64,
-    /// Samples that were handed out, by what they tell.
-    told: BTreeMap<Told, u64>,
+    /// Records that the kernel reported as lost.
+    reported_lost: u64,
+    /// Delivered samples by kind.
+    delivered: BTreeMap<EventKind, u64>,
 }
 
-/// What an open event tells.
+/// What an open event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum EventKind {
     Entries,
     Ends,
     Softirqs,
@@ -61,7 +62,7 @@ enum Told {
 
 #[derive(Debug)]
 struct Opened {
-    told: Told,
+    kind: EventKind,
     cpu: u32,
     event: OwnedFd,
 }
@@ -77,7 +78,8 @@ pub(super) struct PerfTracer {
     /// `PERF_FORMAT_LOST` where the kernel has it.
     read_format: u64,
     drained: Vec<Event>,
-    /// Events from this moment on are kept back until the next time: a CPU may be about to write an earlier one.
+    /// Events from this moment on are kept back until the next time: a CPU may be about to write an earlier
+    /// one.
     settled_ns: u64,
     stopped: bool,
 }
@@ -99,7 +101,7 @@ impl PerfTracer {
             stopped: false,
         };
         // Whether it is permitted, and what the kernel can say, before anybody is held up for it.
-        let probe = this.attributes(Told::Ends, 0);
+        let probe = this.attributes(EventKind::Ends, 0);
         match probe.open(0, -1) {
             Ok(_) => {}
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => this.read_format = 0,
@@ -108,15 +110,15 @@ impl PerfTracer {
         Ok(this)
     }
 
-    fn attributes(&self, told: Told, flags: u64) -> Attributes {
-        let (kind, config) = match told {
-            Told::Entries => (TYPE_TRACEPOINT, self.tracepoints.enter.into()),
-            Told::Ends => (TYPE_TRACEPOINT, self.tracepoints.leave.into()),
-            Told::Threads => (TYPE_SOFTWARE, COUNT_DUMMY),
-            Told::Softirqs => (TYPE_TRACEPOINT, self.tracepoints.softirq_entry.into()),
+    fn attributes(&self, kind: EventKind, flags: u64) -> Attributes {
+        let (event_type, config) = match kind {
+            EventKind::Entries => (TYPE_TRACEPOINT, self.tracepoints.enter.into()),
+            EventKind::Ends => (TYPE_TRACEPOINT, self.tracepoints.leave.into()),
+            EventKind::Threads => (TYPE_SOFTWARE, COUNT_DUMMY),
+            EventKind::Softirqs => (TYPE_TRACEPOINT, self.tracepoints.softirq_entry.into()),
         };
-        let flags = if told == Told::Threads { flags | OF_THREADS } else { flags };
-        Attributes::new(kind, config, flags, self.read_format)
+        let flags = if kind == EventKind::Threads { flags | OF_THREADS } else { flags };
+        Attributes::new(event_type, config, flags, self.read_format)
     }
 
     /// Follows a thread that runs its program already, and tells the call in which it is.
@@ -137,13 +139,13 @@ impl PerfTracer {
         let _ = raise_file_limit(wanted.next_power_of_two());
         let filter = call_filter(&self.setting.calls);
         for cpu in self.cpus.clone() {
-            for told in [Told::Threads, Told::Entries, Told::Ends] {
-                let event = self.attributes(told, flags | DISABLED | INHERIT).open(thread, cpu.cast_signed());
+            for kind in [EventKind::Threads, EventKind::Entries, EventKind::Ends] {
+                let event = self.attributes(kind, flags | DISABLED | INHERIT).open(thread, cpu.cast_signed());
                 let event = event.map_err(|error| of_open(thread, error))?;
-                if told != Told::Threads {
+                if kind != EventKind::Threads {
                     set_filter(&event, &filter)?;
                 }
-                self.keep(told, event, cpu)?;
+                self.keep(kind, event, cpu)?;
                 if flags & ENABLE_ON_EXEC == 0 {
                     self.enable_last()?;
                 }
@@ -153,7 +155,7 @@ impl PerfTracer {
     }
 
     /// Lets an event write into its CPU's ring, which the first one brings.
-    fn keep(&mut self, told: Told, event: OwnedFd, cpu: u32) -> Result<(), TraceError> {
+    fn keep(&mut self, kind: EventKind, event: OwnedFd, cpu: u32) -> Result<(), TraceError> {
         match self.lanes.iter().find(|lane| lane.cpu == cpu) {
             Some(lane) => {
                 let leader = lane.leader.as_raw_fd();
@@ -164,14 +166,22 @@ impl PerfTracer {
                 let ring = Ring::map(event.as_fd(), self.setting.ring_bytes)
                     .map_err(|error| refused("map a ring", error))?;
                 let leader = event.try_clone().map_err(|error| refused("keep an event", error))?;
-                self.lanes.push(Lane { cpu, leader, ring, last_ns: 0, told_lost: 0, told: BTreeMap::new() });
+                self.lanes.push(Lane {
+                    cpu,
+                    leader,
+                    ring,
+                    last_ns: 0,
+                    reported_lost: 0,
+                    delivered: BTreeMap::new(),
+                });
             }
         }
-        self.events.push(Opened { told, cpu, event });
+        self.events.push(Opened { kind, cpu, event });
         Ok(())
     }
 
-    /// Lets the event that was kept last begin. Before it has its ring and its filter it would count what it cannot tell.
+    /// Lets the event that was kept last begin. Before it has its ring and its filter it would count what it
+    /// cannot tell.
     fn enable_last(&self) -> Result<(), TraceError> {
         let last = self.events.last().map(|opened| control(&opened.event, IOC_ENABLE, 0));
         last.unwrap_or(Ok(())).map_err(|error| refused("enable an event", error))
@@ -185,7 +195,7 @@ impl PerfTracer {
                 let event = attributes.open(-1, cpu.cast_signed());
                 let event = event.map_err(|error| refused("see the softirqs of a CPU", error))?;
                 set_filter(&event, "vec==2||vec==3")?;
-                self.keep(Told::Softirqs, event, cpu)?;
+                self.keep(EventKind::Softirqs, event, cpu)?;
                 self.enable_last()?;
             }
         }
@@ -203,21 +213,21 @@ impl PerfTracer {
     }
 
     /// What each kind of event came to on each CPU.
-    fn accounts(&self) -> Result<BTreeMap<(Told, u32), Account>, TraceError> {
-        let mut accounts: BTreeMap<_, Account> = BTreeMap::new();
-        for opened in self.events.iter().filter(|opened| opened.told != Told::Threads) {
+    fn loss_counters(&self) -> Result<BTreeMap<(EventKind, u32), LossCounters>, TraceError> {
+        let mut loss_counters: BTreeMap<_, LossCounters> = BTreeMap::new();
+        for opened in self.events.iter().filter(|opened| opened.kind != EventKind::Threads) {
             let (counted, lost) = self.count_of(&opened.event)?;
-            let account = accounts.entry((opened.told, opened.cpu)).or_default();
-            account.opened += 1;
-            account.counted += counted;
-            account.lost += lost;
+            let counters = loss_counters.entry((opened.kind, opened.cpu)).or_default();
+            counters.opened += 1;
+            counters.counted += counted;
+            counters.lost += lost;
         }
         for lane in &self.lanes {
-            for (told, count) in &lane.told {
-                accounts.entry((*told, lane.cpu)).or_default().told += count;
+            for (kind, count) in &lane.delivered {
+                loss_counters.entry((*kind, lane.cpu)).or_default().delivered += count;
             }
         }
-        Ok(accounts)
+        Ok(loss_counters)
     }
 
     /// What was lost at the very end, after which nothing came that could tell it.
@@ -228,9 +238,9 @@ impl PerfTracer {
             of_cpu.filter_map(|opened| self.count_of(&opened.event).ok()).map(|(_, lost)| lost).sum::<u64>()
         };
         let lost: Vec<u64> = self.lanes.iter().map(|lane| lost_on(lane.cpu)).collect();
-        let with_lost = self.lanes.iter_mut().zip(lost).filter(|(lane, lost)| *lost > lane.told_lost);
+        let with_lost = self.lanes.iter_mut().zip(lost).filter(|(lane, lost)| *lost > lane.reported_lost);
         let tell = |(lane, lost): (&mut Lane, u64)| {
-            let events = lost - std::mem::replace(&mut lane.told_lost, lost);
+            let events = lost - std::mem::replace(&mut lane.reported_lost, lost);
             Event::Lost { from_ns: Some(lane.last_ns), to_ns, cpu: lane.cpu, events }
         };
         with_lost.map(tell).collect()
@@ -249,7 +259,7 @@ impl Tracer for PerfTracer {
     fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         match target {
             Target::Thread(thread) => self.follow_running(thread, process_of(thread)),
-            Target::Held(pid) => self.follow_thread(pid, ENABLE_ON_EXEC),
+            Target::Suspended(pid) => self.follow_thread(pid, ENABLE_ON_EXEC),
             Target::Process(pid) => for_each_thread(pid, |thread| self.follow_running(thread, pid)),
         }
     }
@@ -260,13 +270,13 @@ impl Tracer for PerfTracer {
             lane.ring.drain(|record| {
                 let Some(mut event) = records::event_of(record, &self.tracepoints) else { return };
                 if let Event::Lost { events, from_ns, .. } = &mut event {
-                    lane.told_lost += *events;
+                    lane.reported_lost += *events;
                     // Losing began when the last record that fitted had been written.
                     *from_ns = Some(lane.last_ns).filter(|at_ns| *at_ns > 0);
                 }
                 lane.last_ns = event.at_ns();
-                if let Some(told) = sample_of(&event) {
-                    *lane.told.entry(told).or_default() += 1;
+                if let Some(kind) = sample_of(&event) {
+                    *lane.delivered.entry(kind).or_default() += 1;
                 }
                 self.drained.push(event);
             });
@@ -283,11 +293,13 @@ impl Tracer for PerfTracer {
     }
 
     fn stop(&mut self) -> Result<(), TraceError> {
-        // Ends before entries: a call that is only seen to begin is unfinished, one that is only seen to end would be missing.
+        // Ends before entries: a call that is only seen to begin is unfinished, one that is only seen to end
+        // would be missing.
         for opened in self.events.iter().rev() {
             control(&opened.event, IOC_DISABLE, 0).map_err(|error| refused("disable an event", error))?;
         }
-        // A CPU that was interrupted while it wrote a record shows neither that nor those written in the interruption.
+        // A CPU that was interrupted while it wrote a record shows neither that nor those written in the
+        // interruption.
         wait_for_all_cpus();
         self.stopped = true;
         Ok(())
@@ -295,18 +307,18 @@ impl Tracer for PerfTracer {
 
     fn counts(&self) -> Result<Counts, TraceError> {
         let mut counts = Counts::default();
-        for ((told, _), account) in self.accounts()? {
+        for ((kind, _), counters) in self.loss_counters()? {
             // What was cut by the end of the watching is no part of it.
             let events =
-                account.counted - if self.stopped && self.read_format != 0 { account.cut() } else { 0 };
+                counters.counted - if self.stopped && self.read_format != 0 { counters.cut_off() } else { 0 };
             counts.events += events;
-            counts.events_lost += account.lost;
-            counts.events_told += account.told;
-            counts.calls += if told == Told::Ends { events } else { 0 };
+            counts.events_lost += counters.lost;
+            counts.events_told += counters.delivered;
+            counts.calls += if kind == EventKind::Ends { events } else { 0 };
         }
         if self.read_format == 0 {
             // Before Linux 6.0 the rings alone tell, and they count the records of threads in.
-            counts.events_lost = self.lanes.iter().map(|lane| lane.told_lost).sum();
+            counts.events_lost = self.lanes.iter().map(|lane| lane.reported_lost).sum();
         }
         Ok(counts)
     }
@@ -321,17 +333,17 @@ impl Tracer for PerfTracer {
 }
 
 /// Which of the counted kinds it is, if any.
-fn sample_of(event: &Event) -> Option<Told> {
+fn sample_of(event: &Event) -> Option<EventKind> {
     match event {
-        Event::Entered { .. } => Some(Told::Entries),
-        Event::Left { .. } => Some(Told::Ends),
-        Event::SoftirqBegan { .. } | Event::SoftirqEnded { .. } => Some(Told::Softirqs),
+        Event::Entered { .. } => Some(EventKind::Entries),
+        Event::Left { .. } => Some(EventKind::Ends),
+        Event::SoftirqBegan { .. } | Event::SoftirqEnded { .. } => Some(EventKind::Softirqs),
         _ => None,
     }
 }
 
-/// The filter that lets the wanted calls through, checked in the kernel (Documentation/trace/events.rst) from left to
-/// right: the fewer terms, the less a call costs.
+/// The filter that lets the wanted calls through, checked in the kernel (Documentation/trace/events.rst) from
+/// left to right: the fewer terms, the less a call costs.
 fn call_filter(calls: &[u16]) -> String {
     let mut sorted = calls.to_vec();
     sorted.sort_unstable();
@@ -353,8 +365,8 @@ fn set_filter(event: &OwnedFd, filter: &str) -> Result<(), TraceError> {
 
 /// An ioctl of an event; `argument` is an integer, or the address of what lives until it returns.
 fn control(event: &OwnedFd, request: libc::Ioctl, argument: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: the descriptor is an event's; the requests that are made take an integer, or a terminated text that
-    // the caller holds.
+    // SAFETY: the descriptor is an event's; the requests that are made take an integer, or a terminated text
+    // that the caller holds.
     match unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -26,7 +26,7 @@ impl Head {
     pub(super) const BYTES: usize = 8;
 
     /// `None` if a record cannot begin so.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let size: usize = number::<u16>(bytes, 6)?.into();
         (size >= Self::BYTES).then_some(Self { kind: number(bytes, 0)?, misc: number(bytes, 4)?, size })
     }
@@ -64,7 +64,7 @@ struct Trailer {
 impl Trailer {
     const BYTES: usize = 24;
 
-    fn of(record: &[u8]) -> Option<Self> {
+    fn parse(record: &[u8]) -> Option<Self> {
         let from = record.len().checked_sub(Self::BYTES)?;
         Some(Self {
             process: number(record, from)?,
@@ -77,12 +77,12 @@ impl Trailer {
 
 /// A whole record, its head included, as an event; `None` for those that tell nothing.
 pub(super) fn event_of(record: &[u8], tracepoints: &Tracepoints) -> Option<Event> {
-    let head = Head::of(record)?;
+    let head = Head::parse(record)?;
     match head.kind {
         SAMPLE => sample(record, tracepoints),
-        SWITCH => Trailer::of(record).map(|trailer| switch(&trailer, head.misc)),
+        SWITCH => Trailer::parse(record).map(|trailer| switch(&trailer, head.misc)),
         FORK => {
-            let trailer = Trailer::of(record)?;
+            let trailer = Trailer::parse(record)?;
             Some(Event::Started {
                 at_ns: trailer.at_ns,
                 process: number(record, 8)?,
@@ -91,11 +91,11 @@ pub(super) fn event_of(record: &[u8], tracepoints: &Tracepoints) -> Option<Event
             })
         }
         EXIT => {
-            let at_ns = Trailer::of(record)?.at_ns;
+            let at_ns = Trailer::parse(record)?.at_ns;
             Some(Event::Ended { at_ns, process: number(record, 8)?, thread: number(record, 16)?, name: None })
         }
         COMM => {
-            let trailer = Trailer::of(record)?;
+            let trailer = Trailer::parse(record)?;
             let name = record.get(16..record.len() - Trailer::BYTES)?;
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             Some(Event::Named {
@@ -107,7 +107,7 @@ pub(super) fn event_of(record: &[u8], tracepoints: &Tracepoints) -> Option<Event
             })
         }
         LOST => {
-            let trailer = Trailer::of(record)?;
+            let trailer = Trailer::parse(record)?;
             let events = number(record, 16)?;
             Some(Event::Lost { from_ns: None, to_ns: trailer.at_ns, cpu: trailer.cpu, events })
         }
@@ -126,8 +126,8 @@ fn switch(trailer: &Trailer, misc: u16) -> Event {
     }
 }
 
-/// Thread, time, CPU, then the tracepoint's own data behind its size; that begins with the tracepoint's number
-/// (`common_type`), its fields follow from byte 8 on (`events/*/format` in tracefs).
+/// Thread, time, CPU, then the tracepoint's own data behind its size; that begins with the tracepoint's
+/// number (`common_type`), its fields follow from byte 8 on (`events/*/format` in tracefs).
 fn sample(record: &[u8], tracepoints: &Tracepoints) -> Option<Event> {
     const RAW: usize = 36;
     let process = number(record, 8)?;

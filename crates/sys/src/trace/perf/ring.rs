@@ -56,8 +56,8 @@ impl Ring {
 
     /// A position that the kernel and we share.
     fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the first page is mapped as long as this lives, the offset lies within it and is a multiple of 8, and
-        // the kernel reads and writes this number as a whole.
+        // SAFETY: the first page is mapped as long as this lives, the offset lies within it and is a multiple
+        // of 8, and the kernel reads and writes this number as a whole.
         unsafe { AtomicU64::from_ptr(self.start.add(offset).cast()) }
     }
 
@@ -66,7 +66,8 @@ impl Ring {
         let size = self.mapped - self.page;
         let at = offset % size;
         let length = length.min(size - at);
-        // SAFETY: within the mapping; the kernel does not write between tail and head, where the callers look.
+        // SAFETY: within the mapping; the kernel does not write between tail and head, where the callers
+        // look.
         unsafe { std::slice::from_raw_parts(self.start.add(self.page + at), length) }
     }
 
@@ -78,7 +79,7 @@ impl Ring {
         while tail < head {
             let offset = tail as usize;
             // Records are multiples of 8 bytes, so a head is never cut in two.
-            let Some(found) = Head::of(self.bytes(offset, Head::BYTES)) else { break };
+            let Some(found) = Head::parse(self.bytes(offset, Head::BYTES)) else { break };
             let record = self.bytes(offset, found.size);
             if record.len() == found.size {
                 take(record);

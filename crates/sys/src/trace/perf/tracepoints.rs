@@ -20,8 +20,8 @@ pub(super) struct Tracepoints {
 impl Tracepoints {
     /// Reads them.
     ///
-    /// Where tracefs is not mounted, it is mounted for this process alone, nowhere in the tree of files: nothing of it
-    /// outlasts the process.
+    /// Where tracefs is not mounted, it is mounted for this process alone, nowhere in the tree of files:
+    /// nothing of it outlasts the process.
     ///
     /// Errors: tracefs is not there and must not be mounted, or must not be read.
     pub(super) fn read() -> Result<Self, TraceError> {
@@ -65,8 +65,8 @@ impl Tracepoints {
     }
 }
 
-/// Mounts a file system without a place in the tree of files: it is gone when the descriptor is closed (fsopen(2),
-/// fsmount(2); Linux 5.2).
+/// Mounts a file system without a place in the tree of files: it is gone when the descriptor is closed
+/// (fsopen(2), fsmount(2); Linux 5.2).
 ///
 /// Errors: the kernel is too old, or this process lacks `CAP_SYS_ADMIN`.
 fn mounted_nowhere(kind: &CStr) -> io::Result<OwnedFd> {

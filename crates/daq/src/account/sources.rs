@@ -1,0 +1,153 @@
+//! The tables of sources and their clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::format::plural;
+use base::outcome::Table;
+
+use super::super::report::{GroupClock, SourceSeen, SourceSent};
+use super::super::sides::Sides;
+use super::tables::seconds;
+
+/// Sources that are listed one by one.
+const SOURCES_SHOWN: usize = 10;
+/// Groups of sources whose clock is listed.
+const CLOCKS_SHOWN: usize = 16;
+
+/// What both sides know of one source.
+#[derive(Default)]
+struct Known<'a> {
+    seen: Vec<&'a SourceSeen>,
+    sent: Option<(&'a SourceSent, Option<&'a str>)>,
+}
+
+impl Known<'_> {
+    fn missed(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.missed).sum()
+    }
+
+    fn last(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.last).sum()
+    }
+
+    fn p99_us(&self) -> Option<f64> {
+        self.seen.iter().filter_map(|seen| seen.delay_p99_us).max_by(f64::total_cmp)
+    }
+}
+
+/// The sources that events waited for: those missed most often, then those that came last most often.
+pub(super) fn worst(sides: &Sides) -> Option<Table> {
+    let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
+    for seen in sides.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
+        all.entry(seen.source).or_default().seen.push(seen);
+    }
+    for host in &sides.sources {
+        for sent in &host.sources {
+            all.entry(sent.source).or_default().sent = Some((sent, host.host.as_deref()));
+        }
+    }
+    let means = sides.delays_us();
+    let events = sides.events();
+    let ended = (events.complete + events.incomplete).max(1) as f64;
+    let several = sides.sources.len() > 1;
+    let mut sorted: Vec<_> = all.iter().collect();
+    sorted.sort_by(|(_, a), (_, b)| {
+        let p99 = |known: &Known<'_>| known.p99_us().unwrap_or(0.0);
+        // The percentile is known in steps of a quarter; who came last is known exactly.
+        let waited = |known: &Known<'_>| (known.missed(), known.last());
+        waited(b).cmp(&waited(a)).then(p99(b).total_cmp(&p99(a)))
+    });
+    let row = |(source, known): &(&u32, &Known<'_>)| {
+        let from_us = |us: Option<f64>| us.map(|us| us / 1e6).into();
+        let of_tcp = |of: fn(&SourceSent) -> Option<u64>| known.sent.and_then(|(sent, _)| of(sent)).into();
+        let name = match known.sent.and_then(|(_, host)| host).filter(|_| several) {
+            Some(host) => format!("{source} on {host}"),
+            None => source.to_string(),
+        };
+        vec![
+            name.into(),
+            from_us(means.get(source).copied()),
+            from_us(known.p99_us()),
+            (100.0 * known.last() as f64 / ended).into(),
+            known.missed().into(),
+            of_tcp(|sent| sent.retransmits),
+            of_tcp(|sent| sent.timeouts),
+            of_tcp(|sent| sent.dsacks),
+        ]
+    };
+    let rows: Vec<_> = sorted.iter().take(SOURCES_SHOWN).map(row).collect();
+    let columns = [
+        ("source", ""),
+        ("delay, mean", "s"),
+        ("p99", "s"),
+        ("came last", "%"),
+        ("missed", ""),
+        ("sent again", ""),
+        ("timeouts", ""),
+        ("for nothing", ""),
+    ];
+    let notes = controls(sides);
+    Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
+}
+
+/// The congestion control of the sources' connections.
+fn controls(sides: &Sides) -> Vec<String> {
+    let builders = sides.builders();
+    let seen = builders.iter().flat_map(|builder| &builder.sources_seen);
+    let names: BTreeSet<&str> = seen.filter_map(|seen| seen.congestion_control.as_deref()).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { Vec::new() } else { vec![format!("congestion control: {}", names.join(", "))] }
+}
+
+/// How the clocks of groups of sources stand to the builder's.
+pub(super) fn clocks(sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let all: Vec<_> = builders
+        .iter()
+        .flat_map(|builder| builder.clocks.iter().map(|clock| (builder.builder, clock)))
+        .collect();
+    let row = |(builder, clock): &(u16, &GroupClock)| {
+        vec![
+            builder.to_string().into(),
+            of_group(clock).into(),
+            clock.offset_ns.map(|offset| offset as f64 / 1e9).into(),
+            seconds(clock.bound_ns),
+            clock.drift_ppm.into(),
+            clock.probes.into(),
+            clock.violations.into(),
+        ]
+    };
+    let mut notes = Vec::new();
+    if all.len() > CLOCKS_SHOWN {
+        notes.push(format!("and {} more groups", all.len() - CLOCKS_SHOWN));
+    }
+    if all.iter().any(|(_, clock)| clock.same_kernel) {
+        notes.push(
+            "groups on the builder's kernel have its clock, so that their true offset is 0 and a bound that is missed shows"
+                .to_owned(),
+        );
+    }
+    let columns = [
+        ("builder", ""),
+        ("sources", ""),
+        ("offset", "s"),
+        ("at most off by", "s"),
+        ("drift", "ppm"),
+        ("answers", ""),
+        ("bound missed", ""),
+    ];
+    let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
+    Some(Table { rows, notes, ..Table::new("Clocks of the sources against the builder's", &columns) })
+}
+
+/// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.
+fn of_group(clock: &GroupClock) -> String {
+    // What another host tells may be any number.
+    let known = clock.source_range.and_then(|(first, last)| Some((first, last, last.checked_sub(first)?)));
+    match known {
+        None => plural(clock.sources.into(), "source"),
+        Some((first, _, 0)) => first.to_string(),
+        Some((first, last, more)) if more < clock.sources => format!("{first}-{last}"),
+        Some((first, last, _)) => format!("{} of {first}-{last}", clock.sources),
+    }
+}

@@ -1,0 +1,362 @@
+//! The tables of events, times, fragments, causes, credit and orders.
+
+use base::format::{number, plural, quantity};
+use base::histogram::Histogram;
+use base::outcome::{Cell, Table};
+
+use super::super::causes;
+use super::super::report::{BuilderReport, CreditTrial};
+use super::super::settings::{DaqSettings, Pattern};
+use super::super::sides::Sides;
+
+/// Rows of events that a table lists.
+const EVENTS_SHOWN: usize = 10;
+
+/// What came of the triggers of the hold, builder by builder.
+pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    let row = |name: String, of: &[&BuilderReport]| {
+        let sum = |count: fn(&BuilderReport) -> u64| of.iter().map(|builder| count(builder)).sum::<u64>();
+        vec![
+            name.into(),
+            sum(|builder| builder.events.offered).into(),
+            sum(|builder| builder.events.vetoed).into(),
+            sum(|builder| builder.events.triggered).into(),
+            sum(|builder| builder.events.complete).into(),
+            sum(|builder| builder.events.incomplete).into(),
+            sum(|builder| builder.events.unfinished).into(),
+        ]
+    };
+    let mut notes = Vec::new();
+    notes.extend(carried(settings, sides));
+    notes.extend(cliff(settings, sides));
+    let counts =
+        ["due", "vetoed", "triggered", "complete", "incomplete", "unfinished"].map(|name| (name, ""));
+    let columns = [&[("builder", "")], &counts[..]].concat();
+    Some(Table { rows: by_builder(sides, row), notes, ..Table::new("Events", &columns) })
+}
+
+/// What was held in memory at most.
+pub(super) fn held(sides: &Sides) -> Option<Table> {
+    let row = |name: String, of: &[&BuilderReport]| {
+        let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
+        vec![
+            name.into(),
+            most(|builder| builder.outstanding_max.into()).unwrap_or(0).into(),
+            most(|builder| builder.memory_bytes_max).unwrap_or(0).into(),
+        ]
+    };
+    let columns = [("builder", ""), ("events", ""), ("memory", "B")];
+    Some(Table { rows: by_builder(sides, row), ..Table::new("Held at once, at most", &columns) })
+}
+
+/// A time that was counted in ns, in s.
+pub(super) fn seconds(ns: Option<u64>) -> Cell {
+    ns.map(|ns| ns as f64 / 1e9).into()
+}
+
+/// A row for each builder, and one for all if they are several.
+fn by_builder(sides: &Sides, row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell>) -> Vec<Vec<Cell>> {
+    let builders = sides.builders();
+    let mut rows: Vec<_> =
+        builders.iter().map(|builder| row(format!("builder {}", builder.builder), &[builder])).collect();
+    if builders.len() > 1 {
+        rows.push(row("all".to_owned(), &builders));
+    }
+    rows
+}
+
+/// Where the port's buffer overflows, if its size is given.
+fn cliff(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+    let buffer = settings.buffer?;
+    let Some(cliff) = sides.cliff_sources(settings) else {
+        let lacks_rate = settings.pattern == Pattern::Push && sides.link_bit_per_s(settings).is_none();
+        return lacks_rate.then(|| format!(
+            "how many fragments at once the port's buffer of {buffer} takes is not known: give the port's rate (--link)"
+        ));
+    };
+    let then = match settings.pattern {
+        Pattern::Push => "of more sources some may be lost",
+        Pattern::Grant | Pattern::Pull => "of a larger credit some may be lost",
+    };
+    Some(format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}"))
+}
+
+/// What the port carried, beside what it can.
+fn carried(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+    let rate = |bit_per_s: f64| quantity(Some(bit_per_s), "bit/s");
+    let payload = rate(sides.per_s(|builder| builder.payload_bytes)? * 8.0);
+    let wire = rate(sides.per_s(|builder| builder.wire_bytes)? * 8.0);
+    let ideal = sides.ideal_events_per_s(settings).zip(sides.link_bit_per_s(settings));
+    let ideal =
+        ideal.map(|(ideal, link)| format!("; at {} {} events/s are possible", rate(link), number(ideal)));
+    Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
+}
+
+/// The distributions of times.
+pub(super) fn latency(sides: &Sides) -> Option<Table> {
+    let row = |name: &str, times: &Histogram| {
+        (times.count() > 0).then(|| {
+            let mut row = vec![name.into()];
+            row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|percent| seconds(times.percentile_ns(percent))));
+            row.extend([seconds(times.max_ns()), times.count().into()]);
+            row
+        })
+    };
+    let mut own = Histogram::default();
+    for host in &sides.sources {
+        own.merge(&host.own_delay);
+    }
+    let rows = [
+        row("trigger to last fragment", &sides.merged(|builder| &builder.completion)),
+        row("trigger to first fragment", &sides.merged(|builder| &builder.first_fragment)),
+        row("first to last fragment", &sides.merged(|builder| &builder.spread)),
+        row("first to last sending", &sides.merged(|builder| &builder.skew)),
+        row("order to own sending", &own),
+        row("trigger to recovered fragment", &sides.merged(|builder| &builder.recovery)),
+    ];
+    let builders = sides.builders();
+    let bounds = builders.iter().flat_map(|builder| &builder.clocks).filter_map(|clock| clock.bound_ns);
+    let bound = bounds.max().map(|bound| {
+        format!("the first and last sending are known to within {}", seconds(Some(bound)).text("s"))
+    });
+    let columns = [
+        ("from", ""),
+        ("p50", "s"),
+        ("p90", "s"),
+        ("p99", "s"),
+        ("p99.9", "s"),
+        ("p99.99", "s"),
+        ("max", "s"),
+        ("count", ""),
+    ];
+    Some(Table {
+        rows: rows.into_iter().flatten().collect(),
+        notes: bound.into_iter().collect(),
+        ..Table::new("Times", &columns)
+    })
+}
+
+/// Where the fragments are: sent = built + in incomplete events + late + twice + refused + lost.
+pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    if sides.hosts.is_empty() {
+        return None;
+    }
+    let ledger = sides.ledger();
+    let balance = sides.balance(settings);
+    let mut rows = Vec::new();
+    let mut row = |name: &str, count: u64, meaning: &str| {
+        rows.push(vec![name.into(), count.into(), meaning.into()]);
+    };
+    if let Some(balance) = balance {
+        row("sent", balance.sent, "handed to the sources' kernels");
+        if balance.again > 0 {
+            row(
+                "asked for again",
+                balance.again,
+                "answered requests for bytes; what they brought may be twice",
+            );
+        }
+    }
+    row("built", ledger.built, "part of a complete event");
+    row("in incomplete events", ledger.in_incomplete, "came before their event was given up");
+    row("late", ledger.late, "came after their event had been given up");
+    row("twice", ledger.duplicate, "had come before");
+    for (reason, count) in &ledger.refused {
+        row(&format!("refused: {}", reason.replace('_', " ")), *count, "not looked at any further");
+    }
+    for (reason, count) in &ledger.turned_away {
+        let reason = reason.replace('_', " ");
+        row(&format!("turned away: {reason}"), *count, "of nobody known as a source; part of no sum");
+    }
+    match balance {
+        Some(balance) if balance.is_cut => {
+            let missing = balance.sent.saturating_sub(balance.seen);
+            row("under way or lost", missing, "the trial was ended while some were under way");
+        }
+        Some(balance) => {
+            row("lost", balance.lost().unwrap_or(0), "sent, and not seen by any builder");
+            if balance.unexplained() > 0 {
+                row("unexplained", balance.unexplained(), "seen, and sent by nobody who tells");
+            }
+        }
+        None => {}
+    }
+    let mut notes = Vec::new();
+    let cut: u64 = sides.sent().map(|source| source.cut).sum();
+    if cut > 0 {
+        notes.push(format!("{} begun and not ended count as not sent", plural(cut, "fragment")));
+    }
+    if ledger.broken_connections > 0 {
+        let broken = plural(ledger.broken_connections, "connection");
+        notes.push(format!(
+            "{broken} broke before the end; {} came again",
+            plural(ledger.reconnected, "source")
+        ));
+    }
+    if balance.is_none() {
+        notes.push(
+            "what front ends of others sent is not known, so that the sum cannot be checked".to_owned(),
+        );
+    }
+    let columns = [("fragments", ""), ("count", ""), ("meaning", "")];
+    Some(Table { rows, notes, ..Table::new("Fragments, from the first event to the last", &columns) })
+}
+
+/// Why events took long.
+pub(super) fn causes(sides: &Sides) -> Option<Table> {
+    let counts = causes::all(sides);
+    let events = sides.events();
+    let ended = (events.complete + events.incomplete).max(1) as f64;
+    let row = |(cause, count): (&super::super::report::Cause, &u64)| {
+        vec![
+            causes::word(*cause).into(),
+            (*count).into(),
+            (100.0 * *count as f64 / ended).into(),
+            causes::meaning(*cause).into(),
+        ]
+    };
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let columns = [("cause", ""), ("events", ""), ("of all", "%"), ("meaning", "")];
+    Some(Table {
+        rows: sorted.into_iter().map(row).collect(),
+        notes: vec!["long: over 4 times the median, or over 20 ms more than it".to_owned()],
+        ..Table::new("Why events took long", &columns)
+    })
+}
+
+/// The slowest events one by one.
+pub(super) fn slowest(sides: &Sides) -> Option<Table> {
+    let row = |(slow, cause): (super::super::report::SlowEvent, super::super::report::Cause)| {
+        vec![
+            slow.event.to_string().into(),
+            seconds(Some(slow.took_ns)),
+            if slow.complete { "complete" } else { "given up" }.into(),
+            slow.source.to_string().into(),
+            slow.sent_after_ns.map(|sent| sent as f64 / 1e9).into(),
+            seconds(slow.arrived_after_ns),
+            slow.repeats.into(),
+            causes::word(cause).into(),
+        ]
+    };
+    let columns = [
+        ("event", ""),
+        ("took", "s"),
+        ("", ""),
+        ("last source", ""),
+        ("sent at", "s"),
+        ("came at", "s"),
+        ("again", ""),
+        ("cause", ""),
+    ];
+    let rows = causes::listed(sides).into_iter().take(EVENTS_SHOWN).map(row).collect();
+    let notes = vec!["at: after its trigger; again: how often it was ordered again".to_owned()];
+    Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
+}
+
+/// Events that were given up, with the sources that were missing.
+pub(super) fn incomplete(sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let all: Vec<_> = builders.iter().flat_map(|builder| &builder.incomplete).collect();
+    let row = |one: &&super::super::report::Incomplete| {
+        vec![
+            one.event.to_string().into(),
+            one.missing.into(),
+            super::missing(one.missing, &one.sources).into(),
+        ]
+    };
+    let rest = sides.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
+    let columns = [("event", ""), ("missing", ""), ("which", "")];
+    Some(Table {
+        rows: all.iter().take(EVENTS_SHOWN).map(row).collect(),
+        notes: (rest > 0).then(|| format!("and {} more", plural(rest, "event"))).into_iter().collect(),
+        ..Table::new("Incomplete events", &columns)
+    })
+}
+
+/// What finding the credit came to.
+pub(super) fn credit(sides: &Sides) -> Option<Table> {
+    let steered = sides.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
+    let row = |name: String, tried: &CreditTrial| {
+        vec![
+            name.into(),
+            tried.events.into(),
+            tried.events_per_s.into(),
+            (tried.completion_p99_ms / 1e3).into(),
+            tried.stalled.into(),
+        ]
+    };
+    let mut rows: Vec<_> = steered.tried.iter().map(|tried| row(tried.credit.to_string(), tried)).collect();
+    rows.extend(steered.push.iter().map(|push| row("push: all".to_owned(), push)));
+    let mut notes = vec![format!("{} was taken", plural(steered.credit.into(), "fragment"))];
+    let rate = steered
+        .rate_bit_per_s
+        .map(|rate| format!("the port carries about {}", quantity(Some(rate), "bit/s")));
+    let buffer = steered
+        .buffer_bytes
+        .map(|buffer| format!("its buffer holds about {}", quantity(Some(buffer as f64), "B")));
+    let found: Vec<String> = rate.into_iter().chain(buffer).collect();
+    if !found.is_empty() {
+        notes.push(format!("as it seems {}", found.join(", and ")));
+    }
+    if steered.stagger_ns > 0 {
+        notes.push(format!(
+            "push would need a stagger of {}",
+            quantity(Some(steered.stagger_ns as f64 / 1e9), "s")
+        ));
+    }
+    let columns = [("credit", ""), ("events", ""), ("rate", "/s"), ("p99", "s"), ("stalled", "")];
+    Some(Table { rows, notes, ..Table::new("Credit as it was tried", &columns) })
+}
+
+/// The orders of the whole trial, and what became of them.
+pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+    let builders = sides.builders();
+    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
+    let of_sources =
+        |of: fn(&super::super::report::SourcesReport) -> u64| sides.sources.iter().map(of).sum::<u64>();
+    let all = [
+        ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
+        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that might send"),
+        ("pulls", sum(|builder| builder.orders.pulls), "single sources that were asked"),
+        ("given again to all", sum(|builder| builder.orders.repeated), "nothing had come from a whole group"),
+        (
+            "given again to one",
+            sum(|builder| builder.orders.unicast),
+            "over its connection, as that did not help",
+        ),
+        ("asked for bytes again", sum(|builder| builder.orders.nacks), "NACK, of UDP"),
+        ("heard", of_sources(|host| host.orders), "by all groups of sources together"),
+        ("dropped on purpose", of_sources(|host| host.orders_dropped), "as was asked for"),
+        ("missed", of_sources(|host| host.orders_missed), "never came; a later one told of them"),
+        (
+            "overflowed",
+            of_sources(|host| host.orders_overflowed.unwrap_or(0)),
+            "at full sockets of the sources",
+        ),
+        (
+            "caught up",
+            of_sources(|host| host.caught_up),
+            "fragments sent because a later order was heard first",
+        ),
+    ];
+    let rows = all.into_iter().filter(|(_, count, _)| *count > 0);
+    let rows = rows.map(|(name, count, meaning)| vec![name.into(), count.into(), meaning.into()]);
+    let recovered = sum(|builder| builder.recovered);
+    let mut notes = Vec::new();
+    if recovered > 0 {
+        notes.push(format!(
+            "{} came whole although an order was lost, or came late",
+            plural(recovered, "event")
+        ));
+    }
+    if settings.pattern != Pattern::Push {
+        let credits = builders.iter().filter_map(|builder| builder.credit).max();
+        notes.extend(
+            credits.map(|credit| format!("{} might be under way at once", plural(credit.into(), "fragment"))),
+        );
+    }
+    notes.extend(builders.iter().filter_map(|builder| builder.orders_note.clone()).take(1));
+    let columns = [("orders", ""), ("count", ""), ("meaning", "")];
+    Some(Table { rows: rows.collect(), notes, ..Table::new("Orders", &columns) })
+}

@@ -1,0 +1,127 @@
+use super::super::report::{
+    BuilderReport, BuildersReport, Cause, EventCounts, GroupClock, Incomplete, Ledger, SlowEvent, SourceSeen,
+    SourceSent, SourcesReport, Steered,
+};
+use super::*;
+
+fn sides() -> Sides {
+    let mut builder = BuilderReport {
+        hold_to_s: 2.0,
+        events: EventCounts {
+            offered: 110,
+            vetoed: 9,
+            triggered: 101,
+            complete: 100,
+            incomplete: 1,
+            unfinished: 0,
+        },
+        ledger: Ledger {
+            built: 300,
+            in_incomplete: 2,
+            late: 1,
+            turned_away: [("payload_length".to_owned(), 4)].into(),
+            ..Ledger::default()
+        },
+        fragments: 302,
+        payload_bytes: 302 * 1024,
+        wire_bytes: 302 * 1250,
+        slow: vec![SlowEvent {
+            event: 7,
+            took_ns: 210_000_000,
+            complete: true,
+            source: 2,
+            sent_after_ns: Some(120_000),
+            arrived_after_ns: Some(209_900_000),
+            repeats: 0,
+            cause: Cause::TailLossProbe,
+        }],
+        causes: [(Cause::TailLossProbe, 1)].into(),
+        incomplete: vec![Incomplete { event: 50, missing: 1, sources: vec![2] }],
+        sources_seen: (0..3)
+            .map(|source| SourceSeen {
+                source,
+                fragments: 100,
+                delay_mean_us: Some(500.0),
+                delay_p99_us: Some(900.0),
+                last: 33,
+                missed: u64::from(source == 2),
+                connected: true,
+                congestion_control: Some("cubic".to_owned()),
+            })
+            .collect(),
+        clocks: vec![GroupClock {
+            group: "a1".to_owned(),
+            sources: 3,
+            source_range: Some((0, 2)),
+            bound_ns: Some(9_000),
+            ..Default::default()
+        }],
+        steered: Some(Steered { credit: 2, ..Steered::default() }),
+        ..BuilderReport::default()
+    };
+    builder.completion.record_ns_times(3_100_000, 100);
+    let source = |source, sent| SourceSent { source, sent, ..SourceSent::default() };
+    let sources = vec![source(0, 101), source(1, 101), source(2, 101)];
+    Sides {
+        hosts: vec![BuildersReport { builders: vec![builder] }],
+        sources: vec![SourcesReport { sources, ..SourcesReport::default() }],
+    }
+}
+
+fn settings() -> DaqSettings {
+    DaqSettings { sources: 3, link: "10Mbit/s".parse().ok(), ..DaqSettings::default() }
+}
+
+#[test]
+fn the_headline_says_what_came_of_it() {
+    let headline = of(&settings(), &sides()).headline.unwrap();
+    assert_eq!(
+        headline,
+        "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % within 3.1 ms, \
+         15 % of what the link can carry"
+    );
+    let mut all = sides();
+    all.hosts[0].builders[0].events =
+        EventCounts { offered: 100, triggered: 100, complete: 100, ..EventCounts::default() };
+    let headline = of(&DaqSettings { sources: 3, ..DaqSettings::default() }, &all).headline.unwrap();
+    assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % within 3.1 ms");
+    assert_eq!(of(&settings(), &Sides::default()).headline, None);
+}
+
+#[test]
+fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
+    let account = of(&settings(), &sides());
+    for table in &account.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{table:?}");
+    }
+    let titles: Vec<_> = account.tables.iter().map(|table| table.title.as_str()).collect();
+    for title in ["Events", "Times", "Why events took long", "Slowest events", "Incomplete events"] {
+        assert!(titles.contains(&title), "{titles:?}");
+    }
+    let fragments = account.tables.iter().find(|table| table.title.starts_with("Fragments")).unwrap();
+    let count =
+        |name: &str| fragments.rows.iter().find(|row| row[0] == name.into()).map(|row| row[1].text(""));
+    assert_eq!(
+        (count("sent"), count("built"), count("lost")),
+        (Some("303".into()), Some("300".into()), Some("0".into()))
+    );
+    assert_eq!(count("turned away: payload length"), Some("4".into()), "a stranger's, and part of no sum");
+    let worst = account.tables.iter().find(|table| table.title.starts_with("Sources")).unwrap();
+    assert_eq!(worst.rows[0][0], "2".into(), "the one that was missed comes first");
+    let clocks = account.tables.iter().find(|table| table.title.starts_with("Clocks")).unwrap();
+    assert_eq!(clocks.rows[0][1], "0-2".into(), "the sources that share a clock");
+    assert_eq!(account.limit.map(|limit| limit.evidence.is_empty()), Some(false));
+}
+
+#[test]
+fn missing_sources_are_named() {
+    assert_eq!(missing(1, &[7]), "source 7");
+    assert_eq!(missing(70, &[1, 2, 3]), "sources 1-3 and 67 more");
+    assert_eq!(missing(5, &[]), "5 sources");
+}
+
+#[test]
+fn nothing_reported_is_nothing_said() {
+    let account = of(&settings(), &Sides::default());
+    assert!(account.tables.is_empty() && account.limit.is_none(), "{account:?}");
+}

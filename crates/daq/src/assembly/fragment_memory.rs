@@ -1,0 +1,209 @@
+//! Memory for the payloads of events under way: blocks within a limit.
+//!
+//! A block belongs to one event. Blocks of ended events are reused, so that nothing is allocated in the
+//! steady state.
+
+/// Largest block, unless a single fragment is larger.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
+/// Allocates the memory of all events.
+#[derive(Debug)]
+pub(super) struct FragmentMemory {
+    budget_bytes: u64,
+    block_bytes: usize,
+    held_bytes: u64,
+    held_bytes_max: u64,
+    spare: Vec<Box<[u8]>>,
+}
+
+/// The memory of one event.
+#[derive(Debug, Default)]
+pub(crate) struct EventMemory {
+    blocks: Vec<Block>,
+    /// By source.
+    ranges: Vec<Option<MemoryRange>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    bytes: Box<[u8]>,
+    used: usize,
+}
+
+/// The place of a fragment in its event's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryRange {
+    block: u32,
+    from: u32,
+    bytes: u32,
+}
+
+impl FragmentMemory {
+    /// `fragments` of `fragment_bytes` are expected per event.
+    pub(super) fn new(budget_bytes: u64, fragments: u64, fragment_bytes: u64) -> Self {
+        // Equal blocks waste least.
+        let (fragments, fragment_bytes) = (fragments.max(1), fragment_bytes.max(1));
+        let blocks = fragments.saturating_mul(fragment_bytes).div_ceil(BLOCK_BYTES_MAX).max(1);
+        let block_bytes = fragments.div_ceil(blocks).saturating_mul(fragment_bytes).min(budget_bytes.max(1));
+        Self {
+            budget_bytes,
+            block_bytes: usize::try_from(block_bytes).unwrap_or(1 << 20),
+            held_bytes: 0,
+            held_bytes_max: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Memory for a source's fragment; `None`: the limit is reached. A source that sends its fragment again,
+    /// after a corrupt or cut one, gets the same memory again.
+    pub(super) fn allocate(
+        &mut self,
+        held: &mut EventMemory,
+        source: u32,
+        bytes: u32,
+    ) -> Option<MemoryRange> {
+        let at = source as usize;
+        let wanted = match held.ranges.get(at).copied().flatten() {
+            Some(range) if range.bytes >= bytes => return Some(MemoryRange { bytes, ..range }),
+            // At least doubled: all ranges of a source together stay below four times the largest.
+            Some(range) => bytes.max(range.bytes.saturating_mul(2)),
+            None => bytes,
+        };
+        let range = self.allocate_new(held, wanted)?;
+        if held.ranges.len() <= at {
+            held.ranges.resize(at + 1, None);
+        }
+        held.ranges[at] = Some(range);
+        Some(MemoryRange { bytes, ..range })
+    }
+
+    fn allocate_new(&mut self, held: &mut EventMemory, bytes: u32) -> Option<MemoryRange> {
+        let wanted = bytes as usize;
+        let fits = held.blocks.last().is_some_and(|block| block.bytes.len() - block.used >= wanted);
+        if !fits {
+            let bytes = self.block(wanted)?;
+            held.blocks.push(Block { bytes, used: 0 });
+        }
+        let at = held.blocks.len().checked_sub(1)?;
+        let block = &mut held.blocks[at];
+        let from = block.used;
+        block.used += wanted;
+        Some(MemoryRange { block: u32::try_from(at).ok()?, from: u32::try_from(from).ok()?, bytes })
+    }
+
+    fn block(&mut self, wanted: usize) -> Option<Box<[u8]>> {
+        let length = wanted.max(self.block_bytes);
+        if self.held_bytes + length as u64 > self.budget_bytes {
+            return None;
+        }
+        // Free blocks count towards the limit, too: drop them in favour of a larger block.
+        while wanted > self.block_bytes
+            && !self.spare.is_empty()
+            && self.all_bytes() + length as u64 > self.budget_bytes
+        {
+            self.spare.pop();
+        }
+        let spare = if wanted > self.block_bytes { None } else { self.spare.pop() };
+        self.held_bytes += length as u64;
+        self.held_bytes_max = self.held_bytes_max.max(self.held_bytes);
+        Some(spare.unwrap_or_else(|| vec![0; length].into_boxed_slice()))
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.held_bytes + (self.spare.len() * self.block_bytes) as u64
+    }
+
+    /// Releases an event's memory.
+    pub(super) fn release(&mut self, held: &mut EventMemory) {
+        held.ranges.clear();
+        for block in held.blocks.drain(..) {
+            self.held_bytes -= block.bytes.len() as u64;
+            if block.bytes.len() == self.block_bytes {
+                self.spare.push(block.bytes);
+            }
+        }
+    }
+
+    /// The most memory held at once, unused ends of blocks included, bytes.
+    pub(super) const fn held_bytes_max(&self) -> u64 {
+        self.held_bytes_max
+    }
+}
+
+impl EventMemory {
+    pub(super) fn bytes(&mut self, range: MemoryRange) -> &mut [u8] {
+        let (from, to) = (range.from as usize, range.from as usize + range.bytes as usize);
+        self.blocks
+            .get_mut(range.block as usize)
+            .and_then(|block| block.bytes.get_mut(from..to))
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn event_allocates_what_its_fragments_need() {
+        let mut memory = FragmentMemory::new(1 << 30, 1000, 1024);
+        let mut held = EventMemory::default();
+        let ranges: Vec<MemoryRange> =
+            (0..1000).map(|source| memory.allocate(&mut held, source, 1024).unwrap()).collect();
+        assert_eq!(memory.held_bytes_max(), 1000 * 1024);
+        for (at, range) in ranges.iter().enumerate() {
+            held.bytes(*range).fill(at as u8);
+        }
+        assert!(
+            ranges
+                .iter()
+                .enumerate()
+                .all(|(at, range)| held.bytes(*range).iter().all(|&byte| byte == at as u8))
+        );
+        memory.release(&mut held);
+        assert_eq!((memory.held_bytes, memory.spare.len()), (0, 1));
+    }
+
+    #[test]
+    fn repeated_fragment_reuses_its_memory() {
+        let mut memory = FragmentMemory::new(10_000, 2, 1000);
+        let mut held = EventMemory::default();
+        let first = memory.allocate(&mut held, 7, 1000).unwrap();
+        let others = memory.allocate(&mut held, 3, 1000).unwrap();
+        for _ in 0..1000 {
+            assert_eq!(memory.allocate(&mut held, 7, 1000), Some(first));
+            assert_eq!(memory.allocate(&mut held, 7, 10), Some(MemoryRange { bytes: 10, ..first }));
+        }
+        assert_eq!(memory.held_bytes, 2000);
+        // Growing by a little each time gains nothing, either.
+        assert!((1001..2000).all(|bytes| memory.allocate(&mut held, 7, bytes).is_some()));
+        assert_eq!(memory.held_bytes, 4000);
+        assert_eq!(memory.allocate(&mut held, 3, 1000), Some(others));
+        memory.release(&mut held);
+        assert_eq!(memory.held_bytes, 0);
+        // The next event starts anew.
+        assert_eq!(memory.allocate(&mut held, 3, 1000), Some(first));
+    }
+
+    proptest! {
+        #[test]
+        fn memory_limit_is_never_exceeded(budget in 1_u64..100_000, sizes in proptest::collection::vec(0_u32..30_000, 0..200)) {
+            let mut memory = FragmentMemory::new(budget, 10, 1_000);
+            let mut events: Vec<EventMemory> = (0..4).map(|_| EventMemory::default()).collect();
+            for (at, size) in sizes.into_iter().enumerate() {
+                let event = &mut events[at % 4];
+                if let Some(range) = memory.allocate(event, at as u32 % 11, size) {
+                    prop_assert_eq!(event.bytes(range).len(), size as usize);
+                }
+                if at % 7 == 0 {
+                    memory.release(&mut events[at % 3]);
+                }
+                let really: usize = events.iter().flat_map(|held| &held.blocks).map(|block| block.bytes.len()).sum();
+                prop_assert_eq!(really as u64, memory.held_bytes);
+                prop_assert!(memory.all_bytes() <= budget);
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Offsets of the sources' clocks from the builder's.
+//!
+//! The builder probes each group of sources. In the terms of [`base::clock`] the builder is the agent (it
+//! probes) and the group the coordinator (it answers), so that offsets convert a group's times to the
+//! builder's.
+
+use std::collections::VecDeque;
+
+use base::clock::{Batch, Edge, Offset, Probe};
+
+use crate::report::GroupClock;
+
+/// Probes of the initial and the final phase.
+const INITIAL: u32 = 64;
+/// Interval between two of these.
+const INITIAL_NS: u64 = 16_000_000;
+/// Bounds of the interval between two later probes of a group.
+const STEADY_NS: (u64, u64) = (50_000_000, 250_000_000);
+/// Interval between later probes of different groups: many groups are probed less often each.
+const STEADY_NS_PER_GROUP: u64 = 5_000_000;
+/// The same in the initial and the final phase.
+const INITIAL_NS_PER_GROUP: u64 = 200_000;
+/// Longest interval between two probes of a group.
+const RARE_NS: u64 = 2_000_000_000;
+/// Unanswered probes per group.
+const PENDING_MAX: usize = 8;
+/// Batches per group; beyond, neighbours are merged.
+const BATCHES_MAX: usize = 256;
+/// Batches per offset estimate: as many as [`Offset`] uses completely.
+const BATCHES_USED: usize = 64;
+/// Clocks further apart than this are different, whatever boot id a group reports.
+const SAME_NS_MAX: u64 = 1_000_000;
+/// Points of the hold at which the error bound is evaluated.
+const BOUND_SAMPLES: u64 = 64;
+
+/// A probe to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClockProbe {
+    /// As numbered by [`Clocks::join`].
+    pub group: u32,
+    /// Sent as the order's `event`; its `triggered_ns` is the time passed to [`Clocks::next_probe`].
+    pub number: u64,
+}
+
+/// A linear offset, cheap to apply to each fragment.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    at_source_ns: u64,
+    ahead_ns: i64,
+    rate: f64,
+}
+
+#[derive(Debug, Default)]
+struct Clock {
+    id: u64,
+    same_kernel: bool,
+    sources: u32,
+    /// The most sources at a time; at the end none is left.
+    sources_most: u32,
+    /// The lowest and the highest source number.
+    source_range: (u32, u32),
+    pending: VecDeque<(u32, u64)>,
+    probes_sent: u32,
+    initial_left: u32,
+    next_ns: u64,
+    probes: u64,
+    batches: Vec<Batch>,
+    offset: Option<Offset>,
+    line: Option<Line>,
+    violations: u64,
+}
+
+/// The clocks of all groups of one builder.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    clocks: Vec<Clock>,
+    groups_max: usize,
+    next_ns: u64,
+}
+
+impl Clocks {
+    /// For at most so many groups.
+    pub(super) fn new(sources: u32) -> Self {
+        Self { groups_max: sources.max(1) as usize, ..Self::default() }
+    }
+
+    /// Adds a source to its group `id` (see [`crate::wire::Hello`]); call it for each hello. `same_kernel`:
+    /// the source runs on the builder's kernel.
+    ///
+    /// Returns the group's number, and whether the group is new. There are never more groups than sources:
+    /// beyond, a new group gets the number of one without sources.
+    pub(super) fn join(&mut self, id: u64, source: u32, same_kernel: bool, now_ns: u64) -> (u32, bool) {
+        let known = self.clocks.iter().position(|clock| clock.id == id);
+        let at = known.unwrap_or_else(|| {
+            let source_range = (source, source);
+            let new = Clock {
+                id,
+                same_kernel,
+                source_range,
+                initial_left: INITIAL,
+                next_ns: now_ns,
+                ..Clock::default()
+            };
+            self.next_ns = self.next_ns.min(now_ns);
+            let is_full = self.clocks.len() >= self.groups_max;
+            let left = self.clocks.iter().position(|clock| is_full && clock.sources == 0);
+            match left {
+                Some(left) => self.clocks[left] = new,
+                None => self.clocks.push(new),
+            }
+            left.unwrap_or(self.clocks.len() - 1)
+        });
+        let clock = &mut self.clocks[at];
+        clock.sources += 1;
+        clock.sources_most = clock.sources_most.max(clock.sources);
+        clock.source_range = (clock.source_range.0.min(source), clock.source_range.1.max(source));
+        (at as u32, known.is_none())
+    }
+
+    /// A source of the group disconnected.
+    pub(super) fn leave(&mut self, group: u32) {
+        if let Some(clock) = self.clocks.get_mut(group as usize) {
+            clock.sources = clock.sources.saturating_sub(1);
+        }
+    }
+
+    /// When to call [`Self::next_probe`] again; `None`: there is no group.
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        (!self.clocks.is_empty()).then_some(self.next_ns)
+    }
+
+    /// The next probe, to be sent at once; call it until there is none. `now_ns` counts as the time of
+    /// sending.
+    pub(super) fn next_probe(&mut self, now_ns: u64) -> Option<ClockProbe> {
+        if now_ns < self.next_ns {
+            return None;
+        }
+        let groups = self.clocks.len() as u64;
+        let at = self.clocks.iter().position(|clock| clock.next_ns <= now_ns && clock.sources > 0);
+        let Some(at) = at else {
+            let present = self.clocks.iter().filter(|clock| clock.sources > 0);
+            self.next_ns = present.map(|clock| clock.next_ns).min().unwrap_or(now_ns + RARE_NS);
+            return None;
+        };
+        let clock = &mut self.clocks[at];
+        let every_ns = if clock.initial_left > 0 {
+            (groups * INITIAL_NS_PER_GROUP).clamp(INITIAL_NS, RARE_NS)
+        } else {
+            (groups * STEADY_NS_PER_GROUP)
+                .clamp(STEADY_NS.0, STEADY_NS.1.max((groups * 1_000_000).min(RARE_NS)))
+        };
+        clock.initial_left = clock.initial_left.saturating_sub(1);
+        clock.next_ns = now_ns + every_ns;
+        clock.probes_sent = clock.probes_sent.wrapping_add(1);
+        if clock.pending.len() == PENDING_MAX {
+            clock.pending.pop_front();
+        }
+        clock.pending.push_back((clock.probes_sent, now_ns));
+        Some(ClockProbe { group: at as u32, number: (at as u64) << 32 | u64::from(clock.probes_sent) })
+    }
+
+    /// Handles an answer: `received_ns` and `answered_ns` by the group's clock, `now_ns` read as early as
+    /// possible. Returns whether it was expected.
+    pub(super) fn handle_answer(
+        &mut self,
+        number: u64,
+        received_ns: u64,
+        answered_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        let Some(clock) = self.clocks.get_mut((number >> 32) as usize) else { return false };
+        let Some(on) = clock.pending.iter().position(|(pending, _)| *pending == number as u32) else {
+            return false;
+        };
+        let Some((_, asked_ns)) = clock.pending.remove(on) else { return false };
+        clock.add_probe(&Probe { t1_ns: asked_ns, t2_ns: received_ns, t3_ns: answered_ns, t4_ns: now_ns })
+    }
+
+    /// Whether every connected group has answered the initial probes.
+    pub(super) fn has_initial_estimate(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.sources == 0 || clock.probes >= u64::from(INITIAL))
+    }
+
+    /// Whether all groups use this host's clock.
+    pub(super) fn all_same_kernel(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.same_kernel)
+    }
+
+    /// Starts the final phase, which bounds the offsets of the hold from the other side. It takes a second.
+    pub(super) fn probe_again(&mut self, now_ns: u64) {
+        for clock in &mut self.clocks {
+            (clock.initial_left, clock.next_ns) = (INITIAL, now_ns);
+        }
+        self.next_ns = now_ns;
+    }
+
+    /// Converts a group's time to the builder's clock; `None`: unknown yet.
+    pub(super) fn to_builder_ns(&self, group: u32, source_ns: u64) -> Option<u64> {
+        let clock = self.clocks.get(group as usize)?;
+        if clock.same_kernel {
+            return Some(source_ns);
+        }
+        let line = clock.line?;
+        let since_ns = source_ns as i64 as f64 - line.at_source_ns as i64 as f64;
+        Some(source_ns.saturating_add_signed(line.ahead_ns + (since_ns * line.rate) as i64))
+    }
+
+    /// Offsets and bounds for a hold between these times of the builder.
+    pub(super) fn report(&mut self, hold_ns: (u64, u64)) -> Vec<GroupClock> {
+        self.clocks.iter_mut().map(|clock| clock.report(hold_ns)).collect()
+    }
+}
+
+impl Clock {
+    fn add_probe(&mut self, probe: &Probe) -> bool {
+        // Even clocks of the same kernel are estimated: the estimate checks that claim.
+        let Some(batch) = Batch::new(probe, false) else { return false };
+        self.probes += 1;
+        if self.batches.len() >= BATCHES_MAX {
+            self.batches = self.merged(2);
+        }
+        self.batches.push(batch);
+        // Later estimates change little.
+        if self.probes.is_power_of_two() || self.probes.is_multiple_of(16) {
+            self.estimate(probe.t3_ns);
+        }
+        if let Some(offset) = &self.offset {
+            let (ahead_ns, bound_ns) =
+                (offset.offset_ns(probe.t3_ns).unsigned_abs(), offset.bound_ns(probe.t3_ns));
+            self.same_kernel &= ahead_ns <= bound_ns.saturating_add(SAME_NS_MAX);
+            self.violations += u64::from(ahead_ns > bound_ns);
+        }
+        true
+    }
+
+    /// Merges neighbouring batches.
+    fn merged(&self, neighbours: usize) -> Vec<Batch> {
+        let rate = self.line.map_or(0.0, |line| line.rate);
+        self.batches.chunks(neighbours.max(1)).filter_map(|few| merged(few, rate)).collect()
+    }
+
+    fn estimate(&mut self, source_ns: u64) {
+        let batches = self.merged(self.batches.len().div_ceil(BATCHES_USED));
+        let Ok(offset) = Offset::from_batches(&batches) else { return };
+        let ahead_ns = offset.offset_ns(source_ns);
+        self.line = Some(Line { at_source_ns: source_ns, ahead_ns, rate: offset.drift_ppm() / 1e6 });
+        self.offset = Some(offset);
+    }
+
+    fn report(&mut self, (from_ns, to_ns): (u64, u64)) -> GroupClock {
+        self.estimate(self.batches.last().map_or(0, |batch| batch.upper.at_ns));
+        let mut report = GroupClock {
+            group: format!("{:x}", self.id),
+            sources: self.sources_most,
+            source_range: Some(self.source_range),
+            same_kernel: self.same_kernel,
+            probes: self.probes,
+            violations: (self.same_kernel && self.probes > 0).then_some(self.violations),
+            ..GroupClock::default()
+        };
+        if let Some(offset) = &self.offset {
+            // Offsets are functions of the group's clock.
+            let shift_ns = offset.offset_ns(self.line.map_or(from_ns, |line| line.at_source_ns));
+            let to_ns = to_ns.max(from_ns);
+            let at_ns = |part: u64| {
+                let builder_ns = from_ns
+                    + (u128::from(to_ns - from_ns) * u128::from(part) / u128::from(BOUND_SAMPLES)) as u64;
+                builder_ns.saturating_add_signed(shift_ns.saturating_neg())
+            };
+            report.offset_ns = Some(offset.offset_ns(at_ns(BOUND_SAMPLES / 2)).saturating_neg());
+            report.bound_ns = (0..=BOUND_SAMPLES).map(|part| offset.bound_ns(at_ns(part))).max();
+            report.drift_ppm = Some(-offset.drift_ppm());
+        }
+        report
+    }
+}
+
+/// The tighter lower and the tighter upper edge of neighbours; `rate`: drift of the clock.
+fn merged(neighbours: &[Batch], rate: f64) -> Option<Batch> {
+    let (first, rest) = neighbours.split_first()?;
+    let level = |edge: Edge| edge.offset_ns as f64 - (edge.at_ns as f64 - first.lower.at_ns as f64) * rate;
+    let mut merged = *first;
+    for batch in rest {
+        if level(batch.lower) > level(merged.lower) {
+            merged.lower = batch.lower;
+        }
+        if level(batch.upper) < level(merged.upper) {
+            merged.upper = batch.upper;
+        }
+        merged.n = merged.n.saturating_add(batch.n);
+        merged.rtt_min_ns = merged.rtt_min_ns.min(batch.rtt_min_ns);
+    }
+    Some(merged)
+}
+
+#[cfg(test)]
+#[path = "clocks_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+//! The configuration of one builder.
+
+use std::net::{SocketAddr, SocketAddrV4};
+
+use crate::assembly::AssemblerConfig;
+use crate::settings::{DaqSettings, Draw, Size};
+
+#[derive(Debug, Clone)]
+pub(super) struct BuilderConfig {
+    /// The settings at the trial's load.
+    pub(super) settings: DaqSettings,
+    /// The builder's number.
+    pub(super) builder: u16,
+    /// Builders on all hosts.
+    pub(super) builders_all: u16,
+    pub(super) run: u32,
+    /// Its TCP and UDP address.
+    pub(super) address: SocketAddr,
+    /// Multicast group of its orders.
+    pub(super) group: SocketAddrV4,
+    pub(super) seed: u64,
+    /// Fragment sizes.
+    pub(super) sizes: Draw,
+    /// Trigger times from a file, ns after the start.
+    pub(super) times_ns: Vec<u64>,
+    /// Rate of the network device, if known.
+    pub(super) link_bit_per_s: Option<f64>,
+}
+
+impl BuilderConfig {
+    /// The number of sources, front ends included.
+    pub(super) fn sources(&self) -> u32 {
+        u32::try_from(self.settings.sources).unwrap_or(u32::MAX)
+    }
+
+    /// Events that may be under way at once: as set, unless the memory limit allows fewer.
+    pub(super) fn window(&self) -> u32 {
+        let event_bytes = (self.sizes.mean_bytes() * f64::from(self.sources())).max(1.0);
+        let fit = self.settings.memory.bytes() as f64 / event_bytes;
+        self.settings.window.min(fit as u32).max(1)
+    }
+
+    /// Payload length for orders; 0: it differs between fragments, and sources draw it.
+    pub(super) const fn fragment_bytes(&self) -> u32 {
+        match self.settings.size {
+            Size::Fixed(size) => {
+                let bytes = size.bytes();
+                if bytes > u32::MAX as u64 { u32::MAX } else { bytes as u32 }
+            }
+            _ => 0,
+        }
+    }
+
+    pub(super) fn mean_fragment_bytes(&self) -> u32 {
+        self.sizes.mean_bytes().round() as u32
+    }
+
+    /// What a fragment of the mean length takes on the wire.
+    pub(super) fn mean_wire_bytes(&self) -> u64 {
+        self.wire_bytes(self.mean_fragment_bytes())
+    }
+
+    /// What a fragment takes on the wire, with all headers.
+    pub(super) fn wire_bytes(&self, payload_bytes: u32) -> u64 {
+        crate::theory::fragment_wire_bytes(payload_bytes, self.settings.protocol)
+    }
+
+    pub(super) fn assembler(&self) -> AssemblerConfig {
+        AssemblerConfig {
+            run: self.run,
+            builder: self.builder,
+            builders_all: self.builders_all.max(1),
+            sources: self.sources(),
+            front_ends: self.settings.front_ends,
+            sizes: self.sizes.clone(),
+            memory_bytes: self.settings.memory.bytes(),
+        }
+    }
+}

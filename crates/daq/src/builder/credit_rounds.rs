@@ -1,0 +1,119 @@
+//! Searches the credit by rounds of events, and compares it with push.
+
+use sys::clock::monotonic_ns;
+
+use super::credit_search::{CreditSearch, Round, RoundStats};
+use super::driver::{Driver, Early, Phase};
+use super::trigger_scheduler::Barrier;
+use crate::report::BuilderReport;
+use crate::settings::Size;
+
+const MS: u64 = 1_000_000;
+/// Time limit of the credit search.
+const SEARCH_TIMEOUT_NS: u64 = 20_000 * MS;
+/// Time limit of the recovery after a credit that was too large, and the credit meanwhile.
+const RECOVERY_TIMEOUT_NS: u64 = 4_000 * MS;
+const RECOVERY_CREDIT: u32 = 4;
+
+/// Runs the rounds of a [`CreditSearch`].
+pub(super) struct CreditRounds<'a>(pub(super) &'a mut Driver);
+
+impl CreditRounds<'_> {
+    /// Searches the credit unless the settings give it. The search is returned for the comparison with push.
+    pub(super) fn search_credit(&mut self) -> Result<Option<CreditSearch>, Early> {
+        let config = self.0.config.clone();
+        if self.0.events.orders().credit().is_none() {
+            return Ok(None);
+        }
+        let mut search = None;
+        if config.settings.credit.is_none() {
+            let buffer_bytes = config.settings.buffer.map(|buffer| buffer.bytes());
+            let link = config.settings.link.map(|link| link.bit_per_s() as f64).or(config.link_bit_per_s);
+            let new = CreditSearch::new(config.sources(), config.mean_wire_bytes(), buffer_bytes);
+            let searched = self.run_search(new.with_link_rate(link))?;
+            let result = searched.result();
+            if let Some((buffer, rate)) = result.buffer_bytes.zip(result.rate_bit_per_s) {
+                self.0.events.recorder().set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
+            }
+            search = Some(searched);
+        }
+        if let Some(credit) = self.0.events.orders().credit() {
+            let found = search.as_ref().map_or(credit.credit(), |search| search.result().credit);
+            credit.set_credit(found);
+            if !matches!(config.settings.size, Size::Fixed(_)) {
+                credit.set_credit_bytes(u64::from(found) * config.mean_wire_bytes());
+            }
+        }
+        Ok(search)
+    }
+
+    fn run_search(&mut self, mut search: CreditSearch) -> Result<CreditSearch, Early> {
+        let until_ns = monotonic_ns() + SEARCH_TIMEOUT_NS;
+        while let Some(round) = search.next().filter(|round| !round.push) {
+            if monotonic_ns() > until_ns {
+                search.stop();
+                break;
+            }
+            let stats = self.run_round(round)?;
+            if stats.has_stalled() {
+                self.recover()?;
+            }
+            search.add_round(&stats);
+        }
+        Ok(search)
+    }
+
+    /// Triggers events with a small credit until one has no stall: connections may still be waiting for
+    /// retransmissions, which would count against the next credit.
+    fn recover(&mut self) -> Phase {
+        let until_ns = monotonic_ns() + RECOVERY_TIMEOUT_NS;
+        let round = Round { credit: RECOVERY_CREDIT, events: 1, push: false };
+        while self.run_round(round)?.has_stalled() && monotonic_ns() < until_ns {}
+        Ok(())
+    }
+
+    /// Triggers a round's events one window after the other.
+    fn run_round(&mut self, round: Round) -> Result<RoundStats, Early> {
+        if let Some(credit) = self.0.events.orders().credit() {
+            credit.set_credit(round.credit);
+        }
+        let stats = RoundStats::new(round, monotonic_ns());
+        *self.0.events.round() = Some(stats.clone());
+        let mut begun = 0;
+        loop {
+            let is_over =
+                self.0.events.round().as_ref().is_none_or(RoundStats::is_over) || begun >= round.events;
+            if is_over && self.0.events.outstanding() == 0 {
+                break;
+            }
+            if !is_over && self.0.has_room() {
+                self.0.begin_event(monotonic_ns());
+                begun += 1;
+            } else {
+                self.0.poll_until(u64::MAX)?;
+            }
+        }
+        Ok(self.0.events.round().take().unwrap_or(stats))
+    }
+
+    /// Lets all sources send at once, for comparison. Last, because connections may wait for seconds
+    /// afterwards.
+    pub(super) fn compare_with_push(
+        &mut self,
+        mut search: CreditSearch,
+        report: &mut BuilderReport,
+    ) -> Phase {
+        let Some(round) = search.next() else { return Ok(()) };
+        self.0.events.recorder().end_hold();
+        // It would disturb the hold of another builder.
+        if self.0.wait_at_barrier(Barrier::Compare)?.is_none() {
+            return Ok(());
+        }
+        self.0.events.orders().set_push(true);
+        let stats = self.run_round(round);
+        self.0.events.orders().set_push(false);
+        search.add_round(&stats?);
+        report.steered = Some(search.result());
+        Ok(())
+    }
+}

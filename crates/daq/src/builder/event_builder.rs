@@ -1,0 +1,355 @@
+//! The events under way: orders their fragments, assembles them, and records how they ended.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sys::clock::monotonic_ns;
+
+use super::clocks::Clocks;
+use super::config::BuilderConfig;
+use super::connection::{Connection, Identity};
+use super::control::Control;
+use super::credit_search::RoundStats;
+use super::order_scheduler::{OrderContext, OrderScheduler};
+use super::order_sender::MULTICAST_PROBE;
+use super::sockets::Sockets;
+use super::source_registry::SourceRegistry;
+use crate::assembly::{Assembler, DatagramReassembler};
+use crate::recorder::{ArrivedFragment, EndedEvent, EventTimes, RecorderPlan, TrialRecorder};
+use crate::report::BuilderReport;
+use crate::settings::{Carrier, Triggers};
+use crate::task::boot_of_host;
+use crate::theory::queue_full_ns;
+use crate::wire::{CommonHeader, FragmentHeader, Hello, Kind, WireError};
+
+/// The next source is pulled when at most so much of a large fragment is missing: at 1 Gbit/s that takes as
+/// long as the pull.
+const PULL_EARLY_BYTES: u32 = 16 << 10;
+/// Clock probes wait so long for a moment without events.
+const PROBE_DELAY_NS: u64 = 100_000_000;
+
+pub(super) struct EventBuilder {
+    config: Arc<BuilderConfig>,
+    control: Arc<Control>,
+    boot: [u8; 16],
+    sources: SourceRegistry,
+    orders: OrderScheduler,
+    assembler: Assembler,
+    datagrams: DatagramReassembler,
+    clocks: Clocks,
+    recorder: TrialRecorder,
+    /// Statistics of a round of the credit search.
+    round: Option<RoundStats>,
+    /// Mean time between two fragments of the last event.
+    fragment_gap_ns: u64,
+    is_stopping: bool,
+    /// Missing sources of the event that ends; kept to save allocations.
+    missing: Vec<u32>,
+}
+
+fn recorder_plan(config: &BuilderConfig) -> RecorderPlan {
+    let settings = &config.settings;
+    RecorderPlan {
+        sources: config.sources(),
+        carrier: settings.protocol,
+        fragment_bytes: config.mean_fragment_bytes(),
+        queue_full_ns: settings
+            .buffer
+            .zip(settings.link)
+            .and_then(|(buffer, link)| queue_full_ns(buffer.bytes(), link.bit_per_s() as f64)),
+        start_ns: monotonic_ns(),
+        window: matches!(settings.triggers, Triggers::Max).then(|| config.window()),
+    }
+}
+
+impl EventBuilder {
+    pub(super) fn new(config: Arc<BuilderConfig>, control: Arc<Control>) -> Self {
+        let sources = config.sources();
+        Self {
+            control,
+            boot: boot_of_host(),
+            sources: SourceRegistry::new(sources),
+            orders: OrderScheduler::new(config.clone()),
+            assembler: Assembler::new(config.assembler()),
+            datagrams: DatagramReassembler::default(),
+            clocks: Clocks::new(sources),
+            recorder: TrialRecorder::new(recorder_plan(&config)),
+            round: None,
+            fragment_gap_ns: 0,
+            is_stopping: false,
+            missing: Vec::new(),
+            config,
+        }
+    }
+
+    pub(super) const fn sources(&self) -> &SourceRegistry {
+        &self.sources
+    }
+
+    pub(super) const fn orders(&mut self) -> &mut OrderScheduler {
+        &mut self.orders
+    }
+
+    pub(super) const fn assembler(&mut self) -> &mut Assembler {
+        &mut self.assembler
+    }
+
+    pub(super) const fn clocks(&mut self) -> &mut Clocks {
+        &mut self.clocks
+    }
+
+    pub(super) const fn recorder(&mut self) -> &mut TrialRecorder {
+        &mut self.recorder
+    }
+
+    pub(super) const fn datagrams(&mut self) -> &mut DatagramReassembler {
+        &mut self.datagrams
+    }
+
+    pub(super) const fn round(&mut self) -> &mut Option<RoundStats> {
+        &mut self.round
+    }
+
+    /// Events under way.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.assembler.events().under_way().len() as u32
+    }
+
+    /// Fragments that must arrive before there is anything to do, and the mean time between two.
+    pub(super) fn expected(&self) -> (u64, u64) {
+        let missing = || self.assembler.events().missing();
+        let fragments = self.orders.fragments_until_grant().unwrap_or_else(missing);
+        (fragments, self.fragment_gap_ns)
+    }
+
+    /// When [`Self::handle_timers`] has something to do.
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        let dues = [self.orders.next_due_ns(), self.datagrams.next_due_ns(), self.probes_due_ns()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// Clock probes are most accurate while no event is under way.
+    fn probes_due_ns(&self) -> Option<u64> {
+        let delay_ns = if self.outstanding() > 0 { PROBE_DELAY_NS } else { 0 };
+        self.clocks.next_due_ns().map(|due_ns| due_ns.saturating_add(delay_ns))
+    }
+
+    pub(super) fn handle_timers(&mut self, now_ns: u64, sockets: &mut Sockets) {
+        while let Some(event) =
+            self.with_context(sockets, |orders, context| orders.run_retransmits(now_ns, context))
+        {
+            match self.assembler.events().slot_of(event) {
+                Some(slot) => self.end_event(slot),
+                None => self.orders.end_event(event),
+            }
+            self.send_grants(sockets);
+        }
+        self.with_context(sockets, |orders, context| orders.request_lost_bytes(now_ns, context));
+        if self.probes_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            while let Some(probe) = self.clocks.next_probe(monotonic_ns()) {
+                self.orders.sender().send_clock_probe(probe, &self.sources, sockets);
+            }
+        }
+    }
+
+    /// A source sent a valid hello over the connection `at`.
+    pub(super) fn source_connected(&mut self, source: u32, hello: Hello, at: usize, sockets: &mut Sockets) {
+        let Some(peer) = sockets.connection(at).map(Connection::peer) else { return };
+        let is_same_kernel = self.boot != [0; 16] && hello.boot == self.boot;
+        let (group, is_new) = self.clocks.join(hello.group, source, is_same_kernel, monotonic_ns());
+        let congestion_control = Some(hello.congestion_control).filter(|name| !name.is_empty());
+        sockets.identify(at, Identity { source, group, congestion_control });
+        let udp = (hello.udp_port > 0).then(|| SocketAddr::new(peer.ip(), hello.udp_port));
+        let was_connected = self.sources.connect(source, at, group);
+        self.assembler.source_connected(source);
+        self.assembler.ledger().reconnected += u64::from(was_connected);
+        self.orders.source_connected(source, group, was_connected);
+        self.orders.sender().join(group, source, udp, is_new, &self.sources);
+        self.publish_connected();
+    }
+
+    /// Closes a connection; `reason`: why what it sent is refused.
+    pub(super) fn close(&mut self, at: usize, reason: Option<&'static str>, sockets: &mut Sockets) {
+        let Some(connection) = sockets.remove(at) else { return };
+        let ledger = self.assembler.ledger();
+        let Some(&Identity { source, group, .. }) = connection.identity() else {
+            return reason.into_iter().for_each(|reason| ledger.count_turned_away(reason));
+        };
+        reason.into_iter().for_each(|reason| ledger.count_refused(reason));
+        if self.sources.disconnect(source, at) {
+            self.assembler.source_disconnected(source);
+            self.orders.source_disconnected(source);
+            self.clocks.leave(group);
+        }
+        if !self.is_stopping {
+            self.assembler.ledger().broken_connections += 1;
+            self.publish_connected();
+        }
+    }
+
+    fn publish_connected(&self) {
+        self.control.connected.store(self.sources.connected(), Ordering::Relaxed);
+    }
+
+    /// Handles a datagram at the builder's UDP port: a clock answer, or with UDP (a part of) a fragment.
+    pub(super) fn handle_datagram(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
+        let is_udp = self.config.settings.protocol == Carrier::Udp;
+        let handled = match CommonHeader::read(datagram).map(|header| header.kind) {
+            Ok(Kind::Sync) => {
+                FragmentHeader::decode(datagram).map(|(answer, _)| self.handle_clock_answer(&answer, now_ns))
+            }
+            Ok(Kind::Fragment) if is_udp => {
+                let (sender, sources) = (self.orders.sender(), &self.sources);
+                let is_from = |source| sender.udp_address(sources.group(source)) == Some(from);
+                self.datagrams.receive(datagram, is_from, &mut self.assembler)
+            }
+            Ok(_) => Err(WireError::Side),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = handled {
+            self.assembler.ledger().count_turned_away(error.reason());
+        }
+    }
+
+    pub(super) fn handle_clock_answer(&mut self, answer: &FragmentHeader, now_ns: u64) {
+        if answer.run != self.config.run {
+            self.assembler.ledger().count_turned_away("wrong_run");
+        } else if answer.event == MULTICAST_PROBE {
+            self.orders.sender().multicast_answered(self.sources.group(answer.source));
+        } else {
+            self.clocks.handle_answer(answer.event, answer.order_received_ns, answer.sent_ns, now_ns);
+        }
+    }
+
+    /// Handles the fragments that were just accepted: returns their credit, ends complete events, sends the
+    /// next grants.
+    pub(super) fn process_fragments(&mut self, sockets: &mut Sockets) {
+        let is_udp = self.config.settings.protocol == Carrier::Udp;
+        let number = self.assembler.new_fragments().len();
+        for at in 0..number {
+            let fragment = self.assembler.new_fragments()[at];
+            let group = self.sources.group(fragment.source);
+            let sent_ns = self.clocks.to_builder_ns(group, fragment.sent_ns);
+            if self.orders.fragment_arrived(&fragment, sent_ns) {
+                self.assembler.mark_recovered(&fragment);
+            }
+            if is_udp {
+                self.datagrams.bytes_arrived(fragment.event, fragment.arrived_ns);
+            }
+        }
+        self.assembler.clear_new_fragments();
+        while let Some(slot) = self.assembler.next_complete() {
+            self.end_event(slot);
+        }
+        if number > 0 {
+            self.send_grants(sockets);
+        }
+    }
+
+    /// Begins an event whose trigger was due at `due_ns`.
+    pub(super) fn begin_event(&mut self, event: u64, due_ns: u64, sockets: &mut Sockets) {
+        let now_ns = monotonic_ns();
+        let slot = self.assembler.begin_event(event, due_ns, now_ns);
+        self.recorder.triggered(due_ns);
+        self.with_context(sockets, |orders, context| orders.begin_event(event, slot, now_ns, context));
+    }
+
+    /// Orders the next source if the large fragment that arrives over this connection is nearly complete.
+    pub(super) fn pull_next_early(&mut self, at: usize, sockets: &mut Sockets) {
+        if !self.orders.pulls_early() {
+            return;
+        }
+        let fragment = sockets.connection(at).and_then(|one| one.nearly_complete(PULL_EARLY_BYTES)).copied();
+        if let Some(FragmentHeader { event, source, payload_bytes, .. }) = fragment {
+            self.with_context(sockets, |orders, context| {
+                orders.fragment_arriving((event, source), payload_bytes, context);
+            });
+        }
+    }
+
+    fn with_context<T>(
+        &mut self,
+        sockets: &mut Sockets,
+        run: impl FnOnce(&mut OrderScheduler, &mut OrderContext<'_>) -> T,
+    ) -> T {
+        let Self { orders, assembler, sources, datagrams, .. } = self;
+        run(orders, &mut OrderContext { events: assembler.events(), sources, datagrams, sockets })
+    }
+
+    fn send_grants(&mut self, sockets: &mut Sockets) {
+        self.with_context(sockets, OrderScheduler::send_grants);
+    }
+
+    /// Ends an event that is complete, or whose time is over.
+    fn end_event(&mut self, slot: u32) {
+        let ended_ns = monotonic_ns();
+        let Self { assembler, recorder, clocks, sources, orders, missing, .. } = self;
+        let event = assembler.events().event(slot);
+        missing.clear();
+        if event.fragments.len() < sources.sources() as usize {
+            missing.extend(event.present.missing(sources.sources()));
+        }
+        let ended = EndedEvent {
+            event: event.event,
+            due_ns: event.due_ns,
+            triggers_late_ns: event.triggers_late_ns,
+            ended_ns,
+            order_times: orders.times(slot),
+            missing,
+            gone: missing.iter().any(|&source| !sources.is_connected(source)),
+            read_late_ns: event.read_late_ns,
+        };
+        let fragments = event.fragments.iter().map(|fragment| ArrivedFragment {
+            source: fragment.source,
+            payload_bytes: fragment.payload_bytes,
+            sent_ns: clocks.to_builder_ns(sources.group(fragment.source), fragment.sent_ns),
+            arrived_ns: fragment.arrived_ns,
+            recovered: fragment.recovered,
+        });
+        let number = event.fragments.len().max(1) as u64;
+        let times = recorder.ended(&ended, fragments);
+        let is_complete = missing.is_empty();
+        self.fragment_gap_ns = times.spread_ns / number;
+        let counter = if is_complete { &self.control.complete } else { &self.control.incomplete };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(round) = &mut self.round {
+            let EventTimes { took_ns, transit_ns, spread_ns, wire_bytes } = times;
+            round.add_event(took_ns, transit_ns, is_complete, (wire_bytes, spread_ns), ended_ns);
+        }
+        self.forget_event(slot);
+    }
+
+    fn forget_event(&mut self, slot: u32) {
+        let event = self.assembler.events().event(slot).event;
+        self.orders.end_event(event);
+        self.datagrams.end_event(event);
+        self.assembler.end_event(slot);
+    }
+
+    /// The trial ends: cuts off the events under way. Returns of each source whether it is connected, and its
+    /// congestion control.
+    pub(super) fn stop(&mut self, sockets: &mut Sockets) -> Vec<(bool, Option<String>)> {
+        while let Some(&(_, slot)) = self.assembler.events().under_way().first() {
+            self.recorder.unfinished(self.assembler.events().event(slot).due_ns);
+            self.forget_event(slot);
+        }
+        self.is_stopping = true;
+        let state = |source: u32| {
+            let identity = self.sources.connection(source).and_then(|at| sockets.connection(at)?.identity());
+            (identity.is_some(), identity.and_then(|identity| identity.congestion_control.clone()))
+        };
+        let states = (0..self.sources.sources()).map(state).collect();
+        self.orders.sender().send_stop(sockets);
+        states
+    }
+
+    pub(super) fn report(mut self, report: &mut BuilderReport) {
+        report.clocks = self.clocks.report(self.recorder.hold_ns());
+        report.orders = self.orders.counts();
+        report.outstanding_max = self.assembler.events().under_way_max() as u32;
+        report.memory_bytes_max = self.assembler.memory_bytes_max();
+        report.ledger = std::mem::take(self.assembler.ledger());
+        self.recorder.report(report);
+    }
+}

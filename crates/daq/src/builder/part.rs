@@ -1,0 +1,205 @@
+//! The builders of a host as a part of a run: kind `daq.builder`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::part::{HostContext, Live, PartError, Progress};
+use serde::{Deserialize, Serialize};
+use sys::clock::Deadline;
+use workload::part::{Part, Peers};
+
+use super::config::BuilderConfig;
+use super::control::Control;
+use super::driver::Driver;
+use super::trial::Trial;
+use super::trigger_scheduler::{SchedulerPlan, TriggerScheduler};
+use crate::files;
+use crate::port::PortPart;
+use crate::report::{BuilderReport, BuildersReport};
+use crate::settings::{Draw, Size, Triggers};
+use crate::task::{BuilderTask, PortEndpoint};
+
+/// How long the threads may take to end when they are told to.
+const LEAVE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+/// Files that a process has open besides connections, and strangers' connections.
+const FILES_BESIDES: u64 = 4_500;
+
+/// What builders publish.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BuildersEndpoint {
+    /// How many builders are on the host.
+    pub builders: usize,
+}
+
+/// The part `daq.builder`.
+pub struct BuilderPart {
+    task: BuilderTask,
+    threads: Vec<(Arc<Control>, JoinHandle<BuilderReport>)>,
+}
+
+/// The text of a file that a setting names.
+fn text_of(path: &str, key: &str, host: &HostContext) -> Result<String, PartError> {
+    host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
+    std::fs::read_to_string(path)
+        .map_err(|error| PartError::usage(format!("{key}: cannot read '{path}': {error}")))
+}
+
+/// The rate of the device with the address, bit/s.
+fn link_rate(address: std::net::IpAddr) -> Option<f64> {
+    let device = (!address.is_loopback()).then(|| sys::proc::interface_with(address).ok()).flatten()?;
+    sys::netlink::rate_of(&device, None).ok().flatten().map(|rate| rate as f64)
+}
+
+impl BuilderPart {
+    /// The configuration of each builder.
+    fn configs(&self, port: &PortEndpoint, host: &HostContext) -> Result<Vec<BuilderConfig>, PartError> {
+        let settings = &self.task.settings;
+        let sizes = match &settings.size {
+            Size::File(path) => text_of(path, "daq.size", host)?,
+            _ => String::new(),
+        };
+        let file = match &settings.size {
+            Size::File(path) => format!("{path}: "),
+            _ => String::new(),
+        };
+        let sizes = Draw::new(&settings.size, self.task.seed, &sizes)
+            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
+        let times_ns = match &settings.triggers {
+            Triggers::File(path) => Triggers::times_ns(&text_of(path, "daq.triggers", host)?)
+                .map_err(|error| PartError::usage(format!("daq.triggers: {path}: {error}")))?,
+            _ => Vec::new(),
+        };
+        let places = port.addresses.iter().zip(&port.groups).zip(self.task.builder_first..);
+        let configs = places.map(|((&address, &group), builder)| BuilderConfig {
+            settings: settings.clone(),
+            builder,
+            builders_all: self.task.builders_all,
+            run: port.run,
+            address,
+            group,
+            seed: self.task.seed,
+            sizes: sizes.clone(),
+            times_ns: times_ns.clone(),
+            link_bit_per_s: link_rate(address.ip()),
+        });
+        Ok(configs.collect())
+    }
+
+    fn scheduler(&self, configs: &[BuilderConfig]) -> Option<TriggerScheduler> {
+        let first = configs.first()?;
+        let plan = SchedulerPlan {
+            choice: self.task.settings.builder_choice,
+            builder_first: self.task.builder_first,
+            builders: configs.len() as u16,
+            builders_all: self.task.builders_all,
+            window: first.window(),
+            events: self.task.settings.events,
+        };
+        Some(TriggerScheduler::new(
+            plan,
+            self.task.settings.triggers.due(self.task.seed, first.times_ns.clone()),
+        ))
+    }
+}
+
+impl Part for BuilderPart {
+    const KIND: &'static str = "daq.builder";
+    type Task = BuilderTask;
+    type Endpoint = BuildersEndpoint;
+    type Report = BuildersReport;
+
+    fn new(task: BuilderTask) -> Result<Self, PartError> {
+        Ok(Self { task, threads: Vec::new() })
+    }
+
+    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<BuildersEndpoint, PartError> {
+        let configs = self.configs(&peers.get::<PortPart>(&self.task.port)?, host)?;
+        let Some(scheduler) = self.scheduler(&configs).map(Arc::new) else {
+            return Err(PartError::new(format!("'{}' has no port for a builder", self.task.port)));
+        };
+        for one in &configs {
+            host.permit.peer(one.address)?;
+        }
+        let connections = self.task.settings.sources * configs.len() as u64;
+        // Sources in this process need as many again, and see to it.
+        files::allow(connections, false, connections + FILES_BESIDES)?;
+        for (slot, one) in configs.into_iter().enumerate() {
+            let control = Arc::new(Control::new().map_err(PartError::new)?);
+            let name = format!("builder-{}", one.builder);
+            let driver =
+                Driver::new(one, control.clone(), scheduler.clone(), slot).map_err(PartError::new)?;
+            let work = move || {
+                // Without it timers are 50 us late; with it nothing is lost but accuracy.
+                let _ = sys::thread::set_timer_slack_ns(1);
+                Trial::new(driver).run()
+            };
+            let thread = std::thread::Builder::new().name(name).spawn(work);
+            let thread = thread
+                .map_err(|error| PartError::new(format!("cannot start a builder's thread: {error}")))?;
+            self.threads.push((control, thread));
+        }
+        Ok(BuildersEndpoint { builders: self.threads.len() })
+    }
+
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        if self.threads.is_empty() {
+            return Err(PartError::new("the builder was not prepared"));
+        }
+        self.threads.iter().for_each(|(control, _)| control.start_at(at_monotonic_ns));
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Progress {
+        if let Some(why) = self.threads.iter().find_map(|(control, _)| control.failure()) {
+            return Progress::Failed(PartError::new(why));
+        }
+        let is_over =
+            |(control, thread): &(Arc<Control>, JoinHandle<_>)| control.is_finished() || thread.is_finished();
+        if self.threads.iter().all(is_over) {
+            return Progress::Finished;
+        }
+        let done = self.threads.iter().map(|(control, _)| control.done()).fold(1.0, f64::min);
+        Progress::Running { done: Some(done) }
+    }
+
+    fn live(&mut self) -> Live {
+        let sum = |of: fn(&Control) -> f64| self.threads.iter().map(|(control, _)| of(control)).sum::<f64>();
+        [
+            ("events", sum(|control| control.complete.load(Ordering::Relaxed) as f64)),
+            ("events_incomplete", sum(|control| control.incomplete.load(Ordering::Relaxed) as f64)),
+            ("sources_connected", sum(|control| f64::from(control.connected.load(Ordering::Relaxed)))),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn stop(&mut self) -> Result<BuildersReport, PartError> {
+        self.threads.iter().for_each(|(control, _)| control.request_stop());
+        let deadline = Deadline::after(LEAVE);
+        let mut report = BuildersReport::default();
+        for (_, thread) in self.threads.drain(..) {
+            while !thread.is_finished() && deadline.pause(LOOK) {}
+            if !thread.is_finished() {
+                return Err(PartError::new("a builder's thread does not end"));
+            }
+            let one = thread
+                .join()
+                .map_err(|_| PartError::new("a builder's thread panicked; this is a bug of kagiri"))?;
+            report.builders.push(one);
+        }
+        Ok(report)
+    }
+}
+
+impl Drop for BuilderPart {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(|(control, _)| control.request_stop());
+        // Otherwise the sources of the next trial might find the door of this one.
+        let deadline = Deadline::after(LEAVE);
+        while self.threads.iter().any(|(_, thread)| !thread.is_finished()) && deadline.pause(LOOK) {}
+    }
+}

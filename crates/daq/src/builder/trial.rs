@@ -1,0 +1,312 @@
+//! The phases of a trial: wait for the start and the sources, search the credit, warm up, hold, stop.
+
+use std::sync::Arc;
+
+use sys::clock::monotonic_ns;
+use sys::thread::{thread_cpu_ns, thread_ready_ns};
+
+use super::credit_rounds::CreditRounds;
+use super::credit_search::CreditSearch;
+use super::driver::{Driver, Early, Phase};
+use super::trigger_scheduler::{Assignment, Barrier, TriggerScheduler};
+use crate::account;
+use crate::report::BuilderReport;
+use crate::settings::Carrier;
+
+const MS: u64 = 1_000_000;
+/// How long to wait for sources, which should have connected before the start.
+const SOURCES_TIMEOUT_NS: u64 = 10_000 * MS;
+/// The same for front ends, which somebody starts by hand.
+const FRONT_ENDS_TIMEOUT_NS: u64 = 30_000 * MS;
+/// How long to wait for answers to clock and multicast probes.
+const PROBES_TIMEOUT_NS: u64 = 1_500 * MS;
+/// Interval of multicast probes.
+const PROBE_INTERVAL_NS: u64 = 20 * MS;
+/// How long sources may take to close their connections.
+const CLOSE_TIMEOUT_NS: u64 = 1_000 * MS;
+/// However many triggers are due, sockets are read after so long.
+const READ_INTERVAL_NS: u64 = MS;
+
+/// Removes the builder from the scheduler, even if its thread panics.
+struct SchedulerGuard(Arc<TriggerScheduler>, usize);
+
+impl Drop for SchedulerGuard {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
+
+/// Triggers sent since the sockets were read last.
+#[derive(Debug, Default)]
+struct TriggerRun {
+    since_ns: Option<u64>,
+}
+
+impl TriggerRun {
+    /// Whether it is time to read the sockets.
+    fn is_long(&mut self, now_ns: u64) -> bool {
+        now_ns >= self.since_ns.get_or_insert(now_ns).saturating_add(READ_INTERVAL_NS)
+    }
+}
+
+/// The trial of one builder.
+pub(super) struct Trial {
+    driver: Driver,
+}
+
+impl Trial {
+    pub(super) const fn new(driver: Driver) -> Self {
+        Self { driver }
+    }
+
+    /// Runs all phases; always returns a report.
+    pub(super) fn run(mut self) -> BuilderReport {
+        let guard = SchedulerGuard(self.driver.scheduler.clone(), self.driver.slot);
+        let mut report = BuilderReport {
+            builder: self.driver.config.builder,
+            ended_early: true,
+            ..BuilderReport::default()
+        };
+        if let Err(Early::Failed(why)) = self.measure(&mut report) {
+            report.ended_early = false;
+            report.broke_off = Some(why);
+        }
+        drop(guard);
+        let states = self.driver.events.stop(self.driver.event_loop.sockets());
+        let until_ns = monotonic_ns() + CLOSE_TIMEOUT_NS;
+        while self.driver.events.sources().connected() > 0 && monotonic_ns() < until_ns {
+            if self.driver.event_loop.poll_once(&mut self.driver.events, until_ns).is_err() {
+                break;
+            }
+        }
+        let is_udp = self.driver.config.settings.protocol == Carrier::Udp;
+        report.datagrams_overflowed =
+            is_udp.then(|| self.driver.event_loop.sockets().datagrams_dropped()).flatten();
+        report.link_bit_per_s = self.driver.config.link_bit_per_s;
+        self.driver.events.report(&mut report);
+        for (seen, state) in report.sources_seen.iter_mut().zip(states) {
+            (seen.connected, seen.congestion_control) = state;
+        }
+        self.driver.control.finish();
+        report
+    }
+
+    fn measure(&mut self, report: &mut BuilderReport) -> Phase {
+        self.wait_for_start()?;
+        self.wait_for_sources(report)?;
+        self.wait_for_probes()?;
+        report.orders_note = self.driver.events.orders().sender().settle_multicast();
+        if self.driver.config.settings.protocol == Carrier::Udp {
+            self.driver.events.datagrams().enable_requests();
+        }
+        let search = CreditRounds(&mut self.driver).search_credit()?;
+        report.steered = search.as_ref().map(CreditSearch::result);
+        report.credit = self.driver.events.orders().credit().map(|credit| credit.credit());
+        let from_ns = self.warm_up()?;
+        let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
+        let held = self.hold(from_ns);
+        report.cpu_s = thread_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e9;
+        let ready_ns = thread_ready_ns().zip(ready_ns).map(|(now, before)| now.saturating_sub(before));
+        report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
+        held?;
+        report.ended_early = false;
+        self.driver.control.set_done(1.0);
+        self.probe_clocks_again()?;
+        match search {
+            Some(search) => CreditRounds(&mut self.driver).compare_with_push(search, report),
+            None => Ok(()),
+        }
+    }
+
+    fn wait_for_start(&mut self) -> Phase {
+        loop {
+            let now_ns = monotonic_ns();
+            match self.driver.control.start_ns() {
+                Some(start_ns) if start_ns <= now_ns => {
+                    self.driver.events.recorder().set_start_ns(start_ns);
+                    return Ok(());
+                }
+                Some(start_ns) => self.driver.poll_until(start_ns)?,
+                None => self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?,
+            }
+            self.driver.events.orders().sender().probe_multicast();
+        }
+    }
+
+    fn wait_for_sources(&mut self, report: &mut BuilderReport) -> Phase {
+        let has_front_ends = self.driver.config.settings.front_ends > 0;
+        let timeout_ns = if has_front_ends { FRONT_ENDS_TIMEOUT_NS } else { SOURCES_TIMEOUT_NS };
+        let until_ns = monotonic_ns() + timeout_ns;
+        while self.driver.events.sources().ever_connected() < self.driver.config.sources()
+            && monotonic_ns() < until_ns
+        {
+            self.driver.poll_until(monotonic_ns() + PROBE_INTERVAL_NS)?;
+            self.driver.events.orders().sender().probe_multicast();
+        }
+        report.sources = self.driver.events.sources().ever_connected();
+        if let Some(why) = self.missing_front_ends() {
+            self.driver.control.fail(&why);
+            return Err(Early::Failed(why));
+        }
+        if report.sources == 0 {
+            let (address, s) = (self.driver.config.address, timeout_ns / 1_000_000_000);
+            return Err(Early::Failed(format!("no source connected to {address} within {s} s")));
+        }
+        Ok(())
+    }
+
+    /// Waits for the first clock answers of each group, and for answers to multicast probes.
+    fn wait_for_probes(&mut self) -> Phase {
+        let until_ns = monotonic_ns() + PROBES_TIMEOUT_NS;
+        let mut probed_ns = 0;
+        while monotonic_ns() < until_ns {
+            let now_ns = monotonic_ns();
+            let mut is_open = self.driver.events.orders().sender().is_multicast_open();
+            if is_open && now_ns >= probed_ns + PROBE_INTERVAL_NS {
+                is_open = self.driver.events.orders().sender().probe_multicast();
+                probed_ns = now_ns;
+            }
+            if !is_open && self.driver.events.clocks().has_initial_estimate() {
+                break;
+            }
+            self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?;
+        }
+        Ok(())
+    }
+
+    /// Names the front ends that did not connect. (kagiri's own sources report that themselves.)
+    fn missing_front_ends(&self) -> Option<String> {
+        let (sources, front_ends) = (self.driver.config.sources(), self.driver.config.settings.front_ends);
+        let first = u64::from(sources).saturating_sub(front_ends) as u32;
+        let registry = self.driver.events.sources();
+        let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
+        (registry.ever_connected() < sources && !missing.is_empty()).then(|| {
+            format!(
+                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start them, or leave \
+                 --front-ends out",
+                missing.len(),
+                self.driver.config.address,
+                FRONT_ENDS_TIMEOUT_NS / 1_000_000_000,
+                account::missing(missing.len() as u32, &missing),
+                if missing.len() == 1 { "is" } else { "are" },
+            )
+        })
+    }
+
+    /// Triggers the events of the warm-up; returns when it ended, which is now.
+    fn warm_up(&mut self) -> Result<u64, Early> {
+        let Some(from_ns) = self.driver.wait_at_barrier(Barrier::Hold)? else {
+            return Err(Early::Failed("another builder of this host was not ready in time".to_owned()));
+        };
+        let config = self.driver.config.clone();
+        let until_ns = from_ns.saturating_add(config.settings.omit.ns());
+        self.driver.scheduler.begin_at(until_ns);
+        // Another seed: the timetable that all builders share begins with the hold.
+        let mut due = config.settings.triggers.due(config.seed ^ 1, config.times_ns.clone()).map(|due| {
+            let (all, own) = (u64::from(config.builders_all.max(1)), u64::from(config.builder));
+            due.zip(0_u64..)
+                .filter(move |(_, index)| index % all == own)
+                .map(|(after_ns, _)| after_ns)
+                .peekable()
+        });
+        let mut run = TriggerRun::default();
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= until_ns {
+                return Ok(until_ns);
+            }
+            let next_ns = match &mut due {
+                Some(due) => due.peek().map_or(u64::MAX, |&after_ns| from_ns.saturating_add(after_ns)),
+                None if self.driver.has_room() => now_ns,
+                None => u64::MAX,
+            };
+            if next_ns > now_ns || run.is_long(now_ns) {
+                self.driver.poll_until(next_ns.min(until_ns))?;
+                run = TriggerRun::default();
+                continue;
+            }
+            due.as_mut().and_then(Iterator::next);
+            if self.driver.has_room() {
+                self.driver.begin_event(next_ns);
+            }
+        }
+    }
+
+    /// Triggers the events of the hold, and waits until each has ended.
+    fn hold(&mut self, from_ns: u64) -> Phase {
+        let settings = &self.driver.config.settings;
+        let (time_ns, events) = (settings.time.ns(), settings.events);
+        // Plus one that may have ended just now.
+        let is_full = self.driver.events.outstanding() + 1 >= self.driver.config.window();
+        self.driver.events.recorder().begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
+        let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
+        let builders = u64::from(self.driver.config.builders_all.max(1));
+        let own_events = events.map(|events| events.div_ceil(builders).max(1));
+        let (mut begun, mut run) = (0_u64, TriggerRun::default());
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= until_ns {
+                self.driver.events.recorder().held_until(until_ns);
+                break;
+            }
+            let share = match own_events {
+                Some(own) => begun as f64 / own as f64,
+                None => now_ns.saturating_sub(from_ns) as f64 / time_ns.max(1) as f64,
+            };
+            self.driver.control.set_done(share.min(0.999));
+            self.read_if_due(&mut run, now_ns)?;
+            match self.driver.scheduler.next(self.driver.slot, now_ns, self.driver.events.outstanding()) {
+                Assignment::Wait { until_ns: next_ns } => {
+                    self.driver.poll_until(next_ns.unwrap_or(u64::MAX).min(until_ns))?;
+                    run = TriggerRun::default();
+                }
+                Assignment::Over => break,
+                assignment => begun += self.execute(assignment),
+            }
+        }
+        // Triggers that were due in the hold, but that the thread did not get to in time, count as well.
+        while let Some(overdue) =
+            self.driver.scheduler.next_overdue(self.driver.slot, until_ns, self.driver.events.outstanding())
+        {
+            self.execute(overdue);
+            self.read_if_due(&mut run, monotonic_ns())?;
+        }
+        while self.driver.events.outstanding() > 0 {
+            self.driver.poll_until(u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an event or counts vetoes; returns the number of events begun.
+    fn execute(&mut self, assignment: Assignment) -> u64 {
+        match assignment {
+            Assignment::Due { due_ns } => self.driver.begin_event(due_ns),
+            Assignment::Vetoed { due_ns, times } => self.driver.events.recorder().vetoed(due_ns, times),
+            Assignment::Wait { .. } | Assignment::Over => {}
+        }
+        u64::from(matches!(assignment, Assignment::Due { .. }))
+    }
+
+    /// Reads the sockets if that was long ago; in any case checks for a stop request.
+    fn read_if_due(&mut self, run: &mut TriggerRun, now_ns: u64) -> Phase {
+        if run.is_long(now_ns) {
+            *run = TriggerRun::default();
+            return self.driver.poll_until(now_ns);
+        }
+        if self.driver.control.stop_requested() { Err(Early::Stopped) } else { Ok(()) }
+    }
+
+    /// Probes the clocks after the hold, so that their offsets are bounded from both sides.
+    fn probe_clocks_again(&mut self) -> Phase {
+        if self.driver.events.clocks().all_same_kernel() {
+            return Ok(());
+        }
+        let from_ns = monotonic_ns();
+        self.driver.events.clocks().probe_again(from_ns);
+        let until_ns = from_ns + PROBES_TIMEOUT_NS;
+        while monotonic_ns() < until_ns && self.driver.events.sources().connected() > 0 {
+            self.driver.poll_until(until_ns)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Why events took long, with what both sides know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::recorder::refine_cause;
+use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, SourcesReport, Stall};
+use super::sides::Sides;
+
+/// So many stalls a host's sources keep: a list of this length was cut off.
+pub(super) const STALLS_MAX: usize = 100_000;
+
+/// All slow events by cause: the builders' counts, of those that they list with what the sources' TCP said.
+pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
+    let mut counts: BTreeMap<Cause, u64> = BTreeMap::new();
+    for builder in sides.builders() {
+        for (cause, count) in &builder.causes {
+            *counts.entry(*cause).or_default() += count;
+        }
+    }
+    for (slow, cause) in listed(sides) {
+        if let Some(count) = counts.get_mut(&slow.cause).filter(|count| **count > 0 && cause != slow.cause) {
+            *count -= 1;
+            *counts.entry(cause).or_default() += 1;
+        }
+    }
+    if no_order_was_lost(sides)
+        && let Some(orders) = counts.remove(&Cause::Order)
+    {
+        *counts.entry(Cause::Host).or_default() += orders;
+    }
+    if let Some(most) = lost_most(sides) {
+        no_more_losses_than(most.saturating_mul(outstanding(sides)), &mut counts);
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+/// Whether the sources heard every trigger the first time: then a repeated one says that somebody was slow to
+/// follow it. Of grants they cannot know.
+fn no_order_was_lost(sides: &Sides) -> bool {
+    let is_push = sides.builders().iter().all(|builder| builder.credit.is_none());
+    let is_told = !sides.sources.is_empty() && sides.sent().all(|source| source.retransmits.is_some());
+    let missed =
+        |host: &SourcesReport| host.orders_missed + host.orders_dropped + host.orders_overflowed.unwrap_or(1);
+    is_push && is_told && sides.sources.iter().map(missed).sum::<u64>() == 0
+}
+
+/// How many fragments can have been lost at most, where TCP tells of every source: segments that were sent
+/// again and not for nothing.
+fn lost_most(sides: &Sides) -> Option<u64> {
+    let builders = sides.builders();
+    let seen: BTreeSet<u32> =
+        builders.iter().flat_map(|builder| &builder.sources_seen).map(|seen| seen.source).collect();
+    let needed = |sent: &SourceSent| {
+        let again = sent.retransmits?.saturating_sub(sent.dsacks.unwrap_or(0));
+        Some((sent.source, again))
+    };
+    let told: BTreeMap<u32, u64> = sides.sent().map(needed).collect::<Option<_>>()?;
+    (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
+}
+
+/// Events whose fragment cannot have been lost, nor have waited behind one that was, as not so many were, had
+/// one that waited. The builders list the slowest alone, so that the counters of single sources say nothing
+/// of the others.
+fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
+    let mut left = most;
+    for cause in [Cause::RetransmissionTimeout, Cause::TailLossProbe, Cause::Loss] {
+        let Some(count) = counts.get_mut(&cause) else { continue };
+        let kept = (*count).min(left);
+        left -= kept;
+        let waited = *count - kept;
+        *count = kept;
+        *counts.entry(Cause::Queueing).or_default() += waited;
+    }
+}
+
+/// The slowest events of all builders, the slowest first, with their causes.
+pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
+    let stalls = by_source(sides);
+    let builders = sides.builders();
+    // Sources whose TCP tells: with datagrams, and of front ends, nobody counts what was sent again.
+    let told: BTreeSet<u32> =
+        sides.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
+    let all_heard = no_order_was_lost(sides);
+    let window = window(sides);
+    let is_whole = sides.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
+    let of = |builder: &BuilderReport, slow: &SlowEvent| {
+        let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
+        let cause = match told.contains(&slow.source) {
+            true => refine_cause(slow, own, window, is_whole),
+            false => slow.cause,
+        };
+        let cause = if all_heard && cause == Cause::Order { Cause::Host } else { cause };
+        (slow.clone(), cause)
+    };
+    let mut all: Vec<_> =
+        builders.iter().flat_map(|builder| builder.slow.iter().map(|slow| of(builder, slow))).collect();
+    all.sort_by_key(|(slow, _)| std::cmp::Reverse(slow.took_ns));
+    all
+}
+
+/// So many events a builder had under way at most: all these may wait for one fragment that was lost, for a
+/// connection delivers in order.
+fn outstanding(sides: &Sides) -> u64 {
+    let builders = sides.builders();
+    builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1).into()
+}
+
+/// So many numbers after an event the last one was triggered that was under way beside it: builders take
+/// turns.
+fn window(sides: &Sides) -> u64 {
+    outstanding(sides) * sides.builders().len() as u64
+}
+
+fn by_source(sides: &Sides) -> BTreeMap<(u16, u32), Vec<Stall>> {
+    let mut all: BTreeMap<(u16, u32), Vec<Stall>> = BTreeMap::new();
+    for stall in sides.sources.iter().flat_map(|host| &host.stalls) {
+        all.entry((stall.builder, stall.source)).or_default().push(*stall);
+    }
+    all
+}
+
+/// A cause as a row's name.
+pub fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Host => "sent late",
+        Cause::Order => "order lost",
+        Cause::Queueing => "queueing",
+        Cause::TailLossProbe => "lost, tail-loss probe",
+        Cause::RetransmissionTimeout => "lost, retransmission timeout",
+        Cause::Loss => "lost, sent again quickly",
+        Cause::Builder => "builder late",
+        Cause::Gone => "source gone",
+    }
+}
+
+/// What a cause means.
+pub fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Host => "the last source's host had other things to do, or heard the order late",
+        Cause::Order => "an order was lost on its way and had to be repeated",
+        Cause::Queueing => "the last fragment waited in a queue on its way",
+        Cause::TailLossProbe => {
+            "a lone fragment was lost; TCP noticed after 2 round trips and rto_min (RFC 8985)"
+        }
+        Cause::RetransmissionTimeout => "a fragment was lost and TCP waited for its timeout, perhaps doubled",
+        Cause::Loss => "a fragment was lost and sent again at once, or asked for again",
+        Cause::Builder => "the builder itself read late, or sent this trigger or one just before it late",
+        Cause::Gone => "the source's connection had ended",
+    }
+}
+
+/// "... events {this}".
+pub fn predicate(cause: Cause, count: u64) -> &'static str {
+    match (cause, count) {
+        (Cause::Host, _) => "had a source that sent late",
+        (Cause::Order, _) => "had lost an order",
+        (Cause::Queueing, _) => "waited in a queue",
+        (Cause::TailLossProbe, 1) => "waited for a tail-loss probe after a loss",
+        (Cause::TailLossProbe, _) => "waited for tail-loss probes after losses",
+        (Cause::RetransmissionTimeout, _) => "waited for a retransmission timeout after a loss",
+        (Cause::Loss, _) => "waited for what was lost and sent again quickly",
+        (Cause::Builder, _) => "waited for the builder itself",
+        (Cause::Gone, _) => "waited for a source that was gone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{BuildersReport, SourceSent, SourcesReport};
+    use super::*;
+
+    fn slow(event: u64, source: u32, cause: Cause) -> SlowEvent {
+        SlowEvent {
+            event,
+            took_ns: 200_000_000 + event,
+            complete: true,
+            source,
+            sent_after_ns: Some(1000),
+            arrived_after_ns: Some(200_000_000),
+            repeats: 0,
+            cause,
+        }
+    }
+
+    #[test]
+    fn the_sources_counters_correct_the_builders_guess_where_there_are_some() {
+        let slow = vec![
+            slow(2, 7, Cause::TailLossProbe),
+            slow(3, 8, Cause::TailLossProbe),
+            slow(4, 9, Cause::Host),
+            slow(5, 99, Cause::TailLossProbe),
+        ];
+        let stall = |source, event, timeouts, dsacks| Stall {
+            source,
+            event,
+            timeouts,
+            dsacks,
+            retransmits: 1,
+            ..Stall::default()
+        };
+        let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
+        let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
+        let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
+        let sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport {
+                stalls: vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)],
+                sources: vec![sent(7), sent(8), sent(9)],
+                ..Default::default()
+            }],
+        };
+        let found: Vec<_> = listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        let expected = [
+            (5, Cause::TailLossProbe),
+            (4, Cause::Host),
+            (3, Cause::Queueing),
+            (2, Cause::RetransmissionTimeout),
+        ];
+        assert_eq!(found, expected, "nobody counts what the front end 99 sent again");
+        let all = all(&sides);
+        assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
+        assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));
+    }
+
+    #[test]
+    fn no_more_was_lost_than_was_sent_again() {
+        let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
+        let builder = BuilderReport { causes, ..Default::default() };
+        let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
+        let mut sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport { sources: vec![source], ..Default::default() }],
+        };
+        let expected = [(Cause::Queueing, 75), (Cause::TailLossProbe, 3), (Cause::Loss, 1)].into();
+        assert_eq!(all(&sides), expected);
+        // Datagrams are asked for again by the builder itself: TCP says nothing of them.
+        sides.sources[0].sources[0].retransmits = None;
+        assert_eq!(all(&sides)[&Cause::Loss], 76);
+    }
+
+    #[test]
+    fn lost_datagrams_stay_lost_whatever_happened_to_the_connections() {
+        let listed = vec![slow(2, 7, Cause::Loss), SlowEvent { complete: false, ..slow(3, 8, Cause::Loss) }];
+        let causes = [(Cause::Loss, 2), (Cause::Queueing, 1)].into();
+        let builder = BuilderReport { slow: listed, causes, ..Default::default() };
+        let sent = |source| SourceSent { source, ..SourceSent::default() };
+        // An order was sent again over a connection, and for nothing.
+        let stall = Stall { source: 7, event: 2, retransmits: 1, dsacks: 1, ..Stall::default() };
+        let sides = Sides {
+            hosts: vec![BuildersReport { builders: vec![builder] }],
+            sources: vec![SourcesReport {
+                stalls: vec![stall],
+                sources: vec![sent(7), sent(8)],
+                ..Default::default()
+            }],
+        };
+        let found: Vec<_> = super::listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        assert_eq!(found, [(3, Cause::Loss), (2, Cause::Loss)]);
+        assert_eq!(all(&sides), [(Cause::Loss, 2), (Cause::Queueing, 1)].into());
+    }
+}

@@ -1,0 +1,70 @@
+//! Doubts of event building.
+
+use base::doubt::WorkloadDoubt;
+use base::format::number;
+use serde::Serialize;
+
+/// What weakens a trial of event building.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum DaqDoubt {
+    /// The busiest source thread was close to its limit, in % of its core.
+    SourcesNearSaturation { cpu_percent: f64 },
+    /// The sources sent one after the other so slowly that they paced the burst themselves.
+    BurstPaced { offered_bit_per_s: f64, link_bit_per_s: f64 },
+    /// Sources whose clocks could not be compared with the builder's.
+    ClocksNotCompared { sources: u64 },
+    /// Builder and sources used the same CPUs.
+    CpusShared,
+    /// Fragments were received that no source has counted.
+    CountsDisagree { more: u64 },
+    /// Orders were not sent as configured, with the reason.
+    OrdersAnotherWay { why: String },
+}
+
+impl WorkloadDoubt for DaqDoubt {
+    fn message(&self) -> String {
+        match self {
+            Self::SourcesNearSaturation { cpu_percent } => {
+                format!("the busiest source thread used {cpu_percent:.0} % of its core in its busiest second")
+            }
+            Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => format!(
+                "the sources offer their burst at {} times the rate of the port, so that they pace it themselves",
+                number(offered_bit_per_s / link_bit_per_s)
+            ),
+            Self::ClocksNotCompared { sources } => {
+                format!("the clocks of {sources} sources could not be compared with the builder's")
+            }
+            Self::CpusShared => "builder and sources shared the CPUs of one machine".to_owned(),
+            Self::CountsDisagree { more } => {
+                format!("{more} fragments were received that no source has counted")
+            }
+            Self::OrdersAnotherWay { why } => why.trim_end_matches('.').to_owned(),
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::SourcesNearSaturation { .. } => {
+                "put sources on more hosts (--place sources=...), or give them more --threads"
+            }
+            Self::BurstPaced { .. } => {
+                "put sources on more hosts, or use a scale model: a slower link and buffer, with the same burst to buffer"
+            }
+            Self::ClocksNotCompared { .. } => {
+                "let UDP pass between sources and builder, and let front ends answer clock probes"
+            }
+            Self::CpusShared => "put sources on other hosts with --place sources=... before you quote a rate",
+            Self::CountsDisagree { .. } => {
+                "look for other senders at the builder's port, and for fragments sent twice"
+            }
+            Self::OrdersAnotherWay { .. } => {
+                "look at IGMP snooping and multicast routes, or use --orders tcp for all"
+            }
+        }
+    }
+
+    fn gravity(&self) -> f64 {
+        if let Self::SourcesNearSaturation { cpu_percent } = self { *cpu_percent } else { 0.0 }
+    }
+}

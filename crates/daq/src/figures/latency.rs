@@ -1,0 +1,116 @@
+//! How long events and fragments took.
+
+use base::histogram::Histogram;
+use base::outcome::{Axis, Figure, Layer, Marks, Tone};
+
+use super::{NS_PER_MS, NS_PER_US, name, tone};
+use crate::report::{BuilderReport, SourcesReport};
+
+/// Points of a curve for each tenfold of its share.
+const POINTS_PER_DECADE: u32 = 16;
+
+/// Which share of all took longer than a time.
+pub(super) fn completion(builders: &[&BuilderReport], sources: &[SourcesReport]) -> Option<Figure> {
+    let merged = |all: &mut dyn Iterator<Item = &Histogram>| {
+        let mut sum = Histogram::default();
+        all.for_each(|one| sum.merge(one));
+        sum
+    };
+    let kinds = [
+        ("event complete", Tone::First, merged(&mut builders.iter().map(|b| &b.completion))),
+        ("first fragment arrived", Tone::Third, merged(&mut builders.iter().map(|b| &b.first_fragment))),
+        (
+            "sources' own turn, from order to write",
+            Tone::Soft,
+            merged(&mut sources.iter().map(|s| &s.own_delay)),
+        ),
+    ];
+    let layer = |(what, tone, times): &(&str, Tone, Histogram)| {
+        Layer::new(what, *tone, Marks::Line { at: slower(times) })
+    };
+    Some(Figure {
+        title: "How long events took".into(),
+        note: "Which share took longer than a time, both axes logarithmic, from the moment at which the trigger was due. A \
+               shelf near 200 ms is TCP waiting for a lost fragment."
+            .into(),
+        x: Axis::log("time", "ms"),
+        y: Axis::log("share that took longer", ""),
+        layers: kinds.iter().map(layer).collect(),
+    })
+}
+
+/// Time in ms and the share that took longer, down to one of all.
+fn slower(times: &Histogram) -> Vec<(f64, Option<f64>)> {
+    let decades = (times.count().max(1) as f64).log10().ceil() as u32;
+    let share = |step: u32| 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_DECADE));
+    let point = |share: f64| {
+        let ns = times.percentile_ns(100.0 * (1.0 - share))?;
+        // A logarithmic axis has no place for what took no time.
+        Some((ns.max(1) as f64 / NS_PER_MS, Some(share)))
+    };
+    let least = 1.0 / times.count().max(1) as f64;
+    (0..=decades * POINTS_PER_DECADE)
+        .map(share)
+        .filter(|&share| share >= least)
+        .chain([least])
+        .filter_map(point)
+        .collect()
+}
+
+/// Delay of each source's fragments.
+pub(super) fn by_source(builders: &[&BuilderReport]) -> Option<Figure> {
+    let seen = || builders.iter().flat_map(|builder| &builder.sources_seen);
+    let of = |us: Option<f64>, source: u32| us.map(|us| [f64::from(source), us / 1e3]);
+    let p99 = seen().filter_map(|seen| of(seen.delay_p99_us, seen.source)).collect();
+    let mean = seen().filter_map(|seen| of(seen.delay_mean_us, seen.source)).collect();
+    Some(Figure {
+        title: "Delay by source".into(),
+        note: "From the trigger to the arrival of the source's fragment. Where delay rises with the number, sources wait for \
+               their turn; one that stands apart is slow itself."
+            .into(),
+        x: Axis::of("source", ""),
+        y: Axis::of("delay", "ms"),
+        layers: vec![
+            Layer::new("99th percentile", Tone::Second, Marks::Points { at: p99 }),
+            Layer::new("mean", Tone::First, Marks::Points { at: mean }),
+        ],
+    })
+}
+
+/// The difference of send times against the number of events, with what the clocks cannot tell.
+pub(super) fn skew(builders: &[&BuilderReport]) -> Option<Figure> {
+    let points = |(at, builder): (usize, &&BuilderReport)| {
+        let us = |&(event, ns): &(u64, u64)| [event as f64, ns as f64 / NS_PER_US];
+        let at_us = builder.skews.iter().map(us).collect();
+        Layer::new(&name(builders, builder, "difference"), tone(at), Marks::Points { at: at_us })
+    };
+    let mut layers: Vec<Layer> = builders.iter().enumerate().map(points).collect();
+    let events = || builders.iter().flat_map(|builder| &builder.skews).map(|&(event, _)| event as f64);
+    let ends = events().min_by(f64::total_cmp).zip(events().max_by(f64::total_cmp));
+    let bound_us =
+        builders.iter().filter_map(|builder| bound_ns(builder)).max().map(|ns| ns as f64 / NS_PER_US);
+    if let (Some((from, to)), Some(us)) = (ends, bound_us) {
+        let at = vec![[from, 0.0, us], [to, 0.0, us]];
+        layers.insert(0, Layer::new("the clocks' own bound", Tone::Soft, Marks::Band { at }));
+    }
+    Some(Figure {
+        title: "Difference of send times".into(),
+        note: "Of each event, from the first source's sending to the last one's. A difference within the shaded bound cannot \
+               be told from none."
+            .into(),
+        x: Axis { from: ends.map(|ends| ends.0), to: ends.map(|ends| ends.1), ..Axis::of("event", "") },
+        y: Axis::of("difference of send times", "us"),
+        layers,
+    })
+}
+
+/// How far the send times of two sources may seem apart: those of one group have one clock, those of two have
+/// two.
+fn bound_ns(builder: &BuilderReport) -> Option<u64> {
+    let mut bounds: Vec<u64> = builder.clocks.iter().filter_map(|clock| clock.bound_ns).collect();
+    bounds.sort_unstable();
+    match bounds[..] {
+        [.., second, first] => Some(first + second),
+        _ => None,
+    }
+}

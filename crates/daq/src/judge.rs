@@ -1,0 +1,296 @@
+//! From the reports of both sides to the verdict, with the reasons as sentences. Pure.
+
+use base::doubt::Doubt;
+use base::verdict::Verdict;
+use base::workload::Judgement;
+
+use super::doubt::DaqDoubt;
+use super::settings::{Carrier, DaqSettings, Pattern};
+use super::sides::Sides;
+use super::{account, metrics, series};
+
+/// A thread of sources that worked for this share of a second had no time to spare.
+const SOURCES_FULL: f64 = 0.95;
+/// From this share on their own work may have delayed what they sent.
+const SOURCES_NEAR: f64 = 0.8;
+/// Sources that offer less than so many times the rate of the port pace the burst themselves.
+const BURST_MIN: f64 = 4.0;
+/// Incomplete events whose missing sources are named in a reason.
+const NAMED_MAX: usize = 3;
+
+/// Judge the reports.
+#[must_use]
+pub fn judge(settings: &DaqSettings, sides: &Sides) -> Judgement {
+    let broke_off = sides.broke_off();
+    let is_ended_early = sides.is_ended_early();
+    let wrong = disagreements(settings, sides);
+    let missed = missed(settings, sides);
+    let is_full = sides.sources_busiest().is_some_and(|share| share > SOURCES_FULL);
+    let verdict = match () {
+        () if broke_off.is_some() || is_ended_early => Verdict::Invalid,
+        () if !wrong.is_empty() => Verdict::Fail,
+        () if missed.is_empty() => Verdict::Pass,
+        () if is_full => Verdict::Invalid,
+        () => Verdict::Fail,
+    };
+    let is_definite = !wrong.is_empty() && verdict == Verdict::Fail;
+    let mut reasons: Vec<String> = broke_off.into_iter().collect();
+    if is_ended_early {
+        reasons.push("the trial was ended before its time".to_owned());
+    }
+    reasons.extend(wrong);
+    if is_full && !missed.is_empty() {
+        reasons.push(
+            "the sources' own threads had no time to spare, so that the fault may be theirs".to_owned(),
+        );
+    }
+    reasons.extend(missed);
+    Judgement {
+        verdict,
+        reasons,
+        is_definite,
+        metrics: metrics::of(settings, sides),
+        series: series::of(sides),
+        doubts: doubts(settings, sides).into_iter().map(Doubt::from).collect(),
+        hold_s: sides.hold_s(),
+        account: account::of(settings, sides),
+    }
+}
+
+/// What no objective allows: TCP loses nothing as long as its connection stands and there is time.
+fn disagreements(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
+    let lost = sides.balance(settings).and_then(|balance| balance.lost()).unwrap_or(0);
+    let (events, ledger) = (sides.events(), sides.ledger());
+    let is_explained =
+        events.incomplete > 0 || ledger.broken_connections > 0 || settings.protocol == Carrier::Udp;
+    let corrupt: u64 =
+        ["payload_checksum", "payload_length"].iter().filter_map(|reason| ledger.refused.get(*reason)).sum();
+    let lost = (lost > 0 && !is_explained).then(|| {
+        format!("{lost} fragments were sent, and neither came nor were missed: the counts do not agree")
+    });
+    let corrupt = (corrupt > 0).then(|| format!("{corrupt} fragments came with other bytes than were sent"));
+    lost.into_iter().chain(corrupt).collect()
+}
+
+/// What the objective asks for and did not hold.
+fn missed(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
+    let (events, objective) = (sides.events(), &settings.objective);
+    let mut reasons = Vec::new();
+    if events.complete == 0 {
+        reasons.push(match events.triggered {
+            0 => "no trigger was due in the hold".to_owned(),
+            triggered => format!("of {triggered} events not one was completed"),
+        });
+    }
+    if events.incomplete > objective.incomplete_max {
+        let allowed = match objective.incomplete_max {
+            0 => String::new(),
+            allowed => format!(", and {allowed} are allowed"),
+        };
+        reasons.push(format!(
+            "{} of {} events ended incomplete after {}{allowed}",
+            events.incomplete, events.triggered, settings.timeout
+        ));
+        reasons.extend(named(sides));
+    }
+    let p99_ns = sides.merged(|builder| &builder.completion).percentile_ns(99.0);
+    if let Some((most, p99_ns)) = objective.completion_p99_max.zip(p99_ns)
+        && p99_ns > most.ns()
+    {
+        let ms = p99_ns as f64 / 1e6;
+        reasons.push(format!("99 % of the events took up to {ms:.1} ms, more than {most}"));
+    }
+    let dead = (events.offered > 0).then(|| 100.0 * events.vetoed as f64 / events.offered as f64);
+    if let Some((most, dead)) = objective.dead_time_percent_max.zip(dead)
+        && dead > most
+    {
+        reasons.push(format!("{dead:.1} % of the triggers were vetoed, more than {most} %"));
+    }
+    reasons
+}
+
+/// The missing sources of the first incomplete events.
+fn named(sides: &Sides) -> Vec<String> {
+    let builders = sides.builders();
+    let all = builders.iter().flat_map(|builder| &builder.incomplete);
+    let say = |one: &super::report::Incomplete| {
+        format!("event {} lacked {}", one.event, account::missing(one.missing, &one.sources))
+    };
+    all.take(NAMED_MAX).map(say).collect()
+}
+
+fn doubts(settings: &DaqSettings, sides: &Sides) -> Vec<DaqDoubt> {
+    let mut doubts = Vec::new();
+    let near = sides.sources_busiest().filter(|share| *share >= SOURCES_NEAR);
+    doubts.extend(near.map(|share| DaqDoubt::SourcesNearSaturation { cpu_percent: 100.0 * share }));
+    doubts.extend(burst_paced(settings, sides));
+    let builders = sides.builders();
+    let clocks = || builders.iter().flat_map(|builder| &builder.clocks);
+    let unknown: u64 = clocks().filter(|c| c.bound_ns.is_none()).map(|c| u64::from(c.sources.max(1))).sum();
+    if unknown > 0 {
+        doubts.push(DaqDoubt::ClocksNotCompared { sources: unknown });
+    }
+    if clocks().any(|clock| clock.same_kernel) {
+        doubts.push(DaqDoubt::CpusShared);
+    }
+    let more = sides.balance(settings).map_or(0, |balance| balance.unexplained());
+    if more > 0 {
+        doubts.push(DaqDoubt::CountsDisagree { more });
+    }
+    let notes: std::collections::BTreeSet<&String> =
+        builders.iter().filter_map(|builder| builder.orders_note.as_ref()).collect();
+    doubts.extend(notes.into_iter().map(|why| DaqDoubt::OrdersAnotherWay { why: why.clone() }));
+    doubts
+}
+
+/// With push and no stagger all should send at once; software that sends one after the other does it so much
+/// slower than real front ends that a port may look better than it is.
+fn burst_paced(settings: &DaqSettings, sides: &Sides) -> Option<DaqDoubt> {
+    if settings.pattern != Pattern::Push || settings.stagger.is_some() {
+        return None;
+    }
+    let link_bit_per_s = sides.link_bit_per_s(settings)? / sides.hosts.len().max(1) as f64;
+    let bytes = sides.fragment_wire_bytes(settings)? * settings.sources as f64;
+    let skew_ns = sides.merged(|builder| &builder.skew).percentile_ns(50.0).filter(|ns| *ns > 0)?;
+    let offered_bit_per_s = bytes * 8e9 / skew_ns as f64;
+    (offered_bit_per_s < BURST_MIN * link_bit_per_s)
+        .then_some(DaqDoubt::BurstPaced { offered_bit_per_s, link_bit_per_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{
+        BuilderReport, BuildersReport, EventCounts, GroupClock, Incomplete, Ledger, SourceSent, SourcesReport,
+    };
+    use super::*;
+
+    fn sides(complete: u64, incomplete: u64) -> Sides {
+        let mut builder = BuilderReport {
+            hold_to_s: 1.0,
+            events: EventCounts {
+                offered: complete + incomplete,
+                triggered: complete + incomplete,
+                complete,
+                incomplete,
+                ..EventCounts::default()
+            },
+            ledger: Ledger { built: complete * 2, in_incomplete: incomplete, ..Ledger::default() },
+            fragments: complete * 2 + incomplete,
+            wire_bytes: (complete * 2 + incomplete) * 1250,
+            ..BuilderReport::default()
+        };
+        builder.completion.record_ns_times(10_000_000, complete);
+        builder.skew.record_ns_times(100_000, complete);
+        builder.incomplete =
+            (0..incomplete).map(|event| Incomplete { event, missing: 1, sources: vec![1] }).collect();
+        let sent = |source, sent| SourceSent { source, sent, ..SourceSent::default() };
+        let sources = SourcesReport {
+            sources: vec![sent(0, complete + incomplete), sent(1, complete)],
+            busiest: Some(0.5),
+            ..SourcesReport::default()
+        };
+        Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
+    }
+
+    fn settings(text: serde_json::Value) -> DaqSettings {
+        let mut settings = DaqSettings::read(text).unwrap();
+        settings.sources = 2;
+        settings
+    }
+
+    fn verdict(text: serde_json::Value, sides: &Sides) -> (Verdict, Vec<String>) {
+        let judgement = judge(&settings(text), sides);
+        (judgement.verdict, judgement.reasons)
+    }
+
+    #[test]
+    fn the_objective_decides() {
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let (all, some) = (sides(100, 0), sides(100, 2));
+        for (text, sides, expected, said) in [
+            ("{}", &all, Verdict::Pass, ""),
+            ("{}", &some, Verdict::Fail, "2 of 102 events ended incomplete after 1s"),
+            (r#"{"objective": {"incomplete_max": 2}}"#, &some, Verdict::Pass, ""),
+            (
+                r#"{"objective": {"completion_p99_max": "5ms"}}"#,
+                &all,
+                Verdict::Fail,
+                "up to 10.0 ms, more than 5ms",
+            ),
+            (r#"{"objective": {"completion_p99_max": "20ms"}}"#, &all, Verdict::Pass, ""),
+            ("{}", &sides_of_none(), Verdict::Fail, "no trigger was due"),
+        ] {
+            let (found, reasons) = verdict(json(text), sides);
+            assert_eq!(found, expected, "{text}: {reasons:?}");
+            assert!(reasons.concat().contains(said), "{reasons:?}");
+        }
+        let (_, reasons) = verdict(json("{}"), &some);
+        assert!(reasons.contains(&"event 0 lacked source 1".to_owned()), "{reasons:?}");
+    }
+
+    fn sides_of_none() -> Sides {
+        sides(0, 0)
+    }
+
+    #[test]
+    fn vetoed_triggers_count_where_they_are_asked_about() {
+        let mut sides = sides(90, 0);
+        sides.hosts[0].builders[0].events.offered = 100;
+        sides.hosts[0].builders[0].events.vetoed = 10;
+        let asked = serde_json::json!({ "objective": { "dead_time_percent_max": 2.0 } });
+        assert_eq!(verdict(asked, &sides).0, Verdict::Fail);
+        assert_eq!(verdict(serde_json::json!({}), &sides).0, Verdict::Pass);
+    }
+
+    #[test]
+    fn who_measures_is_not_blamed_on_the_network() {
+        let mut full = sides(100, 2);
+        full.sources[0].busiest = Some(0.99);
+        assert_eq!(verdict(serde_json::json!({}), &full).0, Verdict::Invalid);
+        let mut passes = sides(100, 0);
+        passes.sources[0].busiest = Some(0.99);
+        let judgement = judge(&settings(serde_json::json!({})), &passes);
+        assert_eq!(judgement.verdict, Verdict::Pass, "what was built was built");
+        let found = doubts(&settings(serde_json::json!({})), &passes);
+        assert!(found.iter().any(|doubt| matches!(doubt, DaqDoubt::SourcesNearSaturation { .. })));
+        let mut broken = sides(100, 0);
+        broken.sources[0].broke_off = Some("no more descriptors".to_owned());
+        let (found, reasons) = verdict(serde_json::json!({}), &broken);
+        assert_eq!(found, Verdict::Invalid);
+        assert!(reasons[0].contains("the sources broke off: no more descriptors"), "{reasons:?}");
+        let mut early = sides(100, 0);
+        early.hosts[0].builders[0].ended_early = true;
+        assert_eq!(verdict(serde_json::json!({}), &early).0, Verdict::Invalid);
+    }
+
+    #[test]
+    fn counts_that_do_not_agree_are_said() {
+        let mut lost = sides(100, 0);
+        lost.sources[0].sources[1].sent += 1;
+        let judgement = judge(&settings(serde_json::json!({})), &lost);
+        assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true));
+        let mut more = sides(100, 0);
+        more.sources[0].sources[1].sent -= 1;
+        let judgement = judge(&settings(serde_json::json!({})), &more);
+        assert_eq!(judgement.verdict, Verdict::Pass);
+        assert!(
+            judgement.doubts.contains(&DaqDoubt::CountsDisagree { more: 1 }.into()),
+            "{:?}",
+            judgement.doubts
+        );
+    }
+
+    #[test]
+    fn a_burst_that_sources_pace_themselves_and_unknown_clocks_are_doubts() {
+        // 2500 bytes within 100 us are 200 Mbit/s.
+        for (link, is_paced) in [("40Mbit/s", false), ("100Mbit/s", true)] {
+            let doubts = doubts(&settings(serde_json::json!({ "link": link })), &sides(100, 0));
+            let found = doubts.iter().any(|doubt| matches!(doubt, DaqDoubt::BurstPaced { .. }));
+            assert_eq!(found, is_paced, "{link}: {doubts:?}");
+        }
+        let mut unknown = sides(100, 0);
+        unknown.hosts[0].builders[0].clocks = vec![GroupClock { sources: 2, ..GroupClock::default() }];
+        let judgement = judge(&settings(serde_json::json!({})), &unknown);
+        assert_eq!(judgement.doubts, [DaqDoubt::ClocksNotCompared { sources: 2 }.into()]);
+    }
+}

@@ -1,0 +1,230 @@
+//! The `daq` workload: can this network build events from a thousand sources at once?
+//!
+//! A *port* ([`port`]) stands on each builder's host and says where builders listen. For each trial
+//! *builders* ([`builder`]) give orders and put events together, *sources* ([`source`]) send their fragments
+//! of each event at the same instant, as [`wire`] lays down. [`judge`] makes numbers and a verdict of what
+//! both report.
+
+mod account;
+pub mod assembly;
+pub mod builder;
+mod causes;
+mod doubt;
+pub mod figures;
+mod files;
+pub mod judge;
+pub mod limit;
+pub mod metrics;
+pub mod port;
+mod recorder;
+pub mod report;
+mod series;
+pub mod settings;
+pub mod sides;
+pub mod source;
+pub mod task;
+pub mod theory;
+pub mod wire;
+
+use std::time::Duration;
+
+use base::metric::MetricSpec;
+use base::outcome::{Figure, Trial};
+use base::part::{HERE, PartError, PartKind, PartSpec};
+use base::placement::{Placement, Role};
+use base::plan::LoadPlan;
+use base::workload::{Judgement, TrialContext};
+use workload::Workload;
+use workload::part::{self, Peers, Reports};
+
+use self::builder::part::BuilderPart;
+use self::port::PortPart;
+use self::settings::{BuilderChoice, DaqSettings, Vary};
+use self::sides::Sides;
+use self::source::part::SourcesPart;
+use self::task::{BuilderTask, PortTask, SourcesTask};
+
+/// The registry entry of `daq`.
+pub struct Daq;
+
+/// The role of the builders, and the name of their part; on several hosts `builder@HOST`.
+pub const BUILDER: &str = "builder";
+/// The role of the sources, and the name of their part; on several hosts `sources@HOST`.
+pub const SOURCES: &str = "sources";
+/// The name of the port; on several hosts `port@HOST`.
+pub const PORT: &str = "port";
+
+/// What a trial may take beyond its omitted beginning, its hold and the last events: connections that are
+/// made, front ends that are waited for, credit that is tried.
+const OVERTIME: Duration = Duration::from_secs(150);
+/// How long events that were asked for by number may take.
+const EVENTS_WITHIN: Duration = Duration::from_secs(86_400);
+
+/// `sources` split evenly over so many hosts: the first number and the count of each.
+fn split(sources: u32, hosts: u32) -> impl Iterator<Item = (u32, u32)> {
+    let (each, rest) = (sources / hosts.max(1), sources % hosts.max(1));
+    (0..hosts).map(move |host| (host * each + host.min(rest), each + u32::from(host < rest)))
+}
+
+/// How many builders there are on all hosts.
+fn builders_all(settings: &DaqSettings, hosts: usize) -> Result<u16, PartError> {
+    if hosts > 1 && settings.builder_choice != BuilderChoice::Modulo {
+        return Err(PartError::usage(
+            "daq.builder_choice: builders on several hosts cannot ask each other who has room; use modulo, or one host",
+        ));
+    }
+    let all = u64::from(settings.builders) * hosts as u64;
+    u16::try_from(all).map_err(|_| PartError::usage(format!("{all} builders are more than 65535")))
+}
+
+/// Each host of sources has one at least, if not at each load of a search.
+fn enough_sources(settings: &DaqSettings, hosts: u64) -> Result<(), PartError> {
+    let searched = settings.search.as_ref().filter(|search| search.vary == Vary::Sources);
+    let most = searched.map_or(settings.sources, |search| search.max.value());
+    let own = most.saturating_sub(settings.front_ends);
+    if hosts < 2 || own >= hosts {
+        return Ok(());
+    }
+    let key = if searched.is_some() { "daq.search.max" } else { "daq.sources" };
+    let sources = if own == 1 { "source" } else { "sources" };
+    Err(PartError::usage(format!(
+        "{key}: {own} {sources} cannot be split over {hosts} hosts: use more sources, or place them on fewer hosts"
+    )))
+}
+
+impl Workload for Daq {
+    const NAME: &'static str = "daq";
+    type Settings = DaqSettings;
+
+    fn load_unit(&self, settings: &DaqSettings) -> &'static str {
+        match settings.search.as_ref().map(|search| search.vary) {
+            Some(Vary::Rate) => "events/s",
+            Some(Vary::Size) => "bytes",
+            _ => "sources",
+        }
+    }
+
+    fn metrics(&self) -> &'static [MetricSpec] {
+        metrics::METRICS
+    }
+
+    fn headline_metrics(&self, _: &DaqSettings) -> &'static [&'static str] {
+        metrics::TELLING
+    }
+
+    fn roles(&self) -> &'static [Role] {
+        &[
+            Role {
+                name: BUILDER,
+                many: true,
+                meaning: "The hosts that put events together, each with all its builders.",
+            },
+            Role {
+                name: SOURCES,
+                many: true,
+                meaning: "The hosts that send fragments; sources are split evenly over them.",
+            },
+        ]
+    }
+
+    fn part_kinds(&self) -> &'static [PartKind] {
+        const { &[part::kind::<PortPart>(), part::kind::<BuilderPart>(), part::kind::<SourcesPart>()] }
+    }
+
+    fn load_plan(&self, settings: &DaqSettings) -> LoadPlan {
+        settings.load_plan()
+    }
+
+    /// The last events are waited for; a number of events takes as long as it does.
+    fn max_overtime(&self, settings: &DaqSettings) -> Duration {
+        let events = if settings.events.is_some() { EVENTS_WITHIN } else { Duration::ZERO };
+        OVERTIME + settings.omit.duration() + 2 * settings.timeout.duration() + events
+    }
+
+    /// What was built until then was built. A load that is searched is judged by its whole hold.
+    fn keeps_interrupted(&self, settings: &DaqSettings) -> bool {
+        settings.search.is_none()
+    }
+
+    /// Fragments go from host to host; sources that are all front ends have no host of their own.
+    fn networked_roles(&self, settings: &DaqSettings) -> &'static [&'static str] {
+        if settings.front_ends >= settings.sources { &[BUILDER] } else { &[BUILDER, SOURCES] }
+    }
+
+    fn standing(&self, settings: &DaqSettings, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
+        let (hosts, sources) = (placement.hosts(BUILDER), placement.hosts(SOURCES));
+        builders_all(settings, hosts.len())?;
+        enough_sources(settings, sources.len() as u64)?;
+        let port = |host: &&str| {
+            let sources_elsewhere =
+                settings.front_ends > 0 && *host != HERE || sources.iter().any(|s| s != host);
+            let task = PortTask { settings: settings.clone(), sources_elsewhere };
+            part::spec::<PortPart>(part::name(PORT, host, hosts.len() == 1), host, &task)
+        };
+        hosts.iter().map(port).collect()
+    }
+
+    fn offering(
+        &self,
+        settings: &DaqSettings,
+        trial: &TrialContext,
+        _: &Peers<'_>,
+        placement: &Placement,
+    ) -> Result<Vec<PartSpec>, PartError> {
+        let mut settings = settings.at_load(trial.load);
+        settings.time = trial.hold;
+        let (hosts, sources) = (placement.hosts(BUILDER), placement.hosts(SOURCES));
+        let builders_all = builders_all(&settings, hosts.len())?;
+        let is_only_host = hosts.len() == 1;
+        let mut parts = Vec::new();
+        for (number, host) in hosts.iter().enumerate() {
+            let task = BuilderTask {
+                settings: settings.clone(),
+                port: part::name(PORT, host, is_only_host),
+                builder_first: (number as u64 * u64::from(settings.builders)) as u16,
+                builders_all,
+                seed: trial.seed,
+            };
+            parts.push(part::spec::<BuilderPart>(part::name(BUILDER, host, is_only_host), host, &task)?);
+        }
+        let ports: Vec<String> = hosts.iter().map(|host| part::name(PORT, host, is_only_host)).collect();
+        let own = u32::try_from(settings.sources - settings.front_ends.min(settings.sources))
+            .map_err(|_| PartError::usage("more sources than can be numbered"))?;
+        let shares = split(own, sources.len() as u32);
+        for (host, (source_first, count)) in sources.iter().zip(shares).filter(|(_, (_, count))| *count > 0) {
+            let task = SourcesTask {
+                settings: settings.clone(),
+                ports: ports.clone(),
+                source_first,
+                sources: count,
+                seed: trial.seed,
+            };
+            parts.push(part::spec::<SourcesPart>(
+                part::name(SOURCES, host, sources.len() == 1),
+                host,
+                &task,
+            )?);
+        }
+        Ok(parts)
+    }
+
+    fn judge(
+        &self,
+        settings: &DaqSettings,
+        trial: &TrialContext,
+        reports: &Reports,
+    ) -> Result<Judgement, PartError> {
+        let sides = Sides::new(reports)?;
+        if sides.hosts.is_empty() {
+            return Err(PartError::new("no builder reported"));
+        }
+        Ok(judge::judge(&settings.at_load(trial.load), &sides))
+    }
+
+    fn figures(&self, settings: &DaqSettings, trials: &[&Trial]) -> Vec<Figure> {
+        figures::of_trials(settings, trials)
+    }
+}
+
+#[cfg(test)]
+mod tests;

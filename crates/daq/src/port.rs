@@ -1,0 +1,177 @@
+//! Where the builders of a host listen, as a standing part of a run: kind `daq.port`.
+//!
+//! It lives as long as its variant, so that sources find the builders of every trial at the same place. It
+//! listens at nothing itself: the builders of a trial do, and share the port with it.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use base::part::{HostContext, PartError};
+use sys::net::{NetError, PortReservation};
+
+use super::task::{PortEndpoint, PortTask};
+use workload::part::{Part, Peers};
+use workload::watch;
+
+/// The part `daq.port`.
+pub struct PortPart {
+    task: PortTask,
+    reserved: Vec<PortReservation>,
+}
+
+impl PortPart {
+    /// Where the first builder listens; port 0: wherever it is free.
+    fn address(&self, host: &HostContext) -> Result<SocketAddr, PartError> {
+        if let Some(listen) = &self.task.settings.listen {
+            let address = listen.parse::<SocketAddr>().map_err(PartError::usage)?;
+            if address.ip().is_unspecified() {
+                return Err(PartError::usage(format!(
+                    "daq.listen: {address} is every address; name the one at which sources and front ends reach this host"
+                )));
+            }
+            return Ok(address);
+        }
+        let address = match (host.address, self.task.sources_elsewhere) {
+            (_, false) => IpAddr::from(Ipv4Addr::LOCALHOST),
+            (Some(address), true) => address,
+            (None, true) => {
+                return Err(PartError::new(
+                    "the sources are on other hosts, and it is not known at which address they reach this one; \
+                     run an agent here with --address, and place the builder on it",
+                ));
+            }
+        };
+        Ok((address, 0).into())
+    }
+
+    /// Tells people where to point their front ends.
+    fn say(&self, host: &HostContext, endpoint: &PortEndpoint) {
+        let front_ends = self.task.settings.front_ends;
+        if front_ends == 0 {
+            return;
+        }
+        for (address, group) in endpoint.addresses.iter().zip(&endpoint.groups) {
+            host.say(format!(
+                "builder at {address}, orders at {group}, run {}; waiting for {front_ends} front ends",
+                endpoint.run
+            ));
+        }
+    }
+}
+
+/// Why builders cannot listen at an address.
+fn cannot_listen(address: SocketAddr, error: &NetError) -> PartError {
+    match error.kind() {
+        ErrorKind::AddrNotAvailable => PartError::usage(format!(
+            "daq.listen: no interface of this machine has the address {}",
+            address.ip()
+        )),
+        _ => PartError::new(error),
+    }
+}
+
+/// A group of the block that everybody may use within a site (RFC 2365, section 6.1), and a port of those
+/// that nobody is given by the kernel without asking.
+fn random_group(random: &mut fastrand::Rng) -> SocketAddrV4 {
+    let address = Ipv4Addr::new(239, 255, random.u8(..), random.u8(1..255));
+    SocketAddrV4::new(address, random.u16(20_000..32_000))
+}
+
+impl Part for PortPart {
+    const KIND: &'static str = "daq.port";
+    type Task = PortTask;
+    type Endpoint = PortEndpoint;
+    type Report = ();
+
+    fn new(task: PortTask) -> Result<Self, PartError> {
+        Ok(Self { task, reserved: Vec::new() })
+    }
+
+    fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<PortEndpoint, PartError> {
+        let first = self.address(host)?;
+        host.permit.peer(first)?;
+        let mut random = fastrand::Rng::with_seed(sys::random::number());
+        let (mut addresses, mut groups) = (Vec::new(), Vec::new());
+        self.reserved.clear();
+        for number in 0..self.task.settings.builders {
+            let mut address = first;
+            if first.port() > 0 {
+                let port = u32::from(first.port()) + number;
+                address.set_port(u16::try_from(port).map_err(|_| {
+                    PartError::usage(format!("daq.listen: from {first} on there are no {} ports", number + 1))
+                })?);
+            }
+            let reserved = PortReservation::bind(address).map_err(|error| cannot_listen(address, &error))?;
+            addresses.push(reserved.local_addr());
+            groups.push(random_group(&mut random));
+            self.reserved.push(reserved);
+        }
+        let at = addresses.first().copied().unwrap_or(first);
+        let device = (!at.ip().is_loopback()).then(|| sys::proc::interface_with(at.ip()).ok()).flatten();
+        let watch = watch::this_program(host, device, at.port());
+        let run = random.u32(1..);
+        let endpoint = PortEndpoint { addresses, groups, run, watch, pid: std::process::id() };
+        self.say(host, &endpoint);
+        Ok(endpoint)
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.reserved.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    use base::part::Endpoints;
+
+    use super::*;
+    use crate::settings::DaqSettings;
+
+    fn port(settings: DaqSettings) -> PortPart {
+        PortPart::new(PortTask { settings, sources_elsewhere: false }).unwrap()
+    }
+
+    fn prepare(part: &mut PortPart, host: &HostContext) -> Result<PortEndpoint, PartError> {
+        part.prepare(&Peers::new(&Endpoints::new()), host)
+    }
+
+    fn host(said: &Arc<Mutex<Vec<String>>>) -> HostContext {
+        let said = said.clone();
+        let say = Arc::new(move |line: &str| said.lock().unwrap().push(line.to_owned()));
+        HostContext { say, ..HostContext::here("/".into(), "/".into(), "/".into()) }
+    }
+
+    #[test]
+    fn ports_are_kept_and_front_ends_are_told_of_them() {
+        let said = Arc::default();
+        let settings = DaqSettings { builders: 2, front_ends: 3, ..DaqSettings::default() };
+        let mut part = port(settings.clone());
+        let facts = prepare(&mut part, &host(&said)).unwrap();
+        assert_eq!((facts.addresses.len(), facts.groups.len()), (2, 2));
+        assert!(facts.groups.iter().all(|group| group.ip().is_multicast()));
+        assert_eq!(facts.watch.pids[0], std::process::id());
+        assert!(facts.addresses.iter().all(|address| TcpListener::bind(address).is_err()), "they are kept");
+        let line = format!(
+            "builder at {}, orders at {}, run {}; waiting for 3 front ends",
+            facts.addresses[1], facts.groups[1], facts.run
+        );
+        assert_eq!(said.lock().unwrap()[1], line);
+        part.stop().unwrap();
+
+        let listen = Some(facts.addresses[0].to_string());
+        let mut part = port(DaqSettings { listen, builders: 1, front_ends: 0, ..settings.clone() });
+        let again = prepare(&mut part, &host(&said)).unwrap();
+        assert_eq!(again.addresses[0], facts.addresses[0]);
+        assert_eq!(said.lock().unwrap().len(), 2, "nobody needs to be told");
+
+        for listen in ["0.0.0.0:7500", "192.0.2.99:7500"] {
+            let mut part = port(DaqSettings { listen: Some(listen.into()), ..settings.clone() });
+            let error = prepare(&mut part, &host(&said)).unwrap_err();
+            assert!(error.usage && error.message.contains("daq.listen"), "{error}");
+        }
+    }
+}

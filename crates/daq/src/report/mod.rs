@@ -1,0 +1,373 @@
+//! What the parts of a trial hand over, as plain data. Times are of the builder's monotonic clock unless said
+//! otherwise.
+
+mod sources;
+
+use std::collections::BTreeMap;
+
+use base::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+pub use sources::{SourceSent, SourcesReport, Stall};
+
+/// What the builders of one host report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BuildersReport {
+    /// One each.
+    pub builders: Vec<BuilderReport>,
+}
+
+/// What came of the triggers of the hold (those that were due in it).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventCounts {
+    /// Triggers that were due.
+    pub offered: u64,
+    /// Of these, not sent because the window (or the memory) was full.
+    pub vetoed: u64,
+    /// Of these, sent.
+    pub triggered: u64,
+    /// Of the sent, built with every fragment.
+    pub complete: u64,
+    /// Of the sent, given up after the timeout.
+    pub incomplete: u64,
+    /// Of the sent, still under way when the trial was ended early.
+    pub unfinished: u64,
+}
+
+/// What became of every fragment that arrived, from the first event to the last: not of the hold alone, so
+/// that it can be held against what the sources sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ledger {
+    /// Part of an event that was completed.
+    pub built: u64,
+    /// Part of an event that was given up, and arrived before that.
+    pub in_incomplete: u64,
+    /// Arrived for an event that had been given up.
+    pub late: u64,
+    /// Arrived a second time.
+    pub duplicate: u64,
+    /// Refused, by reason: `wrong_run`, `wrong_version`, `bad_header`, `header_checksum`,
+    /// `payload_checksum`, `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`,
+    /// `wrong_builder`, `from_the_past`, `no_memory`, `wrong_kind`, `configuration`.
+    pub refused: BTreeMap<String, u64>,
+    /// Connections and datagrams of nobody who is known as a source, by the same reasons: part of no sum.
+    pub turned_away: BTreeMap<String, u64>,
+    /// Connections that broke in the middle of a fragment, and those that ended before the run did.
+    pub broken_connections: u64,
+    /// Sources that came again after their connection had ended.
+    pub reconnected: u64,
+}
+
+impl Ledger {
+    /// Fragments that were refused.
+    pub fn refused_all(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    pub(crate) fn count_refused(&mut self, reason: &str) {
+        count(&mut self.refused, reason);
+    }
+
+    pub(crate) fn count_turned_away(&mut self, reason: &str) {
+        count(&mut self.turned_away, reason);
+    }
+}
+
+/// Allocates for the first of a reason only.
+fn count(counts: &mut BTreeMap<String, u64>, reason: &str) {
+    match counts.get_mut(reason) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(reason.to_owned(), 1)),
+    }
+}
+
+/// The orders that a builder gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OrderCounts {
+    /// Triggers, each event's first.
+    pub triggers: u64,
+    /// Grants.
+    pub grants: u64,
+    /// Pulls.
+    pub pulls: u64,
+    /// Triggers or grants sent to all again.
+    pub repeated: u64,
+    /// Triggers or grants sent to single sources, over their connections.
+    pub unicast: u64,
+    /// Requests to send bytes again (UDP).
+    pub nacks: u64,
+}
+
+/// Why an event took long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A source sent late: its host had other things to do, or did not hear the order.
+    Host,
+    /// The order was lost on its way, and had to be repeated.
+    Order,
+    /// Fragments waited in a queue on their way.
+    Queueing,
+    /// A fragment was lost, and TCP's tail-loss probe (RFC 8985) brought it.
+    TailLossProbe,
+    /// A fragment was lost, and TCP's retransmission timeout brought it.
+    RetransmissionTimeout,
+    /// A fragment was lost and sent again by other means: fast retransmission, or a NACK.
+    Loss,
+    /// The builder itself was late to read.
+    Builder,
+    /// A source was gone.
+    Gone,
+}
+
+/// One event that took long, or was given up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SlowEvent {
+    /// Its number.
+    pub event: u64,
+    /// From its trigger to its last fragment (or its end), ns.
+    pub took_ns: u64,
+    /// Whether all fragments came.
+    pub complete: bool,
+    /// The source that came last, or the first that did not come.
+    pub source: u32,
+    /// When that source sent, ns after the trigger was due; unknown of one that did not come.
+    pub sent_after_ns: Option<i64>,
+    /// When the fragment reached the builder's host, ns after the trigger was due.
+    pub arrived_after_ns: Option<u64>,
+    /// How many times the order was repeated for it.
+    pub repeats: u32,
+    /// As far as the builder can tell; the sources' own counters may tell more (see
+    /// [`SourcesReport::stalls`]).
+    pub cause: Cause,
+}
+
+/// One event that was given up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Incomplete {
+    /// Its number.
+    pub event: u64,
+    /// How many sources were missing.
+    pub missing: u32,
+    /// Which, up to 64 of them.
+    pub sources: Vec<u32>,
+}
+
+/// What a builder saw of one source during the hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceSeen {
+    /// Its number.
+    pub source: u32,
+    /// Its fragments in complete and incomplete events.
+    pub fragments: u64,
+    /// Mean of the time from the trigger to its fragment, us.
+    pub delay_mean_us: Option<f64>,
+    /// 99th percentile of the same, within 12 %, us.
+    pub delay_p99_us: Option<f64>,
+    /// Events whose last fragment was this source's.
+    pub last: u64,
+    /// Events that were given up without its fragment.
+    pub missed: u64,
+    /// Whether its connection stood at the end.
+    pub connected: bool,
+    /// The congestion control of its connection.
+    pub congestion_control: Option<String>,
+}
+
+/// The clock of a group of sources against the builder's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupClock {
+    /// The group's number, in hexadecimal digits.
+    pub group: String,
+    /// How many sources are in it.
+    pub sources: u32,
+    /// The least and the greatest number of them; unknown of a builder that does not tell.
+    pub source_range: Option<(u32, u32)>,
+    /// Whether it runs on the builder's kernel, so that both clocks are one (and the true offset is 0).
+    pub same_kernel: bool,
+    /// Its clock minus the builder's in the middle of the hold; unknown without answers.
+    pub offset_ns: Option<i64>,
+    /// How far that may be off at most, the worst moment of the hold.
+    pub bound_ns: Option<u64>,
+    /// Its rate against the builder's, ppm.
+    pub drift_ppm: Option<f64>,
+    /// Questions that were answered.
+    pub probes: u64,
+    /// Of these, such whose filtered estimate missed the true offset by more than the bound; known with one
+    /// kernel only.
+    pub violations: Option<u64>,
+}
+
+/// What finding the credit came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Steered {
+    /// The credit that was taken, fragments.
+    pub credit: u32,
+    /// The stagger that push would need, ns a source.
+    pub stagger_ns: u64,
+    /// The buffer of the port as it was found; unknown where nothing was lost.
+    pub buffer_bytes: Option<u64>,
+    /// The rate of the port as it was found, bit/s on the wire.
+    pub rate_bit_per_s: Option<f64>,
+    /// What was tried: credit, events a second, 99th percentile of completion in ms, lost or stalled
+    /// fragments.
+    pub tried: Vec<CreditTrial>,
+    /// The same for push, for comparison.
+    pub push: Option<CreditTrial>,
+}
+
+/// One credit as tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CreditTrial {
+    /// Fragments that might be under way at once.
+    pub credit: u32,
+    /// Events.
+    pub events: u32,
+    /// Events a second.
+    pub events_per_s: f64,
+    /// The slowest but one in a hundred, ms.
+    pub completion_p99_ms: f64,
+    /// Events that stalled.
+    pub stalled: u32,
+}
+
+/// One fragment in a picture of an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Arrival {
+    /// Whose.
+    pub source: u32,
+    /// When it was sent, ns after the trigger was due.
+    pub sent_ns: i64,
+    /// When its last byte was read, ns after the trigger was due.
+    pub arrived_ns: u64,
+}
+
+/// The arrivals of one event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventPicture {
+    /// Its number.
+    pub event: u64,
+    /// From its trigger to its last fragment, ns.
+    pub took_ns: u64,
+    /// Whether all fragments came.
+    pub complete: bool,
+    /// By source.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// What happened within an interval of about a fiftieth of the hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interval {
+    /// Its end, s after the trial's start.
+    pub end_s: f64,
+    /// Its length, s.
+    pub length_s: f64,
+    /// Events that were completed in it.
+    pub complete: u64,
+    /// Events that were given up in it.
+    pub incomplete: u64,
+    /// Triggers vetoed in it.
+    pub vetoed: u64,
+    /// Payload that arrived in it.
+    pub payload_bytes: u64,
+    /// The slowest completion in it, ns.
+    pub completion_max_ns: u64,
+}
+
+/// What one builder reports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BuilderReport {
+    /// Its number.
+    pub builder: u16,
+    /// Sources that were connected when it began, and that it waited for.
+    pub sources: u32,
+    /// The hold, s after the trial's start.
+    pub hold_from_s: f64,
+    /// The hold's end: when its last event ended.
+    pub hold_to_s: f64,
+    /// For how long a full window of events flowed in the hold, s, where triggers follow ends (`--triggers
+    /// max`).
+    pub flowed_s: Option<f64>,
+    /// What came of its triggers, of the hold.
+    pub events: EventCounts,
+    /// What became of its fragments, of the whole trial.
+    pub ledger: Ledger,
+    /// Its orders, of the whole trial.
+    pub orders: OrderCounts,
+    /// From the trigger (when it was due) to the last fragment.
+    pub completion: Histogram,
+    /// From the trigger to the first fragment.
+    pub first_fragment: Histogram,
+    /// From the first fragment to the last.
+    pub spread: Histogram,
+    /// From the first source's sending to the last one's.
+    pub skew: Histogram,
+    /// From the trigger to the arrival of a fragment whose order had to be repeated, or that told of
+    /// catching up.
+    pub recovery: Histogram,
+    /// Events at which some order was lost and came by repetition.
+    pub recovered: u64,
+    /// The skew of up to 2000 events, evenly over the hold: number, ns.
+    pub skews: Vec<(u64, u64)>,
+    /// Payload that arrived in the hold, in complete and incomplete events.
+    pub payload_bytes: u64,
+    /// What that takes on the wire, with our headers, TCP's (or UDP's), IP's and Ethernet's 14 bytes, as a
+    /// port counts.
+    pub wire_bytes: u64,
+    /// Fragments that arrived in the hold.
+    pub fragments: u64,
+    /// CPU time of its thread in the hold, s.
+    pub cpu_s: f64,
+    /// Time in which its thread was ready and had no CPU, s.
+    pub ready_s: Option<f64>,
+    /// Most events that were under way at once.
+    pub outstanding_max: u32,
+    /// Most memory that fragments held at once.
+    pub memory_bytes_max: u64,
+    /// Datagrams that found no room at the builder's UDP socket; unknown over TCP, or where the kernel does
+    /// not tell.
+    pub datagrams_overflowed: Option<u64>,
+    /// By source.
+    pub sources_seen: Vec<SourceSeen>,
+    /// Clocks by group.
+    pub clocks: Vec<GroupClock>,
+    /// The slowest events, up to 200, and how many were slow (took over 4 x the median, or over 20 ms more
+    /// than it).
+    pub slow: Vec<SlowEvent>,
+    /// Events that took long, by cause, all of them.
+    pub causes: BTreeMap<Cause, u64>,
+    /// Events that were given up, up to 200.
+    pub incomplete: Vec<Incomplete>,
+    /// A middling event and the worst one, for the picture.
+    pub pictures: Vec<EventPicture>,
+    /// Delays for the heat map: of up to 64 events, evenly over the hold and with the worst, each source's
+    /// delay in us (`None`: it did not come).
+    pub heat: Vec<(u64, Vec<Option<u32>>)>,
+    /// Over time.
+    pub intervals: Vec<Interval>,
+    /// What finding the credit came to, where it was left open.
+    pub steered: Option<Steered>,
+    /// The credit that held, fragments; of grant and pull.
+    pub credit: Option<u32>,
+    /// How it reached its sources, where multicast did not work: one sentence.
+    pub orders_note: Option<String>,
+    /// Why it broke off, where it did.
+    pub broke_off: Option<String>,
+    /// Whether it was told to stop before its time (or its events) had passed.
+    pub ended_early: bool,
+    /// The rate of the device that its sources come through, where known.
+    pub link_bit_per_s: Option<f64>,
+}

@@ -1,0 +1,87 @@
+//! What sources hand over.
+
+use base::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// What a source did, of the whole trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceSent {
+    /// Its number.
+    pub source: u32,
+    /// Fragments handed to the kernel to the last byte, over all builders.
+    pub sent: u64,
+    /// Fragments begun and not ended, because the connection or the trial ended.
+    pub cut: u64,
+    /// Segments sent again.
+    pub retransmits: Option<u64>,
+    /// Retransmission timeouts (kernel 6.7 and later).
+    pub timeouts: Option<u64>,
+    /// Time spent in them, ms.
+    pub timeout_ms: Option<u64>,
+    /// Duplicates that the other end reported (D-SACK, RFC 2883): sent again for nothing.
+    pub dsacks: Option<u64>,
+}
+
+/// A connection that had to send again, with the event at which it was noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stall {
+    /// Which source.
+    pub source: u32,
+    /// The last event that it had sent.
+    pub event: u64,
+    /// The last event that it can have sent when nothing had been sent again yet.
+    pub since_event: u64,
+    /// For which builder.
+    pub builder: u16,
+    /// Segments sent again since the last look.
+    pub retransmits: u32,
+    /// Timeouts since the last look.
+    pub timeouts: u32,
+    /// Reported duplicates since the last look.
+    pub dsacks: u32,
+}
+
+/// What the sources of one host report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourcesReport {
+    /// The host, among several.
+    pub host: Option<String>,
+    /// How long all connections took to stand, s.
+    pub connect_s: f64,
+    /// By source.
+    pub sources: Vec<SourceSent>,
+    /// Payload handed to the kernel, of the whole trial.
+    pub payload_bytes: u64,
+    /// Orders that arrived.
+    pub orders: u64,
+    /// Orders that were dropped on purpose.
+    pub orders_dropped: u64,
+    /// Triggers that never came and were told of by a later one.
+    pub orders_missed: u64,
+    /// Orders that the kernel dropped for want of room (`SO_RXQ_OVFL`).
+    pub orders_overflowed: Option<u64>,
+    /// Fragments sent on being told by a later trigger.
+    pub caught_up: u64,
+    /// Requests to send again that were answered (UDP).
+    pub nacks: u64,
+    /// Times that a connection was begun anew because the builder had reset it.
+    pub reconnected: u64,
+    /// CPU time of its threads from the start to the end, s.
+    pub cpu_s: f64,
+    /// The busiest second of the busiest thread, share of a CPU.
+    pub busiest: Option<f64>,
+    /// Time in which its threads were ready and had no CPU, s.
+    pub ready_s: Option<f64>,
+    /// From the order's arrival to the write, all fragments: how long a source's own turn took to come.
+    pub own_delay: Histogram,
+    /// Connections that had to send again, up to 100,000.
+    pub stalls: Vec<Stall>,
+    /// Resident memory of the process at the end, over what it was before the first connection, bytes; with
+    /// the kernel's socket memory where it is known.
+    pub memory_bytes: Option<u64>,
+    /// Why it broke off, where it did.
+    pub broke_off: Option<String>,
+}

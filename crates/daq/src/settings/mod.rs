@@ -1,0 +1,294 @@
+//! The settings of `daq`, as they stand in a plan's `[daq]` table and on the command line.
+
+mod check;
+mod draw;
+mod search_max;
+mod size;
+mod triggers;
+
+use base::plan::{LoadPlan, PlanError};
+use base::units::{BitRate, ByteSize, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use draw::Draw;
+pub use search_max::SearchMax;
+pub use size::Size;
+pub use triggers::{Due, Triggers};
+
+/// Who decides when a source sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Each source, as soon as it receives the trigger: all at once.
+    #[default]
+    Push,
+    /// The builder, by multicast, for as many sources at a time as the port can take.
+    Grant,
+    /// The builder, source by source over its connection.
+    Pull,
+}
+
+/// How triggers reach the sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Orders {
+    /// One UDP datagram for all.
+    #[default]
+    Multicast,
+    /// Over each source's connection.
+    Tcp,
+}
+
+/// Transport protocol of the fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// A TCP connection for each source.
+    #[default]
+    Tcp,
+    /// Datagrams; the builder requests lost ones again (NACK).
+    Udp,
+}
+
+/// How events are assigned to builders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BuilderChoice {
+    /// The event's number modulo the number of builders, without a question to any of them, so that builders
+    /// can run on several hosts. An event whose builder is full is vetoed.
+    #[default]
+    Modulo,
+    /// The next builder in turn that has room.
+    RoundRobin,
+    /// The builder with the fewest events in progress.
+    LeastOutstanding,
+}
+
+/// What must hold for a load to pass.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Objective {
+    /// Accept up to N incomplete events.
+    #[schemars(extend("x-flag" = {"name": "incomplete-max"}))]
+    pub incomplete_max: u64,
+    /// Require the 99th percentile of the completion latency to be at most TIME.
+    #[schemars(extend("x-flag" = {"name": "p99-max"}))]
+    pub completion_p99_max: Option<Span>,
+    /// Accept up to PERCENT of the triggers to be vetoed.
+    #[schemars(range(min = 0.0, max = 100.0), extend("x-flag" = {"name": "dead-time-max"}))]
+    pub dead_time_percent_max: Option<f64>,
+}
+
+/// What a search varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Vary {
+    /// The number of sources.
+    #[default]
+    Sources,
+    /// The rate of triggers, per second.
+    Rate,
+    /// The size of fragments, in bytes.
+    Size,
+}
+
+/// The search for the largest load that holds the objective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DaqSearch {
+    /// Search the largest load that holds the objective, varying this.
+    #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT"}))]
+    pub vary: Vary,
+    /// Largest load of the search: sources, triggers per second, or the size of a fragment such as 64KiB.
+    #[schemars(extend("x-flag" = {"name": "max", "value": "LOAD", "requires": "search.vary"}))]
+    pub max: SearchMax,
+    /// Resolution of the search, in % of the load.
+    #[schemars(range(min = 0.1, max = 50.0),
+        extend("x-flag" = {"name": "resolution", "requires": "search.vary", "rare": true}))]
+    pub resolution_percent: f64,
+}
+
+impl Default for DaqSearch {
+    fn default() -> Self {
+        Self { vary: Vary::Sources, max: SearchMax::Count(1000), resolution_percent: 5.0 }
+    }
+}
+
+/// The settings of `daq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DaqSettings {
+    /// Sources, over all hosts.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub sources: u64,
+    /// How many of the sources are external front ends, which connect to the builder by themselves; they
+    /// have the last numbers. --listen ADDR:PORT says where the builder listens for them.
+    pub front_ends: u64,
+    /// Payload of a fragment: 1KiB, 'uniform 1KiB..4KiB', 'lognormal 1KiB 0.5' (median, sigma) or 'file
+    /// PATH' (one size a line, taken in turn).
+    #[schemars(extend("x-flag" = {"value": "SIZE"}))]
+    pub size: Size,
+    /// When events happen: max (as soon as the window allows), 60/s, 'poisson 60/s', 'bursts 10 6/s' (ten at
+    /// once, six times a second) or 'file PATH' (one time in seconds a line).
+    #[schemars(extend("x-flag" = {"value": "WHEN"}))]
+    pub triggers: Triggers,
+    /// End after this many events instead.
+    #[schemars(range(min = 1, max = 1_099_511_627_776_u64), extend("x-flag" = {"conflicts": ["time"]}))]
+    pub events: Option<u64>,
+    /// How long events are counted.
+    #[schemars(extend("x-min" = "1ns", "x-max" = "24h"))]
+    pub time: Span,
+    /// Discard the first TIME as warm-up.
+    #[schemars(extend("x-min" = "0s", "x-max" = "1h"))]
+    pub omit: Span,
+    /// Events in progress at each builder at most; further triggers are vetoed.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub window: u32,
+    /// Who decides when a source sends.
+    #[schemars(extend("x-flag" = {"value": "PATTERN", "group": "Event building"}))]
+    pub pattern: Pattern,
+    /// Fragments in flight at most, with patterns grant and pull.
+    #[schemars(range(min = 1, max = 1_000_000), extend("x-unset" = "found by a search before the trial",
+        "x-flag" = {"group": "Event building"}))]
+    pub credit: Option<u32>,
+    /// Delay of each source after the one before it, with pattern push.
+    #[schemars(extend("x-min" = "0s", "x-max" = "1s", "x-flag" = {"group": "Event building"}))]
+    pub stagger: Option<Span>,
+    /// How triggers and grants reach the sources.
+    #[schemars(extend("x-flag" = {"value": "WAY", "group": "Event building"}))]
+    pub orders: Orders,
+    /// Transport protocol of the fragments.
+    #[schemars(extend("x-flag" = {"value": "PROTOCOL", "aliases": ["proto"], "group": "Event building"}))]
+    pub protocol: Carrier,
+    /// Congestion control of the sources' TCP, e.g. cubic.
+    #[schemars(extend("x-unset" = "the default of each host",
+        "x-flag" = {"aliases": ["congestion"], "group": "Event building"}))]
+    pub congestion_control: Option<String>,
+    /// End an event as incomplete after TIME, and name the missing sources.
+    #[schemars(extend("x-min" = "1ms", "x-max" = "10min", "x-flag" = {"group": "Event building"}))]
+    pub timeout: Span,
+    /// Builders on each builder's host.
+    #[schemars(range(min = 1, max = 64), extend("x-flag" = {"group": "Event building"}))]
+    pub builders: u32,
+    /// How events are assigned to builders.
+    #[schemars(extend("x-flag" = {"value": "CHOICE", "group": "Event building"}))]
+    pub builder_choice: BuilderChoice,
+    /// Rate of the builder's port, to compare with.
+    #[schemars(extend("x-min" = "1bit/s", "x-unset" = "the rate of its device",
+        "x-flag" = {"group": "Event building"}))]
+    pub link: Option<BitRate>,
+    /// Buffer of the switch's port towards the builder, to predict with how many sources at once it
+    /// overflows.
+    #[schemars(extend("x-flag" = {"group": "Event building"}))]
+    pub buffer: Option<ByteSize>,
+    /// Send a checksum of the payload with each fragment, and check it in the builder.
+    #[schemars(extend("x-flag" = {"group": "Event building"}))]
+    pub checksum: bool,
+    /// Memory in which a builder holds fragments.
+    #[schemars(extend("x-min" = "64KiB", "x-max" = "1TiB", "x-flag" = {"group": "Event building"}))]
+    pub memory: ByteSize,
+    /// Drop PERCENT of the orders at the sources, at random (fault injection).
+    #[schemars(range(min = 0.0, max = 90.0),
+        extend("x-flag" = {"name": "drop-orders", "group": "Event building"}))]
+    pub drop_orders_percent: f64,
+    /// Threads that carry the sources of a host.
+    #[schemars(range(max = 1024), extend("x-unset" = "one for each 250 sources, up to two for each CPU",
+        "x-flag" = {"group": "Event building"}))]
+    pub threads: u32,
+    /// ADDR:PORT at which the builder listens for front ends that are started by hand.
+    #[schemars(extend("x-unset" = "a free port", "x-flag" = {"value": "ADDR:PORT", "shared": true}))]
+    pub listen: Option<String>,
+    /// What must hold for a load to pass.
+    #[schemars(extend("x-flag" = {"group": "Objective"}))]
+    pub objective: Objective,
+    /// The search for the largest load that holds the objective.
+    #[schemars(extend("x-flag" = {"group": "Objective"}))]
+    pub search: Option<DaqSearch>,
+}
+
+impl Default for DaqSettings {
+    fn default() -> Self {
+        Self {
+            sources: 100,
+            front_ends: 0,
+            size: Size::Fixed(ByteSize::from_bytes(1024)),
+            triggers: Triggers::Max,
+            events: None,
+            time: Span::from_s(5),
+            omit: Span::from_ms(500),
+            window: 1,
+            pattern: Pattern::Push,
+            credit: None,
+            stagger: None,
+            orders: Orders::Multicast,
+            protocol: Carrier::Tcp,
+            congestion_control: None,
+            timeout: Span::from_s(1),
+            builders: 1,
+            builder_choice: BuilderChoice::Modulo,
+            link: None,
+            buffer: None,
+            checksum: true,
+            memory: ByteSize::from_bytes(1 << 30),
+            drop_orders_percent: 0.0,
+            threads: 0,
+            listen: None,
+            objective: Objective::default(),
+            search: None,
+        }
+    }
+}
+
+/// See [`DaqSettings::together_max`].
+const TOGETHER_MAX: u32 = 4;
+
+impl DaqSettings {
+    /// Read settings and check every range; files of sizes and times are read later, by the part that needs
+    /// them.
+    ///
+    /// # Errors
+    /// An unknown key, a wrong unit or an impossible range, with the key named.
+    pub fn read(settings: Value) -> Result<Self, PlanError> {
+        workload::settings::read(&settings)
+    }
+
+    /// The settings of one trial: of a search, with `load` in place of what it varies.
+    #[must_use]
+    pub fn at_load(&self, load: u64) -> Self {
+        let mut settings = self.clone();
+        match self.search.as_ref().map(|search| search.vary) {
+            None => {}
+            Some(Vary::Sources) => settings.sources = load,
+            Some(Vary::Rate) => settings.triggers = self.triggers.at_rate(load as f64),
+            Some(Vary::Size) => settings.size = Size::Fixed(ByteSize::from_bytes(load)),
+        }
+        settings
+    }
+
+    /// Of so many events at most a source sends its fragments together, if their triggers came before its
+    /// turn. Half the window: while the builder works on one half, the other is on its way. Datagrams go
+    /// alone, and so does what is staggered.
+    pub fn together_max(&self) -> u32 {
+        match (self.protocol, self.stagger) {
+            (Carrier::Tcp, None) => (self.window / 2).clamp(1, TOGETHER_MAX),
+            _ => 1,
+        }
+    }
+
+    /// How loads are to be searched.
+    pub fn load_plan(&self) -> LoadPlan {
+        let search = self.search.clone();
+        LoadPlan {
+            load_first: search.as_ref().map_or(1, |search| (search.max.value() / 8).max(1)),
+            load_max: search.as_ref().map_or(self.sources, |search| search.max.value()),
+            fixed: search.is_none().then_some(self.sources),
+            hold: self.time,
+            search_hold: self.time,
+            confirmations: 2,
+            ramp_down: false,
+            resolution: search.map_or(0.05, |search| search.resolution_percent / 100.0),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Counters of one thread of sources.
+
+use std::collections::BTreeMap;
+
+use base::histogram::Histogram;
+use sys::clock::monotonic_ns;
+use sys::thread::{thread_cpu_ns, thread_ready_ns};
+
+use super::connection::LossCounters;
+use crate::causes::STALLS_MAX;
+use crate::report::{SourceSent, SourcesReport, Stall};
+
+/// The busiest second is searched in steps of one.
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) payload_bytes: u64,
+    pub(super) fragments: u64,
+    pub(super) orders: u64,
+    pub(super) orders_dropped: u64,
+    pub(super) orders_missed: u64,
+    pub(super) caught_up: u64,
+    pub(super) nacks: u64,
+    pub(super) reconnected: u64,
+    pub(super) own_delay: Histogram,
+    /// By the source's index in the worker, not by its number.
+    pub(super) stalls: Vec<Stall>,
+    /// Why connections ended before the run did, with counts.
+    pub(super) end_reasons: BTreeMap<String, u64>,
+    usage: Option<Usage>,
+}
+
+#[derive(Debug)]
+struct Usage {
+    cpu_ns: u64,
+    ready_ns: Option<u64>,
+    second_from_ns: u64,
+    second_cpu_ns: u64,
+    busiest: Option<f64>,
+}
+
+impl Counters {
+    /// Starts CPU accounting of the calling thread.
+    pub(super) fn begin(&mut self) {
+        let cpu_ns = thread_cpu_ns();
+        self.usage = Some(Usage {
+            cpu_ns,
+            ready_ns: thread_ready_ns(),
+            second_from_ns: monotonic_ns(),
+            second_cpu_ns: cpu_ns,
+            busiest: None,
+        });
+    }
+
+    /// When the current second of CPU accounting ends.
+    pub(super) fn next_second_ns(&self) -> u64 {
+        self.usage.as_ref().map_or(u64::MAX, |usage| usage.second_from_ns + SECOND_NS)
+    }
+
+    pub(super) fn close_cpu_second_if_due(&mut self, now_ns: u64) {
+        let Some(usage) = self.usage.as_mut().filter(|usage| now_ns >= usage.second_from_ns + SECOND_NS)
+        else {
+            return;
+        };
+        usage.close_second(now_ns);
+    }
+
+    /// Records losses on the connection from a source (index in the worker) to a builder. `events`: the last
+    /// event that it may have sent before the losses, and the last that it had sent when they were sampled.
+    pub(super) fn note_losses(
+        &mut self,
+        place: usize,
+        builder: usize,
+        added: &LossCounters,
+        events: (u64, u64),
+    ) {
+        let (since_event, event) = events;
+        let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        if self.stalls.len() < STALLS_MAX {
+            self.stalls.push(Stall {
+                source: number(place as u64),
+                event,
+                since_event: since_event.min(event),
+                builder: builder as u16,
+                retransmits: number(added.retransmits),
+                timeouts: number(added.timeouts.unwrap_or(0)),
+                dsacks: number(added.dsacks.unwrap_or(0)),
+            });
+        }
+    }
+
+    /// The thread's report; call it in that thread.
+    pub(super) fn report(mut self, sources: Vec<SourceSent>) -> SourcesReport {
+        let mut report = SourcesReport {
+            sources,
+            payload_bytes: self.payload_bytes,
+            orders: self.orders,
+            orders_dropped: self.orders_dropped,
+            orders_missed: self.orders_missed,
+            caught_up: self.caught_up,
+            nacks: self.nacks,
+            reconnected: self.reconnected,
+            own_delay: self.own_delay,
+            stalls: self.stalls,
+            ..SourcesReport::default()
+        };
+        if let Some(usage) = &mut self.usage {
+            let now_ns = monotonic_ns();
+            // A short remainder is skipped unless it is all there is.
+            if usage.busiest.is_none() || now_ns > usage.second_from_ns + SECOND_NS / 2 {
+                usage.close_second(now_ns);
+            }
+            report.cpu_s = thread_cpu_ns().saturating_sub(usage.cpu_ns) as f64 / 1e9;
+            report.busiest = usage.busiest;
+            let ready_ns = thread_ready_ns().zip(usage.ready_ns).map(|(now, then)| now.saturating_sub(then));
+            report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
+        }
+        let end_reasons =
+            self.end_reasons.into_iter().map(|(why, number)| format!("{number} connections: {why}"));
+        let end_reasons: Vec<String> = end_reasons.collect();
+        report.broke_off = (!end_reasons.is_empty()).then(|| end_reasons.join("; "));
+        report
+    }
+}
+
+impl Usage {
+    fn close_second(&mut self, now_ns: u64) {
+        let cpu_ns = thread_cpu_ns();
+        let wall_ns = now_ns.saturating_sub(self.second_from_ns).max(1);
+        // The clocks are read one after the other: accurate to a few microseconds.
+        let share = (cpu_ns.saturating_sub(self.second_cpu_ns) as f64 / wall_ns as f64).min(1.0);
+        self.busiest = Some(self.busiest.map_or(share, |busiest| busiest.max(share)));
+        (self.second_from_ns, self.second_cpu_ns) = (now_ns, cpu_ns);
+    }
+}
+
+/// Adds another thread's report.
+pub(super) fn merge(sum: &mut SourcesReport, other: SourcesReport) {
+    sum.sources.extend(other.sources);
+    sum.payload_bytes += other.payload_bytes;
+    sum.orders += other.orders;
+    sum.orders_dropped += other.orders_dropped;
+    sum.orders_missed += other.orders_missed;
+    sum.caught_up += other.caught_up;
+    sum.nacks += other.nacks;
+    sum.cpu_s += other.cpu_s;
+    sum.own_delay.merge(&other.own_delay);
+    let room = STALLS_MAX.saturating_sub(sum.stalls.len());
+    sum.stalls.extend(other.stalls.into_iter().take(room));
+    sum.busiest = match (sum.busiest, other.busiest) {
+        (Some(one), Some(two)) => Some(one.max(two)),
+        (one, two) => one.or(two),
+    };
+    sum.reconnected += other.reconnected;
+    sum.ready_s = add(sum.ready_s, other.ready_s);
+    sum.orders_overflowed = add(sum.orders_overflowed, other.orders_overflowed);
+    sum.broke_off = match (sum.broke_off.take(), other.broke_off) {
+        (Some(one), Some(two)) => Some(format!("{one}; {two}")),
+        (one, two) => one.or(two),
+    };
+}
+
+fn add<T: std::ops::Add<Output = T>>(one: Option<T>, two: Option<T>) -> Option<T> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some(one + two),
+        (one, two) => one.or(two),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merge_adds_thread_reports() {
+        let mut counters = Counters { orders: 2, ..Counters::default() };
+        counters.begin();
+        counters.own_delay.record_ns(1000);
+        counters.end_reasons.insert("it rained".into(), 3);
+        let mut sum = counters.report(vec![SourceSent::default()]);
+        assert!(sum.busiest.is_some_and(|busiest| (0.0..=1.5).contains(&busiest)) && sum.cpu_s >= 0.0);
+        let other = Counters { orders: 5, ..Counters::default() }.report(vec![SourceSent::default()]);
+        merge(&mut sum, other);
+        assert_eq!((sum.orders, sum.sources.len(), sum.own_delay.count()), (7, 2, 1));
+        assert_eq!(sum.broke_off.as_deref(), Some("3 connections: it rained"));
+    }
+}

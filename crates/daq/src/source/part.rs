@@ -1,0 +1,230 @@
+//! The sources of a host as a part of a run: kind `daq.sources`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::part::{HostContext, Live, PartError, Progress};
+use serde::{Deserialize, Serialize};
+use sys::clock::{Deadline, monotonic_ns};
+use workload::part::{Part, Peers};
+
+use super::config::{SourcesConfig, rate_max_bit_per_s};
+use super::memory::used_bytes;
+use super::threads::SourceThreads;
+use crate::files;
+use crate::port::PortPart;
+use crate::report::SourcesReport;
+use crate::settings::Size;
+use crate::task::{PortEndpoint, SourcesTask};
+
+/// How long all connections may take.
+const CONNECT: Duration = Duration::from_secs(20);
+/// How often it is looked whether the run is to end while sources connect.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the threads may take to end when they are told to.
+const LEAVE: Duration = Duration::from_secs(5);
+/// Memory is looked at, and rates are those, over so long.
+const LIVE_NS: u64 = 500_000_000;
+/// The kernel's answer where it has no congestion control of a name.
+const NO_SUCH: &str = "(os error 2)";
+/// Files that a process has open besides the sources' connections.
+const FILES_BESIDES: u64 = 256;
+
+/// What the sources publish.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SourcesEndpoint {
+    /// The sources' process.
+    pub pid: u32,
+    /// The time until all connections stood, s.
+    pub connect_s: f64,
+}
+
+/// The part `daq.sources`.
+pub struct SourcesPart {
+    task: SourcesTask,
+    threads: Option<SourceThreads>,
+    connect_s: f64,
+    /// Connections that are to stand, to all builders.
+    connections: u64,
+    /// Memory before the first connection, and the most since.
+    memory: Option<(u64, u64)>,
+    /// When rates were last computed, what had been sent then, and the rates.
+    seen: (u64, (u64, u64)),
+    live: Live,
+}
+
+impl SourcesPart {
+    fn config(&self, ports: &[PortEndpoint], host: &HostContext) -> Result<SourcesConfig, PartError> {
+        let mut file = String::new();
+        let sizes = match &self.task.settings.size {
+            Size::File(path) => {
+                file = format!("{path}: ");
+                host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
+                std::fs::read_to_string(path)
+                    .map_err(|error| PartError::usage(format!("daq.size: cannot read '{path}': {error}")))?
+            }
+            _ => String::new(),
+        };
+        let config = SourcesConfig::new(&self.task, ports, &sizes)
+            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
+        if config.builders.is_empty() || config.builders.len() > usize::from(u16::MAX) {
+            return Err(PartError::new(format!("{} builders cannot be sent to", config.builders.len())));
+        }
+        for builder in &config.builders {
+            host.permit.peer(builder.address)?;
+        }
+        let mean_bytes = config.draw.mean_bytes();
+        host.permit.rate(rate_max_bit_per_s(&self.task.settings, mean_bytes, self.task.sources))?;
+        Ok(config)
+    }
+
+    /// Waits until all connections stand.
+    fn connect(&self, threads: &SourceThreads, host: &HostContext, wanted: usize) -> Result<(), PartError> {
+        let until = Deadline::after(CONNECT);
+        loop {
+            let how = match threads.wait_connected(LOOK) {
+                Ok(true) => return Ok(()),
+                Ok(false) if host.stop_requested() => "the run is to end".to_owned(),
+                Ok(false) if !until.passed() => continue,
+                Ok(false) => format!(
+                    "the rest did not come about within {} s: can the builder take so many?",
+                    CONNECT.as_secs()
+                ),
+                Err(why) => why,
+            };
+            if let Some(why) = self.unknown_congestion_control(&how) {
+                return Err(PartError::usage(why));
+            }
+            let standing = threads.standing();
+            let advice = advice(&how);
+            return Err(PartError::new(format!(
+                "{standing} of {wanted} connections of sources stand; {how}{advice}"
+            )));
+        }
+    }
+
+    /// What is wrong with the congestion control that was asked for, where that is why no connection could be
+    /// made.
+    fn unknown_congestion_control(&self, why: &str) -> Option<String> {
+        let asked = self.task.settings.congestion_control.as_ref();
+        let asked = asked.filter(|_| why.contains("set the congestion control") && why.contains(NO_SUCH))?;
+        let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
+        let offered: Vec<&str> = offered.split_whitespace().collect();
+        Some(format!(
+            "daq.congestion_control: there is no '{asked}'; this kernel offers {}",
+            offered.join(", ")
+        ))
+    }
+
+    fn note_memory(&mut self) {
+        if let (Some((_, most)), Some(now)) = (&mut self.memory, used_bytes(self.connections)) {
+            *most = now.max(*most);
+        }
+    }
+}
+
+/// Whether builders are in this process too, and open a file for each of the sources' connections.
+fn is_among_builders(ports: &[PortEndpoint]) -> bool {
+    let is_here = |address: &SocketAddr| sys::proc::interface_with(address.ip()).is_ok();
+    ports.iter().any(|port| port.pid == std::process::id() && port.addresses.iter().all(is_here))
+}
+
+/// What to do about a connection that could not be made.
+fn advice(why: &str) -> &'static str {
+    if why.contains("(os error 99)") {
+        "; this host has no free port left for them (net.ipv4.ip_local_port_range): use more hosts or more builders"
+    } else if why.contains("(os error 111)") {
+        "; nobody listens there any more"
+    } else if why.contains("(os error 24)") {
+        "; this process may have no more: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
+    } else {
+        ""
+    }
+}
+
+impl Part for SourcesPart {
+    const KIND: &'static str = "daq.sources";
+    type Task = SourcesTask;
+    type Endpoint = SourcesEndpoint;
+    type Report = SourcesReport;
+
+    fn new(task: SourcesTask) -> Result<Self, PartError> {
+        Ok(Self {
+            task,
+            threads: None,
+            connect_s: 0.0,
+            connections: 0,
+            memory: None,
+            seen: (0, (0, 0)),
+            live: Live::new(),
+        })
+    }
+
+    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<SourcesEndpoint, PartError> {
+        let ports = self.task.ports.iter().map(|name| peers.get::<PortPart>(name));
+        let ports = ports.collect::<Result<Vec<_>, _>>()?;
+        let config = Arc::new(self.config(&ports, host)?);
+        let sources = self.task.sources as usize;
+        let wanted = sources * config.builders.len();
+        files::allow(wanted as u64, is_among_builders(&ports), FILES_BESIDES)?;
+        self.connections = wanted as u64;
+        self.memory = used_bytes(0).map(|before| (before, before));
+        let began_ns = monotonic_ns();
+        let threads = self.task.settings.threads as usize;
+        let threads = SourceThreads::start(&config, self.task.source_first, sources, threads)
+            .map_err(PartError::new)?;
+        self.connect(&threads, host, wanted)?;
+        self.connect_s = monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
+        self.threads = Some(threads);
+        self.note_memory();
+        Ok(SourcesEndpoint { pid: std::process::id(), connect_s: self.connect_s })
+    }
+
+    fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
+        let threads =
+            self.threads.as_ref().ok_or_else(|| PartError::new("the sources were started unprepared"))?;
+        threads.begin(at_monotonic_ns);
+        self.seen = (at_monotonic_ns, threads.sent());
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Progress {
+        match &self.threads {
+            Some(threads) if threads.is_finished() => Progress::Finished,
+            _ => Progress::Running { done: None },
+        }
+    }
+
+    fn live(&mut self) -> Live {
+        let Some(threads) = &self.threads else { return Live::new() };
+        let (now_ns, now) = (monotonic_ns(), threads.sent());
+        let (then_ns, then) = self.seen;
+        let elapsed_ns = now_ns.saturating_sub(then_ns);
+        // Looked at many times a second, and nobody reads so quickly.
+        if elapsed_ns >= LIVE_NS {
+            let per_s = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / elapsed_ns as f64;
+            self.seen = (now_ns, now);
+            self.live = Live::from([
+                ("fragments_per_s".to_owned(), per_s(now.0, then.0)),
+                ("payload_bit_per_s".to_owned(), per_s(now.1, then.1) * 8.0),
+            ]);
+            self.note_memory();
+        }
+        self.live.clone()
+    }
+
+    fn stop(&mut self) -> Result<SourcesReport, PartError> {
+        let Some(threads) = self.threads.take() else {
+            return Err(PartError::new("the sources were not prepared, so there is no report"));
+        };
+        if !threads.is_finished() {
+            self.note_memory();
+        }
+        let mut report = threads.stop(LEAVE).map_err(PartError::new)?;
+        report.connect_s = self.connect_s;
+        report.memory_bytes = self.memory.map(|(before, most)| most.saturating_sub(before));
+        Ok(report)
+    }
+}

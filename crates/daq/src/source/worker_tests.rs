@@ -1,0 +1,89 @@
+use super::super::sender;
+use super::*;
+use crate::settings::DaqSettings;
+use crate::task::{PortEndpoint, SourcesTask};
+use crate::wire::{FragmentFlags, Kind};
+
+const RUN: u32 = 7;
+const SOURCES: u32 = 3;
+
+/// Sources without connections: what they would send stays queued.
+fn group(window: u32) -> Worker {
+    let settings = DaqSettings { sources: SOURCES.into(), window, ..DaqSettings::default() };
+    let ports = vec!["port".to_owned()];
+    let task = SourcesTask { settings, ports, source_first: 0, sources: SOURCES, seed: 1 };
+    let addresses = vec!["127.0.0.1:9".parse().unwrap()];
+    let at = PortEndpoint { addresses, groups: Vec::new(), run: RUN, watch: Default::default(), pid: 0 };
+    let config = SourcesConfig::new(&task, &[at], "").unwrap();
+    Worker::new(Arc::new(config), 0, SOURCES as usize, 1, 0).unwrap()
+}
+
+fn order(kind: Kind, event: u64, first_source: u32, sources: u32) -> Order {
+    Order { event, first_source, ..Order::new(kind, RUN, 0, sources) }
+}
+
+impl Worker {
+    fn told_of(&mut self, order: &Order) {
+        order_handler::handle_order(&mut self.context, &mut self.links[0], order, Delivery::Multicast, 1);
+    }
+
+    fn triggered(&mut self, event: u64) {
+        self.told_of(&order(Kind::Trigger, event, 0, SOURCES));
+    }
+
+    /// The queued events of each source.
+    fn waiting(&self) -> Vec<Vec<u64>> {
+        let events =
+            |connection: &Connection| connection.pending.iter().map(|pending| pending.event).collect();
+        self.links[0].connections.iter().map(events).collect()
+    }
+}
+
+#[test]
+fn batched_orders_are_sent_together_in_order() {
+    let mut group = group(4);
+    group.triggered(0);
+    assert_eq!(group.waiting(), vec![vec![0_u64; 0]; 3], "further orders may wait to be read");
+    group.triggered(1);
+    assert_eq!((group.waiting(), group.links[0].batched.len()), (vec![vec![0, 1]; 3], 0));
+    // The order of 2 is lost.
+    group.triggered(3);
+    assert_eq!(group.waiting(), vec![vec![0, 1, 2, 3]; 3]);
+    let flags = group.links[0].connections[0].pending.iter().map(|pending| pending.flags);
+    assert!(flags.eq([0, 0, FragmentFlags::CATCHUP, 0]));
+    assert_eq!(group.context.counters.orders_missed, 1);
+}
+
+#[test]
+fn batch_queues_each_fragment_once_per_addressed_source() {
+    let mut group = group(8);
+    group.triggered(0);
+    group.triggered(1);
+    assert_eq!(group.links[0].batched.len(), 2, "1 does not tell of 0 again");
+    sender::send_batched(&mut group.context, &mut group.links[0]);
+    assert_eq!(group.waiting(), vec![vec![0, 1]; 3]);
+    group.told_of(&order(Kind::Trigger, 2, 0, 2));
+    group.told_of(&order(Kind::Trigger, 3, 1, 2));
+    sender::send_batched(&mut group.context, &mut group.links[0]);
+    assert_eq!(group.waiting(), [vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 3]]);
+}
+
+#[test]
+fn small_window_and_grants_are_not_batched() {
+    let mut few = group(2);
+    few.triggered(0);
+    assert_eq!(few.waiting(), vec![vec![0]; 3]);
+    let mut granted = group(8);
+    granted.told_of(&order(Kind::Grant, 0, 1, 1));
+    assert_eq!(granted.waiting(), [vec![], vec![0], vec![]]);
+}
+
+#[test]
+fn stop_clears_queue_and_batch() {
+    let mut group = group(8);
+    group.triggered(0);
+    group.told_of(&order(Kind::Stop, 0, 0, SOURCES));
+    assert!(group.links[0].batched.is_empty() && group.waiting() == vec![vec![0_u64; 0]; 3]);
+    group.triggered(1);
+    assert!(group.links[0].batched.is_empty());
+}

@@ -1,0 +1,74 @@
+//! What the parts of a trial are made from, and what the port publishes.
+
+use base::part::Watch;
+use serde::{Deserialize, Serialize};
+
+use super::settings::DaqSettings;
+
+/// What the port (the standing part on each builder's host) is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PortTask {
+    /// The settings.
+    pub settings: DaqSettings,
+    /// Whether some sources are on other hosts.
+    pub sources_elsewhere: bool,
+}
+
+/// What a port publishes to the builders and sources of every trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PortEndpoint {
+    /// Where the builders of this host listen, by TCP and UDP, in the order of their numbers.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// The multicast group and port of each builder's orders.
+    pub groups: Vec<std::net::SocketAddrV4>,
+    /// The run's number: builders refuse sources of another run.
+    pub run: u32,
+    /// What a sampler watches on the builders' host.
+    pub watch: Watch,
+    /// The builders' process.
+    pub pid: u32,
+}
+
+/// What a builder's host is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuilderTask {
+    /// The settings at the trial's load.
+    pub settings: DaqSettings,
+    /// The name of the port on its host.
+    pub port: String,
+    /// The number of its first builder.
+    pub builder_first: u16,
+    /// How many builders there are on all hosts.
+    pub builders_all: u16,
+    /// Seed of times and sizes.
+    pub seed: u64,
+}
+
+/// What a sources' host is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourcesTask {
+    /// The settings at the trial's load.
+    pub settings: DaqSettings,
+    /// The names of the ports of all builders' hosts, in the order of their numbers.
+    pub ports: Vec<String>,
+    /// The number of its first source.
+    pub source_first: u32,
+    /// How many sources are on this host.
+    pub sources: u32,
+    /// Seed of times and sizes.
+    pub seed: u64,
+}
+
+/// Tells whether builder and sources were told the same: goes into each source's hello. Never 0, which stands
+/// for unknown.
+pub fn configuration_of(settings: &DaqSettings) -> u64 {
+    let text = serde_json::to_vec(settings).expect("settings are plain data");
+    let (low, high) = (crc32c::crc32c(&text), crc32c::crc32c_append(!0, &text));
+    (u64::from(high) << 32 | u64::from(low)).max(1)
+}
+
+/// What a hello says of this host's boot: 16 bytes out of the kernel's boot id; zeros where it is not known.
+pub fn boot_of_host() -> [u8; 16] {
+    let digits: String = sys::environment::boot_id().chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}

@@ -1,0 +1,132 @@
+//! Several builders in one process: they share one hold, and do not wait for a failed one.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::scripted_source::header;
+use crate::trial::{Trial, run, settings};
+use daq::report::BuilderReport;
+use daq::task::PortEndpoint;
+use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, Order};
+use serde_json::{Value, json};
+
+const PAYLOAD: [u8; 100] = [7; 100];
+
+/// The only source of that builder; connects after `late`.
+fn source_of(facts: &PortEndpoint, builder: u16, late: Duration) -> JoinHandle<()> {
+    let (run, address) = (facts.run, facts.addresses[usize::from(builder)]);
+    std::thread::spawn(move || {
+        std::thread::sleep(late);
+        let mut stream = TcpStream::connect(address).expect("the builder listens");
+        stream.set_nodelay(true).expect("no delay");
+        let say = |kind, event, received_ns, payload: &[u8], stream: &mut TcpStream| {
+            let said = FragmentHeader {
+                builder,
+                order_received_ns: received_ns,
+                ..header(kind, run, 0, event, payload)
+            };
+            stream.write_all(&[&said.encode()[..], payload].concat()).expect("the builder reads");
+        };
+        let hello = Hello { group: 5, sources: 1, ..Hello::default() };
+        say(Kind::Hello, 0, 0, &hello.encode(), &mut stream);
+        let mut bytes = [0; HEADER_BYTES];
+        while stream.read_exact(&mut bytes).is_ok() {
+            let (order, _) = Order::decode(&bytes).expect("an order");
+            match order.kind {
+                Kind::Stop => return,
+                Kind::Sync => {
+                    let now_ns = sys::clock::monotonic_ns();
+                    say(Kind::Sync, order.event, now_ns, &[], &mut stream);
+                }
+                _ => say(Kind::Fragment, order.event, 0, &PAYLOAD, &mut stream),
+            }
+        }
+    })
+}
+
+/// Two builders with a source each that connects late; `None`: the second one's never does.
+fn two(more: Value, second_late: Option<Duration>) -> Vec<BuilderReport> {
+    let mut all = json!({ "sources": 1, "size": "100B", "orders": "tcp", "builders": 2, "window": 100 });
+    all.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
+    let mut trial = Trial::new(&settings(all));
+    let mut sources = vec![source_of(&trial.facts, 0, Duration::ZERO)];
+    sources.extend(second_late.map(|late| source_of(&trial.facts, 1, late)));
+    trial.start();
+    trial.wait();
+    let (builders, _) = trial.end();
+    sources.into_iter().for_each(|source| source.join().expect("an honest source"));
+    builders
+}
+
+#[test]
+fn builders_start_their_hold_together() {
+    for (choice, omit) in [("modulo", "0s"), ("round_robin", "50ms"), ("least_outstanding", "50ms")] {
+        let more = json!({ "time": "300ms", "triggers": "1000/s", "builder_choice": choice, "omit": omit });
+        // The first builder's hold alone would be over by then.
+        let builders = two(more, Some(Duration::from_millis(700)));
+        assert!(builders.iter().all(|one| one.broke_off.is_none() && !one.ended_early), "{builders:?}");
+        let from_s = builders[0].hold_from_s;
+        assert!(from_s > 0.6 && (from_s - builders[1].hold_from_s).abs() < 1e-6, "{choice} {from_s}");
+        let offered = [0, 1].map(|at| builders[at].events.offered);
+        assert_eq!(offered.iter().sum::<u64>(), 300, "{choice} {offered:?}");
+        assert!(offered.iter().all(|&offered| offered >= 50), "{choice} {offered:?}");
+        assert!(builders.iter().all(|one| one.events.complete + one.events.vetoed == one.events.offered));
+    }
+}
+
+/// The second builder fails after 10 s.
+fn alone(more: Value) -> BuilderReport {
+    let mut builders = two(more, None);
+    let gone = builders.pop().expect("the second");
+    assert!(gone.broke_off.is_some_and(|why| why.starts_with("no source connected")));
+    let left = builders.pop().expect("the first");
+    assert_eq!((&left.broke_off, left.ended_early), (&None, false));
+    left
+}
+
+#[test]
+fn triggers_of_a_failed_builder_are_counted_or_passed_on() {
+    let [vetoed, passed_on, free] = [
+        json!({ "time": "300ms", "triggers": "1000/s" }),
+        json!({ "events": 200, "triggers": "1000/s", "builder_choice": "round_robin" }),
+        json!({ "events": 200 }),
+    ]
+    .map(|more| std::thread::spawn(|| alone(more)))
+    .map(|left| left.join().expect("a report").events);
+    assert_eq!(vetoed.offered, 300, "{vetoed:?}");
+    assert!(vetoed.vetoed >= 150 && vetoed.complete > 100, "only it could build them: {vetoed:?}");
+    assert_eq!([passed_on.complete, free.complete], [200, 200], "{passed_on:?} {free:?}");
+}
+
+#[test]
+fn builders_search_credit_and_compare_after_all_holds() {
+    let more = json!({ "sources": 20, "builders": 2, "pattern": "grant", "time": "300ms", "triggers": "200/s", "window": 8 });
+    let (builders, _) = run(&settings(more));
+    for one in &builders {
+        assert_eq!((&one.broke_off, one.ended_early), (&None, false));
+        assert!((one.hold_from_s - builders[0].hold_from_s).abs() < 1e-6);
+        assert!(one.steered.as_ref().is_some_and(|steered| steered.push.is_some()), "{:?}", one.steered);
+    }
+    assert_eq!(builders.iter().map(|one| one.events.offered).sum::<u64>(), 60);
+}
+
+#[test]
+fn overloaded_builder_builds_and_stops_on_request() {
+    for builders in [1, 2] {
+        let more = json!({ "sources": 2, "time": "60s", "triggers": "bursts 10000 100/s", "builders": builders, "window": 2 });
+        let settings = settings(more);
+        let mut trial = Trial::new(&settings);
+        trial.connect(&settings).expect("the sources connect");
+        trial.start();
+        trial.wait_until_done(0.02);
+        let asked = Instant::now();
+        let (reports, _) = trial.end();
+        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+        for one in reports {
+            assert!(one.ended_early && one.events.complete > 10, "{:?}", one.events);
+            assert!(one.events.vetoed > one.events.complete, "{:?}", one.events);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Sends requests to many agents in parallel and collects the responses within a deadline.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use base::part::PartError;
+use serde_json::Value;
+use sys::clock::Deadline;
+use zenoh::query::{ConsolidationMode, QueryTarget, Reply};
+use zenoh::{Session, Wait};
+
+use super::membership::Membership;
+use crate::BusError;
+use crate::protocol::{self, Request, Response};
+
+/// Why an agent that left, or was replaced by another instance, does not respond.
+pub const AGENT_GONE: &str = "its agent ended, was killed, or was cut off";
+/// How often to check whether an agent has left.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Host, and its response; `None` at the end of the query.
+type QueryEvent = (String, Option<Result<Response, String>>);
+
+/// zenoh drops the callback at the end of a query: answered, timed out, or the agent is gone.
+struct PendingQuery {
+    host: String,
+    answers: Sender<QueryEvent>,
+}
+
+impl PendingQuery {
+    fn record(&self, reply: &Reply) {
+        let (host, answer) = match reply.result() {
+            // With a request to all agents, the key names the responder: access control prevents false
+            // names.
+            Ok(sample) => (
+                protocol::host_of_request_key(sample.key_expr().as_str()),
+                protocol::decode::<Response>(&sample.payload().to_bytes())
+                    .map(Response::sanitized)
+                    .map_err(|why| format!("its response cannot be read: {why}")),
+            ),
+            // zenoh's error text.
+            Err(error) if error.payload().to_bytes().as_ref() == b"Timeout" => {
+                (self.host.as_str(), Err("it did not answer in time".to_owned()))
+            }
+            Err(error) => {
+                let why = String::from_utf8_lossy(&error.payload().to_bytes()).into_owned();
+                (self.host.as_str(), Err(format!("it cannot be reached: {}", protocol::sanitize(&why))))
+            }
+        };
+        // The receiver may have given up.
+        let _ = self.answers.send((host.to_owned(), Some(answer)));
+    }
+}
+
+impl Drop for PendingQuery {
+    fn drop(&mut self) {
+        let _ = self.answers.send((self.host.clone(), None));
+    }
+}
+
+/// Sends a request to one host or to all (`*`). Responses arrive one by one; the end arrives last.
+pub fn query(
+    session: &Session,
+    host: &str,
+    request: &Request,
+    within: Duration,
+) -> Result<Receiver<QueryEvent>, String> {
+    let (answers, receiver) = channel();
+    send_request(session, host, "*", request, within, answers)?;
+    Ok(receiver)
+}
+
+fn send_request(
+    session: &Session,
+    host: &str,
+    instance: &str,
+    request: &Request,
+    within: Duration,
+    answers: Sender<QueryEvent>,
+) -> Result<(), String> {
+    let query = PendingQuery { host: host.to_owned(), answers };
+    let asked = session
+        .get(protocol::request_key(host, instance))
+        .payload(protocol::encode(request))
+        .target(QueryTarget::All)
+        .consolidation(ConsolidationMode::None)
+        .timeout(within)
+        .callback(move |reply| query.record(&reply));
+    asked.wait().map_err(|error| error.to_string())
+}
+
+/// Sends each host its own request and waits for all responses. When one host fails to prepare, returns at
+/// once without the others' responses. Ends early when `is_running` returns false.
+pub fn request_each(
+    session: &Session,
+    membership: &Membership,
+    requests: Vec<(String, Request)>,
+    within: Duration,
+    is_running: &dyn Fn() -> bool,
+) -> BTreeMap<String, Result<Response, BusError>> {
+    let lost = |host: &str, why: &str| BusError::HostLost { host: host.to_owned(), why: why.to_owned() };
+    let (answers, receiver) = channel();
+    let (mut open, mut is_prepare) = (Vec::new(), false);
+    let mut all = BTreeMap::new();
+    for (host, request) in requests {
+        is_prepare |= matches!(request, Request::Prepare { .. });
+        let asked = match membership.active_instance(&host) {
+            Some(instance) => send_request(session, &host, &instance, &request, within, answers.clone()),
+            None => Err(AGENT_GONE.to_owned()),
+        };
+        match asked {
+            Ok(()) => open.push(host),
+            Err(why) => drop(all.insert(host.clone(), Err(lost(&host, &why)))),
+        }
+    }
+    drop(answers);
+    let deadline = Deadline::after(within + POLL_INTERVAL);
+    while !open.is_empty() && !deadline.passed() && is_running() {
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok((host, event)) if open.contains(&host) => {
+                let answer = match event {
+                    Some(Ok(answer)) => Ok(answer),
+                    Some(Err(why)) => Err(lost(&host, &why)),
+                    None => Err(lost(&host, AGENT_GONE)),
+                };
+                open.retain(|other| *other != host);
+                all.insert(host, answer);
+            }
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let gone: Vec<String> =
+                    open.iter().filter(|host| membership.active_instance(host).is_none()).cloned().collect();
+                for host in gone {
+                    open.retain(|other| *other != host);
+                    all.insert(host.clone(), Err(lost(&host, AGENT_GONE)));
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if is_prepare && all.values().any(|answer| !matches!(answer, Ok(Response::Prepared(_)))) {
+            return all;
+        }
+    }
+    for host in open {
+        let why = format!("it did not answer within {} s", within.as_secs_f64());
+        let error = lost(&host, &why);
+        all.insert(host, Err(error));
+    }
+    all
+}
+
+/// The report of one part from its host's response.
+pub fn part_report(
+    host: &str,
+    part: &str,
+    answer: Option<&Result<Response, BusError>>,
+) -> Result<Value, BusError> {
+    let of_part = |error: &PartError| BusError::Part {
+        part: part.to_owned(),
+        host: host.to_owned(),
+        error: error.clone(),
+    };
+    match answer {
+        Some(Ok(Response::Stopped(reports))) => match reports.get(part) {
+            Some(Ok(report)) => Ok(report.clone()),
+            Some(Err(error)) => Err(of_part(error)),
+            None => Err(BusError::Unknown(format!("there is no part '{part}' on {host}"))),
+        },
+        Some(Ok(Response::Refused { error, .. })) => Err(of_part(error)),
+        Some(Err(BusError::HostLost { why, .. })) => {
+            Err(BusError::HostLost { host: host.to_owned(), why: why.clone() })
+        }
+        _ => Err(BusError::HostLost { host: host.to_owned(), why: "it sent an unexpected response".into() }),
+    }
+}

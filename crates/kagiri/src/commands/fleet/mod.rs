@@ -1,0 +1,26 @@
+//! `kagiri fleet`: makes credentials and lists agents.
+
+pub mod init;
+pub mod list;
+
+use clap::Subcommand;
+
+use crate::exit::Outcome;
+
+/// Make credentials for a fleet of hosts, and list its agents.
+#[derive(Subcommand)]
+pub enum Fleet {
+    /// Make credentials for every host: certificates or passwords
+    Init(init::Init),
+    /// List the agents that join: name, address, version, clock
+    List(list::List),
+}
+
+impl Fleet {
+    pub fn run(self) -> Outcome {
+        match self {
+            Self::Init(command) => command.run(),
+            Self::List(command) => command.run(),
+        }
+    }
+}

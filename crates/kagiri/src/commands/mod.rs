@@ -1,0 +1,90 @@
+//! One file per command.
+
+mod agent;
+mod completions;
+mod content;
+mod daq;
+mod explain;
+mod fleet;
+mod lab;
+mod plan;
+mod report;
+mod run;
+mod runs;
+mod stream;
+mod survey;
+mod timeline;
+mod transfer;
+mod undo;
+
+use clap::Subcommand;
+
+use crate::exit::Outcome;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Measure this machine in a few minutes and write one report
+    Survey(survey::Survey),
+    /// Find how many video streams a content server carries
+    Stream(Box<stream::StreamArgs>),
+    /// Measure TCP and UDP throughput or request/response times, and find what limits them
+    Transfer(Box<transfer::TransferArgs>),
+    /// Measure event building: many sources send to one builder at the same time
+    Daq(Box<daq::DaqArgs>),
+    /// Trace a program's system calls and show where its time goes
+    Timeline(Box<timeline::Timeline>),
+    /// Explain what limits a system, from a stored run or a table (CSV)
+    Explain(explain::Explain),
+    /// Run a plan file: a workload with variants and repetitions
+    Run(run::RunPlan),
+    /// Print the settings that plans can have, as a JSON schema or a reference page
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
+    /// List, show, compare, export and import stored runs
+    #[command(subcommand)]
+    Runs(runs::Runs),
+    /// Write the HTML report of a stored run
+    Report(report::Report),
+    /// Make, index and serve video content
+    #[command(subcommand)]
+    Content(content::Content),
+    /// Make credentials for a fleet of hosts, and list its agents
+    #[command(subcommand)]
+    Fleet(fleet::Fleet),
+    /// Run an agent, which lets a coordinator measure on this host
+    Agent(Box<agent::AgentArgs>),
+    /// Make a lab on this machine: virtual hosts, links and disks
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Undo changes that a crash left on this system
+    Undo(undo::Undo),
+    /// Print a shell completion script
+    Completions(completions::Completions),
+    /// Print the manual page, or write the pages of all commands into a directory
+    Man(completions::Man),
+}
+
+impl Command {
+    /// Runs the command. `definition` returns the whole command line, for completions and manual pages.
+    pub fn run(self, definition: fn() -> clap::Command) -> Outcome {
+        match self {
+            Self::Survey(args) => args.run(),
+            Self::Stream(args) => args.run(),
+            Self::Transfer(args) => args.run(),
+            Self::Daq(args) => args.run(),
+            Self::Timeline(args) => args.run(),
+            Self::Explain(args) => args.run(),
+            Self::Run(args) => args.run(),
+            Self::Plan(args) => args.run(),
+            Self::Runs(args) => args.run(),
+            Self::Report(args) => args.run(),
+            Self::Content(args) => args.run(),
+            Self::Fleet(args) => args.run(),
+            Self::Agent(args) => args.run(),
+            Self::Lab(args) => args.run(),
+            Self::Undo(args) => args.run(),
+            Self::Completions(args) => args.run(definition()),
+            Self::Man(args) => args.run(definition()),
+        }
+    }
+}

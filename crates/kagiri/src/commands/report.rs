@@ -1,0 +1,41 @@
+//! `kagiri report`: writes the HTML report of a stored run.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::atomic_file::write_atomically;
+use crate::exit::{Code, Failure, Outcome};
+use crate::{dirs, output};
+
+/// Write the HTML report of a stored run.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri report                        the last run, to ./RUN.html\n  \
+    kagiri report last~1 -o before.html  the run before it\n\n\
+    The page is self-contained: it can be mailed and read offline.")]
+pub struct Report {
+    /// Run id or its prefix, 'last', 'last~1' (the run before), or an exported file
+    #[arg(value_name = "RUN", default_value = "last")]
+    run: String,
+    /// Output file, '-' for standard output [default: RUN.html in this directory]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Report {
+    pub fn run(self) -> Outcome {
+        let run = dirs::open_store()?.resolve(&self.run)?;
+        let page = output::report_page(&run);
+        let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
+        if path.as_os_str() == "-" {
+            output::print(&page);
+        } else {
+            write_atomically(&path, page.as_bytes()).map_err(Failure::of_named)?;
+            // Absolute, for users in other directories.
+            let path = std::path::absolute(&path).unwrap_or(path);
+            output::print(&format!("{}\n", path.display()));
+        }
+        Ok(Code::Measured)
+    }
+}

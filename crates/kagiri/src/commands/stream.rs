@@ -1,0 +1,89 @@
+//! `kagiri stream`: how many streams does a content server carry?
+
+use base::outcome::Resource;
+use base::units::{BitRate, ByteSize};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use stream::settings::StreamSettings;
+
+use crate::args::{MeasureArgs, WorkloadArgs};
+use crate::calls_flag::CallArgs;
+use crate::exit::{Failure, Outcome};
+use crate::hosts::{HostArgs, PlaceArgs};
+use crate::placement_check::Places;
+use crate::{output, session};
+
+/// Find how many video streams a content server carries undisturbed, and what stops the next one.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri stream                               a server on this machine\n  \
+    kagiri stream http://nas/film.ts --max 16   one elsewhere, going up one by one\n  \
+    kagiri stream --streams 100 --time 60s      one load, no search\n  \
+    kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
+    A stream passes when its picture never stops. Each trial offers one load; the search raises it until a trial \
+    fails, confirms the largest that passed, and names what limits it.")]
+pub struct StreamArgs {
+    #[command(flatten)]
+    settings: WorkloadArgs<StreamSettings>,
+    /// Ceiling of a resource, to predict where it ends: disk, network, cpu or memory, e.g. disk=110Mbit/s or
+    /// cpu=200%; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    ceiling: Vec<String>,
+    #[command(flatten)]
+    calls: CallArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    hosts: HostArgs,
+    #[command(flatten)]
+    common: MeasureArgs,
+}
+
+impl StreamArgs {
+    /// Measures.
+    pub fn run(mut self: Box<Self>) -> Outcome {
+        self.settings.set("ceiling", ceilings(&self.ceiling)?);
+        self.calls.want(&mut self.settings);
+        let given = |key| self.settings.get(key).and_then(Value::as_str);
+        let name = given("url").or(given("server.kind")).unwrap_or("embedded server").to_owned();
+        let mut plan = self.settings.plan("stream", format!("stream: {name}"), &name)?;
+        plan.variants[0].place = self.place.wishes()?;
+        let plan = self.common.over(plan);
+        // Scripts give --bitrate with a URL, too: it is part of the contract, and has no effect there.
+        if let (Some(rate), Some(content)) = (given("bitrate"), given("url").or(given("content.path")))
+            && !self.common.quiet
+        {
+            output::say(&format!(
+                "--bitrate {rate} makes no content here: {content} is played at the rate that it has"
+            ));
+        }
+        self.calls.draw(&plan.name, self.common.quiet, || {
+            session::run_plan(&plan, &self.common, &self.hosts, Places::Options)
+        })
+    }
+}
+
+/// Ceilings of the command line as settings of the workload.
+fn ceilings(texts: &[String]) -> Result<Value, Failure> {
+    let mut all = Map::new();
+    for text in texts {
+        let (resource, ceiling) = run::explain::ceiling::parse(text).map_err(Failure::usage)?;
+        let (key, value) = match resource {
+            Resource::Disk => ("disk", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
+            Resource::Network => ("network", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
+            Resource::Memory => ("memory", json!(ByteSize::from_bytes(ceiling.value as u64))),
+            Resource::Cpu => ("cpu_percent", json!(ceiling.value)),
+            Resource::Player
+            | Resource::Window
+            | Resource::SendBuffer
+            | Resource::Buffer
+            | Resource::None => {
+                return Err(Failure::usage(format!(
+                    "--ceiling {text}: the players' ceiling is known: their core"
+                )));
+            }
+        };
+        all.insert(key.to_owned(), value);
+    }
+    Ok(Value::Object(all))
+}

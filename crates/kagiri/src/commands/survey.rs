@@ -1,0 +1,201 @@
+//! `kagiri survey`: measures this machine with every workload in a few minutes and writes one report.
+
+use std::collections::BTreeMap;
+
+use base::outcome::{Ceiling, Resource, VariantOutcome};
+use base::plan::Plan;
+use base::units::BitRate;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::args::MeasureArgs;
+use crate::exit::{Failure, Outcome};
+use crate::hosts::HostArgs;
+use crate::output;
+use crate::placement_check::Places;
+use crate::session::{self, Session};
+
+/// Default rate of the streams, in bit/s.
+const STREAM_BIT_PER_S: f64 = 25e6;
+/// Upper bound of the search.
+const LOAD_MAX: u64 = 2000;
+/// Lower bound of [`load_max`]: the loopback's ceiling may have been measured on a busy machine.
+const LOAD_MAX_LEAST: u64 = 100;
+/// The search starts five doublings below its bound.
+const FIRST_SHARE: u64 = 32;
+
+/// Measure this machine in a few minutes and write one report.
+#[derive(Args)]
+#[command(
+    after_help = "Measures the ceilings of CPU, disk, loopback and memory; throughput and requests over loopback \
+    ('kagiri transfer'); event building from 100 sources ('kagiri daq'); and how many video streams of 25 Mbit/s a \
+    server on this machine carries ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no \
+    root, and prints the path of its report.\n\n\
+    Examples:\n  \
+    kagiri survey\n  \
+    kagiri survey --out survey/                   write all files to one directory\n  \
+    kagiri survey --json --quiet > survey.json    for a script"
+)]
+pub struct Survey {
+    #[command(flatten)]
+    common: MeasureArgs,
+}
+
+impl Survey {
+    pub fn run(self) -> Outcome {
+        let say = |line: &str| {
+            if !self.common.quiet {
+                output::say(line);
+            }
+        };
+        // Find errors before the first measurement.
+        session::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
+        let mut session = Session::open(&self.common, &say)?;
+        say(
+            "Surveying this machine: two to three minutes if it is idle. Ctrl-C stops and keeps finished trials.",
+        );
+        say("1 of 4: ceilings of CPU, disk and loopback (some seconds)");
+        let stopped = || session.is_stopped();
+        let data = session.data_dir();
+        let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
+        if stopped() {
+            return Err(Failure::Interrupted("interrupted before anything was measured".into()));
+        }
+        for (resource, ceiling) in &ceilings {
+            say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
+        }
+        say("2 of 4: throughput and requests over loopback (some seconds)");
+        let transfers = self.measure_headlines(&mut session, &transfer_plan()?)?;
+        for line in &transfers {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("transfers", json!(transfers));
+        say("3 of 4: events from 100 simultaneous sources (some seconds)");
+        let events = self.measure_headlines(&mut session, &daq_plan()?)?;
+        for line in &events {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("events", json!(events));
+        say("4 of 4: video streams of 25 Mbit/s from the embedded server");
+        session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
+    }
+
+    /// Measures a further plan as a run of its own. Returns one sentence per variant.
+    fn measure_headlines(&self, session: &mut Session, plan: &Plan) -> Result<Vec<String>, Failure> {
+        let quiet = MeasureArgs { quiet: true, seed: self.common.seed, ..MeasureArgs::default() };
+        let run = session.measure(plan, &quiet)?;
+        if session.is_stopped() {
+            return Err(Failure::Interrupted("interrupted before any stream was measured".into()));
+        }
+        let line = |variant: &VariantOutcome| {
+            let said = variant.account.headline.as_deref().unwrap_or("could not be measured");
+            format!("{}: {}", variant.name, report::words::lower(said))
+        };
+        Ok(run.variants.iter().map(line).collect())
+    }
+
+    fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
+        let settings =
+            run::registry::BUILT_IN.resolve("stream", settings(ceilings)).map_err(Failure::usage)?;
+        Ok(self.common.over(Plan::of_one("stream", "survey", "embedded server", settings)))
+    }
+}
+
+/// Classic tests of a network stack, two seconds each.
+fn transfer_plan() -> Result<Plan, Failure> {
+    let variants = [
+        ("TCP, 1 flow", json!({})),
+        ("TCP, 8 flows", json!({ "flows": 8 })),
+        ("UDP, 1472 B", json!({ "protocol": "udp" })),
+        ("requests, 1 B", json!({ "requests": {} })),
+    ];
+    let mut plan: Option<Plan> = None;
+    for (name, mut settings) in variants {
+        settings["time"] = json!("2s");
+        let settings = run::registry::BUILT_IN.resolve("transfer", settings).map_err(Failure::usage)?;
+        let one = Plan::of_one("transfer", "survey: transfers over loopback", name, settings);
+        match &mut plan {
+            Some(plan) => plan.variants.extend(one.variants),
+            None => plan = Some(one),
+        }
+    }
+    plan.ok_or_else(|| Failure::usage("there is nothing to transfer"))
+}
+
+fn daq_plan() -> Result<Plan, Failure> {
+    let settings = json!({ "sources": 100, "time": "2s" });
+    let settings = run::registry::BUILT_IN.resolve("daq", settings).map_err(Failure::usage)?;
+    Ok(Plan::of_one("daq", "survey: events over loopback", "push", settings))
+}
+
+/// Short trials and a coarse search: the order of magnitude is enough.
+fn settings(ceilings: &BTreeMap<Resource, Ceiling>) -> Value {
+    let rate = |resource| {
+        ceilings.get(&resource).map(|ceiling: &Ceiling| json!(BitRate::from_bit_per_s(ceiling.value as u64)))
+    };
+    let mut known = serde_json::Map::new();
+    known.extend(rate(Resource::Disk).map(|value| ("disk".to_owned(), value)));
+    known.extend(rate(Resource::Network).map(|value| ("network".to_owned(), value)));
+    known.insert("source".into(), json!("calibrated by this survey"));
+    let max = load_max(ceilings);
+    json!({
+        "first": max / FIRST_SHARE,
+        "max": max,
+        "hold": "5s",
+        "search_hold": "2s",
+        "confirmations": 1,
+        "resolution_percent": 25.0,
+        "ramp_down": false,
+        "player": { "warm_up": "4s" },
+        "ceiling": known,
+    })
+}
+
+/// Twice the capacity of the loopback, which no server on it exceeds.
+fn load_max(ceilings: &BTreeMap<Resource, Ceiling>) -> u64 {
+    let streams = ceilings.get(&Resource::Network).map(|ceiling| 2.0 * ceiling.value / STREAM_BIT_PER_S);
+    streams.map_or(LOAD_MAX, |streams| (streams as u64).clamp(LOAD_MAX_LEAST, LOAD_MAX))
+}
+
+/// A ceiling with three digits, which is its precision.
+fn words(resource: Resource, ceiling: &Ceiling) -> String {
+    let exponent = ceiling.value.abs().max(1.0).log10().floor() as i32;
+    let step = 10f64.powi((exponent - 2).max(0));
+    let value = (ceiling.value / step).round() * step;
+    base::format::quantity(Some(value), resource.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimate;
+
+    fn network(bit_per_s: f64) -> BTreeMap<Resource, Ceiling> {
+        [(Resource::Network, Ceiling { value: bit_per_s, source: "test".into() })].into()
+    }
+
+    #[test]
+    fn ceilings_are_printed_with_three_digits() {
+        for (resource, value, said) in [
+            (Resource::Network, 13.242e9, "13.2 Gbit/s"),
+            (Resource::Disk, 943.4e6, "943 Mbit/s"),
+            (Resource::Disk, 1.0e9, "1 Gbit/s"),
+            (Resource::Cpu, 200.0, "200 %"),
+        ] {
+            assert_eq!(words(resource, &Ceiling { value, source: "test".into() }), said);
+        }
+    }
+
+    #[test]
+    fn survey_takes_three_minutes_at_most() {
+        let known = [0.01e9, 0.1e9, 1e9, 4e9, 13.2e9, 25e9, 60e9, 400e9].map(network);
+        for ceilings in known.iter().chain([&BTreeMap::new()]) {
+            let settings = run::registry::BUILT_IN.resolve("stream", settings(ceilings)).unwrap();
+            let loads =
+                run::registry::BUILT_IN.workload("stream").unwrap().configure(&settings).unwrap().load_plan();
+            assert!(loads.load_first >= 1 && loads.load_first < loads.load_max, "{loads:?}");
+            let most = Estimate::new([("a".to_owned(), loads)], 1).upper_bound();
+            assert!(most.s <= 180.0, "{most:?} with {loads:?}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `kagiri transfer`: how fast do bytes move?
+
+mod serve;
+
+use clap::Args;
+use serde_json::{Value, json};
+use transfer::settings::TransferSettings;
+
+use crate::args::{MeasureArgs, WorkloadArgs};
+use crate::calls_flag::CallArgs;
+use crate::exit::{Failure, Outcome};
+use crate::hosts::{HostArgs, PlaceArgs};
+use crate::placement_check::Places;
+use crate::session;
+use serve::ServeArgs;
+
+/// Find how fast bytes move to a server and back, and what holds them back.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri transfer                              both ends here, over loopback\n  \
+    kagiri transfer --serve --listen 10.0.0.2:5201 --allow 10.0.0.0/24\n  \
+    kagiri transfer 10.0.0.2 --direction both    to kagiri or iperf3\n  \
+    kagiri transfer nas --protocol udp --search  the highest rate without loss\n  \
+    kagiri transfer nas --rr                     response times\n\n\
+    Goodput is payload that arrived, over the time in which it did.")]
+pub struct TransferArgs {
+    #[command(flatten)]
+    settings: WorkloadArgs<TransferSettings>,
+    /// Port of the server, instead of HOST:PORT
+    #[arg(long, short, value_name = "PORT", requires = "host", hide_short_help = true)]
+    port: Option<u16>,
+    #[command(flatten)]
+    calls: CallArgs,
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    hosts: HostArgs,
+    #[command(flatten)]
+    common: MeasureArgs,
+}
+
+impl TransferArgs {
+    /// Serves, or measures.
+    pub fn run(mut self: Box<Self>) -> Outcome {
+        if self.serve.is_wanted() {
+            return self.serve.run(self.hosts.listen.as_deref(), self.common.json, self.common.quiet);
+        }
+        self.calls.want(&mut self.settings);
+        let host = self.settings.get("host").and_then(Value::as_str).map(str::to_owned);
+        let name = host.clone().unwrap_or_else(|| "loopback".to_owned());
+        if let (Some(host), Some(port)) = (host, self.port) {
+            self.settings.set("host", json!(with_port(&host, port)?));
+        }
+        let mut plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
+        plan.variants[0].place = self.place.wishes()?;
+        let plan = self.common.over(plan);
+        self.calls.draw(&plan.name, self.common.quiet, || {
+            session::run_plan(&plan, &self.common, &self.hosts, Places::Options)
+        })
+    }
+}
+
+/// `HOST:PORT`; an IPv6 address gets brackets.
+fn with_port(host: &str, port: u16) -> Result<String, Failure> {
+    match host.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => Ok(format!("[{address}]:{port}")),
+        Err(_) if host.contains(':') => {
+            Err(Failure::usage(format!("--port {port}: {host} has a port already; leave one out")))
+        }
+        Err(_) => Ok(format!("{host}:{port}")),
+    }
+}

@@ -1,0 +1,169 @@
+//! `kagiri transfer --serve`: the end that clients connect to, kagiri's own and iperf3's.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use ipnet::IpNet;
+use serde_json::{Value, json};
+use transfer::flow::probe;
+use transfer::iperf3::TestReport;
+use transfer::native::{NativeServer, NativeSettings, SessionEnd};
+use transfer::report::{DirectionReport, EndReport};
+use transfer::server::{Server, ServerSettings};
+use transfer::settings::PORT;
+
+use crate::args::SETTINGS;
+use crate::exit::{Code, Failure, Outcome};
+use crate::{output, stop};
+
+/// Arguments of clients, beside the settings of a transfer.
+const OF_CLIENTS: [&str; 9] =
+    [SETTINGS, "port", "calls_html", "calls_pftrace", "place", "out", "require", "repeat", "seed"];
+/// How often it is looked for sessions that have ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The server's own options.
+#[derive(Args)]
+#[command(next_help_heading = "Server")]
+pub struct ServeArgs {
+    /// Be the server, until Ctrl-C: for clients of kagiri and of iperf3, any number at once; --listen
+    /// ADDRESS:PORT says where [default: 127.0.0.1:5201]
+    #[arg(long, conflicts_with_all = OF_CLIENTS)]
+    serve: bool,
+    /// Serve clients from this network only, e.g. 10.0.0.0/24; may be repeated
+    #[arg(long, value_name = "NET", requires = "serve", value_parser = net)]
+    allow: Vec<IpNet>,
+    /// Serve whoever comes, although nobody is asked who they are
+    #[arg(long, requires = "serve", conflicts_with = "allow")]
+    open: bool,
+}
+
+/// A network, or one address.
+fn net(text: &str) -> Result<IpNet, String> {
+    let one = || text.parse::<std::net::IpAddr>().map(IpNet::from);
+    text.parse()
+        .or_else(|_| one())
+        .map_err(|_| "write an address, or a network such as 10.0.0.0/24".to_owned())
+}
+
+impl ServeArgs {
+    /// Whether this is to be a server.
+    pub fn is_wanted(&self) -> bool {
+        self.serve
+    }
+
+    /// Serve until Ctrl-C.
+    pub fn run(&self, listen: Option<&str>, is_json: bool, is_quiet: bool) -> Outcome {
+        let listen = listen.map_or_else(|| Ok(([127, 0, 0, 1], PORT).into()), address)?;
+        if !listen.ip().is_loopback() && self.allow.is_empty() && !self.open {
+            return Err(Failure::usage(format!(
+                "--listen {listen}: beyond loopback anybody could make this host send and receive as fast as it can; \
+                 say who may, such as --allow 10.0.0.0/24, or --open for everybody"
+            )));
+        }
+        let stop = stop::stop_flag()?;
+        // Before anybody is measured; where there is no loopback to try engines over, the usual one does.
+        let _ = probe::run();
+        let natives = Arc::new(NativeServer::new(NativeSettings::default()));
+        let settings = ServerSettings {
+            natives: Some(natives.clone()),
+            admitted: (!self.allow.is_empty()).then(|| self.allow.clone()),
+            ..ServerSettings::new(listen)
+        };
+        let mut server = Server::start(settings).with_context(|| format!("cannot serve at {listen}"))?;
+        if !is_quiet {
+            let at = server.local_addr();
+            output::say(&format!(
+                "kagiri transfer serves at {at}, TCP and UDP, clients of kagiri and iperf3; Ctrl-C ends it"
+            ));
+        }
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+            tell(&server, &natives, is_json);
+        }
+        server.stop();
+        tell(&server, &natives, is_json);
+        Ok(Code::Measured)
+    }
+}
+
+/// Where to serve: an address with or without a port.
+fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let bare = || text.parse().map(|ip: std::net::IpAddr| SocketAddr::new(ip, PORT));
+    text.parse().or_else(|_| bare()).map_err(|_| {
+        Failure::usage(format!(
+            "--listen {text}: with --serve write an address of this host, such as 10.0.0.2:{PORT}"
+        ))
+    })
+}
+
+/// One line a session that has ended.
+fn tell(server: &Server, natives: &NativeServer, is_json: bool) {
+    let native = natives.take_ends().into_iter().map(|end| session(&end));
+    let others = server.take_reports().into_iter().map(|report| test(&report));
+    for session in native.chain(others) {
+        let line = if is_json { session.to_string() } else { line(&session) };
+        output::print(&(line + "\n"));
+    }
+}
+
+fn session(end: &SessionEnd) -> Value {
+    let sum = |of: fn(&DirectionReport) -> Option<&EndReport>| {
+        end.directions.iter().filter_map(of).map(EndReport::bytes).sum::<u64>()
+    };
+    let seconds = end.directions.iter().flat_map(|way| [&way.sender, &way.receiver]).flatten();
+    let seconds = seconds.filter_map(EndReport::elapsed_s).fold(0.0, f64::max);
+    json!({
+        "client": end.peer.to_string(),
+        "program": end.order.as_ref().map(|order| order.program.clone()),
+        "sent_bytes": sum(|way| way.sender.as_ref()),
+        "received_bytes": sum(|way| way.receiver.as_ref()),
+        "elapsed_s": seconds,
+        "problem": end.problem,
+    })
+}
+
+fn test(report: &TestReport) -> Value {
+    let (sent, received) = report.bytes();
+    let seconds = report.streams.iter().filter_map(|stream| stream.own.seconds).fold(0.0, f64::max);
+    let version = report.parameters.as_ref().and_then(|parameters| parameters.client_version.clone());
+    json!({
+        "client": report.peer.to_string(),
+        "program": format!("iperf3 {}", version.unwrap_or_default()).trim_end(),
+        "sent_bytes": sent,
+        "received_bytes": received,
+        "elapsed_s": seconds,
+        "problem": report.problem,
+    })
+}
+
+fn line(session: &Value) -> String {
+    let text = |key: &str| session[key].as_str().map(report::text::plain).unwrap_or_default();
+    let (sent, received) = (session["sent_bytes"].as_f64(), session["received_bytes"].as_f64());
+    let seconds = session["elapsed_s"].as_f64().filter(|seconds| *seconds > 0.0);
+    let rate = |bytes: Option<f64>| {
+        let (bytes, seconds) = (bytes?, seconds?);
+        (bytes > 0.0).then(|| {
+            format!(
+                "{} at {}",
+                base::format::quantity(Some(bytes), "B"),
+                base::format::quantity(Some(bytes * 8.0 / seconds), "bit/s")
+            )
+        })
+    };
+    let mut line = format!("{} ({})", text("client"), text("program"));
+    if let Some(words) = rate(sent) {
+        line += &format!(", sent {words}");
+    }
+    if let Some(words) = rate(received) {
+        line += &format!(", received {words}");
+    }
+    if let Some(problem) = session["problem"].as_str() {
+        line += &format!("; broke off: {}", report::text::plain(problem));
+    }
+    line
+}

@@ -1,0 +1,36 @@
+//! `kagiri undo`: undoes changes that a crash left.
+
+use clap::Args;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::leftovers::replay_all;
+use crate::output;
+
+/// Undo changes that a crash left on this system.
+#[derive(Args)]
+#[command(
+    after_help = "kagiri records every change to the system (control groups, mounts, links, files) in a journal before it makes \
+    the change, and undoes it at the end. After a crash or a second Ctrl-C this command undoes the rest; so does the \
+    next measurement. It touches nothing else.\n\n\
+    Example:\n  \
+    kagiri undo"
+)]
+pub struct Undo {}
+
+impl Undo {
+    pub fn run(self) -> Outcome {
+        let all = replay_all()?;
+        for line in all.iter().flat_map(|replayed| &replayed.lines) {
+            output::print(&format!("{line}\n"));
+        }
+        if all.is_empty() {
+            output::print("Nothing was left changed.\n");
+        }
+        match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
+            0 => Ok(Code::Measured),
+            n => Err(Failure::Runtime(anyhow::anyhow!(
+                "{n} changes could not be undone; see the lines above, fix the cause and run 'kagiri undo' again"
+            ))),
+        }
+    }
+}

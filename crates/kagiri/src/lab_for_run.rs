@@ -1,0 +1,64 @@
+//! A lab that is up for one run.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use lab::state::Folders;
+use lab::supervisor::{Program, SupervisorOptions};
+
+use crate::exit::Failure;
+use crate::{dirs, output, stop};
+
+pub fn folders() -> Result<Folders, Failure> {
+    Ok(Folders { journal: dirs::journal_dir(), data: dirs::data_dir()? })
+}
+
+/// Options to bring up the lab of a file.
+pub fn keep_options(file: PathBuf) -> Result<SupervisorOptions, Failure> {
+    let path = std::env::current_exe().context("cannot find this program's own file")?;
+    // Absolute, because messages show it to users in other directories.
+    let file = std::path::absolute(&file).unwrap_or(file);
+    let program = Program { path, arguments: Vec::new() };
+    Ok(SupervisorOptions { file, folders: folders()?, program, owner: None })
+}
+
+/// A lab that is up for one run.
+pub struct LabForRun {
+    name: String,
+    folders: Folders,
+}
+
+impl LabForRun {
+    /// Brings up the lab of a file. It goes down with this process.
+    pub fn up(file: PathBuf, quiet: bool) -> Result<Self, Failure> {
+        let owner = i32::try_from(std::process::id()).ok();
+        let options = SupervisorOptions { owner, ..keep_options(file)? };
+        let stop = stop::stop_flag()?;
+        let state = lab::client::up(&options)?;
+        let lab = Self { name: state.lab.clone(), folders: options.folders };
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            lab.down()?;
+            return Err(Failure::Interrupted("interrupted before the first trial ended".into()));
+        }
+        if !quiet {
+            output::say(&format!("lab {} is up: {} hosts", state.lab, state.hosts.len()));
+        }
+        Ok(lab)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn down(self) -> Result<(), Failure> {
+        let left = lab::client::down(&self.folders, &self.name)?;
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Runtime(anyhow::anyhow!(
+                "lab {} could not be removed completely; fix the cause and run 'kagiri undo':\n{}",
+                self.name,
+                left.join("\n")
+            ))),
+        }
+    }
+}

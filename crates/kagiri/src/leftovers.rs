@@ -1,0 +1,35 @@
+//! Undoes what crashed processes left changed on this system.
+
+use sys::journal::Journal;
+
+use crate::dirs::journal_dir;
+
+/// Result of replaying the journal of one crashed process.
+pub struct Replayed {
+    /// One line per change.
+    pub lines: Vec<String>,
+    /// Number of changes that could not be undone.
+    pub failed: usize,
+}
+
+/// Replays the journals of all processes that have ended.
+///
+/// # Errors
+/// The journals cannot be read.
+pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
+    let leftovers = Journal::leftovers(&journal_dir())?;
+    let replay = |leftover| {
+        let results = Journal::replay(leftover);
+        let failed = results.iter().filter(|result| !result.outcome.is_settled()).count();
+        Replayed { lines: results.iter().map(ToString::to_string).collect(), failed }
+    };
+    Ok(leftovers.into_iter().map(replay).collect())
+}
+
+/// Undoes what crashed processes left, before anything else is changed.
+pub fn clean_leftovers(say: &dyn Fn(&str)) {
+    match replay_all() {
+        Ok(results) => results.iter().flat_map(|leftover| &leftover.lines).for_each(|line| say(line)),
+        Err(error) => say(&format!("cannot read what a crash may have left: {error}")),
+    }
+}

@@ -1,0 +1,198 @@
+//! A measuring session: stop flag, leftovers of crashes, store, bus and result around the engine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use base::outcome::{Run, Trial};
+use base::part::HostContext;
+use base::plan::Plan;
+use fleet::coordinator::FleetBus;
+use fleet::local::LocalBus;
+use fleet::{Bus, FleetError};
+use run::engine::{self, ConfiguredVariant, Setting};
+use serde_json::Value;
+use store::Store;
+
+use crate::args::MeasureArgs;
+use crate::dirs::{data_dir, journal_dir};
+use crate::estimate::Estimate;
+use crate::exit::{Failure, Outcome};
+use crate::host_facts::environment;
+use crate::hosts::HostArgs;
+use crate::leftovers::clean_leftovers;
+use crate::placement_check::{self, Places};
+use crate::progress::Progress;
+use crate::stop::stop_flag;
+use crate::{hosts, output};
+
+/// Facts about this host, and the text of the plan's lab file.
+fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
+    let mut facts = environment();
+    if let Some(file) = &plan.lab {
+        match std::fs::read_to_string(file) {
+            Ok(text) => drop(facts.insert("lab".to_owned(), Value::String(text))),
+            // The command line may name other hosts than the lab's.
+            Err(error) => output::say(&format!("{file} is not stored with the run: {error}")),
+        }
+    }
+    facts
+}
+
+/// Opened before anything is measured: handles Ctrl-C, undoes leftovers, and checks that results can be
+/// written.
+pub struct Session {
+    stop: Arc<AtomicBool>,
+    store: Store,
+    data_dir: PathBuf,
+    facts: BTreeMap<String, Value>,
+}
+
+impl Session {
+    /// Opens a session; `say` prints what crashes left.
+    ///
+    /// # Errors
+    /// Results cannot be stored, or not written to `--out`.
+    pub fn open(common: &MeasureArgs, say: &dyn Fn(&str)) -> Result<Self, Failure> {
+        let stop = stop_flag()?;
+        clean_leftovers(say);
+        let data_dir = data_dir()?;
+        let store = Store::open(&data_dir)?;
+        store.check_writable()?;
+        if let Some(out) = &common.out {
+            std::fs::create_dir_all(out)
+                .with_context(|| format!("--out: cannot make {}", out.display()))
+                .map_err(Failure::of_named)?;
+            tempfile::tempfile_in(out)
+                .with_context(|| format!("--out: cannot write into {}", out.display()))?;
+        }
+        Ok(Self { stop, store, data_dir, facts: BTreeMap::new() })
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Measures a plan, stores the run and prints the result.
+    pub fn run_plan(mut self, plan: &Plan, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
+        let (run, failure) = self.make_run(plan, common, hosts)?;
+        // Without a trial, one line is enough; --json still prints its document.
+        let is_empty = run.trials.iter().all(Trial::is_unmeasured);
+        let presented = match is_empty && !common.json {
+            true => Err(Failure::Interrupted("interrupted before the first trial ended".into())),
+            false => output::present(&run, common),
+        };
+        // The failure of the run is more important than that of its report.
+        match failure {
+            Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
+            Some(failure) => Err(Failure::Runtime(anyhow::Error::msg(failure.message))),
+            None => presented,
+        }
+    }
+
+    /// Measures a plan and stores the run without printing the result.
+    pub fn measure(&mut self, plan: &Plan, common: &MeasureArgs) -> Result<Run, Failure> {
+        let (run, failure) = self.make_run(plan, common, &HostArgs::default())?;
+        failure.map_or(Ok(run), |failure| Err(run_failure(failure)))
+    }
+
+    /// Adds a fact to the environment of the next run.
+    pub fn add_fact(&mut self, name: &str, fact: Value) {
+        self.facts.insert(name.to_owned(), fact);
+    }
+
+    fn make_run(
+        &mut self,
+        plan: &Plan,
+        common: &MeasureArgs,
+        hosts: &HostArgs,
+    ) -> Result<(Run, Option<engine::RunError>), Failure> {
+        let workload = run::registry::BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
+        let variants = engine::configure(plan, workload).map_err(run_failure)?;
+        let loads = |configured: &ConfiguredVariant<'_>| {
+            (configured.variant.name.clone(), configured.workload.load_plan())
+        };
+        let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
+        let mut progress = Progress::new(
+            variants.first().map_or("", |first| first.workload.load_unit()),
+            estimate,
+            common.quiet,
+            Arc::clone(&self.stop),
+        );
+        let (part_notes, bus_notes) = (progress.clone(), progress.clone());
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let host = HostContext {
+            stop: Arc::clone(&self.stop),
+            say: Arc::new(move |line| part_notes.note(line)),
+            ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
+        };
+        let local = LocalBus::new(run::registry::BUILT_IN.part_kinds(), host);
+        let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
+        let mut bus = open_bus(plan, local, hosts, &id, bus_notes)?;
+        let environment = run_environment(plan).into_iter().chain(self.facts.clone()).collect();
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment };
+        let made = engine::make(workload, plan, &mut *bus, &mut self.store, &mut progress, setting);
+        // The hosts clean up before the result is printed.
+        drop(bus);
+        progress.clear();
+        made.map_err(run_failure)
+    }
+}
+
+/// The local bus, or the fleet's if the plan names other hosts.
+fn open_bus(
+    plan: &Plan,
+    local: LocalBus,
+    hosts: &HostArgs,
+    run: &str,
+    notes: Progress,
+) -> Result<Box<dyn Bus>, Failure> {
+    let wishes = hosts::wishes(plan);
+    if wishes.is_empty() {
+        return Ok(Box::new(local));
+    }
+    let mut coordinator = hosts.coordinator(run.to_owned())?;
+    let gathered = coordinator.recruit(&wishes, hosts.wait().duration(), &|line| notes.note(line));
+    gathered.map_err(|error| match error {
+        FleetError::Interrupted => Failure::Interrupted(error.to_string()),
+        FleetError::Missing(missing) => {
+            // A missing host may have tried to join.
+            let reason = hosts::connect_failure().map(|reason| format!("; {reason}")).unwrap_or_default();
+            Failure::Runtime(anyhow::anyhow!("{missing}; {}{reason}", hosts.invitation()))
+        }
+        other => Failure::from(other),
+    })?;
+    Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| notes.note(line)))))
+}
+
+fn run_failure(error: engine::RunError) -> Failure {
+    match error.usage {
+        true => Failure::Usage(error.message),
+        false => Failure::Runtime(anyhow::Error::msg(error.message)),
+    }
+}
+
+/// Checks a plan's requirements and placement before anything is measured. `places` is the syntax for
+/// messages.
+pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), Failure> {
+    let workload = run::registry::BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
+    engine::configure(plan, workload).map_err(run_failure)?;
+    placement_check::check(hosts, plan, places)
+}
+
+/// Measures a plan, stores the run and prints the result.
+pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Places) -> Outcome {
+    check_plan(plan, hosts, places)?;
+    let say = |line: &str| {
+        if !common.quiet {
+            output::say(line);
+        }
+    };
+    Session::open(common, &say)?.run_plan(plan, common, hosts)
+}

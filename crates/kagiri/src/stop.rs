@@ -1,0 +1,56 @@
+//! The process-wide stop flag.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use sys::stop::StopSignal;
+
+use crate::exit::Code;
+use crate::output;
+
+/// How often to check for the second Ctrl-C, after which the process ends at once.
+const POLL: Duration = Duration::from_millis(200);
+
+/// The flag, once the signals are handled.
+static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+
+/// The flag that Ctrl-C and SIGTERM set; one per process. A second signal ends the process at once; the undo
+/// journal then lists the changes that are left.
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let mut known = STOP.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(flag) = &*known {
+        return Ok(Arc::clone(flag));
+    }
+    let signal = StopSignal::install().context("cannot handle Ctrl-C")?;
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    std::thread::Builder::new().name("stop".into()).spawn(move || {
+        loop {
+            if signal.wait_timeout(Duration::from_secs(3600)) {
+                raised.store(true, Ordering::Relaxed);
+                while signal.count() < 2 {
+                    std::thread::sleep(POLL);
+                }
+                output::say("kagiri: stopped at once; 'kagiri undo' undoes the remaining changes");
+                std::process::exit(Code::Interrupted as i32);
+            }
+        }
+    })?;
+    *known = Some(Arc::clone(&flag));
+    Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_flag_is_shared() {
+        let first = stop_flag().unwrap();
+        let again = stop_flag().unwrap();
+        assert!(Arc::ptr_eq(&first, &again), "one flag per process");
+        assert!(!first.load(Ordering::Relaxed));
+    }
+}

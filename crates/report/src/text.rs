@@ -1,0 +1,64 @@
+//! Text made safe and ready to be printed.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// The text with no line break between a number and its unit (no-break space, U+00A0).
+pub fn unbroken(text: &str) -> String {
+    const UNITS: [&str; 12] =
+        ["%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB", "s", "ms", "min"];
+    let mut kept = String::with_capacity(text.len());
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 {
+            let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
+            let after_number = kept.ends_with(|c: char| c.is_ascii_digit());
+            kept.push(if after_number && UNITS.contains(&bare) { '\u{a0}' } else { ' ' });
+        }
+        kept += word;
+    }
+    kept
+}
+
+/// A moment in UTC, to the second.
+pub fn moment(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Text from a plan or a host made safe for a terminal: no control characters (an escape sequence could
+/// recolour or erase what is above), and on one line.
+pub fn plain(text: &str) -> String {
+    visible(text).trim().to_owned()
+}
+
+/// The same with the blanks before and after it, for a line that stands among others.
+pub fn visible(line: &str) -> String {
+    // Bidirectional overrides reorder what follows them, which is as misleading as an escape sequence.
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    line.chars().map(|c| if hostile(c) { ' ' } else { c }).collect()
+}
+
+/// A name cut to a number of characters.
+pub fn clipped(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_unit_beside_them() {
+        assert_eq!(
+            unbroken("5 streams of 25 Mbit/s; 43 % (2 s)"),
+            "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s)"
+        );
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(plain("\u{1b}[31mred\u{7}\nx\u{202e}"), "[31mred  x");
+    }
+}

@@ -1,0 +1,117 @@
+//! The server under test: an existing one, or one launched for the measurement with its content.
+
+pub mod cache;
+mod content;
+mod existing_server;
+mod permissions;
+mod sampling_target;
+mod server_process;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use base::part::{HostContext, PartError, Progress, Watch};
+use serde::{Deserialize, Serialize};
+use sys::cgroup::ExistingGroup;
+use sys::journal::Journal;
+use workload::part::{self, Part, Peers};
+
+use super::settings::StreamSettings;
+use server_process::{ServerLauncher, ServerProcess};
+
+/// What the server is made from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OriginTask {
+    /// The settings of the workload.
+    #[serde(deserialize_with = "part::settings")]
+    pub stream: StreamSettings,
+    /// Players connect from other hosts, through a network device of this one.
+    pub players_elsewhere: bool,
+}
+
+/// Where the server is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OriginEndpoint {
+    /// The URL of the content.
+    pub content_url: String,
+    /// The content's file on the server's host, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_path: Option<PathBuf>,
+    /// What a sampler watches on the server's host.
+    pub watch: Watch,
+}
+
+/// The part `stream.server`.
+pub struct Origin {
+    settings: StreamSettings,
+    players_elsewhere: bool,
+    server: Option<ServerProcess>,
+}
+
+impl Origin {
+    /// The address that the server listens at.
+    fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
+        match (host.address, self.players_elsewhere) {
+            (Some(address), _) => Ok(address),
+            (None, false) => Ok(Ipv4Addr::LOCALHOST.into()),
+            (None, true) => Err(PartError::new(
+                "the players are on other hosts, and it is not known at which address they reach this one; \
+                 run an agent here with --address, and place the server on it",
+            )),
+        }
+    }
+}
+
+impl Part for Origin {
+    const KIND: &'static str = "stream.server";
+    type Task = OriginTask;
+    type Endpoint = OriginEndpoint;
+    type Report = ();
+
+    fn new(task: OriginTask) -> Result<Self, PartError> {
+        Ok(Self { settings: task.stream, players_elsewhere: task.players_elsewhere, server: None })
+    }
+
+    fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<OriginEndpoint, PartError> {
+        let server_host = sampling_target::ServerHost { host, players_elsewhere: self.players_elsewhere };
+        if let Some(url) = self.settings.url.clone() {
+            return existing_server::endpoint(&self.settings, &url, &server_host);
+        }
+        let address = self.address(host)?;
+        permissions::check_create(&self.settings, address, host)?;
+        let journal = Journal::open(&host.journal_dir).map_err(PartError::new)?;
+        let group = host.program_group.as_deref().map(ExistingGroup::find).transpose();
+        let group = group.map_err(PartError::new)?;
+        let content = content::provide(&self.settings, host)?;
+        permissions::check_rate(&self.settings, &content, host)?;
+        let launcher = ServerLauncher {
+            settings: &self.settings,
+            address,
+            group: group.as_ref(),
+            journal: &journal,
+            host,
+        };
+        let server = launcher.launch(&content)?;
+        let cgroup_cpu = group.as_ref().and_then(ExistingGroup::cpu_folder);
+        let watch =
+            sampling_target::for_launched(&self.settings, &server, cgroup_cpu, &content, &server_host);
+        let content_url = server.content_url();
+        let endpoint = OriginEndpoint { content_url, content_path: Some(content), watch };
+        self.server = Some(server);
+        Ok(endpoint)
+    }
+
+    fn progress(&mut self) -> Progress {
+        match self.server.as_mut().and_then(ServerProcess::exit_error) {
+            Some(why) => Progress::Failed(PartError::new(why)),
+            None => Progress::Running { done: None },
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        if let Some(server) = self.server.take() {
+            server.stop();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! The settings of `stream`, as they stand in a plan's `[stream]` table and on the command line.
+
+mod check;
+
+use std::path::PathBuf;
+
+use base::plan::{LoadPlan, PlanError};
+use base::units::{BitRate, ByteSize, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use mpegts::Codec;
+
+/// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
+const SEARCH_HOLD_S: u64 = 5;
+
+/// What players do with the bytes that they receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// Count the bytes and drop them in the kernel; costs least.
+    #[default]
+    Discard,
+    /// Copy the bytes to user memory, as any player does.
+    Copy,
+    /// Copy the bytes and check the header of every packet.
+    Parse,
+}
+
+/// The content that is made when none is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContentSettings {
+    /// Serve this transport stream instead of making one.
+    #[schemars(extend("x-flag" = {"name": "content", "value": "FILE", "file": true, "conflicts": ["url"]}))]
+    pub path: Option<PathBuf>,
+    /// Video codec of the content that is made.
+    #[schemars(extend("x-flag" = {"name": "codec", "value": "CODEC", "conflicts": ["url", "content.path"]}))]
+    pub codec: Codec,
+    /// Length of the content that is made; players start again at its end.
+    #[schemars(extend("x-min" = "5s", "x-max" = "10h",
+        "x-flag" = {"name": "duration", "conflicts": ["url", "content.path"]}))]
+    pub duration: Span,
+    /// Make content of constant bit rate: every group of pictures has the same size.
+    #[schemars(extend("x-flag" = {"name": "cbr", "conflicts": ["url", "content.path"]}))]
+    pub cbr: bool,
+}
+
+impl Default for ContentSettings {
+    fn default() -> Self {
+        Self { path: None, codec: Codec::default(), duration: Span::from_s(120), cbr: false }
+    }
+}
+
+/// Which server is started for the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerKind {
+    /// The content server of kagiri, in a process of its own.
+    #[default]
+    Embedded,
+    /// Nginx with one worker and sendfile.
+    Nginx,
+}
+
+/// The server that is started when no URL is given.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSettings {
+    /// Server that is started for the measurement.
+    #[schemars(extend("x-flag" = {"name": "server", "value": "KIND", "conflicts": ["url"]}))]
+    pub kind: ServerKind,
+    /// Worker threads (nginx: processes) of the server; 0 means one.
+    #[schemars(range(max = 1024), extend("x-flag" = {"rare": true, "conflicts": ["url"]}))]
+    pub threads: u32,
+    /// Congestion control of the embedded server's connections, e.g. cubic.
+    #[schemars(extend("x-unset" = "the host's default",
+        "x-flag" = {"name": "congestion-control", "aliases": ["congestion"], "conflicts": ["url"],
+            "rare": true}))]
+    pub congestion_control: Option<String>,
+    /// CPU time in ns that the embedded server burns for every byte it sends, to simulate a slower CPU.
+    #[schemars(range(min = 0.0, max = 10_000.0),
+        extend("x-flag" = {"value": "NS", "rare": true, "conflicts": ["url"]}))]
+    pub cost_ns_per_byte: f64,
+}
+
+/// How the virtual players behave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlayerSettings {
+    /// Video that a player buffers before it starts to play (VLC's network cache: 1 s).
+    #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
+    pub start: Span,
+    /// Video that a player buffers at most.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
+    pub cap: Span,
+    /// Video that a player buffers before it continues after a stall.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
+    pub resume: Span,
+    /// Socket receive buffer of a player (SO_RCVBUF), at least what the content needs in 80 ms. Automatic
+    /// growth would hide seconds of video; a larger buffer for each of more than a thousand players on one
+    /// host would exhaust the kernel's TCP memory.
+    #[schemars(extend("x-min" = "16KiB", "x-max" = "64MiB",
+        "x-flag" = {"rare": true, "name": "receive-buffer"}))]
+    pub receive_buffer: ByteSize,
+    /// Threads that run the players, each up to about a thousand of them.
+    #[schemars(range(min = 1, max = 1024))]
+    pub threads: u32,
+    /// Players that check every packet whatever the depth, one on each host at least; the first also checks
+    /// a hash of the content.
+    #[schemars(extend("x-flag" = {"rare": true}))]
+    pub parsing: u64,
+    /// Time from the start of the last player to the start of the trial's hold.
+    #[schemars(extend("x-min" = "0s", "x-max" = "2min",
+        "x-unset" = "until all players play, and twice the cap",
+        "x-flag" = {"rare": true, "name": "warm-up"}))]
+    pub warm_up: Option<Span>,
+}
+
+impl Default for PlayerSettings {
+    fn default() -> Self {
+        Self {
+            start: Span::from_s(1),
+            cap: Span::from_s(2),
+            resume: Span::from_ms(500),
+            receive_buffer: ByteSize::from_bytes(256 * 1024),
+            threads: 1,
+            parsing: 1,
+            warm_up: None,
+        }
+    }
+}
+
+/// The most there is of a resource, given by the user.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CeilingSettings {
+    /// Where the numbers come from, for the report.
+    #[schemars(extend("x-unset" = "\"given\""))]
+    pub source: Option<String>,
+    /// CPU time that the server can use, in % of one core.
+    #[schemars(range(min = 1.0, max = 1_000_000.0))]
+    pub cpu_percent: Option<f64>,
+    /// Rate of the device that holds the content.
+    #[schemars(extend("x-min" = "100kbit/s"))]
+    pub disk: Option<BitRate>,
+    /// Rate of the link.
+    #[schemars(extend("x-min" = "100kbit/s"))]
+    pub network: Option<BitRate>,
+    /// Memory of the server.
+    #[schemars(extend("x-min" = "1B"))]
+    pub memory: Option<ByteSize>,
+}
+
+/// The settings of `stream`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamSettings {
+    /// Content (MPEG-TS) on a server that is already running; without a URL kagiri makes content and serves
+    /// it.
+    #[schemars(extend("x-flag" = {"positional": true, "value": "URL"}))]
+    pub url: Option<String>,
+    /// Bit rate of the content that is made; given content keeps its own.
+    #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "1Gbit/s"))]
+    pub bitrate: BitRate,
+    /// Largest load of the search, in streams; up to 16 the search goes up one by one.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max: u64,
+    /// First load of a search beyond 16 streams; the load doubles from there.
+    #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"rare": true}))]
+    pub first: u64,
+    /// Offer this many streams in a single trial, without a search.
+    #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
+    pub streams: Option<u64>,
+    /// Length of a confirming trial, and of a single one.
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["time"],
+        "x-flag" = {"name": "time", "aliases": ["hold"]}))]
+    pub hold: Span,
+    /// Length of a trial while searching.
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["search_time"],
+        "x-unset" = "5s, at most --time", "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
+    pub search_hold: Option<Span>,
+    /// How often the capacity must pass to be confirmed.
+    #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]
+    pub confirmations: u32,
+    /// Try lower loads after the search, to see the way up repeated.
+    pub ramp_down: bool,
+    /// Resolution of a search above 16 streams, in % of the load.
+    #[schemars(range(min = 0.1, max = 50.0), extend("x-flag" = {"name": "resolution", "rare": true}))]
+    pub resolution_percent: f64,
+    /// What players do with the bytes that they receive.
+    #[schemars(extend("x-flag" = {"value": "DEPTH"}))]
+    pub depth: Depth,
+    /// Drop the content from memory before every trial, so that it is read from disk; the file must be on
+    /// this host.
+    pub cold: bool,
+    /// Time the players' system calls, and show where the time went.
+    pub calls: bool,
+    /// The players.
+    #[schemars(extend("x-flag" = {"group": "Players"}))]
+    pub player: PlayerSettings,
+    /// The content that is made.
+    #[schemars(extend("x-flag" = {"group": "Content"}))]
+    pub content: ContentSettings,
+    /// The server that is started.
+    #[schemars(extend("x-flag" = {"group": "Server"}))]
+    pub server: ServerSettings,
+    /// Known ceilings, to predict where a resource ends.
+    #[schemars(extend("x-flag" = false))]
+    pub ceiling: CeilingSettings,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        Self {
+            url: None,
+            bitrate: BitRate::from_bit_per_s(25_000_000),
+            max: 1000,
+            first: 1,
+            streams: None,
+            hold: Span::from_s(10),
+            search_hold: None,
+            confirmations: 3,
+            ramp_down: true,
+            resolution_percent: 2.0,
+            depth: Depth::default(),
+            cold: false,
+            calls: false,
+            player: PlayerSettings::default(),
+            content: ContentSettings::default(),
+            server: ServerSettings::default(),
+            ceiling: CeilingSettings::default(),
+        }
+    }
+}
+
+impl StreamSettings {
+    /// Read settings and check every range.
+    ///
+    /// # Errors
+    /// An unknown key, a wrong unit or an impossible range, with the key named.
+    pub fn read(settings: Value) -> Result<Self, PlanError> {
+        workload::settings::read(&settings)
+    }
+
+    /// How loads are to be searched.
+    pub fn load_plan(&self) -> LoadPlan {
+        let search_hold = self.search_hold.unwrap_or(Span::from_s(SEARCH_HOLD_S));
+        LoadPlan {
+            load_first: self.first,
+            load_max: self.max,
+            fixed: self.streams,
+            hold: self.hold,
+            search_hold: search_hold.min(self.hold),
+            confirmations: self.confirmations,
+            ramp_down: self.ramp_down,
+            resolution: self.resolution_percent / 100.0,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Recovers journals that a crash left behind.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::entry::{Header, Line, VERSION};
+use super::{EntryId, Outcome, Undo, UndoResult, perform};
+use crate::environment::boot_id;
+use crate::{Error, Result};
+
+/// Larger files are no journals.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// A journal whose owner has died. While it exists, no other program can replay it.
+#[derive(Debug)]
+pub struct Leftover {
+    path: PathBuf,
+    file: Flock<File>,
+    header: Header,
+    pending: Vec<(EntryId, Undo)>,
+    /// Lines that could not be read, other than a last one cut short.
+    damaged: usize,
+}
+
+impl Leftover {
+    /// The journal's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The process that left it.
+    pub fn owner_pid(&self) -> i32 {
+        self.header.pid
+    }
+
+    /// What is to be undone, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = &Undo> {
+        self.pending.iter().map(|(_, undo)| undo)
+    }
+
+    /// Undoes everything, newest first, continuing after failures. Failed steps are tried once more at the
+    /// end, since a later step may have ended the process in their way. Removes the journal when all is
+    /// settled, else keeps the failures for another attempt.
+    pub fn replay(mut self) -> Vec<UndoResult> {
+        let mut results: Vec<UndoResult> = Vec::new();
+        let mut failed: Vec<(usize, EntryId)> = Vec::new();
+        while let Some((id, undo)) = self.pending.pop() {
+            let result = self.perform(id, undo);
+            if !result.outcome.is_settled() {
+                failed.push((results.len(), id));
+            }
+            results.push(result);
+        }
+        for (place, id) in failed {
+            if results[place..].iter().any(|result| result.outcome == Outcome::Done) {
+                results[place] = self.perform(id, results[place].undo.clone());
+            }
+        }
+        if results.iter().all(|result| result.outcome.is_settled()) && self.damaged == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        results
+    }
+
+    fn perform(&self, id: EntryId, undo: Undo) -> UndoResult {
+        // After a restart of the machine only files are left; a process or device of that name is another
+        // one.
+        let survives =
+            matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. } | Undo::RemoveTree { .. });
+        let result = if survives || self.header.boot_id == boot_id() {
+            perform(undo)
+        } else {
+            UndoResult { undo, outcome: Outcome::AlreadyGone }
+        };
+        if result.outcome.is_settled()
+            && let Ok(line) = serde_json::to_string(&Line::Done { done: id })
+        {
+            // If this is lost, the next replay finds nothing to do.
+            let _ = writeln!(&*self.file, "{line}");
+        }
+        result
+    }
+}
+
+/// The journals in `folder` whose owner has died, in the order of their names.
+pub(super) fn find(folder: &Path) -> Result<Vec<Leftover>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::file("read journal folder", folder, error)),
+    };
+    super::make_private_folder(folder)?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .collect();
+    paths.sort_unstable();
+    let mut found = Vec::new();
+    for path in paths {
+        if let Some(leftover) = open(path)? {
+            found.push(leftover);
+        }
+    }
+    Ok(found)
+}
+
+/// Opens one journal; `None` when its owner lives or another program is replaying it.
+fn open(path: PathBuf) -> Result<Option<Leftover>> {
+    let file = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+    let file = match file {
+        Ok(file) => file,
+        // Its owner has just ended in good order.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::file("open journal", path, error)),
+    };
+    let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+    let mut text = Vec::new();
+    (&*file)
+        .take(MOST_BYTES)
+        .read_to_end(&mut text)
+        .map_err(|error| Error::file("read journal", &path, error))?;
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let Ok(header) = serde_json::from_slice::<Header>(first) else {
+        // The owner was interrupted before its first line was whole, so before any change; or it is writing
+        // it now.
+        return Ok(None);
+    };
+    if header.owner_lives() {
+        return Ok(None);
+    }
+    if header.kagiri_journal > VERSION {
+        return Err(Error::Refused(format!(
+            "the journal {} was written by a newer kagiri (format {}); undo it with that one",
+            path.display(),
+            header.kagiri_journal
+        )));
+    }
+    let (pending, damaged) = parse_lines(lines);
+    Ok(Some(Leftover { path, file, header, pending, damaged }))
+}
+
+/// What is still to be undone, and how many lines could not be read. What follows the last line end is a line
+/// whose writing was interrupted (or nothing), and no change was made for it.
+fn parse_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> (Vec<(EntryId, Undo)>, usize) {
+    let mut pending = Vec::new();
+    let mut damaged = 0;
+    let mut lines = lines.peekable();
+    while let Some(line) = lines.next() {
+        if lines.peek().is_none() {
+            break;
+        }
+        match serde_json::from_slice(line) {
+            Ok(Line::Undo { id, undo }) => pending.push((id, undo)),
+            Ok(Line::Done { done }) => pending.retain(|(id, _)| *id != done),
+            Err(_) => damaged += 1,
+        }
+    }
+    (pending, damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> (Vec<(EntryId, Undo)>, usize) {
+        parse_lines(text.as_bytes().split(|byte| *byte == b'\n'))
+    }
+
+    const A: &str = r#"{"id":1,"undo":{"do":"remove_file","path":"/a"}}"#;
+    const B: &str = r#"{"id":2,"undo":{"do":"kill_process","pid":7,"start_ticks":9,"group":true}}"#;
+
+    #[test]
+    fn done_entries_are_dropped_and_cut_lines_ignored() {
+        let (pending, damaged) = parse(&format!("{A}\n{B}\n{{\"done\":1}}\n{{\"id\":3,\"un"));
+        assert_eq!(damaged, 0);
+        assert_eq!(pending, [(EntryId(2), Undo::KillProcess { pid: 7, start_ticks: 9, group: true })]);
+        // Even a cut that happens to look whole: it was not synced.
+        assert_eq!(parse(A), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn damage_in_the_middle_is_counted_and_the_rest_is_read() {
+        let (pending, damaged) = parse(&format!("{A}\ngarbage\n{B}\n"));
+        assert_eq!((pending.len(), damaged), (2, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(text: Vec<u8>) {
+            parse_lines(text.split(|byte| *byte == b'\n'));
+        }
+    }
+}

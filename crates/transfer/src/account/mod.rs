@@ -1,0 +1,202 @@
+//! A transfer in words and tables: what came of it, what held it back, where the bytes are.
+
+mod tables;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use base::format::{count, number, quantity, quantity_in_sentence};
+use base::outcome::{Account, Certainty, Evidence, Limit, Resource};
+
+use self::tables::{balance, calls, flows, responses};
+use super::flow::Direction;
+use super::judge::{broke_off, held_back, link_share, too_short_ms};
+use super::limit::{self, Cause, Held};
+use super::metrics;
+use super::report::{DirectionReport, TransferReport};
+use super::settings::{TransferSettings, Waiting};
+
+/// What is said of a transfer.
+pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
+    let mut tables = vec![balance(settings, report)];
+    tables.extend(flows(settings, report));
+    tables.extend(report.responses.as_ref().map(responses));
+    for way in &report.directions {
+        tables.extend(calls("sender", way, way.sender.as_ref()));
+        tables.extend(calls("receiver", way, way.receiver.as_ref()));
+    }
+    let broke_off = broke_off(report);
+    let limit = Some(held(settings, report)).filter(|_| broke_off.is_none() && !report.directions.is_empty());
+    Account { headline: headline(settings, report), limit, tables, broke_off, ..Account::default() }
+}
+
+/// `118.2 MB/s (945 Mbit/s) up`, and how that compares with what the path could carry.
+fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<String> {
+    let metrics = metrics::of(report);
+    let known = |name: &str| metrics.get(name).copied().flatten();
+    if let Some(responses) = &report.responses {
+        let rate = known("transactions_per_s")?;
+        let times = &responses.times;
+        let time = |ns: Option<u64>| quantity_in_sentence(ns.map(|ns| ns as f64 / 1e9), "s");
+        return Some(format!(
+            "Answered {} requests a second, half of them within {} and 99 % within {}",
+            count(rate),
+            time(times.percentile_ns(50.0)),
+            time(times.percentile_ns(99.0))
+        ));
+    }
+    let ways = [("up", "goodput_up_bit_per_s"), ("down", "goodput_down_bit_per_s")];
+    let said: Vec<String> = ways
+        .into_iter()
+        .filter_map(|(word, name)| Some(format!("{} {word}", bit_rate(known(name)?))))
+        .collect();
+    if said.is_empty() {
+        return None;
+    }
+    let share = match (known("theoretical_bit_per_s"), report.directions.len()) {
+        (Some(most), 1) if most > 0.0 => match known("goodput_bit_per_s")? / most {
+            share if !limit::is_refuted(share) => {
+                format!(", {} % of the {} that the link can carry", number(100.0 * share), bit_rate(most))
+            }
+            _ => format!(
+                ", more than the {} that the link is said to carry (--link gives its true rate)",
+                bit_rate(most)
+            ),
+        },
+        _ => String::new(),
+    };
+    let mode = if settings.mode == super::flow::Mode::Discard { ", discarded unread" } else { "" };
+    Some(format!("Moved {}{mode}{share}{}", said.join(" and "), lost(report).unwrap_or_default()))
+}
+
+fn bit_rate(bit_per_s: f64) -> String {
+    quantity(Some(bit_per_s), "bit/s")
+}
+
+fn lost_share(ratio: f64) -> String {
+    if ratio == 0.0 { "none".to_owned() } else { quantity(Some(100.0 * ratio), "%") }
+}
+
+/// `; 1.131 % of the datagrams were lost`, of two ways each.
+fn lost(report: &TransferReport) -> Option<String> {
+    let ratio = |ways: &[DirectionReport]| metrics::loss_ratio(ways).map(lost_share);
+    let of = |wanted: Direction| -> Vec<DirectionReport> {
+        report.directions.iter().filter(|way| way.direction == wanted).cloned().collect()
+    };
+    match (ratio(&of(Direction::Up)), ratio(&of(Direction::Down))) {
+        (Some(up), Some(down)) => Some(format!("; of the datagrams {up} were lost up, {down} down")),
+        (up, down) => Some(format!("; {} of the datagrams were lost", up.or(down)?)),
+    }
+}
+
+/// What held the transfer back: the resource is that of the way that was held back by something; both ways
+/// are told.
+fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
+    if let Some(limit) = of_requests(settings, report) {
+        return limit;
+    }
+    let too_short = too_short_ms(settings, report);
+    let several = report.directions.len() > 1;
+    let of = |way: &DirectionReport| {
+        let (cause, evidence) = held_back(settings, report, way);
+        let cause = match cause {
+            cause if link_share(report, way).is_some_and(limit::is_full) => cause,
+            _ if too_short.is_some() => None,
+            cause => known(report, cause),
+        };
+        let of_way = |line: String| if several { format!("{}: {line}", way.direction.word()) } else { line };
+        (cause, way.direction, evidence.into_iter().map(of_way).collect::<Vec<_>>())
+    };
+    let mut ways: Vec<_> = report.directions.iter().map(of).collect();
+    ways.sort_by_key(|(cause, ..)| cause.is_none_or(|(held, _)| held == Held::Offered));
+    let causes: BTreeSet<_> = ways.iter().map(|(cause, ..)| cause.map(|(held, _)| held)).collect();
+    let (resource, certainty) = match ways.first().and_then(|(cause, ..)| *cause) {
+        Some((held, certainty)) => (resource(held), certainty),
+        None => (Resource::None, Certainty::Unknown),
+    };
+    let said: Vec<String> = match (too_short, causes.len()) {
+        (Some(ms), _) if resource == Resource::None => {
+            vec![format!("all bytes moved within {}, too short to tell", quantity(Some(ms / 1e3), "s"))]
+        }
+        (_, 1) => ways.first().map(|(cause, ..)| said(*cause, "")).into_iter().collect(),
+        _ => ways.iter().map(|(cause, way, _)| said(*cause, way.word())).collect(),
+    };
+    let evidence = ways.into_iter().flat_map(|(_, _, evidence)| evidence);
+    let statements = std::iter::once(said.join("; ")).chain(evidence);
+    let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    Limit { resource, certainty, evidence }
+}
+
+fn resource(held: Held) -> Resource {
+    match held {
+        Held::SenderCpu | Held::ReceiverCpu => Resource::Cpu,
+        Held::Window => Resource::Window,
+        Held::SendBuffer => Resource::SendBuffer,
+        Held::Path => Resource::Network,
+        Held::Offered => Resource::None,
+    }
+}
+
+/// A cause as a sentence; of several ways with its own.
+fn said(cause: Option<Cause>, way: &str) -> String {
+    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
+    let Some((held, certainty)) = cause else {
+        return format!("nothing that either end counts was used up{way}");
+    };
+    let is_proven = certainty == Certainty::Confirmed;
+    let cpu = if is_proven { "has no time to spare" } else { "comes nearest to having no time to spare" };
+    match held {
+        Held::SenderCpu => format!("the sender's CPU{way} {cpu}"),
+        Held::ReceiverCpu => format!("the receiver's CPU{way} {cpu}"),
+        Held::Window if is_proven => format!("the receiver's window{way} is full most of the time"),
+        Held::Window => format!("the receiver's window{way} is full part of the time"),
+        Held::SendBuffer if is_proven => format!("the sender's buffer{way} holds less than the path"),
+        Held::SendBuffer => format!("the sender's buffer{way} holds less than the path part of the time"),
+        Held::Path => format!("the path{way} takes no more"),
+        Held::Offered => format!("no more was asked for{way}"),
+    }
+}
+
+/// What held requests back: an end without CPU, or that they wait for each other.
+fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> {
+    let requests = settings.requests.as_ref()?;
+    let way = report.directions.first()?;
+    let (cause, evidence) = held_back(settings, report, way);
+    let cpu = cause.filter(|(held, certainty)| {
+        matches!(held, Held::SenderCpu | Held::ReceiverCpu) && *certainty == Certainty::Confirmed
+    });
+    let all_answered = report.responses.as_ref().is_some_and(|responses| responses.unanswered == 0);
+    let (resource, certainty, first) = match (requests.waiting, cpu, requests.rate_per_s) {
+        (Waiting::Spin, ..) => {
+            let why = "threads that spin use their cores whatever they wait for";
+            (Resource::None, Certainty::Unknown, why.to_owned())
+        }
+        (_, Some((held, certainty)), _) => {
+            let who = if held == Held::SenderCpu { "the requesters' CPU" } else { "the answerers' CPU" };
+            (Resource::Cpu, certainty, format!("{who} has no time to spare"))
+        }
+        (_, None, None) => {
+            let why = "each flow asks again only when its answer has come, so that more flows may ask more";
+            (Resource::None, Certainty::Confirmed, why.to_owned())
+        }
+        (_, None, Some(_)) if all_answered => {
+            (Resource::None, Certainty::Confirmed, "no more requests were asked for".to_owned())
+        }
+        _ => (Resource::None, Certainty::Unknown, "not all requests were answered in time".to_owned()),
+    };
+    let cpu = evidence.into_iter().filter(|line| line.contains(" of a core"));
+    let statements = std::iter::once(first).chain(cpu);
+    let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    Some(Limit { resource, certainty, evidence })
+}
+
+/// Without what nobody can know: over loopback there is no link, and the kernel's own work between the ends
+/// is in neither end's account.
+fn known(report: &TransferReport, cause: Option<Cause>) -> Option<Cause> {
+    let is_loopback = report.server.parse::<SocketAddr>().is_ok_and(|server| server.ip().is_loopback());
+    let is_guess = matches!(cause, Some((Held::Path, _) | (Held::SendBuffer, Certainty::Predicted)));
+    cause.filter(|_| !is_loopback || !is_guess)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! The tables of a transfer: where the bytes are, flow by flow, requests, calls.
+
+use std::net::SocketAddr;
+
+use base::format::{fixed, quantity};
+use base::outcome::{Cell, Certainty, Table};
+
+use super::super::flow::{EndReason, FlowCount, FlowReport};
+use super::super::judge::{broke_off, each_held_back};
+use super::super::line_rate::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
+use super::super::metrics;
+use super::super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};
+use super::super::settings::TransferSettings;
+use super::known;
+
+/// Flows that a table lists one by one; of more, the slowest.
+const FLOWS_SHOWN: usize = 16;
+
+/// Broken flows whose reason is told.
+const BROKEN_SHOWN: usize = 3;
+
+/// What the columns of waits mean.
+const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender waited for the \
+                     receiver's window, or for room in its own buffer";
+
+/// Numbers that the course of a transfer is told in.
+const INTERVALS_SHOWN: usize = 10;
+
+/// Where the bytes are: asked for, sent, arrived, and how long it took.
+pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> Table {
+    let mut table = Table::new(
+        "Bytes",
+        &[
+            ("direction", ""),
+            ("asked", "B"),
+            ("sent", "B"),
+            ("arrived", "B"),
+            ("in", "s"),
+            ("goodput", "B/s"),
+            ("", "bit/s"),
+            ("datagrams", ""),
+            ("lost", ""),
+        ],
+    );
+    let notes = &mut table.notes;
+    notes.push(format!("by {}, with {} at {}", report.engine, report.peer, report.server));
+    let each = report.asked_bytes.map(|bytes| bytes / report.directions.len().max(1) as u64);
+    for way in &report.directions {
+        let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
+        let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
+        let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
+        let (datagrams, lost) = loss(way).unzip();
+        table.rows.push(vec![
+            name(way).into(),
+            each.into(),
+            bytes(&way.sender).into(),
+            bytes(&way.receiver).into(),
+            arrived_s.into(),
+            goodput.map(|rate| rate / 8.0).into(),
+            goodput.into(),
+            datagrams.into(),
+            lost.flatten().into(),
+        ]);
+        // Requests come one by one: their rate is told by their own table.
+        notes.extend(over_time(way).filter(|_| report.responses.is_none()));
+        notes.extend(missing(way));
+        notes.extend(fragments(settings, report, way));
+    }
+    table.without_unknown_columns()
+}
+
+/// That datagrams do not fit into a packet of the path, where they do not.
+fn fragments(settings: &TransferSettings, report: &TransferReport, way: &DirectionReport) -> Option<String> {
+    let flows = [&way.sender, &way.receiver].into_iter().flatten().flat_map(|end| &end.flows);
+    let mtu = flows.filter(|flow| flow.count.datagrams > 0).filter_map(|flow| flow.path_mtu_bytes).min()?;
+    let bytes = settings.size_bytes();
+    let is_ipv6 = report.server.parse::<SocketAddr>().is_ok_and(|server| server.is_ipv6());
+    let packet = bytes + UDP_BYTES + if is_ipv6 { IPV6_BYTES } else { IPV4_BYTES };
+    (packet > u64::from(mtu)).then(|| {
+        format!(
+            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one that is lost loses the whole",
+            way.direction.word()
+        )
+    })
+}
+
+/// The goodput from one interval to the next, in a few numbers.
+pub(super) fn over_time(way: &DirectionReport) -> Option<String> {
+    let intervals = &way.receiver.as_ref().or(way.sender.as_ref())?.intervals;
+    let together = intervals.len().div_ceil(INTERVALS_SHOWN).max(1);
+    let rate = |group: &[(f64, f64, u64)]| {
+        let (from_s, to_s) = (group.first()?.0, group.last()?.1);
+        let bytes = group.iter().map(|(_, _, bytes)| *bytes as f64).sum::<f64>();
+        (to_s > from_s).then(|| bytes * 8e-6 / (to_s - from_s))
+    };
+    let groups: Vec<_> = intervals.chunks(together).collect();
+    let rates: Vec<f64> = groups.iter().filter_map(|group| rate(group)).collect();
+    if rates.len() < 2 {
+        return None;
+    }
+    // The first and the last are as long as bytes moved in them; those between are alike.
+    let usual = groups.get(1).filter(|_| groups.len() > 2).unwrap_or(&groups[0]);
+    let each_s = usual.last()?.1 - usual.first()?.0;
+    let digits = if rates.iter().all(|rate| *rate >= 99.5) { 0 } else { 1 };
+    let rates: Vec<String> = rates.iter().map(|rate| fixed(*rate, digits)).collect();
+    let each = quantity(Some(each_s), "s");
+    Some(format!("every {each} {}, Mbit/s: {}", way.direction.word(), rates.join(" ")))
+}
+
+/// Why what arrived is not what was sent, where it is not.
+fn missing(way: &DirectionReport) -> Option<String> {
+    let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
+    let gap = sender.bytes().checked_sub(receiver.bytes()).filter(|gap| *gap > 0)?;
+    let sum =
+        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
+    let (sent, came) = (sum(sender), sum(receiver));
+    if sent.datagrams == 0 {
+        return Some(format!(
+            "{} {} of what was sent had not arrived when the transfer ended",
+            quantity(Some(gap as f64), "B"),
+            way.direction.word()
+        ));
+    }
+    let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
+    let at_socket = came.overflowed.unwrap_or(0).min(lost);
+    Some(format!(
+        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full socket, {} on the way; \
+         the sender's kernel had refused {} and got them again",
+        quantity(Some(gap as f64), "B"),
+        way.direction.word(),
+        lost - at_socket,
+        sent.refused
+    ))
+}
+
+/// Datagrams that were sent, and of these the lost ones where the receiver has counted.
+fn loss(way: &DirectionReport) -> Option<(u64, Option<u64>)> {
+    let count =
+        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
+    let sent = way.sender.as_ref().map(count).filter(|sent| sent.datagrams > 0)?.datagrams;
+    let came = way.receiver.as_ref().map(count);
+    let lost = came.map(|came| sent.saturating_sub(came.datagrams.saturating_sub(came.duplicated)));
+    Some((sent, lost))
+}
+
+/// Flow by flow: what arrived, what its connection waited for, and what held it back.
+pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Option<Table> {
+    let (mut rows, mut broken, is_broken) = (Vec::new(), Vec::new(), broke_off(report).is_some());
+    let mut all = 0;
+    for way in &report.directions {
+        let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
+        let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
+        let held = if is_broken { Vec::new() } else { each_held_back(settings, report, way) };
+        all += end.flows.len();
+        for number in slowest(&end.flows) {
+            let (flow, held) = (&end.flows[number], held.get(number).copied().flatten());
+            let held = known(report, held);
+            let flow_name = format!("{} {}", name(way), number + 1);
+            let held = held.map(|(held, certainty)| match certainty {
+                Certainty::Confirmed => held.word().to_owned(),
+                _ => format!("{}?", held.word()),
+            });
+            // Nobody tells a receiver of datagrams that the last has come but this end itself.
+            let is_told = flow.count.datagrams > 0 && !report.stopped && flow.ended == EndReason::Stopped;
+            let ended = ended(if is_told { &EndReason::Done } else { &flow.ended });
+            if let EndReason::Failed(why) = &flow.ended {
+                broken.push(format!("{flow_name} broke off: {why}"));
+            }
+            let mut row = vec![flow_name.into()];
+            row.extend(flow_cells(flow, waits.get(number)));
+            row.extend([held.into(), ended.into()]);
+            rows.push(row);
+        }
+    }
+    let mut notes = Vec::new();
+    let waits = report.directions.iter().flat_map(|way| &way.sender).flat_map(|end| &end.waits);
+    if waits.into_iter().any(|waits| waits.busy_us.is_some()) {
+        notes.push(WAITS.to_owned());
+    }
+    if all > rows.len() {
+        notes.push(format!("{} quicker flows are not listed", all - rows.len()));
+    }
+    broken.truncate(BROKEN_SHOWN);
+    notes.extend(broken);
+    let is_arrived = report.directions.iter().all(|way| way.receiver.is_some());
+    let columns = [
+        ("flow", ""),
+        (if is_arrived { "arrived" } else { "moved" }, "B"),
+        ("goodput", "bit/s"),
+        ("control", ""),
+        ("resent", ""),
+        ("min RTT", "s"),
+        ("busy", "s"),
+        ("window", "%"),
+        ("buffer", "%"),
+        ("held by", ""),
+        ("end", ""),
+    ];
+    let table = Table { rows, notes, ..Table::new("Flows", &columns) };
+    (!table.rows.is_empty()).then(|| table.without_unknown_columns())
+}
+
+fn flow_cells(flow: &FlowReport, waits: Option<&Waits>) -> Vec<Cell> {
+    let percent = |of: fn(&Waits) -> Option<u64>| {
+        waits.and_then(|waits| Some(100.0 * of(waits)? as f64 / waits.busy_us?.max(1) as f64))
+    };
+    let seconds = |of: fn(&Waits) -> Option<u64>| waits.and_then(of).map(|us| us as f64 / 1e6);
+    vec![
+        flow.count.bytes.into(),
+        metrics::flow_rate(flow).into(),
+        flow.congestion.clone().into(),
+        waits.and_then(|waits| waits.retransmits).into(),
+        seconds(|waits| waits.min_rtt_us).into(),
+        seconds(|waits| waits.busy_us).into(),
+        percent(|waits| waits.rwnd_limited_us).into(),
+        percent(|waits| waits.sndbuf_limited_us).into(),
+    ]
+}
+
+/// The numbers of the slowest flows, as many as are listed, in their order.
+fn slowest(flows: &[FlowReport]) -> Vec<usize> {
+    let rate = |number: &usize| metrics::flow_rate(&flows[*number]).unwrap_or(0.0);
+    let mut numbers: Vec<usize> = (0..flows.len()).collect();
+    numbers.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+    numbers.truncate(FLOWS_SHOWN);
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A way, of several clients with the one whose it is.
+fn name(way: &DirectionReport) -> String {
+    let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
+    let host = host(&way.receiver).or(host(&way.sender));
+    host.map_or_else(|| way.direction.word().to_owned(), |host| format!("{} {host}", way.direction.word()))
+}
+
+pub(super) fn responses(responses: &Responses) -> Table {
+    let times = &responses.times;
+    let seconds = |ns: Option<u64>| Cell::from(ns.map(|ns| ns as f64 / 1e9));
+    let columns = [
+        ("answered", ""),
+        ("unanswered", ""),
+        ("sent late", ""),
+        ("p50", "s"),
+        ("p90", "s"),
+        ("p99", "s"),
+        ("p99.9", "s"),
+        ("max", "s"),
+    ];
+    let mut table = Table::new("Requests", &columns);
+    let mut row = vec![responses.answered.into(), responses.unanswered.into(), responses.late.into()];
+    row.extend([50.0, 90.0, 99.0, 99.9].map(|percent| seconds(times.percentile_ns(percent))));
+    row.push(seconds(times.max_ns()));
+    table.rows.push(row);
+    table.notes.push("from the intended moment of a request to the end of its answer".to_owned());
+    table
+}
+
+/// Where the time of an end's threads went.
+pub(super) fn calls(side: &str, way: &DirectionReport, end: Option<&EndReport>) -> Option<Table> {
+    let times = end?.calls.as_ref()?;
+    Some(workload::calls::table(format!("Calls of the {side} {}", name(way)), times))
+}
+
+fn ended(ended: &EndReason) -> &'static str {
+    match ended {
+        EndReason::Done | EndReason::ByPeer => "in order",
+        EndReason::Stopped => "stopped",
+        EndReason::Failed(_) => "broke off",
+    }
+}

@@ -1,0 +1,291 @@
+use base::verdict::Verdict;
+use serde_json::json;
+
+use super::super::doubt::TransferDoubt;
+use super::super::flow::Direction;
+use super::super::flow::{EndReason, FlowCount, FlowReport, ThreadReport};
+use super::super::judge::judge;
+use super::super::report::{ClockOffset, DirectionReport, EndReport, Responses, Waits};
+use super::tables::over_time;
+use super::*;
+
+fn report(sent: FlowCount, came: FlowCount) -> TransferReport {
+    let end = |count| EndReport {
+        flows: vec![FlowReport {
+            count,
+            moved_ns: Some((0, 1_000_000_000)),
+            ..FlowReport::new(EndReason::Done)
+        }],
+        ..EndReport::default()
+    };
+    TransferReport {
+        server: "10.0.0.2:5201".to_owned(),
+        peer: "kagiri".to_owned(),
+        theoretical_bit_per_s: Some(956.4e6),
+        directions: vec![DirectionReport {
+            direction: Direction::Up,
+            sender: Some(end(sent)),
+            receiver: Some(end(came)),
+        }],
+        clock: Some(ClockOffset::default()),
+        ..TransferReport::default()
+    }
+}
+
+fn bytes(bytes: u64) -> FlowCount {
+    FlowCount { bytes, ..FlowCount::default() }
+}
+
+#[test]
+fn a_sentence_says_what_came_of_it_and_what_the_link_could() {
+    let settings = TransferSettings::default();
+    let account = of(&settings, &report(bytes(118_000_000), bytes(118_000_000)));
+    assert_eq!(
+        account.headline.as_deref(),
+        Some("Moved 944 Mbit/s up, 98.7 % of the 956.4 Mbit/s that the link can carry")
+    );
+    let discarded = TransferSettings::read(json!({ "mode": "discard" })).unwrap();
+    let account = of(&discarded, &report(bytes(1_000_000), bytes(1_000_000)));
+    assert!(account.headline.is_some_and(|text| text.contains("discarded unread")));
+    let limit = account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown), "nobody told of CPU");
+}
+
+#[test]
+fn bytes_that_do_not_add_up_are_placed() {
+    let sent = FlowCount { bytes: 147_200, datagrams: 100, refused: 3, ..FlowCount::default() };
+    let came =
+        FlowCount { bytes: 132_480, datagrams: 90, lost: 10, overflowed: Some(4), ..FlowCount::default() };
+    let account = of(&TransferSettings::default(), &report(sent, came));
+    let table = &account.tables[0];
+    let cell = |title: &str| table.column(title).map(|at| table.rows[0][at].clone());
+    assert_eq!((cell("datagrams"), cell("lost")), (Some(100_u64.into()), Some(10_u64.into())), "{table:?}");
+    let note = table.notes.last().unwrap();
+    assert!(note.contains("4 were dropped at the receiver's full socket, 6 on the way"), "{note}");
+    let short = of(&TransferSettings::default(), &report(bytes(2_000_000), bytes(1_500_000)));
+    assert!(short.tables[0].notes.iter().any(|note| note.contains("500 kB up")), "{:?}", short.tables[0]);
+}
+
+#[test]
+fn the_course_of_a_transfer_is_told_in_ten_numbers_at_most() {
+    let mut report = report(bytes(1), bytes(1));
+    let end = report.directions[0].receiver.as_mut().unwrap();
+    end.intervals = (0..20).map(|n| (f64::from(n) / 10.0, f64::from(n + 1) / 10.0, 1_250_000)).collect();
+    let said = over_time(&report.directions[0]).unwrap();
+    assert_eq!(said, format!("every 0.2 s up, Mbit/s: {}", ["100"; 10].join(" ")));
+    report.directions[0].receiver.as_mut().unwrap().intervals.truncate(1);
+    assert_eq!(over_time(&report.directions[0]), None);
+}
+
+#[test]
+fn over_loopback_a_path_is_no_limit_that_is_known() {
+    let mut report = report(bytes(1_000_000_000), bytes(1_000_000_000));
+    report.theoretical_bit_per_s = None;
+    let sender = report.directions[0].sender.as_mut().unwrap();
+    sender.waits = vec![Waits { busy_us: Some(1_000_000), ..Waits::default() }];
+    let settings = TransferSettings::default();
+    assert_eq!(of(&settings, &report).limit.map(|limit| limit.resource), Some(Resource::Network));
+    report.server = "127.0.0.1:5201".to_owned();
+    let account = of(&settings, &report);
+    let limit = account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    assert!(account.tables[1].column("held by").is_none(), "of its one flow neither");
+}
+
+#[test]
+fn of_many_flows_the_slowest_are_listed_with_whose_they_are() {
+    let mut report = report(bytes(1), bytes(1));
+    for (host, direction) in [("pc-1", Direction::Up), ("pc-2", Direction::Up)] {
+        let flow = |n: u64| FlowReport {
+            count: bytes(1_000_000 - n * 1000),
+            moved_ns: Some((0, 1_000_000_000)),
+            ..FlowReport::new(EndReason::Done)
+        };
+        let end = EndReport {
+            host: Some(host.to_owned()),
+            flows: (0..20).map(flow).collect(),
+            ..EndReport::default()
+        };
+        report.directions.push(DirectionReport { direction, sender: None, receiver: Some(end) });
+    }
+    report.directions.remove(0);
+    let account = of(&TransferSettings::default(), &report);
+    let table = account.tables.iter().find(|table| table.title == "Flows").unwrap();
+    assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{table:?}");
+    let names: Vec<String> = table.rows.iter().map(|row| row[0].text("")).collect();
+    assert_eq!(names.len(), 32);
+    assert_eq!([&names[0], &names[15], &names[16]], ["up pc-1 5", "up pc-1 20", "up pc-2 5"]);
+    assert_eq!(table.notes, ["8 quicker flows are not listed"]);
+}
+
+#[test]
+fn threads_that_ask_again_and_again_are_no_limit() {
+    let mut report = report(bytes(1_000), bytes(1_000));
+    report.theoretical_bit_per_s = None;
+    let busy = ThreadReport { cpu_ns: 1_000_000_000, ready_ns: None, wall_ns: 1_000_000_000 };
+    report.directions[0].receiver.as_mut().unwrap().threads = vec![busy];
+    let waiting = |how: &str| TransferSettings::read(json!({ "requests": { "waiting": how } })).unwrap();
+    let limit = |how| of(&waiting(how), &report).limit.map(|limit| limit.resource);
+    assert_eq!((limit("block"), limit("spin")), (Some(Resource::Cpu), Some(Resource::None)));
+    report.directions[0].receiver.as_mut().unwrap().threads[0].cpu_ns = 100_000_000;
+    let account = of(&waiting("block"), &report);
+    let limit = account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Confirmed));
+    assert!(limit.evidence[0].statement.contains("only when its answer has come"), "{limit:?}");
+}
+
+#[test]
+fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
+    let sent = FlowCount { bytes: 25_000_000, datagrams: 17_000, ..FlowCount::default() };
+    let came = FlowCount { bytes: 12_000_000, datagrams: 8_160, lost: 8_840, ..FlowCount::default() };
+    let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
+    let judged = judge(&settings, &report(sent, came));
+    assert_eq!((judged.verdict, judged.is_definite), (Verdict::Fail, true), "no neighbour's doing");
+    assert_eq!(judged.reasons, ["96.0 of the 200.0 Mbit/s that were asked for up arrived"]);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::Network, Certainty::Confirmed));
+    let met = judge(&settings, &report(sent, sent));
+    assert_eq!(met.verdict, Verdict::Pass);
+    let limit = met.account.limit.unwrap();
+    assert_eq!(
+        (limit.resource, limit.evidence[0].statement.as_str()),
+        (Resource::None, "no more was asked for")
+    );
+}
+
+#[test]
+fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
+    let count = |bytes: u64| FlowCount { bytes, datagrams: bytes / 1472, ..FlowCount::default() };
+    let asleep = |sent: u64, came: u64, overslept_ns: u64| {
+        let mut report = report(count(sent), count(came));
+        report.directions[0].sender.as_mut().unwrap().flows[0].count.overslept_ns = overslept_ns;
+        report
+    };
+    let read = |settings| TransferSettings::read(settings).unwrap();
+    let rate = read(json!({ "protocol": "udp", "rate": "200Mbit/s" }));
+    let search = read(json!({ "protocol": "udp", "search": {} })).at_load(200);
+    for (settings, sent, came, overslept_ns, verdict) in [
+        (&rate, 23_000_000, 23_000_000, 70_000_000, Verdict::Invalid),
+        (&rate, 23_000_000, 23_000_000, 10_000_000, Verdict::Fail),
+        (&rate, 25_000_000, 23_000_000, 0, Verdict::Fail),
+        (&rate, 23_000_000, 10_000_000, 70_000_000, Verdict::Fail),
+        (&rate, 24_500_000, 24_500_000, 20_000_000, Verdict::Pass),
+        (&search, 24_500_000, 24_500_000, 20_000_000, Verdict::Invalid),
+        (&search, 24_500_000, 24_500_000, 0, Verdict::Fail),
+        (&search, 23_750_000, 23_750_000, 25_000_000, Verdict::Fail),
+        (&search, 24_500_000, 20_000_000, 20_000_000, Verdict::Fail),
+    ] {
+        let judged = judge(settings, &asleep(sent, came, overslept_ns));
+        assert_eq!(judged.verdict, verdict, "{sent} {came} {overslept_ns}: {:?}", judged.reasons);
+        let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
+        assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
+        let resource = judged.account.limit.map(|limit| limit.resource);
+        assert_eq!(
+            verdict == Verdict::Invalid,
+            resource == Some(Resource::Cpu),
+            "{sent} {came}: {resource:?}"
+        );
+    }
+}
+
+#[test]
+fn a_search_that_ends_at_the_link_is_told_so() {
+    let count = |datagrams: u64| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
+    let mut report = report(count(84_918), count(82_600));
+    report.theoretical_bit_per_s = Some(972.3e6);
+    let settings = TransferSettings::read(json!({ "protocol": "udp", "search": {} })).unwrap().at_load(1000);
+    let judged = judge(&settings, &report);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((judged.verdict, limit.resource), (Verdict::Fail, Resource::Network), "97.3 % came");
+}
+
+#[test]
+fn what_broke_off_names_no_limit_and_says_why_below_its_flows() {
+    let mut report = report(bytes(2_000_000), bytes(1_500_000));
+    report.broken = Some("the server 10.0.0.2:5201 gave up: stopped before its end".to_owned());
+    report.directions[0].receiver = None;
+    let flow = &mut report.directions[0].sender.as_mut().unwrap().flows[0];
+    flow.ended = EndReason::Failed("the connection was reset".to_owned());
+    let judged = judge(&TransferSettings::default(), &report);
+    let Account { limit, broke_off, tables, .. } = judged.account;
+    assert_eq!((judged.verdict, limit, broke_off), (Verdict::Fail, None, report.broken.clone()));
+    let flows = &tables[1];
+    assert_eq!(flows.columns[1].title, "moved", "nobody knows what arrived");
+    assert_eq!(flows.rows[0].last(), Some(&"broke off".into()));
+    assert_eq!(flows.notes, ["up 1 broke off: the connection was reset"]);
+}
+
+#[test]
+fn bytes_that_moved_in_no_time_tell_no_limit() {
+    let mut report = report(bytes(16 << 20), bytes(16 << 20));
+    report.theoretical_bit_per_s = None;
+    let way = &mut report.directions[0];
+    for end in [&mut way.sender, &mut way.receiver].into_iter().flatten() {
+        end.flows[0].moved_ns = Some((0, 3_100_000));
+        end.threads = vec![ThreadReport { cpu_ns: 3_000_000, ready_ns: None, wall_ns: 3_100_000 }];
+    }
+    let settings = TransferSettings::read(json!({ "bytes": "16MiB" })).unwrap();
+    let judged = judge(&settings, &report);
+    assert_eq!(judged.doubts, [TransferDoubt::TransferTooShort { moved_ms: 3.1 }.into()]);
+    let limit = judged.account.limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    assert!(limit.evidence[0].statement.contains("within 3.1 ms, too short"), "{limit:?}");
+}
+
+#[test]
+fn of_two_ways_each_has_its_losses_and_its_limit() {
+    let sent = FlowCount { bytes: 1_472_000, datagrams: 1000, ..FlowCount::default() };
+    let came = FlowCount { bytes: 1_324_800, datagrams: 900, lost: 100, ..FlowCount::default() };
+    let mut both = report(sent, sent);
+    let mut down = report(sent, came).directions.remove(0);
+    down.direction = Direction::Down;
+    let busy = ThreadReport { cpu_ns: 1_000_000_000, ready_ns: None, wall_ns: 1_000_000_000 };
+    down.sender.as_mut().unwrap().threads = vec![busy];
+    both.directions.push(down);
+    both.theoretical_bit_per_s = None;
+    let account = of(&TransferSettings::default(), &both);
+    assert!(
+        account
+            .headline
+            .as_deref()
+            .is_some_and(|text| text.ends_with("of the datagrams none were lost up, 10 % down")),
+        "{:?}",
+        account.headline
+    );
+    let limit = account.limit.unwrap();
+    assert_eq!(limit.resource, Resource::Cpu);
+    let first = &limit.evidence[0].statement;
+    assert!(first.contains("the sender's CPU down has no time to spare; "), "{first}");
+    assert!(first.ends_with(" up"), "{first}");
+}
+
+#[test]
+fn more_than_a_link_can_carry_is_no_full_link() {
+    let account = of(&TransferSettings::default(), &report(bytes(170_000_000), bytes(170_000_000)));
+    let headline = account.headline.unwrap();
+    assert!(headline.contains("more than the 956.4 Mbit/s that the link is said to carry"), "{headline}");
+    assert_ne!(account.limit.unwrap().resource, Resource::Network);
+}
+
+#[test]
+fn datagrams_larger_than_a_packet_are_said_to_be_cut() {
+    let sent = FlowCount { bytes: 9_000_000, datagrams: 1000, ..FlowCount::default() };
+    let mut report = report(sent, sent);
+    report.directions[0].sender.as_mut().unwrap().flows[0].path_mtu_bytes = Some(1500);
+    let notes = |size: &str| {
+        let settings = TransferSettings::read(json!({ "protocol": "udp", "size": size })).unwrap();
+        of(&settings, &report).tables[0].notes.join("\n")
+    };
+    assert!(notes("9000B").contains("datagrams of 9000 B are cut into packets of up to 1500 B"));
+    assert!(!notes("1472B").contains("cut"));
+}
+
+#[test]
+fn requests_that_left_late_are_a_doubt() {
+    let responses =
+        Responses { answered: 90, unanswered: 10, late: 5, late_ms_max: 2.5, ..Responses::default() };
+    let report = TransferReport { responses: Some(responses), ..TransferReport::default() };
+    let doubts = judge(&TransferSettings::default(), &report).doubts;
+    assert_eq!(doubts, [TransferDoubt::RequestsLate { late_percent: 5.0, late_ms_max: 2.5 }.into()]);
+    assert_eq!(doubts[0].to_string(), "5 % of the requests were sent late, the latest by 2.5 ms");
+}

@@ -1,0 +1,253 @@
+//! The client's end of a transfer, whatever server is at the other: kagiri's, iperf3's, or a classic `ttcp`.
+
+mod iperf3;
+mod native;
+pub mod part;
+mod ttcp;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::SocketOptions;
+
+use super::control::{Control, ControlError, StopHandle, connect};
+use super::iperf3::{Iperf3Error, State};
+use super::native::session_id::{Role, SessionId};
+use super::native::{self as protocol, NativeError};
+use super::path_rate::{Link, theoretical_bit_per_s};
+use super::report::TransferReport;
+use super::settings::{PORT, Peer, TTCP_PORT, TransferSettings};
+use super::ttcp::TtcpError;
+
+/// How long each step of the preparation may take.
+const STEP: Duration = Duration::from_secs(5);
+
+/// Why a client could not get ready.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No address.
+    #[error(
+        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201"
+    )]
+    Address {
+        /// What was given.
+        host: String,
+        /// Why it is none.
+        why: String,
+    },
+    /// Nobody listens there.
+    #[error("{source}; start a server there ('kagiri transfer --serve', or 'iperf3 -s')")]
+    Nobody {
+        /// The kernel's words.
+        source: ControlError,
+    },
+    /// Something listens there, but does not answer as a server does.
+    #[error(
+        "{source}; is something else listening there, or a server stuck? start 'kagiri transfer --serve' or 'iperf3 -s' there, or say --peer ttcp for a classic ttcp"
+    )]
+    Stranger {
+        /// What it did.
+        source: Iperf3Error,
+    },
+    /// Before it is known whose server it is.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// With a server of iperf3.
+    #[error(transparent)]
+    Iperf3(#[from] Iperf3Error),
+    /// With a server of kagiri.
+    #[error(transparent)]
+    Native(#[from] NativeError),
+    /// With a `ttcp`.
+    #[error(transparent)]
+    Ttcp(#[from] TtcpError),
+    /// The kernel.
+    #[error(transparent)]
+    Net(#[from] sys::net::NetError),
+    /// The server is another's than was said.
+    #[error("{server} is a server of {found}, not of {wanted}; leave --peer out to take either")]
+    OtherPeer {
+        /// Which.
+        server: SocketAddr,
+        /// Whose it is.
+        found: &'static str,
+        /// Whose it was to be.
+        wanted: &'static str,
+    },
+    /// The server cannot do what is asked.
+    #[error("{server} is an iperf3 server, which {problem}; start 'kagiri transfer --serve' there instead")]
+    NotIperf3s {
+        /// Which.
+        server: SocketAddr,
+        /// What it cannot do.
+        problem: &'static str,
+    },
+}
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The transfer.
+    pub settings: TransferSettings,
+    /// The server.
+    pub server: SocketAddr,
+    /// What lets the client in.
+    pub key: Option<String>,
+}
+
+/// Payload that has passed: up, and down. Grows while the transfer runs.
+pub type Passed = Arc<[AtomicU64; 2]>;
+
+/// A client that is ready to begin.
+pub enum Ready {
+    /// At a server of kagiri.
+    Kagiri(Box<native::Ready>),
+    /// At a server of iperf3.
+    Iperf3(Box<iperf3::Ready>),
+    /// At a `ttcp`.
+    Ttcp(Box<ttcp::Ready>),
+}
+
+/// Where `host` (`HOST`, `HOST:PORT`) is; the port is the usual one of its protocol unless given.
+///
+/// # Errors
+/// [`ClientError::Address`].
+pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
+    let port = if peer == Peer::Ttcp { TTCP_PORT } else { PORT };
+    let fail = |why: String| ClientError::Address { host: host.to_owned(), why };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    // A bare IPv6 address has colons too.
+    let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
+    let has_port = !is_bare_v6
+        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
+    let mut found = found.map_err(|error| fail(error.to_string()))?;
+    found.next().ok_or_else(|| fail("it has none".to_owned()))
+}
+
+impl Ready {
+    /// Connects to the server, finds out whose it is, and gets everything ready that can be before the start.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Self, ClientError> {
+        if task.settings.peer == Peer::Ttcp {
+            return Ok(Self::Ttcp(Box::new(ttcp::Ready::prepare(task, stop_handle)?)));
+        }
+        let server = task.server;
+        let until = Deadline::after(STEP);
+        let socket = connect(server, &SocketOptions::default(), &stop_handle, until).map_err(nobody)?;
+        let control = Control::new(socket, server, stop_handle.clone(), STEP)?;
+        let name = SessionId::random();
+        let cookie = name.cookie(Role::Control);
+        control.send_cookie(&cookie)?;
+        let during = "saying whose server it is";
+        let first = control.receive_byte(during).map_err(|error| stranger(error.into()))?;
+        let wanted = task.settings.peer;
+        let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
+        match (first, wanted) {
+            (protocol::GREETING, Peer::Iperf3) => Err(other("kagiri", "iperf3")),
+            (protocol::GREETING, _) => {
+                Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, stop_handle)?)))
+            }
+            (byte, _) if control.state_of(byte, during).map_err(stranger)? != State::ParamExchange => {
+                Err(stranger(Iperf3Error::Unexpected { peer: server, byte, during }))
+            }
+            (_, Peer::Kagiri) => Err(other("iperf3", "kagiri")),
+            _ => Ok(Self::Iperf3(Box::new(iperf3::Ready::prepare(task, control, cookie, stop_handle)?))),
+        }
+    }
+
+    /// Whose server it is.
+    pub fn peer(&self) -> &'static str {
+        match self {
+            Self::Kagiri(_) => "kagiri",
+            Self::Iperf3(_) => "iperf3",
+            Self::Ttcp(_) => "ttcp",
+        }
+    }
+
+    /// What has passed.
+    pub fn passed(&self) -> Passed {
+        match self {
+            Self::Kagiri(ready) => ready.passed(),
+            Self::Iperf3(ready) => ready.passed(),
+            Self::Ttcp(ready) => ready.passed(),
+        }
+    }
+
+    /// Begins at a moment of the monotonic clock (now, if it has passed) and runs to the end, or until
+    /// stopped. What was measured
+    /// until then is in the report, whatever happens.
+    pub fn run(self, at_ns: u64) -> TransferReport {
+        let at_ns = at_ns.max(monotonic_ns());
+        match self {
+            Self::Kagiri(ready) => ready.run(at_ns),
+            Self::Iperf3(ready) => ready.run(at_ns),
+            Self::Ttcp(ready) => ready.run(at_ns),
+        }
+    }
+}
+
+/// A refused connection has one cause mostly.
+fn nobody(source: ControlError) -> ClientError {
+    match source {
+        ControlError::Net(_) | ControlError::Silent { .. } => ClientError::Nobody { source },
+        other => other.into(),
+    }
+}
+
+/// Who says nothing, leaves, or says something else before it is known whose server it is, may be nobody's.
+fn stranger(source: Iperf3Error) -> ClientError {
+    match source {
+        Iperf3Error::Control(ControlError::Silent { .. } | ControlError::Closed { .. })
+        | Iperf3Error::Unexpected { .. } => ClientError::Stranger { source },
+        other => other.into(),
+    }
+}
+
+/// The report's beginning, the same for every kind of server.
+fn report(task: &Task, peer: &str, server_link: Option<Link>) -> TransferReport {
+    let settings = &task.settings;
+    let ways = if settings.direction == super::flow::Direction::Both { 2 } else { 1 };
+    TransferReport {
+        peer: peer.to_owned(),
+        server: task.server.to_string(),
+        theoretical_bit_per_s: theoretical_bit_per_s(settings, task.server, server_link),
+        asked_bytes: settings.bytes.map(|bytes| bytes.bytes().saturating_mul(ways)),
+        ..TransferReport::default()
+    }
+}
+
+/// The hold, from the start on: the omitted beginning is no part of it.
+fn hold_s(settings: &TransferSettings, elapsed_s: f64) -> (f64, f64) {
+    let omit_s = settings.omit.duration().as_secs_f64();
+    (omit_s, elapsed_s.max(omit_s + 0.001))
+}
+
+fn add_passed(passed: &Passed, way: usize, bytes: u64) {
+    passed[way].store(bytes, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_with_and_without_ports() {
+        for (host, peer, expected) in [
+            ("127.0.0.1", Peer::Auto, "127.0.0.1:5201"),
+            ("127.0.0.1", Peer::Ttcp, "127.0.0.1:5001"),
+            ("127.0.0.1:99", Peer::Auto, "127.0.0.1:99"),
+            ("::1", Peer::Auto, "[::1]:5201"),
+            ("[::1]", Peer::Auto, "[::1]:5201"),
+            ("[::1]:7", Peer::Auto, "[::1]:7"),
+        ] {
+            assert_eq!(address(host, peer).unwrap().to_string(), expected, "{host}");
+        }
+        assert!(address("127.0.0.1:port", Peer::Auto).unwrap_err().to_string().contains("HOST:PORT"));
+    }
+}

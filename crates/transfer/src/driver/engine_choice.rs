@@ -1,0 +1,107 @@
+//! How the flows of a group are moved: plain data.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where received bytes end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// In memory of the receiving program, as in any program that uses them.
+    #[default]
+    Copy,
+    /// In the kernel, which frees them unread (`MSG_TRUNC`, tcp(7)): what the path carries without the copy.
+    Discard,
+}
+
+/// How a TCP sender gives its bytes to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Large `send` calls, which copy.
+    Write,
+    /// References to the same pages of a pipe, filled once (tee(2), splice(2)).
+    Splice,
+}
+
+/// What an engine did in the probe, towards a receiver that copies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// The engine.
+    pub engine: Engine,
+    /// CPU time of both ends for 10^9 bytes, s.
+    pub cpu_s_per_gb: f64,
+    /// Bits of payload per second.
+    pub bit_per_s: f64,
+}
+
+/// What the probe found on this host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// The engine that took the least CPU time a byte.
+    pub chosen: Engine,
+    /// All that were tried.
+    pub engines: Vec<Probed>,
+}
+
+/// How the flows of a group were moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineChoice {
+    /// How TCP senders gave their bytes to the kernel; absent without any.
+    pub sender: Option<Engine>,
+    /// Where received bytes ended; absent without receivers.
+    pub mode: Option<Mode>,
+    /// Whether the kernel cut UDP senders' calls into datagrams (`UDP_SEGMENT`); absent without any.
+    pub segmented: Option<bool>,
+    /// How many threads moved the flows.
+    pub threads: u32,
+    /// Whether several flows shared a thread, by epoll(7).
+    pub shared_threads: bool,
+    /// What the choice of the sender's engine rests on; absent if it was given, or nothing was probed.
+    pub probe: Option<ProbeReport>,
+}
+
+impl EngineChoice {
+    /// Whether the flows are requests and responses, which have no engine.
+    pub(crate) fn is_requests(&self) -> bool {
+        self.sender.is_none() && self.mode.is_none() && self.segmented.is_none()
+    }
+}
+
+impl fmt::Display for EngineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_requests() {
+            return f.write_str("requests");
+        }
+        let mut words: Vec<&str> = Vec::new();
+        words.extend(self.sender.map(Engine::word));
+        words.extend(self.mode.map(Mode::word));
+        words.extend(self.segmented.map(|cut| if cut { "segmented" } else { "single datagrams" }));
+        let threads = self.threads;
+        let plural = if threads == 1 { "thread" } else { "threads" };
+        let how = if self.shared_threads { ", epoll" } else { "" };
+        write!(f, "{} ({threads} {plural}{how})", words.join(", "))
+    }
+}
+
+impl Engine {
+    /// Its name, as in files and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Splice => "splice",
+        }
+    }
+}
+
+impl Mode {
+    /// Its name, as in files and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Discard => "discard",
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a flow and a thread came to: plain data.
+
+use serde::{Deserialize, Serialize};
+use sys::net::TcpInfo;
+
+/// How far a flow is. Counts only grow; they are read while it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCount {
+    /// Payload bytes that the kernel took or gave.
+    pub bytes: u64,
+    /// Datagrams sent or received.
+    pub datagrams: u64,
+    /// Datagrams that were sent before the last that came, and never came; receivers only.
+    pub lost: u64,
+    /// Of these, dropped at the receiver's full socket (`SO_RXQ_OVFL`, socket(7)); absent where it cannot be
+    /// told.
+    pub overflowed: Option<u64>,
+    /// Datagrams that came after a later one.
+    pub reordered: u64,
+    /// Datagrams that came twice.
+    pub duplicated: u64,
+    /// Times that the kernel had no room for what a sender gave it (`EAGAIN`, `ENOBUFS`).
+    pub refused: u64,
+    /// By how much a sender at a rate put off its schedule because it was woken too late, ns.
+    #[serde(default)]
+    pub overslept_ns: u64,
+    /// Smoothed jitter of the datagrams' transit time, ns (RFC 1889, A.8).
+    pub jitter_ns: u64,
+}
+
+impl FlowCount {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    /// What came after it was `before`.
+    #[must_use]
+    pub fn without(&self, before: &Self) -> Self {
+        Self { jitter_ns: self.jitter_ns, ..self.each(before, u64::saturating_sub) }
+    }
+
+    fn each(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+        Self {
+            bytes: of(self.bytes, other.bytes),
+            datagrams: of(self.datagrams, other.datagrams),
+            lost: of(self.lost, other.lost),
+            overflowed: match (self.overflowed, other.overflowed) {
+                (None, None) => None,
+                (own, other) => Some(of(own.unwrap_or(0), other.unwrap_or(0))),
+            },
+            reordered: of(self.reordered, other.reordered),
+            duplicated: of(self.duplicated, other.duplicated),
+            refused: of(self.refused, other.refused),
+            overslept_ns: of(self.overslept_ns, other.overslept_ns),
+            jitter_ns: self.jitter_ns.max(other.jitter_ns),
+        }
+    }
+}
+
+/// How long datagrams were on their way, ns: the receiver's monotonic clock at the arrival less the sender's
+/// at the departure. Between hosts the offset of the clocks is in it, so that it may be negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transit {
+    /// The least.
+    pub min_ns: i64,
+    /// The mean.
+    pub mean_ns: i64,
+    /// The most.
+    pub max_ns: i64,
+}
+
+/// Why a flow ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// It did what it was told.
+    Done,
+    /// The peer ended it in order.
+    ByPeer,
+    /// It was told to stop.
+    Stopped,
+    /// It could not go on: what happened.
+    Failed(String),
+}
+
+/// What a flow came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Its final counts.
+    pub count: FlowCount,
+    /// The moments of this host's monotonic clock at which its first and last byte moved; absent when none
+    /// did.
+    pub moved_ns: Option<(u64, u64)>,
+    /// What moved at the first of these moments: of a receiver, it had come before.
+    #[serde(default)]
+    pub first_bytes: u64,
+    /// Why it ended.
+    pub ended: EndReason,
+    /// What the kernel says of the connection at its end; TCP only.
+    #[serde(skip)]
+    pub tcp: Option<TcpInfo>,
+    /// The congestion control of the connection; TCP only.
+    pub congestion: Option<String>,
+    /// The path's MTU that the kernel believes in, bytes.
+    pub path_mtu_bytes: Option<u32>,
+    /// How long datagrams were on their way; receivers of stamped ones only.
+    pub transit: Option<Transit>,
+    /// The most datagrams that can have been dropped at the receiver's full socket after the last that came:
+    /// they are in no count. Absent where it cannot be told.
+    pub overflowed_after: Option<u64>,
+}
+
+impl FlowReport {
+    /// One that moved nothing.
+    pub fn new(ended: EndReason) -> Self {
+        Self {
+            count: FlowCount::default(),
+            moved_ns: None,
+            first_bytes: 0,
+            ended,
+            tcp: None,
+            congestion: None,
+            path_mtu_bytes: None,
+            transit: None,
+            overflowed_after: None,
+        }
+    }
+}
+
+/// What a thread of a group used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadReport {
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// Time that it was ready to run and had no CPU, ns; absent where the kernel does not tell.
+    #[serde(default)]
+    pub ready_ns: Option<u64>,
+    /// From its start to its end, ns.
+    pub wall_ns: u64,
+}

@@ -1,0 +1,159 @@
+//! The latency statistics of a thread of requesters.
+
+use base::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// A request that has been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SentRequest {
+    pub(crate) intended_ns: u64,
+    pub(crate) sent_ns: u64,
+}
+
+/// Requests and their answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Answers that came.
+    pub answered: u64,
+    /// Requests that were due by the end and not answered.
+    pub unanswered: u64,
+    /// Requests that were sent later than intended by more than a tenth of the time between two, and than
+    /// 0.1 ms; of an open loop.
+    pub late: u64,
+    /// The most by which one was sent later than intended, ms.
+    pub late_ms_max: f64,
+    /// From first request to last answer, s.
+    pub elapsed_s: f64,
+    /// The times from request to answer.
+    #[serde(rename = "histogram")]
+    pub times: Histogram,
+}
+
+impl Responses {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut times = self.times.clone();
+        times.merge(&other.times);
+        Self {
+            answered: self.answered.saturating_add(other.answered),
+            unanswered: self.unanswered.saturating_add(other.unanswered),
+            late: self.late.saturating_add(other.late),
+            late_ms_max: self.late_ms_max.max(other.late_ms_max),
+            elapsed_s: self.elapsed_s.max(other.elapsed_s),
+            times,
+        }
+    }
+}
+
+/// What the requests of a thread came to.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyStats {
+    /// Requests that are intended before this are left out.
+    begin_ns: u64,
+    times: Histogram,
+    answered: u64,
+    unanswered: u64,
+    late: u64,
+    late_ns_max: u64,
+    /// The moments of the first request and the last answer.
+    span_ns: Option<(u64, u64)>,
+}
+
+impl LatencyStats {
+    /// The stats of what is intended from a moment on.
+    pub(crate) fn new(begin_ns: u64) -> Self {
+        Self { begin_ns, ..Self::default() }
+    }
+
+    pub(crate) fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// A request was sent, which is late if by more than `late_ns`.
+    pub(crate) fn sent(&mut self, sent: SentRequest, late_ns: u64) {
+        if sent.intended_ns < self.begin_ns {
+            return;
+        }
+        let behind_ns = sent.sent_ns.saturating_sub(sent.intended_ns);
+        self.late_ns_max = self.late_ns_max.max(behind_ns);
+        self.late += u64::from(behind_ns > late_ns);
+        self.extend(sent.intended_ns, sent.sent_ns);
+    }
+
+    /// Its answer was there.
+    pub(crate) fn answered(&mut self, sent: SentRequest, now_ns: u64) {
+        if sent.intended_ns < self.begin_ns {
+            return;
+        }
+        self.times.record_ns(now_ns.saturating_sub(sent.intended_ns));
+        self.answered += 1;
+        self.extend(sent.intended_ns, now_ns);
+    }
+
+    /// It was given up.
+    pub(crate) fn unanswered(&mut self, sent: SentRequest) {
+        self.unanswered += u64::from(sent.intended_ns >= self.begin_ns);
+    }
+
+    /// So many were due, none of them before the stats begins, and not even sent.
+    pub(crate) fn unsent(&mut self, requests: u64) {
+        self.unanswered += requests;
+    }
+
+    fn extend(&mut self, from_ns: u64, to_ns: u64) {
+        let (first_ns, last_ns) = self.span_ns.unwrap_or((from_ns, to_ns));
+        self.span_ns = Some((first_ns.min(from_ns), last_ns.max(to_ns)));
+    }
+
+    /// The stats of both threads.
+    pub(crate) fn with(mut self, other: &Self) -> Self {
+        self.times.merge(&other.times);
+        self.answered += other.answered;
+        self.unanswered += other.unanswered;
+        self.late += other.late;
+        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
+        if let Some((first_ns, last_ns)) = other.span_ns {
+            self.extend(first_ns, last_ns);
+        }
+        self
+    }
+
+    /// As it is told.
+    pub(crate) fn responses(&self) -> Responses {
+        let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
+        Responses {
+            answered: self.answered,
+            unanswered: self.unanswered,
+            late: self.late,
+            late_ms_max: self.late_ns_max as f64 / 1e6,
+            elapsed_s: (last_ns - first_ns) as f64 / 1e9,
+            times: self.times.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_add_up_and_the_beginning_is_left_out() {
+        let sent = |intended_ns, sent_ns| SentRequest { intended_ns, sent_ns };
+        let mut one = LatencyStats::new(1_000);
+        for (intended, sent_at, came) in [(999, 9_000_000, 10_000_000), (1_000, 1_500, 5_000)] {
+            one.sent(sent(intended, sent_at), 400);
+            one.answered(sent(intended, sent_at), came);
+            one.unanswered(sent(intended, sent_at));
+        }
+        let mut other = LatencyStats::new(1_000);
+        other.sent(sent(2_000, 2_400), 400);
+        other.answered(sent(2_000, 2_400), 8_000);
+        other.unsent(3);
+        let told = one.with(&other).with(&LatencyStats::new(1_000)).responses();
+        assert_eq!((told.answered, told.unanswered, told.late), (2, 4, 1));
+        assert_eq!((told.late_ms_max, told.elapsed_s), (0.0005, 7e-6));
+        let times = told.times;
+        assert_eq!((times.count(), times.max_ns(), times.percentile_ns(50.0)), (2, Some(6_003), Some(4_001)));
+    }
+}

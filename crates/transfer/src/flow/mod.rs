@@ -1,0 +1,36 @@
+//! Flows: streams of bytes over one socket in one direction.
+//!
+//! | side | engine | how |
+//! |---|---|---|
+//! | TCP sender | `write` | calls of 1 MiB that copy from a block in the core's own cache |
+//! | | `splice` | references to pages that a pipe holds (tee(2), splice(2)): no copy |
+//! | TCP receiver | `copy` | reads into this program's memory |
+//! | | `discard` | the kernel frees the bytes unread (`MSG_TRUNC`) |
+//! | UDP sender | segmented | one call for many datagrams, which the kernel or the device cuts (`UDP_SEGMENT`) |
+//! | | single | one call for each datagram, where the kernel cannot cut |
+//! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted; above 8 Gbit/s it sleeps 0.1 ms instead of being woken for each, and times 1 ms in 50 |
+
+mod datagram_stats;
+mod engines;
+#[expect(clippy::module_inception, reason = "a flow is one of the flows")]
+mod flow;
+mod flow_spec;
+mod flow_state;
+pub mod probe;
+mod read_size;
+mod rx_moderation;
+mod stamp;
+mod start;
+mod tcp_receive;
+mod tcp_send;
+mod udp_receive;
+mod udp_send;
+mod wait_span;
+
+pub use flow_spec::{Direction, End, FlowSpec, Protocol, Side, Stamp};
+pub use start::{GroupSetting, start};
+
+pub use crate::driver::{
+    EndReason, Engine, EngineChoice, FlowCount, FlowError, FlowReport, FlowSocket, Group, GroupReport, Mode,
+    ThreadReport, Transit, room_for,
+};

@@ -1,0 +1,244 @@
+//! The data streams of one test while they run: two groups of flows, senders and receivers, because senders
+//! are stopped first and receivers take what is still under way.
+
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+
+use super::stream_results::{account, end, in_order, results, sides, stamp};
+use super::{Iperf3Error, Parameters, Results, StreamReport, stream_id};
+use crate::flow::{
+    self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side, ThreadReport,
+};
+
+/// How long threads are waited for that were told to stop.
+const STOP: Duration = Duration::from_secs(2);
+/// How often running flows are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// When nothing has come for this long after the end, nothing is under way any more.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// How often it is looked at whether the peer's host has everything.
+const UNACKED_LOOK: Duration = Duration::from_millis(1);
+/// What a peer's host may have that its program has not read: the most to which Linux lets its buffer grow by
+/// itself.
+const UNREAD_BYTES: u64 = 6 << 20;
+/// Bounds on the time in which it reads that: a turn on a CPU, and what falsifies no rate.
+const UNREAD_PAUSE_MIN: Duration = Duration::from_millis(5);
+const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How this end carries a test.
+#[derive(Debug, Clone, Default)]
+pub struct Carrying {
+    /// Where received bytes end.
+    pub mode: Mode,
+    /// Engine and threads.
+    pub group: GroupSetting,
+}
+
+/// The streams of one test.
+pub(super) struct Flows {
+    sides: Vec<Side>,
+    senders: Option<Group>,
+    receivers: Option<Group>,
+    /// What the senders came to, once they have been ended.
+    sent: Option<GroupReport>,
+    started_ns: u64,
+    /// What had passed when the omitted time was over, and when that was.
+    omitted: Option<(Vec<FlowCount>, u64)>,
+    ended_ns: Option<u64>,
+}
+
+/// Streams that ended.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// In the order in which they were opened.
+    pub(super) streams: Vec<StreamReport>,
+    /// The threads of both groups.
+    pub(super) threads: Vec<ThreadReport>,
+    /// How each group moved its bytes.
+    pub(super) engines: Vec<String>,
+    /// What is told to the other end.
+    pub(super) results: Results,
+}
+
+impl Flows {
+    /// Starts the flows on sockets that were opened in this order; one that does not move for `silence` has
+    /// failed.
+    pub(super) fn start(
+        sockets: Vec<FlowSocket>,
+        parameters: &Parameters,
+        carrying: &Carrying,
+        silence: Duration,
+        is_client: bool,
+    ) -> Result<Self, Iperf3Error> {
+        let sides = sides(parameters, is_client);
+        let setting = GroupSetting { silence_max: silence, ..carrying.group.clone() };
+        let started_ns = monotonic_ns();
+        let mut senders = Vec::new();
+        let mut receivers = Vec::new();
+        for (socket, &side) in sockets.into_iter().zip(&sides) {
+            let end = end(parameters, side, is_client, senders.len() as u64, started_ns);
+            let order = FlowSpec {
+                side,
+                mode: carrying.mode,
+                size_bytes: parameters.block_bytes,
+                end,
+                rate_bit_per_s: parameters.rate_bit_per_s,
+                stamp: stamp(parameters),
+            };
+            let flows = if side == Side::Sender { &mut senders } else { &mut receivers };
+            flows.push((socket, order));
+        }
+        let group = |flows: Vec<_>| match flows.is_empty() {
+            true => Ok(None),
+            false => flow::start(flows, &setting, started_ns).map(Some),
+        };
+        // Whoever receives is there before anybody sends.
+        let receivers = group(receivers)?;
+        let senders = group(senders)?;
+        Ok(Self { sides, senders, receivers, sent: None, started_ns, omitted: None, ended_ns: None })
+    }
+
+    /// When data began to flow, monotonic ns.
+    pub(super) fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// The counts of all streams, in the order in which they were opened.
+    pub(super) fn counts(&self) -> Vec<FlowCount> {
+        let of = |group: &Option<Group>| group.as_ref().map(Group::counts).unwrap_or_default();
+        let sent = self.sent.as_ref().map(|report| report.flows.iter().map(|flow| flow.count).collect());
+        in_order(&self.sides, sent.unwrap_or_else(|| of(&self.senders)), of(&self.receivers))
+    }
+
+    /// The same with what each stream does.
+    pub(super) fn sided_counts(&self) -> Vec<(Side, FlowCount)> {
+        self.sides.iter().copied().zip(self.counts()).collect()
+    }
+
+    /// What passes from now on counts.
+    pub(super) fn end_omitted(&mut self) {
+        self.omitted = Some((self.counts(), monotonic_ns()));
+    }
+
+    /// Bytes that this end has sent and received, without those that were omitted so far.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for (index, (count, side)) in self.counts().iter().zip(&self.sides).enumerate() {
+            let omitted = self.omitted.as_ref().map_or(0, |(counts, _)| counts[index].bytes);
+            let sum = if *side == Side::Sender { &mut sums.0 } else { &mut sums.1 };
+            *sum += count.bytes.saturating_sub(omitted);
+        }
+        sums
+    }
+
+    /// Whether no flow does anything any more.
+    pub(super) fn is_finished(&self) -> bool {
+        [&self.senders, &self.receivers].into_iter().flatten().all(Group::is_finished)
+    }
+
+    /// The end is reached: senders stop, receivers go on. With `hang_up` the senders' connections are closed
+    /// in order, as an iperf3 client expects it of its server: it may be waiting for the rest of a block.
+    pub(super) fn end(&mut self, hang_up: bool) {
+        self.ended_ns.get_or_insert_with(monotonic_ns);
+        let Some(senders) = self.senders.take() else { return };
+        senders.stop();
+        let mut report = senders.finish(Deadline::after(STOP));
+        if hang_up {
+            report.sockets.clear();
+        }
+        self.sent = Some(report);
+    }
+
+    /// Waits until the peer's host has all that was sent, and a while for its program to take it: an iperf3
+    /// server counts what it has read when it hears of the end. `pause` waits, and says `false` when that
+    /// has no point any more, as it has none when nothing moves for `stall`.
+    pub(super) fn settle(&self, stall: Duration, pause: impl Fn(Duration) -> bool) {
+        let Some(sent) = &self.sent else { return };
+        let unacked = |socket: &FlowSocket| match socket {
+            FlowSocket::Tcp(socket) => socket.unacked_bytes().unwrap_or(0),
+            FlowSocket::Udp(_) => 0,
+        };
+        let left = || sent.sockets.iter().flatten().map(unacked).sum::<u64>();
+        let mut seen = (left(), Deadline::after(stall));
+        while seen.0 > 0 {
+            if seen.1.passed() || !pause(UNACKED_LOOK) {
+                return;
+            }
+            let now = left();
+            if now != seen.0 {
+                seen = (now, Deadline::after(stall));
+            }
+        }
+        let bytes: u64 = sent.flows.iter().map(|flow| flow.count.bytes).sum();
+        let took = Duration::from_nanos(monotonic_ns().saturating_sub(self.started_ns));
+        // At the rate at which it took the others.
+        let share = UNREAD_BYTES.min(bytes) as f64 / bytes.max(1) as f64;
+        pause(took.mul_f64(share).clamp(UNREAD_PAUSE_MIN, UNREAD_PAUSE_MAX));
+    }
+
+    /// Takes what is still under way: until every receiver has what its sender claims to have sent
+    /// (`claimed`, by stream), until nothing comes any more, at most for `within`.
+    pub(super) fn drain(&self, claimed: Option<&Results>, within: Duration) {
+        let Some(receivers) = &self.receivers else { return };
+        let claimed: Option<u64> = claimed.filter(|_| self.omitted.is_none()).and_then(|results| {
+            let receiving = self.sides.iter().enumerate().filter(|(_, side)| **side == Side::Receiver);
+            receiving.map(|(index, _)| results.stream(stream_id(index))?.bytes).sum()
+        });
+        let sum = || receivers.counts().iter().map(|count| count.bytes).sum::<u64>();
+        let deadline = Deadline::after(within);
+        let mut seen = (sum(), Deadline::after(QUIET));
+        while !receivers.is_finished() && claimed.is_none_or(|claimed| seen.0 < claimed) && !seen.1.passed() {
+            if !deadline.pause(LOOK) {
+                return;
+            }
+            let now = sum();
+            if now != seen.0 {
+                seen = (now, Deadline::after(QUIET));
+            }
+        }
+    }
+
+    /// Ends all flows and says what they came to. If the test broke, connections are reset: what the kernel
+    /// has still to send would only keep its memory.
+    pub(super) fn finish(mut self, broke: bool) -> Finished {
+        let ended_ns = *self.ended_ns.get_or_insert_with(monotonic_ns);
+        let (mut threads, mut engines) = (Vec::new(), Vec::new());
+        let mut reports = |report: Option<GroupReport>| {
+            let Some(report) = report else { return Vec::new() };
+            threads.extend(report.threads);
+            engines.push(report.engine.to_string());
+            for socket in report.sockets.iter().flatten().filter(|_| broke) {
+                if let FlowSocket::Tcp(socket) = socket {
+                    // It is closed anyhow, if perhaps later.
+                    let _ = socket.reset_on_close();
+                }
+            }
+            report.flows
+        };
+        let end = |group: Group| {
+            group.stop();
+            group.finish(Deadline::after(STOP))
+        };
+        let sent = self.sent.take().or_else(|| self.senders.take().map(end));
+        let flows = in_order(&self.sides, reports(sent), reports(self.receivers.take().map(end)));
+        let start_ns = self.omitted.as_ref().map_or(self.started_ns, |(_, at_ns)| *at_ns);
+        let streams: Vec<StreamReport> = flows
+            .into_iter()
+            .zip(&self.sides)
+            .enumerate()
+            .map(|(index, (mut flow, &side))| {
+                let omitted = self.omitted.as_ref().map(|(counts, _)| counts[index]).unwrap_or_default();
+                let last_ns = flow.moved_ns.map_or(0, |(_, last_ns)| last_ns);
+                let seconds = ended_ns.max(last_ns).saturating_sub(start_ns) as f64 / 1e9;
+                let own = account(stream_id(index), side, &flow, &omitted, seconds);
+                flow.count.overslept_ns = flow.count.overslept_ns.saturating_sub(omitted.overslept_ns);
+                StreamReport { id: own.id, side, own, remote: None, flow }
+            })
+            .collect();
+        let seconds = ended_ns.saturating_sub(self.started_ns) as f64 / 1e9;
+        let results = results(&streams, &threads, seconds);
+        Finished { streams, threads, engines, results }
+    }
+}

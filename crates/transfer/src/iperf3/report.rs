@@ -1,0 +1,96 @@
+//! What a test came to, seen from this end.
+
+use std::net::SocketAddr;
+
+use super::flows::Finished;
+use super::{Iperf3Error, Parameters, Results, StreamResult};
+use crate::control::{ControlError, Cookie};
+use crate::flow::{EndReason, FlowReport, Side, ThreadReport};
+
+/// What a test came to.
+#[derive(Debug)]
+pub struct TestReport {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The cookie that names the test.
+    pub cookie: String,
+    /// What was asked for; absent if it did not come to that.
+    pub parameters: Option<Parameters>,
+    /// The data streams.
+    pub streams: Vec<StreamReport>,
+    /// The threads that carried them.
+    pub threads: Vec<ThreadReport>,
+    /// What this end told the other.
+    pub own: Results,
+    /// What the other end told; absent if it did not come to that.
+    pub remote: Option<Results>,
+    /// How this end moved the bytes, receivers and senders each.
+    pub engines: Vec<String>,
+    /// Why it did not come to its end, in words for people.
+    pub problem: Option<String>,
+    /// Whether that is because this end was told to stop.
+    pub is_stopped: bool,
+}
+
+/// What a data stream came to.
+#[derive(Debug)]
+pub struct StreamReport {
+    /// Its number, the same at both ends.
+    pub id: u32,
+    /// What this end did with it.
+    pub side: Side,
+    /// What this end saw, the omitted time apart.
+    pub own: StreamResult,
+    /// What the other end saw.
+    pub remote: Option<StreamResult>,
+    /// All that this end knows, the omitted time included.
+    pub flow: FlowReport,
+}
+
+impl TestReport {
+    pub(super) fn new(peer: SocketAddr, cookie: Cookie, finished: Option<Finished>) -> Self {
+        let Finished { streams, threads, engines, results } = finished.unwrap_or_default();
+        Self {
+            peer,
+            cookie: cookie.to_string(),
+            parameters: None,
+            streams,
+            threads,
+            own: results,
+            remote: None,
+            engines,
+            problem: None,
+            is_stopped: false,
+        }
+    }
+
+    /// Says why the test did not come to its end. If a peer that fell silent had let a stream break before,
+    /// that is the better reason.
+    pub(super) fn explain(&mut self, error: Option<&Iperf3Error>) {
+        self.is_stopped = matches!(error, Some(Iperf3Error::Control(ControlError::Stopped)));
+        self.problem = match (error, self.broken_stream()) {
+            (Some(error @ Iperf3Error::Control(ControlError::Silent { .. })), Some(broken)) => {
+                Some(format!("{broken}; {error}"))
+            }
+            (Some(error), _) => Some(error.to_string()),
+            (None, broken) => broken,
+        };
+    }
+
+    /// The first stream that broke, in words.
+    fn broken_stream(&self) -> Option<String> {
+        self.streams.iter().find_map(|stream| match &stream.flow.ended {
+            EndReason::Failed(what) => Some(format!("stream {}: {what}", stream.id)),
+            EndReason::Done | EndReason::ByPeer | EndReason::Stopped => None,
+        })
+    }
+
+    /// Payload bytes that this end sent and received, the omitted time apart.
+    pub fn bytes(&self) -> (u64, u64) {
+        let of = |side| {
+            let own = self.streams.iter().filter(|stream| stream.side == side);
+            own.filter_map(|stream| stream.own.bytes).sum()
+        };
+        (of(Side::Sender), of(Side::Receiver))
+    }
+}

@@ -1,0 +1,389 @@
+//! What held a transfer back. Pure: from the reports of both ends to a word, how it is known, and its
+//! evidence.
+
+use base::limit_rules::{LOSS, THREAD, rule};
+use base::outcome::{Certainty, Resource};
+
+use super::flow::{FlowCount, ThreadReport};
+use super::report::{DirectionReport, EndReport, Waits};
+
+/// A thread that waited for a CPU for this share of its time was held back by it, however little it used.
+const READY_SHARE_FULL: f64 = 0.5;
+/// Threads that worked, or waited for a CPU, for this share of their time were near their end.
+const CPU_SHARE_NEAR: f64 = 0.5;
+/// From this share of waiting for a CPU on, what a connection waited for may be its doing.
+const READY_SHARE_NEAR: f64 = 0.1;
+/// A connection that waited for one thing for less than this share of its busy time was not held back by it;
+/// from there to the limit rule it is a sign, no proof.
+const WAIT_SHARE: f64 = 0.2;
+/// A buffer that had nothing unsent in so many of the looks at it held less than the path.
+const DRAINED_SHARE_MOST: f64 = 0.6;
+/// A sender that had data under way for less than this share of its time was not asked for more.
+const BUSY_SHARE: f64 = 0.5;
+
+/// Fewer looks at the buffers than this say nothing.
+const LOOKS_MIN: u32 = 3;
+
+/// What held a group of flows back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    /// The sending end's CPU.
+    SenderCpu,
+    /// The receiving end's CPU.
+    ReceiverCpu,
+    /// The receiver's window: more was allowed neither by its buffer nor by what it had read.
+    Window,
+    /// The sender's buffer is smaller than what the path could hold.
+    SendBuffer,
+    /// The path: its rate, or its losses.
+    Path,
+    /// Nothing: the rate that was asked for arrived, or there was nothing more to send.
+    Offered,
+}
+
+impl Held {
+    /// As it stands in JSON and on the screen.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::SenderCpu => "sender CPU",
+            Self::ReceiverCpu => "receiver CPU",
+            Self::Window => "window",
+            Self::SendBuffer => "send buffer",
+            Self::Path => "path",
+            Self::Offered => "rate asked for",
+        }
+    }
+}
+
+/// What held flows back, and how that is known: confirmed where a count of its own says so most of the time,
+/// predicted where it is only the nearest.
+pub type Cause = (Held, Certainty);
+
+/// What was asked of a way beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// As much as goes.
+    FlatOut,
+    /// A rate, which arrived.
+    Met,
+    /// A rate, of which less arrived.
+    Unmet,
+    /// A rate, of which less was offered: the sender was woken too late.
+    Overslept,
+}
+
+/// What held one way back, `None` where nothing tells; and the evidence as sentences. `link_share`: how much
+/// of what the link can carry arrived, where that is known.
+pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Option<Cause>, Vec<String>) {
+    let (sender, receiver) = (way.sender.as_ref(), way.receiver.as_ref());
+    let signs = Signs {
+        asked,
+        link_is_full: link_share.is_some_and(is_full),
+        sender: sender.and_then(Load::of),
+        receiver: receiver.and_then(Load::of),
+        lost: Lost::of(way),
+        waits: sender.and_then(|sender| Waiting::of(&sender.waits, sender.elapsed_s()?)),
+    };
+    let evidence = [
+        link_share.and_then(link_sentence),
+        sender.and_then(|end| cpu_sentence(end, "sending")),
+        receiver.and_then(|end| cpu_sentence(end, "receiving")),
+        signs.waits.as_ref().map(Waiting::sentence),
+        signs.lost.sentence(),
+    ];
+    (signs.held(), evidence.into_iter().flatten().collect())
+}
+
+/// What held each flow of a way back, by its own connection, and by its own threads where it has some for
+/// itself.
+pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Vec<Option<Cause>> {
+    let flows = way.receiver.as_ref().or(way.sender.as_ref()).map_or(0, |end| end.flows.len());
+    let lost = Lost::of(way);
+    let one = |index: usize| {
+        let load = |end: &Option<EndReport>| {
+            let end = end.as_ref()?;
+            let own = end.threads.get(index..=index).filter(|_| end.threads.len() == end.flows.len());
+            own.map_or_else(|| Load::of(end), Load::of_threads)
+        };
+        let waits = way.sender.as_ref().and_then(|sender| {
+            let (first_ns, last_ns) = sender.flows.get(index)?.moved_ns?;
+            let own = sender.waits.get(index..=index).filter(|_| sender.waits.len() == sender.flows.len())?;
+            Waiting::of(own, last_ns.saturating_sub(first_ns) as f64 / 1e9)
+        });
+        let (sender, receiver) = (load(&way.sender), load(&way.receiver));
+        Signs { asked, link_is_full: link_share.is_some_and(is_full), sender, receiver, lost, waits }.held()
+    };
+    (0..flows).map(one).collect()
+}
+
+/// Whether a link that carries this share of what it can at best is full.
+pub(super) fn is_full(link_share: f64) -> bool {
+    rule(Resource::Network).is_used_up(link_share)
+}
+
+/// Whether more arrived than the link is said to carry.
+pub(super) fn is_refuted(link_share: f64) -> bool {
+    rule(Resource::Network).is_refuted(link_share)
+}
+
+fn link_sentence(share: f64) -> Option<String> {
+    let percent = 100.0 * share;
+    match share {
+        share if is_full(share) => Some(format!("{percent:.1} % of what the link can carry arrived")),
+        share if is_refuted(share) => Some(format!(
+            "{percent:.1} % of what the link is said to carry arrived, so that its rate is another"
+        )),
+        _ => None,
+    }
+}
+
+/// What speaks for one cause or another.
+struct Signs {
+    asked: Asked,
+    link_is_full: bool,
+    sender: Option<Load>,
+    receiver: Option<Load>,
+    lost: Lost,
+    waits: Option<Waiting>,
+}
+
+impl Signs {
+    fn held(&self) -> Option<Cause> {
+        if self.asked == Asked::Met {
+            return Some((Held::Offered, Certainty::Confirmed));
+        }
+        let proven = self.proven().map(|held| (held, Certainty::Confirmed));
+        let overslept = (self.asked == Asked::Overslept).then_some((Held::SenderCpu, Certainty::Predicted));
+        proven
+            .or(overslept)
+            .or_else(|| self.nearest().map(|held| (held, Certainty::Predicted)))
+            .or_else(|| self.left_over())
+    }
+
+    /// What counters say clearly. A full receiver closes its window: its CPU is the cause, the window only
+    /// the sign. A full sender waits for nothing else.
+    fn proven(&self) -> Option<Held> {
+        let is_full = |load: Option<Load>| load.is_some_and(|load| load.is_full());
+        let (sender_is_full, receiver_is_full) = (is_full(self.sender), is_full(self.receiver));
+        let rwnd = self.waits.as_ref().map_or(0.0, |waits| waits.rwnd);
+        if self.link_is_full || (self.asked == Asked::Unmet && LOSS.is_used_up(self.lost.on_way)) {
+            return Some(Held::Path);
+        }
+        if receiver_is_full && (!sender_is_full || rwnd >= WAIT_SHARE) {
+            return Some(Held::ReceiverCpu);
+        }
+        if sender_is_full {
+            return Some(Held::SenderCpu);
+        }
+        if LOSS.is_used_up(self.lost.at_socket) {
+            return Some(Held::ReceiverCpu);
+        }
+        let waits = self.waits.as_ref()?;
+        let drained = waits.drained.is_some_and(|share| share >= DRAINED_SHARE_MOST);
+        match () {
+            () if rule(Resource::Window).is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => {
+                Some(Held::Window)
+            }
+            () if rule(Resource::SendBuffer).is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
+            // A sender that gets no CPU leaves its buffer empty, however large it is.
+            () if drained && self.nearest_cpu().is_none() => Some(Held::SendBuffer),
+            () => None,
+        }
+    }
+
+    /// What comes nearest, where nothing is clear.
+    fn nearest(&self) -> Option<Held> {
+        if let Some(cpu) = self.nearest_cpu() {
+            return Some(cpu);
+        }
+        let waits = self.waits.as_ref()?;
+        match () {
+            () if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Some(Held::Window),
+            () if waits.sndbuf >= WAIT_SHARE => Some(Held::SendBuffer),
+            () if waits.drained.is_some_and(|share| share >= WAIT_SHARE) => Some(Held::SendBuffer),
+            () => None,
+        }
+    }
+
+    /// The end whose threads had less to spare, if they had to wait for their CPUs.
+    fn nearest_cpu(&self) -> Option<Held> {
+        let ends = [(self.sender, Held::SenderCpu), (self.receiver, Held::ReceiverCpu)];
+        let near =
+            ends.into_iter().filter_map(|(load, held)| Some((load.filter(Load::is_near)?.taken, held)));
+        near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, held)| held)
+    }
+
+    /// What is left when nothing else speaks.
+    fn left_over(&self) -> Option<Cause> {
+        match &self.waits {
+            // TCP itself says that it waited for neither end.
+            Some(waits) if waits.busy >= BUSY_SHARE => Some((Held::Path, Certainty::Confirmed)),
+            Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
+            _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
+            _ => None,
+        }
+    }
+}
+
+/// How much of their time the threads of an end could not spare, as far as all of them could not: one slow
+/// flow of many holds only itself back.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// They worked, or others had their CPU.
+    taken: f64,
+    /// Others had their CPU.
+    ready: f64,
+}
+
+impl Load {
+    fn of(end: &EndReport) -> Option<Self> {
+        if !end.threads.is_empty() {
+            return Self::of_threads(&end.threads);
+        }
+        // A peer that tells of its CPU time alone: one flow has one thread.
+        let cpu_s = end.cpu_s.filter(|cpu_s| *cpu_s > 0.0 && end.flows.len() == 1)?;
+        Some(Self { taken: cpu_s / end.elapsed_s()?, ready: 0.0 })
+    }
+
+    fn of_threads(threads: &[ThreadReport]) -> Option<Self> {
+        // A thread that others kept from its CPU had none to spare either.
+        let taken =
+            |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
+        let least = |of: &dyn Fn(&ThreadReport) -> f64| threads.iter().map(of).min_by(f64::total_cmp);
+        Some(Self { taken: least(&taken)?, ready: least(&ready_share)? })
+    }
+
+    fn is_full(&self) -> bool {
+        THREAD.is_used_up(self.taken) || self.ready >= READY_SHARE_FULL
+    }
+
+    fn is_near(&self) -> bool {
+        self.taken >= CPU_SHARE_NEAR && self.ready >= READY_SHARE_NEAR
+    }
+}
+
+/// Whether the threads of an end had no time to spare.
+pub fn is_out_of_cpu(end: &EndReport) -> bool {
+    Load::of(end).is_some_and(|load| load.is_full())
+}
+
+/// The share of its time for which a thread was ready to run and others had its CPU.
+fn ready_share(thread: &ThreadReport) -> f64 {
+    thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
+}
+
+fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
+    let Some(most) = end.busiest_percent() else {
+        let load = Load::of(end)?;
+        return Some(format!("the {word} end used {:.0} % of a core", 100.0 * load.taken));
+    };
+    let waited = 100.0 * end.threads.iter().map(ready_share).fold(0.0, f64::max);
+    let waited =
+        if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+    Some(format!("the busiest {word} thread used {most:.0} % of a core{waited}"))
+}
+
+/// What did not arrive, or had to be sent again: shares of the datagrams that were sent, by place.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    at_socket: f64,
+    on_way: f64,
+    /// Packets that QUIC took for lost.
+    packets: u64,
+}
+
+impl Lost {
+    fn of(way: &DirectionReport) -> Self {
+        let count = |end: &Option<EndReport>| {
+            end.as_ref()
+                .map(|end| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count)))
+        };
+        let waits = way.sender.iter().flat_map(|end| &end.waits).filter(|waits| waits.busy_us.is_none());
+        let packets = waits.filter_map(|waits| waits.retransmits).fold(0, u64::saturating_add);
+        let (at_socket, on_way) = match (count(&way.sender), count(&way.receiver)) {
+            (Some(sent), Some(came)) if sent.datagrams > 0 => {
+                let once = came.datagrams.saturating_sub(came.duplicated);
+                let lost = sent.datagrams.saturating_sub(once);
+                let at_socket = came.overflowed.unwrap_or(0).min(lost);
+                let share = |number: u64| number as f64 / sent.datagrams as f64;
+                (share(at_socket), share(lost - at_socket))
+            }
+            _ => (0.0, 0.0),
+        };
+        Self { at_socket, on_way, packets }
+    }
+
+    fn any(&self) -> bool {
+        LOSS.is_used_up(self.on_way) || self.packets > 0
+    }
+
+    fn sentence(&self) -> Option<String> {
+        let percent = |share: f64| 100.0 * share;
+        match self {
+            Self { packets: 1.., .. } => Some(format!("{} packets were taken for lost", self.packets)),
+            _ if self.at_socket + self.on_way == 0.0 => None,
+            _ => Some(format!(
+                "{:.3} % of the datagrams were lost on the way and {:.3} % at the receiver's full socket",
+                percent(self.on_way),
+                percent(self.at_socket)
+            )),
+        }
+    }
+}
+
+/// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
+struct Waiting {
+    busy: f64,
+    rwnd: f64,
+    sndbuf: f64,
+    /// How often all that the buffers held was under way, share of the looks at them.
+    drained: Option<f64>,
+    retransmits: u64,
+}
+
+impl Waiting {
+    /// Of connections that moved bytes for so long.
+    fn of(waits: &[Waits], elapsed_s: f64) -> Option<Self> {
+        let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
+            let known: Vec<u64> = waits.iter().filter_map(of).collect();
+            (!known.is_empty()).then(|| known.iter().copied().fold(0, u64::saturating_add))
+        };
+        let busy_us = sum(|waits| waits.busy_us)? as f64;
+        let wall_us = elapsed_s * 1e6 * waits.len() as f64;
+        let share = |us: Option<u64>| us.unwrap_or(0) as f64 / busy_us.max(1.0);
+        Some(Self {
+            busy: (busy_us / wall_us.max(1.0)).min(1.0),
+            rwnd: share(sum(|waits| waits.rwnd_limited_us)),
+            sndbuf: share(sum(|waits| waits.sndbuf_limited_us)),
+            drained: Self::drained(waits),
+            retransmits: sum(|waits| waits.retransmits).unwrap_or(0),
+        })
+    }
+
+    fn drained(waits: &[Waits]) -> Option<f64> {
+        let (all, drained) = waits.iter().fold((0u32, 0u32), |(all, drained), waits| {
+            (all.saturating_add(waits.looks), drained.saturating_add(waits.drained))
+        });
+        (all >= LOOKS_MIN).then(|| f64::from(drained) / f64::from(all))
+    }
+
+    fn sentence(&self) -> String {
+        let drained = self.drained.filter(|share| *share >= WAIT_SHARE).map_or(String::new(), |share| {
+            format!(
+                "; in {:.0} % of the looks at it all that the send buffer held was under way",
+                100.0 * share
+            )
+        });
+        format!(
+            "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for the receiver's \
+             window and {:.0} % for room in the send buffer; {} segments were sent again{drained}",
+            100.0 * self.busy,
+            100.0 * self.rwnd,
+            100.0 * self.sndbuf,
+            self.retransmits
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

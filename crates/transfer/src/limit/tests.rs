@@ -1,0 +1,176 @@
+use Certainty::{Confirmed, Predicted};
+
+use super::super::flow::Direction;
+use super::super::flow::{EndReason, FlowCount, FlowReport};
+use super::*;
+
+fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
+    let flow = FlowReport {
+        count: FlowCount { bytes: 1000, ..FlowCount::default() },
+        moved_ns: Some((0, 1_000_000_000)),
+        ..FlowReport::new(EndReason::Done)
+    };
+    let waits = waits.map(|(busy, rwnd, sndbuf)| Waits {
+        busy_us: Some(busy),
+        rwnd_limited_us: Some(rwnd),
+        sndbuf_limited_us: Some(sndbuf),
+        ..Waits::default()
+    });
+    EndReport {
+        flows: vec![flow],
+        waits: waits.into_iter().collect(),
+        threads: vec![ThreadReport {
+            cpu_ns: (cpu_share * 1e9) as u64,
+            ready_ns: None,
+            wall_ns: 1_000_000_000,
+        }],
+        ..EndReport::default()
+    }
+}
+
+fn held(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Option<Cause> {
+    of(way, asked, link_share).0
+}
+
+#[test]
+fn each_cause_by_its_signs() {
+    use Asked::{FlatOut, Met, Unmet};
+    let all = 1_000_000;
+    for (sender, receiver, waits, asked, expected) in [
+        (0.98, 0.5, Some((all, 0, 0)), FlatOut, Some((Held::SenderCpu, Confirmed))),
+        (0.5, 0.97, Some((all, 900_000, 0)), FlatOut, Some((Held::ReceiverCpu, Confirmed))),
+        (0.97, 0.97, Some((all, 900_000, 0)), FlatOut, Some((Held::ReceiverCpu, Confirmed))),
+        (0.2, 0.2, Some((all, 900_000, 0)), FlatOut, Some((Held::Window, Confirmed))),
+        (0.2, 0.2, Some((all, 330_000, 0)), FlatOut, Some((Held::Window, Predicted))),
+        (0.2, 0.2, Some((all, 0, 800_000)), FlatOut, Some((Held::SendBuffer, Confirmed))),
+        (0.2, 0.2, Some((all, 0, 300_000)), FlatOut, Some((Held::SendBuffer, Predicted))),
+        (0.2, 0.2, Some((all, 100_000, 0)), FlatOut, Some((Held::Path, Confirmed))),
+        (0.2, 0.2, Some((300_000, 0, 0)), FlatOut, Some((Held::Offered, Confirmed))),
+        // A rate that was asked for and arrived was held back by nothing, whatever else is short.
+        (0.98, 0.2, Some((all, 900_000, 0)), Met, Some((Held::Offered, Confirmed))),
+        (0.98, 0.2, Some((all, 0, 0)), Unmet, Some((Held::SenderCpu, Confirmed))),
+        (0.2, 0.2, Some((300_000, 0, 0)), Unmet, Some((Held::Path, Predicted))),
+        // Datagrams: only CPU is known.
+        (0.98, 0.2, None, FlatOut, Some((Held::SenderCpu, Confirmed))),
+        (0.2, 0.2, None, Unmet, Some((Held::Path, Predicted))),
+        (0.2, 0.2, None, FlatOut, None),
+    ] {
+        let way = DirectionReport {
+            direction: Direction::Up,
+            sender: Some(end(sender, waits)),
+            receiver: Some(end(receiver, None)),
+        };
+        assert_eq!(held(&way, asked, None), expected, "{sender} {receiver} {waits:?} {asked:?}");
+    }
+}
+
+#[test]
+fn where_nobody_is_full_and_threads_wait_for_cpus_the_nearest_is_no_more_than_predicted() {
+    let mut sender = end(0.5, Some((1_000_000, 0, 0)));
+    sender.threads[0].ready_ns = Some(310_000_000);
+    (sender.waits[0].looks, sender.waits[0].drained) = (50, 40);
+    let mut receiver = end(0.45, None);
+    receiver.threads[0].ready_ns = Some(230_000_000);
+    let way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::SenderCpu, Predicted)));
+}
+
+#[test]
+fn datagrams_tell_by_their_losses() {
+    let count = |datagrams| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
+    let (mut sender, mut receiver) = (end(0.3, None), end(0.3, None));
+    sender.flows[0].count = count(1000);
+    receiver.flows[0].count = FlowCount { overflowed: Some(10), ..count(800) };
+    let mut way =
+        DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
+    let (cause, evidence) = of(&way, Asked::Unmet, None);
+    assert_eq!(cause, Some((Held::Path, Confirmed)));
+    assert!(evidence.iter().any(|line| line.contains("19.000 % of the datagrams were lost on the way")));
+    way.receiver.as_mut().unwrap().flows[0].count.overflowed = Some(200);
+    assert_eq!(held(&way, Asked::Unmet, None), Some((Held::ReceiverCpu, Confirmed)));
+}
+
+#[test]
+fn a_peer_that_tells_of_its_cpu_time_alone_is_full_by_that() {
+    let mut receiver = end(0.0, None);
+    receiver.threads.clear();
+    receiver.cpu_s = Some(0.98);
+    let mut way = DirectionReport {
+        direction: Direction::Up,
+        sender: Some(end(0.5, Some((1_000_000, 330_000, 0)))),
+        receiver: Some(receiver),
+    };
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::ReceiverCpu, Confirmed)));
+    way.receiver.as_mut().unwrap().cpu_s = Some(0.4);
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::Window, Predicted)));
+}
+
+#[test]
+fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
+    let mut sender = end(0.98, Some((1_000_000, 0, 0)));
+    sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
+    let way = DirectionReport { direction: Direction::Down, sender: Some(sender), receiver: None };
+    assert_eq!(held(&way, Asked::FlatOut, Some(0.5)), Some((Held::Path, Confirmed)));
+}
+
+#[test]
+fn each_flow_has_a_cause_of_its_own() {
+    let all = 1_000_000;
+    let mut sender = end(0.2, Some((all, 900_000, 0)));
+    let other = end(0.97, Some((all, 0, 0)));
+    sender.flows.extend(other.flows.clone());
+    sender.waits.extend(other.waits.clone());
+    let mut way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: None };
+    let each = |way: &DirectionReport, link_share| -> Vec<Option<Held>> {
+        of_each(way, Asked::FlatOut, link_share).iter().map(|cause| Some(cause.as_ref()?.0)).collect()
+    };
+    assert_eq!(each(&way, None), [Some(Held::Window), Some(Held::Path)], "one thread has both");
+    way.sender.as_mut().unwrap().threads.extend(other.threads);
+    assert_eq!(each(&way, None), [Some(Held::Window), Some(Held::SenderCpu)]);
+    assert_eq!(each(&way, Some(0.99)), [Some(Held::Path); 2]);
+    way.sender.as_mut().unwrap().waits.truncate(1);
+    assert_eq!(each(&way, None), [None, Some(Held::SenderCpu)], "whose waits they are is not known");
+}
+
+#[test]
+fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
+    let way = DirectionReport {
+        direction: Direction::Up,
+        sender: Some(end(0.98, Some((1_000_000, 0, 0)))),
+        receiver: Some(end(0.98, None)),
+    };
+    let of_share = |asked, share| held(&way, asked, Some(share)).map(|(held, _)| held);
+    assert_eq!(of_share(Asked::FlatOut, 0.985), Some(Held::Path));
+    assert_eq!(of_share(Asked::Unmet, 0.995), Some(Held::Path));
+    assert_eq!(of_share(Asked::Met, 0.985), Some(Held::Offered));
+    // More than a link can carry: its rate is another.
+    assert_eq!(of_share(Asked::FlatOut, 1.424), Some(Held::SenderCpu));
+    assert!(of(&way, Asked::FlatOut, Some(1.424)).1[0].contains("said to carry"));
+}
+
+#[test]
+fn a_buffer_with_nothing_unsent_holds_less_than_the_path() {
+    let mut sender = end(0.1, Some((1_000_000, 0, 0)));
+    (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
+    let mut way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: None };
+    let (cause, evidence) = of(&way, Asked::FlatOut, None);
+    assert_eq!(cause, Some((Held::SendBuffer, Confirmed)));
+    assert!(evidence.iter().any(|line| line.contains("90 %")), "{evidence:?}");
+    // Two looks say nothing.
+    way.sender.as_mut().unwrap().waits[0].looks = 2;
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::Path, Confirmed)));
+    (way.sender.as_mut().unwrap().waits[0].looks, way.sender.as_mut().unwrap().waits[0].drained) = (50, 17);
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::SendBuffer, Predicted)), "a third of the looks");
+}
+
+#[test]
+fn a_thread_that_waits_for_a_cpu_has_none_to_spare() {
+    let mut receiver = end(0.08, None);
+    receiver.threads[0].ready_ns = Some(600_000_000);
+    let way = DirectionReport {
+        direction: Direction::Up,
+        sender: Some(end(0.2, Some((1_000_000, 0, 0)))),
+        receiver: Some(receiver),
+    };
+    assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::ReceiverCpu, Confirmed)));
+}

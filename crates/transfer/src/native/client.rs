@@ -1,0 +1,396 @@
+//! The client of kagiri's own protocol.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::{Moved as Bytes, TcpSocket, UdpFlow};
+
+use super::clock_offset;
+use super::connector::connect_all;
+use super::control_link::ControlLink;
+use super::direction_run::DirectionResult;
+use super::error::NativeError;
+use super::message::{
+    ClientMessage, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerMessage, SessionOrder, VERSION,
+};
+use super::session_id::{Role, SessionId};
+use super::session_state::{PeerTimeout, SessionState, longest};
+use super::socket_setup::{begin, flows_total, options, quic_plan, set_up_udp};
+use crate::control::{Control, StopHandle};
+use crate::flow::{Direction, FlowSocket, Protocol, room_for};
+use crate::path_rate::Link as PathLink;
+use crate::quic::{QuicEndpoint, QuicFacts};
+use crate::report::{ClockOffset, DirectionReport, Responses};
+
+/// Interval of heartbeats.
+pub(super) const BEAT: Duration = Duration::from_millis(500);
+/// A peer that is silent for so long is gone.
+pub(super) const SILENT: Duration = Duration::from_secs(10);
+/// Time for the report after a stop.
+const STOP: Duration = Duration::from_secs(2);
+/// Time for a server to report that the transfer took too long.
+const GRACE: Duration = Duration::from_secs(30);
+/// Repetition interval of the datagrams that open flows.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long the flows may take to open, and each of them further.
+pub(super) const OPEN: Duration = Duration::from_secs(4);
+/// Further time to open flows, each.
+pub(super) const FLOW: Duration = Duration::from_millis(5);
+
+/// When bytes move.
+const FLOWING: &str = "data flows";
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct ClientOrder {
+    /// The server.
+    pub server: SocketAddr,
+    /// What it is asked.
+    pub session: SessionOrder,
+    /// How long each step of the preparation may take.
+    pub step: Duration,
+}
+
+/// What a client's session came to.
+#[derive(Debug)]
+pub struct ClientEnd {
+    /// The flows by direction, with both ends as far as they are known.
+    pub directions: Vec<DirectionReport>,
+    /// How they were moved: at this end, and at the server's.
+    pub engines: Vec<String>,
+    /// Why it broke off, where it did.
+    pub broken: Option<String>,
+    /// Whether it was ended before its time.
+    pub stopped: bool,
+    /// The server's program.
+    pub program: String,
+    /// Of requests, what their answers took.
+    pub responses: Option<Responses>,
+    /// How far the server's clock is ahead of this host's.
+    pub clock: Option<ClockOffset>,
+}
+
+/// What the server reports: its ends, and how their flows were moved.
+type Remote = (Vec<DirectionReport>, Vec<(Direction, String)>);
+
+/// A client whose flows are open, ready to begin.
+pub struct Client {
+    link: ControlLink,
+    stop_handle: Arc<StopHandle>,
+    order: ClientOrder,
+    program: String,
+    server_link: Option<PathLink>,
+    clock: Option<ClockOffset>,
+    sockets: Vec<FlowSocket>,
+    quic: Option<QuicEndpoint>,
+    passed: Arc<[AtomicU64; 2]>,
+}
+
+impl Client {
+    /// Goes on with a server that has answered the cookie of `name` by [`GREETING`](super::GREETING): agrees
+    /// on the order and opens the flows. Nothing is measured yet.
+    ///
+    /// # Errors
+    /// [`NativeError`]: the server refuses or falls silent, flows cannot be opened.
+    pub fn prepare(
+        control: Control,
+        name: SessionId,
+        order: ClientOrder,
+        stop_handle: Arc<StopHandle>,
+    ) -> Result<Self, NativeError> {
+        let link = ControlLink::new(control);
+        let program = welcome(&link)?;
+        link.send(&ClientMessage::Order(Box::new(order.session.clone())), "being told the order")?;
+        let (server_link, facts) = match link.read(MESSAGE_BYTES_MAX, "looking at the order")? {
+            ServerMessage::Ready { link, quic } => (link, quic),
+            said => return Err(unexpected(&link, said, "looking at the order")),
+        };
+        let (sockets, passed) = (Vec::new(), Arc::default());
+        let mut client =
+            Self { link, stop_handle, order, program, server_link, clock: None, sockets, quic: None, passed };
+        client.quic = facts.map(|facts| client.connect_quic(name, &facts)).transpose()?;
+        client.sockets = client.open(name)?;
+        client.clock = Some(clock_offset::measure(&client.link)?);
+        Ok(client)
+    }
+
+    /// The server's program.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// The server's device towards this host, where its rate is known.
+    pub fn server_link(&self) -> Option<PathLink> {
+        self.server_link
+    }
+
+    /// Payload that has passed: what this end sent, and what it received. Grows while the session runs.
+    pub fn passed(&self) -> Arc<[AtomicU64; 2]> {
+        self.passed.clone()
+    }
+
+    /// Opens all flows and waits until the server has them.
+    fn open(&self, name: SessionId) -> Result<Vec<FlowSocket>, NativeError> {
+        let wanted = flows_total(&self.order.session);
+        room_for(wanted as usize)?;
+        let within = OPEN + FLOW * wanted;
+        let until = Deadline::after(within);
+        match self.order.session.protocol {
+            Protocol::Tcp => {
+                let sockets = self.open_tcp(name, wanted, until)?;
+                self.await_connected(within, until, || Ok(()))?;
+                Ok(sockets.into_iter().map(FlowSocket::Tcp).collect())
+            }
+            Protocol::Udp => {
+                let flows = self.open_udp(wanted)?;
+                // Until the server has all of them: datagrams may be lost.
+                self.await_connected(within, until, || {
+                    for (number, flow) in flows.iter().enumerate() {
+                        flow.send(name.cookie(Role::Flow(number as u32)).bytes())?;
+                    }
+                    Ok(())
+                })?;
+                Ok(flows.into_iter().map(FlowSocket::Udp).collect())
+            }
+            Protocol::Quic => {
+                let during = "looking at the order";
+                let peer = self.order.server;
+                let quic = self.quic.as_ref().ok_or(NativeError::Unexpected { peer, during })?;
+                self.await_quic(quic, within, until)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn open_tcp(&self, name: SessionId, wanted: u32, until: Deadline) -> Result<Vec<TcpSocket>, NativeError> {
+        let options = options(&self.order.session);
+        connect_all(
+            self.order.server,
+            wanted as usize,
+            &options,
+            &self.stop_handle,
+            until,
+            |number, socket| {
+                socket.set_silence_limit(super::socket_setup::SILENCE)?;
+                let cookie = name.cookie(Role::Flow(number as u32));
+                // The buffer of a new connection has room for this.
+                match socket.send(cookie.bytes(), false)? {
+                    Bytes::Bytes(n) if n == cookie.bytes().len() => Ok(()),
+                    _ => Err(NativeError::Unexpected {
+                        peer: self.order.server,
+                        during: "the flows are opened",
+                    }),
+                }
+            },
+        )
+    }
+
+    fn connect_quic(&self, name: SessionId, facts: &QuicFacts) -> Result<QuicEndpoint, NativeError> {
+        let plan = quic_plan(&self.order.session, name, OPEN);
+        Ok(QuicEndpoint::connect(self.order.server, facts, &plan, self.stop_handle.clone())?)
+    }
+
+    /// Waits until both ends know of their QUIC connection.
+    fn await_quic(&self, quic: &QuicEndpoint, within: Duration, until: Deadline) -> Result<(), NativeError> {
+        self.await_connected(within, until, || Ok(quic.is_connected().map(drop)?))?;
+        // The server's message may arrive before this end's thread has published the connection.
+        while !quic.is_connected()? {
+            if !until.pause(Duration::from_millis(1)) {
+                return Err(NativeError::Silent { peer: self.order.server, within });
+            }
+        }
+        Ok(())
+    }
+
+    fn open_udp(&self, wanted: u32) -> Result<Vec<UdpFlow>, NativeError> {
+        let open = |_| {
+            let mut flow = UdpFlow::connect(self.order.server, None)?;
+            set_up_udp(&mut flow, &self.order.session)?;
+            Ok(flow)
+        };
+        (0..wanted).map(open).collect()
+    }
+
+    /// Waits until the server has all flows; `ask` is done again and again until then.
+    fn await_connected(
+        &self,
+        within: Duration,
+        until: Deadline,
+        ask: impl Fn() -> Result<(), NativeError>,
+    ) -> Result<(), NativeError> {
+        let during = "the flows are opened";
+        // The server knows how many came, and says so when its own time is over.
+        let grace = Deadline::after(within + self.order.step);
+        loop {
+            if !until.passed() {
+                ask()?;
+            }
+            let woken = self.link.wait(Deadline::after(ASK_AGAIN))?;
+            if woken.readable {
+                return match self.link.read(MESSAGE_BYTES_MAX, during)? {
+                    ServerMessage::Connected => Ok(()),
+                    said => Err(unexpected(&self.link, said, during)),
+                };
+            }
+            if self.stop_handle.is_stopped() {
+                return Err(NativeError::Stopped);
+            }
+            if grace.passed() {
+                return Err(NativeError::Silent { peer: self.order.server, within });
+            }
+        }
+    }
+
+    /// Begins at a moment of the monotonic clock and runs to the end, or until the stop handle is stopped.
+    pub fn run(mut self, at_ns: u64) -> ClientEnd {
+        let mut state = SessionState::default();
+        let mut remote = None;
+        let outcome = self.measure(at_ns, &mut state, &mut remote);
+        let broke = outcome.is_err();
+        let mut moved = state.finish(broke);
+        let responses = moved.iter_mut().find_map(|moved| moved.responses.take());
+        let (remote_directions, remote_engines) = remote.unwrap_or_default();
+        let own: Vec<(Direction, String)> =
+            moved.iter().map(|moved| (moved.direction, moved.engine.clone())).collect();
+        let engines = [("here", own), ("there", remote_engines)].map(|(place, all)| engines(place, &all));
+        // Again: clocks drift while data flows.
+        let clock = self
+            .clock
+            .filter(|_| !broke)
+            .and_then(|before| Some(before.with(&clock_offset::measure(&self.link).ok()?)));
+        let stopped = self.stop_handle.is_stopped();
+        let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
+        ClientEnd {
+            directions: join_ends(moved, remote_directions),
+            engines: engines.concat(),
+            broken,
+            stopped,
+            program: self.program,
+            responses,
+            clock,
+        }
+    }
+
+    fn measure(
+        &mut self,
+        at_ns: u64,
+        state: &mut SessionState,
+        remote: &mut Option<Remote>,
+    ) -> Result<(), NativeError> {
+        let during = FLOWING;
+        let sockets = std::mem::take(&mut self.sockets);
+        *state = begin(&self.order.session, true, at_ns, sockets, self.quic.as_ref())?;
+        while monotonic_ns() < at_ns {
+            let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
+            let woken = self.link.wait(Deadline::after(left))?;
+            if self.stop_handle.is_stopped() {
+                return Err(NativeError::Stopped);
+            }
+            if woken.readable {
+                match self.read(during)? {
+                    ServerMessage::Beat => {}
+                    said => return Err(unexpected(&self.link, said, during)),
+                }
+            }
+        }
+        self.link.send(&ClientMessage::Go, during)?;
+        let (mut peer_timeout, mut beat) =
+            (PeerTimeout::new(self.order.server, SILENT), Deadline::after(BEAT));
+        let within = longest(&self.order.session) + GRACE;
+        let (limit, mut stopping) = (Deadline::after(within), None::<Deadline>);
+        while remote.is_none() || !state.is_over() {
+            if self.stop_handle.is_stopped() && stopping.is_none() {
+                stopping = Some(Deadline::after(STOP));
+                self.link.control().conclude(STOP);
+                state.stop_senders();
+                self.link.send(&ClientMessage::Stop, during)?;
+            }
+            let poll = state.look();
+            for (passed, bytes) in self.passed.iter().zip(state.passed()) {
+                passed.store(bytes, Ordering::Relaxed);
+            }
+            if let Some(sent) = poll.sent {
+                self.link.send(&ClientMessage::Sent(sent), during)?;
+            }
+            if beat.passed() {
+                self.link.send(&ClientMessage::Beat, during)?;
+                beat = Deadline::after(BEAT);
+            }
+            if stopping.is_some_and(|until| until.passed()) {
+                return Err(NativeError::Stopped);
+            }
+            peer_timeout.check()?;
+            if limit.passed() {
+                return Err(NativeError::Endless { peer: self.order.server, within });
+            }
+            let left = Duration::from_nanos(poll.again_ns.saturating_sub(monotonic_ns()));
+            if self.link.wait(Deadline::after(left))?.readable {
+                peer_timeout.reset();
+                match self.read(during)? {
+                    ServerMessage::Beat => {}
+                    ServerMessage::Sent(sent) => state.claim(sent),
+                    ServerMessage::Report { directions, engines } => *remote = Some((directions, engines)),
+                    said => return Err(unexpected(&self.link, said, during)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, during: &'static str) -> Result<ServerMessage, NativeError> {
+        self.link.read(REPORT_BYTES_MAX, during)
+    }
+}
+
+/// Receives the name of the server.
+fn welcome(link: &ControlLink) -> Result<String, NativeError> {
+    let during = "saying who it is";
+    match link.read(MESSAGE_BYTES_MAX, during)? {
+        ServerMessage::Welcome { protocol_version: VERSION, program } => Ok(program),
+        ServerMessage::Welcome { protocol_version: theirs, program } => {
+            Err(NativeError::Version { peer: link.peer(), program, theirs })
+        }
+        said => Err(unexpected(link, said, during)),
+    }
+}
+
+fn unexpected(link: &ControlLink, said: ServerMessage, during: &'static str) -> NativeError {
+    let peer = link.peer();
+    match said {
+        ServerMessage::Refused { why } if during == FLOWING => NativeError::GaveUp { peer, why },
+        ServerMessage::Refused { why } => NativeError::Refused { peer, why },
+        _ => NativeError::Unexpected { peer, during },
+    }
+}
+
+/// Joins the two ends of each direction; the other end is absent where it did not report.
+fn join_ends(own: Vec<DirectionResult>, mut remote: Vec<DirectionReport>) -> Vec<DirectionReport> {
+    let join = |DirectionResult { direction, end, .. }: DirectionResult| {
+        let other = remote.iter_mut().find(|report| report.direction == direction);
+        let (sender, receiver) = match direction {
+            Direction::Up => (Some(end), other.and_then(|report| report.receiver.take())),
+            _ => (other.and_then(|report| report.sender.take()), Some(end)),
+        };
+        DirectionReport { direction, sender, receiver }
+    };
+    let mut joined: Vec<DirectionReport> = own.into_iter().map(join).collect();
+    // Only the server reports the requests that reached it.
+    remote.retain(|report| joined.iter().all(|own| own.direction != report.direction));
+    joined.extend(remote);
+    joined.sort_by_key(|report| report.direction);
+    joined
+}
+
+/// How the flows were moved at one end, of two ways that differ each with its own.
+fn engines(place: &str, all: &[(Direction, String)]) -> Vec<String> {
+    match all {
+        [(_, up), (_, down)] if up == down => vec![format!("{place} {up}")],
+        [(up, first), (down, second)] => {
+            vec![format!("{place} {first} {}, {second} {}", up.word(), down.word())]
+        }
+        _ => all.iter().map(|(_, engine)| format!("{place} {engine}")).collect(),
+    }
+}

@@ -1,0 +1,167 @@
+//! What kagiri's two ends say to each other on the control connection: JSON objects, each with its length
+//! before it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flow::{Direction, Engine, Mode, Protocol};
+use crate::path_rate::Link;
+use crate::quic::QuicFacts;
+use crate::report::DirectionReport;
+use crate::settings::RequestSettings;
+
+/// The protocol's version; ends of different versions refuse each other by name.
+pub const VERSION: u32 = 2;
+/// The most that one message but a report may hold, bytes.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The most that a report may hold, bytes: up to 1000 for each of 60,000 flows.
+pub const REPORT_BYTES_MAX: usize = 64 << 20;
+
+/// What a client asks of a server, once, at the beginning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionOrder {
+    /// [`VERSION`].
+    pub protocol_version: u32,
+    /// The client's program, for the server's log: `kagiri 0.1.0`.
+    pub program: String,
+    /// What lets it in, where the server asks for that.
+    pub key: Option<String>,
+    /// What carries the bytes.
+    pub protocol: Protocol,
+    /// Which way they go.
+    pub direction: Direction,
+    /// How many flows go each way.
+    pub flows: u32,
+    /// How long senders send, ns after the start, the omitted time included; or until `bytes` are sent.
+    pub time_ns: u64,
+    /// How much all flows of one way are to carry together, see [`share`]; as much as goes in the time
+    /// without.
+    pub bytes: Option<u64>,
+    /// What is left out at the beginning, ns.
+    pub omit_ns: u64,
+    /// Where the server's receivers leave the bytes.
+    pub mode: Mode,
+    /// Bytes of one call, or of a datagram's payload.
+    pub size_bytes: u32,
+    /// The rate of each flow, bit/s; flat out without.
+    pub rate_bit_per_s: Option<u64>,
+    /// How the server's senders give bytes to the kernel; the server chooses without.
+    pub engine: Option<Engine>,
+    /// The server's threads; 0: the server chooses.
+    pub threads: u32,
+    /// Congestion control of the server's sockets.
+    pub congestion_control: Option<String>,
+    /// Send buffers of both ends' sockets, bytes.
+    pub send_buffer_bytes: Option<u64>,
+    /// Receive buffers of both ends' sockets, bytes.
+    pub receive_buffer_bytes: Option<u64>,
+    /// `TCP_NODELAY`.
+    pub no_delay: bool,
+    /// Requests and answers instead of streams of bytes.
+    pub requests: Option<RequestSettings>,
+    /// Whether each end times the calls of its threads.
+    pub calls: bool,
+    /// How often each end is to say how far it is, ns.
+    pub beat_ns: u64,
+}
+
+/// What a client says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClientMessage {
+    /// What it wants.
+    Order(Box<SessionOrder>),
+    /// What does its clock show?
+    Clock,
+    /// All begins now.
+    Go,
+    /// It is there.
+    Beat,
+    /// Its senders have ended, having sent so many bytes and datagrams.
+    Sent(Sent),
+    /// It wants the end, and what was measured until now.
+    Stop,
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ServerMessage {
+    /// The first word, before any order: it is kagiri's.
+    Welcome {
+        /// [`VERSION`].
+        protocol_version: u32,
+        /// Its program: `kagiri 0.1.0`.
+        program: String,
+    },
+    /// It will; the flows may be opened.
+    Ready {
+        /// Its device towards the client, where its rate is known.
+        link: Option<Link>,
+        /// Where it waits for the QUIC connection, where that carries the flows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quic: Option<QuicFacts>,
+    },
+    /// It will not, and why.
+    Refused {
+        /// What happened and what to do.
+        why: String,
+    },
+    /// All flows are there.
+    Connected,
+    /// What its clock shows.
+    Clock {
+        /// Its monotonic clock, ns.
+        monotonic_ns: u64,
+        /// What tells its kernel from others, see `/proc/sys/kernel/random/boot_id`.
+        boot: Option<String>,
+    },
+    /// It is there.
+    Beat,
+    /// Its senders have ended.
+    Sent(Sent),
+    /// All is over: its end of each way.
+    Report {
+        /// Its ends; the others are absent.
+        #[serde(rename = "ways")]
+        directions: Vec<DirectionReport>,
+        /// How its flows were moved, by way.
+        engines: Vec<(Direction, String)>,
+    },
+}
+
+/// What senders came to, so that receivers know when all has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+}
+
+/// How much of `bytes` the flow of this number carries, so that all together carry just as much.
+pub fn share(bytes: u64, flows: u32, index: u32) -> u64 {
+    let (flows, index) = (u64::from(flows.max(1)), u64::from(index));
+    bytes / flows + u64::from(index < bytes % flows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_add_up(bytes: u64, flows in 1..500_u32) {
+            let sum: u128 = (0..flows).map(|index| u128::from(share(bytes, flows, index))).sum();
+            prop_assert_eq!(sum, u128::from(bytes));
+        }
+
+        #[test]
+        fn nothing_that_a_peer_sends_makes_reading_panic(bytes: Vec<u8>) {
+            let _ = serde_json::from_slice::<ClientMessage>(&bytes);
+            let _ = serde_json::from_slice::<ServerMessage>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The state of a session while data flows: the same at both ends.
+
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+
+use super::direction_run::{DirectionResult, DirectionRun, sent};
+use super::error::NativeError;
+use super::message::{Sent, SessionOrder};
+
+/// After the senders have ended, receivers end when nothing arrives for so long.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Limit of that time in all.
+const DRAIN_MAX: Duration = Duration::from_secs(300);
+/// How long bytes that were asked for may take to move.
+const BYTES_WITHIN: Duration = Duration::from_secs(86_400);
+/// Interval of checks for ended flows.
+const LOOK_NS: u64 = 2_000_000;
+
+/// The flows of one end from start to report.
+#[derive(Default)]
+pub(super) struct SessionState {
+    senders: Option<DirectionRun>,
+    receivers: Option<DirectionRun>,
+    moved: Vec<DirectionResult>,
+    passed: [u64; 2],
+    claimed: Option<Claim>,
+}
+
+/// What the peer's senders sent, what had arrived at the last poll, and until when more must arrive.
+struct Claim {
+    sent: Sent,
+    came: u64,
+    until: Deadline,
+}
+
+/// The result of a poll.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Poll {
+    /// This end's senders have just ended.
+    pub(super) sent: Option<Sent>,
+    /// When to poll again, monotonic ns.
+    pub(super) again_ns: u64,
+}
+
+impl SessionState {
+    pub(super) fn new(senders: Option<DirectionRun>, receivers: Option<DirectionRun>) -> Self {
+        Self { senders, receivers, moved: Vec::new(), passed: [0; 2], claimed: None }
+    }
+
+    /// Payload until the last poll: sent, received.
+    pub(super) fn passed(&self) -> [u64; 2] {
+        self.passed
+    }
+
+    /// The other end's senders have ended.
+    pub(super) fn claim(&mut self, sent: Sent) {
+        self.claimed = Some(Claim { sent, came: self.passed[1], until: Deadline::after(DRAIN) });
+    }
+
+    /// Ends what is due by now.
+    pub(super) fn look(&mut self) -> Poll {
+        let now_ns = monotonic_ns();
+        let mut poll = Poll { sent: None, again_ns: now_ns + LOOK_NS };
+        let mut again_ns = u64::MAX;
+        for (run, passed) in [&mut self.senders, &mut self.receivers].into_iter().zip(&mut self.passed) {
+            let Some(run) = run else { continue };
+            again_ns = again_ns.min(run.look(now_ns));
+            *passed = run.bytes();
+        }
+        if let Some(senders) = self.senders.take_if(|senders| senders.is_finished()) {
+            let moved = senders.finish(false);
+            poll.sent = Some(sent(&moved.end));
+            self.moved.push(moved);
+        }
+        if let Some(claim) = &mut self.claimed {
+            if claim.came != self.passed[1] {
+                (claim.came, claim.until) = (self.passed[1], Deadline::after(DRAIN));
+            }
+            if let Some(receivers) = self.receivers.take_if(|receivers| receivers.is_complete(&claim.sent)) {
+                self.moved.push(receivers.finish(false));
+            } else if let Some(receivers) = self.receivers.take_if(|_| claim.until.passed()) {
+                let mut moved = receivers.finish(true);
+                moved.cut_off(DRAIN);
+                self.moved.push(moved);
+            }
+        }
+        // Receivers whose peers have closed, and broken ones, need no message of the peer.
+        if let Some(receivers) = self.receivers.take_if(|receivers| receivers.is_finished()) {
+            self.moved.push(receivers.finish(false));
+        }
+        poll.again_ns = poll.again_ns.min(again_ns);
+        poll
+    }
+
+    /// Whether nothing flows at this end any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.senders.is_none() && self.receivers.is_none()
+    }
+
+    /// Tells this end's senders to stop; what they sent is still received.
+    pub(super) fn stop_senders(&self) {
+        self.senders.iter().for_each(DirectionRun::stop);
+    }
+
+    /// Ends everything. With `reset`, data in flight is dropped.
+    pub(super) fn finish(mut self, reset: bool) -> Vec<DirectionResult> {
+        let rest = [self.senders.take(), self.receivers.take()];
+        self.moved.extend(rest.into_iter().flatten().map(|run| run.finish(reset)));
+        self.moved.sort_by_key(|moved| moved.direction);
+        self.moved
+    }
+}
+
+/// How long the transfer of an order may take from its start to the last word.
+pub(super) fn longest(order: &SessionOrder) -> Duration {
+    let run = match order.bytes {
+        Some(_) => BYTES_WITHIN,
+        None => Duration::from_nanos(order.omit_ns.saturating_add(order.time_ns)),
+    };
+    run.saturating_add(DRAIN_MAX)
+}
+
+/// Detects a silent peer.
+pub(super) struct PeerTimeout {
+    peer: std::net::SocketAddr,
+    within: Duration,
+    until: Deadline,
+}
+
+impl PeerTimeout {
+    pub(super) fn new(peer: std::net::SocketAddr, within: Duration) -> Self {
+        Self { peer, within, until: Deadline::after(within) }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.until = Deadline::after(self.within);
+    }
+
+    /// An error if the peer was silent for too long.
+    pub(super) fn check(&self) -> Result<(), NativeError> {
+        match self.until.passed() {
+            true => Err(NativeError::Silent { peer: self.peer, within: self.within }),
+            false => Ok(()),
+        }
+    }
+}

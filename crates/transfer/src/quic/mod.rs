@@ -1,0 +1,35 @@
+//! QUIC (RFC 9000): all flows of a session as streams of one connection, in user space, by quinn.
+//!
+//! The server makes an [`end`] on a port of its own, with a certificate for this session alone; both are told
+//! over the control connection, and the client takes that certificate and no other ([`tls`]). Each flow is a
+//! stream that its sender opens and ends ([`flow`]), the flows of one way are a [`group`]. One thread at each
+//! end does all the work, encryption and acknowledgements included.
+
+mod endpoint;
+mod error;
+mod flow;
+mod group;
+mod tls;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::QuicError;
+
+pub(super) use endpoint::{QuicEndpoint, QuicPlan};
+pub(super) use group::QuicGroup;
+
+/// More streams than this take one thread longer to turn to than they are worth.
+pub(super) const FLOWS_MAX: u32 = 1000;
+
+/// How this engine is named in reports.
+pub(super) const ENGINE: &str = "quic (quinn)";
+
+/// Where a server waits for a session's QUIC connection, and how it will prove to be that server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuicFacts {
+    /// UDP port, at the address of the control connection.
+    pub port: u16,
+    /// Its certificate, DER.
+    pub certificate: Vec<u8>,
+}

@@ -1,0 +1,74 @@
+//! What a group of requesters or responders is told to do, and what it says of itself.
+
+use std::time::Duration;
+
+use sys::net::UdpFlow;
+use sys::span::Handle;
+
+use crate::driver::FlowSocket;
+use crate::settings::Waiting;
+
+/// Which end of the flows this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestSide {
+    /// It asks.
+    Requester,
+    /// It answers.
+    Responder,
+}
+
+/// When a flow is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// At a moment of this host's monotonic clock: no request is due from then on. A requester still waits a
+    /// second for answers that are under way.
+    AtNs(u64),
+    /// After so many requests and their answers.
+    Requests(u64),
+    /// When the peer closes the connection, or this side is told to stop.
+    Peer,
+}
+
+/// The spec that all flows of a group are given.
+#[derive(Debug, Clone)]
+pub struct RequestSpec {
+    /// Which end this is.
+    pub side: RequestSide,
+    /// Bytes of a request, at least 1; of UDP at most 65,507.
+    pub size_bytes: u32,
+    /// Bytes of its answer, likewise.
+    pub answer_bytes: u32,
+    /// How to wait for the peer.
+    pub waiting: Waiting,
+    /// Requests a second that each flow makes, whether or not answers came; one after the other unless
+    /// given.
+    pub rate_per_s: Option<f64>,
+    /// When it is over.
+    pub end: RequestEnd,
+    /// Requests that are intended before this moment of the monotonic clock are in no number of
+    /// [`Responses`].
+    pub omit_until_ns: Option<u64>,
+    /// Threads at most; 0 lets the group choose.
+    pub threads: u32,
+    /// A flow that waits for its peer for so long has failed.
+    pub silence_max: Duration,
+    /// Times the calls of its threads.
+    pub recorder: Option<Handle>,
+}
+
+impl RequestSpec {
+    /// What is wrong with it for such a socket, if anything is.
+    pub(super) fn problem(&self, socket: &FlowSocket) -> Option<String> {
+        let most = match socket {
+            FlowSocket::Tcp(_) => u32::MAX,
+            FlowSocket::Udp(_) => UdpFlow::CALL_BYTES_MAX as u32,
+        };
+        for (what, bytes) in [("a request", self.size_bytes), ("an answer", self.answer_bytes)] {
+            if bytes == 0 || bytes > most {
+                return Some(format!("{what} of {bytes} bytes; choose 1 to {most}"));
+            }
+        }
+        let rate = self.rate_per_s.filter(|rate| !rate.is_finite() || *rate <= 0.0)?;
+        Some(format!("{rate} requests a second; choose a number above 0, or leave it out"))
+    }
+}

@@ -1,0 +1,179 @@
+//! The thread that accepts connections and datagrams and passes them to their sessions.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use sys::clock::Deadline;
+use sys::net::{NetError, TcpSocket, UdpPort};
+
+use super::protocol_detect::{Identified, PeerProtocol, ProtocolDetector};
+use super::registry::{Admission, Entry, Registry};
+use super::{ServerSettings, UnmatchedDatagrams};
+use crate::control::{Control, Cookie, StopHandle};
+use crate::iperf3::{Arrival, Session, SessionStatus, State, TestReport, UdpAcceptQueue, udp_connect};
+
+const WAKER: u64 = 1 << 63;
+const PORT: u64 = WAKER + 1;
+/// Datagrams to receive before connections are accepted again.
+const DATAGRAMS_MAX: usize = 256;
+/// Pause after an unexpected error of the kernel.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Acceptor {
+    detector: ProtocolDetector,
+    port: Arc<UdpPort>,
+    stop_handle: Arc<StopHandle>,
+    registry: Arc<Registry>,
+    udp_queue: Arc<UdpAcceptQueue>,
+    settings: ServerSettings,
+}
+
+impl Acceptor {
+    pub(super) fn new(
+        detector: ProtocolDetector,
+        port: UdpPort,
+        stop_handle: Arc<StopHandle>,
+        registry: Arc<Registry>,
+        udp_queue: Arc<UdpAcceptQueue>,
+        settings: ServerSettings,
+    ) -> Result<Self, NetError> {
+        detector.watch(&*stop_handle, WAKER)?;
+        detector.watch(&port, PORT)?;
+        Ok(Self { detector, port: Arc::new(port), stop_handle, registry, udp_queue, settings })
+    }
+
+    pub(super) fn run(mut self) {
+        while !self.stop_handle.is_stopped() {
+            let Ok(detected) = self.detector.wait(Deadline::after(Duration::from_secs(60))) else {
+                // The wait itself failed: do not spin.
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            for identified in detected.identified {
+                self.lead(identified);
+            }
+            if detected.others.contains(&PORT) {
+                self.take_datagrams();
+            }
+        }
+    }
+
+    fn lead(&self, identified: Identified) {
+        if !self.settings.admits(identified.peer.ip()) {
+            return;
+        }
+        match identified.hello {
+            PeerProtocol::Kagiri(_) => {
+                if let Some(natives) = &self.settings.natives {
+                    natives.identified(identified);
+                }
+            }
+            PeerProtocol::Iperf3(cookie) => {
+                match self.registry.admit(cookie, identified.socket, identified.sequence) {
+                    Admission::Done => {}
+                    Admission::Refused(socket) => deny(&socket),
+                    Admission::New(socket) if self.registry.len() >= self.settings.sessions_max => {
+                        deny(&socket)
+                    }
+                    // Without descriptors or threads the connection is closed.
+                    Admission::New(socket) => drop(self.open(socket, identified.peer, cookie)),
+                }
+            }
+        }
+    }
+
+    fn open(&self, socket: TcpSocket, peer: SocketAddr, cookie: Cookie) -> std::io::Result<()> {
+        let failed = |error: NetError| error.source;
+        let stop_handle = Arc::new(StopHandle::new().map_err(failed)?);
+        let status = Arc::new(SessionStatus::default());
+        let local = socket.local_addr().map_err(failed)?;
+        let deadlines = &self.settings.session.deadlines;
+        socket.set_silence_limit(deadlines.stall).map_err(failed)?;
+        let control = Control::new(socket, peer, stop_handle.clone(), deadlines.step).map_err(failed)?;
+        let (arrivals, inbox) = mpsc::channel();
+        self.registry.enter(
+            cookie,
+            Entry { peer, local, stop_handle: stop_handle.clone(), status: status.clone(), arrivals },
+        );
+        let session = Session {
+            control,
+            cookie,
+            stop_handle,
+            arrivals: inbox,
+            status,
+            udp_queue: self.udp_queue.clone(),
+            settings: self.settings.session.clone(),
+        };
+        let registry = self.registry.clone();
+        let conduct = move || {
+            let mut presence = Presence { registry, cookie, report: None };
+            presence.report = Some(session.run());
+        };
+        let started = std::thread::Builder::new().name("transfer-session".to_owned()).spawn(conduct);
+        if started.is_err() {
+            self.registry.leave(cookie, None);
+        }
+        started.map(drop)
+    }
+
+    fn take_datagrams(&self) {
+        let mut buffer = [0; 2048];
+        for _ in 0..DATAGRAMS_MAX {
+            // An error of the port shows again at the next wait.
+            let Ok(Some((len, from))) = self.port.receive(&mut buffer) else { return };
+            let mut unmatched = self.datagram(&buffer[..len], from);
+            // Iterative: the peers decide how many datagrams come, so recursion could exhaust the stack.
+            while let Some((bytes, from)) = unmatched.pop() {
+                unmatched.extend(self.datagram(&bytes, from));
+            }
+        }
+    }
+
+    /// Passes a datagram to its session; returns those of other peers that arrived meanwhile.
+    fn datagram(&self, bytes: &[u8], from: SocketAddr) -> UnmatchedDatagrams {
+        match &self.settings.natives {
+            _ if !self.settings.admits(from.ip()) => UnmatchedDatagrams::new(),
+            _ if udp_connect::is_hello(bytes) => self.open_udp(from).unwrap_or_default(),
+            Some(natives) => natives.datagram(&self.port, bytes, from),
+            None => UnmatchedDatagrams::new(),
+        }
+    }
+
+    /// Opens a stream for the first queued session of the sender's address; the session answers.
+    fn open_udp(&self, from: SocketAddr) -> Option<UnmatchedDatagrams> {
+        let cookie = self.udp_queue.holder(from.ip())?;
+        let place = self.registry.with(cookie, |entry| entry.status.take_place().then_some(entry.local.ip()));
+        let local = place.flatten()?;
+        let mut unmatched = UnmatchedDatagrams::new();
+        let flow =
+            self.port.flow_to(from, Some(local), |bytes, from| unmatched.push((bytes.to_owned(), from)));
+        if let Ok(flow) = flow {
+            self.registry.with(cookie, |entry| {
+                // If the session has just ended, the socket is closed with the channel.
+                let _ = entry.arrivals.send(Arrival::Udp(flow));
+                entry.stop_handle.wake();
+            });
+        }
+        Some(unmatched)
+    }
+}
+
+/// Refuses a client. Best effort: it does not wait.
+fn deny(socket: &TcpSocket) {
+    let _ = socket.send(&[State::AccessDenied.byte()], false);
+}
+
+/// Removes a session from the registry however its thread ends, and stores its report.
+struct Presence {
+    registry: Arc<Registry>,
+    cookie: Cookie,
+    report: Option<TestReport>,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.registry.leave(self.cookie, self.report.take());
+    }
+}

@@ -1,0 +1,175 @@
+//! The server: one port for any number of kagiri's and iperf3's clients.
+
+mod acceptor;
+pub mod part;
+pub mod protocol_detect;
+mod registry;
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use sys::clock::Deadline;
+use sys::net::{ListenOptions, Listener, NetError, UdpPort};
+
+use self::acceptor::Acceptor;
+use self::protocol_detect::{HandshakeLimits, Identified, ProtocolDetector};
+use self::registry::Registry;
+use super::control::StopHandle;
+use super::iperf3::{SessionSettings, TestReport, UdpAcceptQueue};
+
+pub use self::registry::SessionView;
+
+/// How long sessions may take to end when the server stops.
+const STOP: Duration = Duration::from_secs(5);
+/// Attempts to find a port that is free for both TCP and UDP.
+const PORTS_TRIED_MAX: u32 = 16;
+
+/// Datagrams that arrived at the socket of another peer, with their senders.
+pub type UnmatchedDatagrams = Vec<(Vec<u8>, SocketAddr)>;
+
+/// Sessions of kagiri's own protocol. The acceptor's thread calls these methods: they must not wait.
+pub trait NativeSessions: Send + Sync {
+    /// A connection that opened with a cookie of kagiri's.
+    fn identified(&self, identified: Identified);
+
+    /// A datagram that is not iperf3's. Returns the datagrams of other peers that a new socket of the peer's
+    /// ([`UdpPort::flow_to`]) had received.
+    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr) -> UnmatchedDatagrams;
+
+    /// The number of running sessions.
+    fn open(&self) -> usize;
+
+    /// Ends all sessions; each informs its client.
+    fn stop(&self);
+}
+
+/// How a server behaves.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// TCP and UDP address; port 0: a free one.
+    pub listen: SocketAddr,
+    /// Bounds on connections before their cookie.
+    pub greet: HandshakeLimits,
+    /// Sessions of iperf3's clients.
+    pub session: SessionSettings,
+    /// Concurrent sessions of them; further clients are answered "busy".
+    pub sessions_max: usize,
+    /// Clients that are served; `None`: all. Connections and datagrams of others are dropped.
+    pub admitted: Option<Vec<IpNet>>,
+    /// Sessions of kagiri's own clients; `None`: they are refused.
+    pub natives: Option<Arc<dyn NativeSessions>>,
+}
+
+impl ServerSettings {
+    /// The defaults, on `listen`.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            greet: HandshakeLimits::default(),
+            session: SessionSettings::default(),
+            sessions_max: 256,
+            admitted: None,
+            natives: None,
+        }
+    }
+}
+
+impl ServerSettings {
+    pub(super) fn admits(&self, peer: IpAddr) -> bool {
+        // A dual-stack socket shows IPv4 addresses as IPv6.
+        let peer = peer.to_canonical();
+        self.admitted.as_ref().is_none_or(|nets| nets.iter().any(|net| net.contains(&peer)))
+    }
+}
+
+/// Binds TCP and UDP at the same port. A port that is free for TCP may be in use for UDP.
+fn bind(address: SocketAddr) -> Result<(Listener, UdpPort), NetError> {
+    let mut tries_left = if address.port() == 0 { PORTS_TRIED_MAX } else { 1 };
+    loop {
+        let listener = Listener::bind(address, &ListenOptions::default())?;
+        tries_left -= 1;
+        match UdpPort::bind(listener.local_addr()) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries_left > 0 => {}
+            port => return Ok((listener, port?)),
+        }
+    }
+}
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    local: SocketAddr,
+    registry: Arc<Registry>,
+    stop_handle: Arc<StopHandle>,
+    acceptor: Option<JoinHandle<()>>,
+    natives: Option<Arc<dyn NativeSessions>>,
+}
+
+impl Server {
+    /// Listens and serves.
+    ///
+    /// # Errors
+    /// [`NetError`]: the address is in use or not of this host, no descriptors or threads left.
+    pub fn start(settings: ServerSettings) -> Result<Self, NetError> {
+        let (listener, port) = bind(settings.listen)?;
+        let local = listener.local_addr();
+        let stop_handle = Arc::new(StopHandle::new()?);
+        let registry = Arc::new(Registry::default());
+        let detector = ProtocolDetector::new(listener, settings.greet)?;
+        let natives = settings.natives.clone();
+        let acceptor = Acceptor::new(
+            detector,
+            port,
+            stop_handle.clone(),
+            registry.clone(),
+            Arc::new(UdpAcceptQueue::default()),
+            settings,
+        )?;
+        let run = move || acceptor.run();
+        let acceptor = std::thread::Builder::new().name("transfer-acceptor".to_owned()).spawn(run);
+        let thread = |source| NetError {
+            action: "start a thread for",
+            target: format!("the server on {local}"),
+            source,
+        };
+        Ok(Self { local, registry, stop_handle, acceptor: Some(acceptor.map_err(thread)?), natives })
+    }
+
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The running sessions of iperf3's clients.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        self.registry.view()
+    }
+
+    /// Reports of the sessions that have ended since the last call; the latest, if there are very many.
+    pub fn take_reports(&self) -> Vec<TestReport> {
+        self.registry.take_reports()
+    }
+
+    /// Ends all sessions, informs their clients, and stops listening. Reports can still be taken.
+    pub fn stop(&mut self) {
+        self.stop_handle.stop();
+        if let Some(acceptor) = self.acceptor.take() {
+            // An error is a panic of the thread, which was printed.
+            let _ = acceptor.join();
+        }
+        self.registry.stop_all();
+        self.natives.iter().for_each(|natives| natives.stop());
+        let deadline = Deadline::after(STOP);
+        let open = || self.registry.len() + self.natives.as_ref().map_or(0, |natives| natives.open());
+        while open() > 0 && deadline.pause(Duration::from_millis(2)) {}
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,113 @@
+//! The server of a transfer as a part of a run: kind `transfer.server`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use base::part::{HostContext, PartError, Progress, Watch};
+use serde::{Deserialize, Serialize};
+
+use super::{Server, ServerSettings};
+use crate::flow::{Direction, probe};
+use crate::native::{NativeServer, NativeSettings};
+use crate::settings::TransferSettings;
+use workload::part::{Part, Peers};
+use workload::watch;
+
+/// What the server is made from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerTask {
+    /// The transfer.
+    pub transfer: TransferSettings,
+    /// Whether some clients are on other hosts.
+    pub clients_elsewhere: bool,
+}
+
+/// Where clients connect.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerEndpoint {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// Who presents this key is a client of this run.
+    pub key: String,
+    /// What a sampler watches on the server's host.
+    pub watch: Watch,
+    /// The server's process.
+    pub pid: u32,
+}
+
+/// The server of a variant.
+pub struct ServerPart {
+    task: ServerTask,
+    server: Option<Server>,
+    natives: Option<Arc<NativeServer>>,
+}
+
+impl ServerPart {
+    /// Where the server listens.
+    fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
+        match (host.address, self.task.clients_elsewhere) {
+            (_, false) => Ok(Ipv4Addr::LOCALHOST.into()),
+            (Some(address), true) => Ok(address),
+            (None, true) => Err(PartError::new(
+                "the clients are on other hosts, and it is not known at which address they reach this one; \
+                 run an agent here with --address, and place the server on it",
+            )),
+        }
+    }
+}
+
+impl Part for ServerPart {
+    const KIND: &'static str = "transfer.server";
+    type Task = ServerTask;
+    type Endpoint = ServerEndpoint;
+    type Report = ();
+
+    fn new(task: ServerTask) -> Result<Self, PartError> {
+        Ok(Self { task, server: None, natives: None })
+    }
+
+    fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<ServerEndpoint, PartError> {
+        let address = self.address(host)?;
+        host.permit.peer((address, 0).into())?;
+        if self.task.transfer.direction != Direction::Up || self.task.transfer.requests.is_some() {
+            host.permit.rate(self.task.transfer.rate_max_bit_per_s())?;
+        }
+        if self.task.transfer.leaves_engine_open() && self.task.transfer.direction != Direction::Up {
+            // Where there is no loopback to try them over, the usual one does.
+            let _ = probe::run();
+        }
+        // Only the clients of this run know it.
+        let key = random_key();
+        let natives = NativeSettings { key: Some(key.clone()), ..NativeSettings::default() };
+        let natives = Arc::new(NativeServer::new(natives));
+        let settings = ServerSettings {
+            natives: Some(natives.clone()),
+            // Nobody else is served meanwhile.
+            sessions_max: 0,
+            ..ServerSettings::new((address, 0).into())
+        };
+        let server = Server::start(settings).map_err(PartError::new)?;
+        let address = server.local_addr();
+        let device = host.address.filter(|_| self.task.clients_elsewhere);
+        let device = device.and_then(|address| sys::proc::interface_with(address).ok());
+        let watch = watch::this_program(host, device, address.port());
+        (self.server, self.natives) = (Some(server), Some(natives));
+        Ok(ServerEndpoint { address, key, watch, pid: std::process::id() })
+    }
+
+    fn progress(&mut self) -> Progress {
+        // Each client reports what its session came to; nobody asks for what is kept of it here.
+        self.natives.iter().for_each(|natives| drop(natives.take_ends()));
+        Progress::Running { done: None }
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.server = None;
+        Ok(())
+    }
+}
+
+/// 128 bits that nobody can guess, in hexadecimal digits.
+fn random_key() -> String {
+    sys::random::letters::<32>(b"0123456789abcdef").map(char::from).iter().collect()
+}

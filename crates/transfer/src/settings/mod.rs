@@ -1,0 +1,286 @@
+//! The settings of `transfer`, as they stand in a plan's `[transfer]` table and on the command line.
+
+pub(super) mod check;
+
+use base::plan::{LoadPlan, PlanError};
+use base::units::{BitRate, ByteSize, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::flow::{Direction, Engine, Mode, Protocol};
+
+/// The port that `kagiri transfer --serve` listens on unless told otherwise: iperf3's, whose clients it
+/// serves too.
+pub const PORT: u16 = 5201;
+/// The port of classic `ttcp`.
+pub const TTCP_PORT: u16 = 5001;
+/// Payload of a datagram unless given: what fills an Ethernet frame of 1500 bytes, IPv4 and UDP headers
+/// deducted.
+pub const DATAGRAM_BYTES: u64 = 1472;
+/// Bytes of one call to the kernel towards iperf3 unless given.
+pub const CALL_BYTES: u64 = 128 << 10;
+/// Bytes that a stream of QUIC is given at once unless said otherwise.
+pub const QUIC_BYTES: u64 = 64 << 10;
+
+/// Whose server the client talks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// A server of kagiri or of iperf3; its first answer shows which.
+    #[default]
+    Auto,
+    /// A server of kagiri.
+    Kagiri,
+    /// A server of iperf3.
+    Iperf3,
+    /// A classic `ttcp -r` (up) or `ttcp -t` (down).
+    Ttcp,
+}
+
+/// How a requester waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Waiting {
+    /// Sleep in the kernel, as most programs do.
+    #[default]
+    Block,
+    /// Poll the socket without a pause: least latency, for a whole core at each end.
+    Spin,
+}
+
+/// Requests and answers instead of a stream of bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RequestSettings {
+    /// Send requests of this size and wait for their answers, one after the other, instead of streams of
+    /// bytes.
+    #[schemars(extend("x-min" = "1B", "x-max" = "16MiB",
+        "x-flag" = {"name": "rr", "aliases": ["requests"], "missing": "1B"}))]
+    pub size: ByteSize,
+    /// Size of an answer.
+    #[schemars(extend("x-min" = "1B", "x-max" = "16MiB", "x-unset" = "the size of a request",
+        "x-flag" = {"name": "answer-size", "requires": "requests.size"}))]
+    pub answer_size: Option<ByteSize>,
+    /// How both ends wait for a message.
+    #[schemars(extend("x-flag" = {"name": "waiting", "value": "HOW", "requires": "requests.size",
+        "switches": {"spin": "spin"}}))]
+    pub waiting: Waiting,
+    /// Requests per second of each flow, sent whether or not answers came (open loop: latency counts from
+    /// the intended moment).
+    #[schemars(range(min = 0.01, max = 10_000_000.0), extend(
+        "x-unset" = "each request waits for the last answer",
+        "x-flag" = {"name": "requests-per-s", "requires": "requests.size"}))]
+    pub rate_per_s: Option<f64>,
+}
+
+impl Default for RequestSettings {
+    fn default() -> Self {
+        Self { size: ByteSize::from_bytes(1), answer_size: None, waiting: Waiting::Block, rate_per_s: None }
+    }
+}
+
+/// The search for the highest rate of datagrams that arrive without loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RateSearch {
+    /// Search the highest rate of datagrams without loss, up to RATE, all flows together.
+    #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "10Tbit/s",
+        "x-flag" = {"name": "search", "missing": "100Gbit/s"}))]
+    pub max: BitRate,
+    /// Highest loss that counts as none, in % of the datagrams.
+    #[schemars(range(min = 0.0, max = 50.0),
+        extend("x-flag" = {"name": "loss-max", "requires": "search.max"}))]
+    pub loss_percent_max: f64,
+    /// Resolution of the search, in % of the rate.
+    #[schemars(range(min = 0.1, max = 50.0),
+        extend("x-flag" = {"name": "resolution", "requires": "search.max", "rare": true}))]
+    pub resolution_percent: f64,
+}
+
+impl Default for RateSearch {
+    fn default() -> Self {
+        Self { max: BitRate::from_bit_per_s(100_000_000_000), loss_percent_max: 0.0, resolution_percent: 2.0 }
+    }
+}
+
+/// The settings of `transfer`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransferSettings {
+    /// A server that is already running, HOST or HOST:PORT: kagiri's, iperf3's, or a ttcp's with --peer
+    /// ttcp; without a host both ends run here.
+    #[schemars(extend("x-flag" = {"positional": true, "value": "HOST"}))]
+    pub host: Option<String>,
+    /// Whose server the host runs.
+    #[schemars(extend("x-flag" = {"value": "KIND"}))]
+    pub peer: Peer,
+    /// Transport protocol; quic between ends of kagiri only.
+    #[schemars(extend("x-flag" = {"value": "PROTOCOL", "aliases": ["proto"], "switches": {"u": "udp"}}))]
+    pub protocol: Protocol,
+    /// Direction of the bytes, as the client sees it.
+    #[schemars(extend("x-flag" = {"value": "WAY", "switches": {"R": "down"}}))]
+    pub direction: Direction,
+    /// Flows in each direction.
+    #[schemars(range(min = 1, max = 60_000),
+        extend("x-flag" = {"short": "P", "aliases": ["streams", "parallel"]}))]
+    pub flows: u64,
+    /// How long bytes move.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "24h", "x-flag" = {"short": "t"}))]
+    pub time: Span,
+    /// Move this many bytes instead, all flows of one direction together.
+    #[schemars(extend("x-min" = "1B", "x-max" = "1048576TiB",
+        "x-flag" = {"short": "n", "conflicts": ["time"]}))]
+    pub bytes: Option<ByteSize>,
+    /// Discard the first TIME as warm-up, while windows open: no rate, bytes or datagrams are counted.
+    #[schemars(extend("x-max" = "1h", "x-min" = "0s", "x-flag" = {"short": "O"}))]
+    pub omit: Span,
+    /// Length of a reporting interval.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "1h", "x-unset" = "about 50 in all, 100ms to 1s each",
+        "x-flag" = {"short": "i", "rare": true}))]
+    pub interval: Option<Span>,
+    /// Where received bytes end.
+    #[schemars(extend("x-flag" = {"value": "MODE"}))]
+    pub mode: Mode,
+    /// Bytes of one system call, of UDP the payload of one datagram.
+    #[schemars(extend("x-min" = "1B", "x-max" = "64MiB",
+        "x-unset" = "as is cheapest for TCP (128KiB to iperf3), 1472B for UDP, 64KiB for QUIC",
+        "x-flag" = {"short": "l", "aliases": ["length"]}))]
+    pub size: Option<ByteSize>,
+    /// Rate of each flow.
+    #[schemars(extend("x-min" = "1kbit/s", "x-max" = "10Tbit/s", "x-unset" = "as fast as possible",
+        "x-flag" = {"short": "b"}))]
+    pub rate: Option<BitRate>,
+    /// How TCP senders pass bytes to the kernel.
+    #[schemars(extend("x-unset" = "the one that a short probe finds cheapest",
+        "x-flag" = {"value": "ENGINE", "switches": {"Z": "splice"}}))]
+    pub engine: Option<Engine>,
+    /// Threads that carry the flows at each end.
+    #[schemars(range(max = 1024), extend(
+        "x-unset" = "one for each of up to 16 flows (or 2 a CPU, if that is more), of more flows one a CPU"))]
+    pub threads: u32,
+    /// Congestion control of TCP, e.g. cubic.
+    #[schemars(extend("x-unset" = "the default of each host",
+        "x-flag" = {"short": "C", "aliases": ["congestion"]}))]
+    pub congestion_control: Option<String>,
+    /// Rate of the path's slowest link on the wire, to compare with.
+    #[schemars(extend("x-unset" = "the rate of the slower end's device, where it is known"))]
+    pub link: Option<BitRate>,
+    /// Socket buffers at both ends (of QUIC its own windows).
+    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "the kernel's automatic buffers",
+        "x-flag" = {"short": "w"}))]
+    pub window: Option<ByteSize>,
+    /// Senders' socket buffers (SO_SNDBUF), where they differ from the window.
+    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB"))]
+    pub send_buffer: Option<ByteSize>,
+    /// Receivers' socket buffers (SO_RCVBUF), and with them TCP's window, where they differ from the window.
+    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB"))]
+    pub receive_buffer: Option<ByteSize>,
+    /// Send segments before they are full (TCP_NODELAY).
+    #[schemars(extend("x-flag" = {"short": "N"}))]
+    pub no_delay: bool,
+    /// Requests and answers instead of streams of bytes.
+    #[schemars(extend("x-flag" = {"group": "Requests"}))]
+    pub requests: Option<RequestSettings>,
+    /// Time the system calls at both ends, and show where the time went.
+    pub calls: bool,
+    /// The search for the highest rate of datagrams without loss.
+    #[schemars(extend("x-flag" = {"group": "Search"}))]
+    pub search: Option<RateSearch>,
+}
+
+impl Default for TransferSettings {
+    fn default() -> Self {
+        Self {
+            host: None,
+            peer: Peer::Auto,
+            protocol: Protocol::Tcp,
+            direction: Direction::Up,
+            flows: 1,
+            time: Span::from_s(5),
+            bytes: None,
+            omit: Span::from_ms(0),
+            interval: None,
+            mode: Mode::Copy,
+            size: None,
+            rate: None,
+            engine: None,
+            threads: 0,
+            congestion_control: None,
+            link: None,
+            window: None,
+            send_buffer: None,
+            receive_buffer: None,
+            no_delay: false,
+            requests: None,
+            calls: false,
+            search: None,
+        }
+    }
+}
+
+impl TransferSettings {
+    /// Read settings and check every range.
+    ///
+    /// # Errors
+    /// An unknown key, a wrong unit or an impossible range, with the key named.
+    pub fn read(settings: Value) -> Result<Self, PlanError> {
+        workload::settings::read(&settings)
+    }
+
+    /// Bytes of one call, or of a datagram's payload.
+    pub fn size_bytes(&self) -> u64 {
+        let usual = match self.protocol {
+            Protocol::Tcp => CALL_BYTES,
+            Protocol::Udp => DATAGRAM_BYTES,
+            Protocol::Quic => QUIC_BYTES,
+        };
+        self.size.map_or(usual, ByteSize::bytes)
+    }
+
+    /// Whether senders are to find out how to give their bytes to the kernel.
+    pub(super) fn leaves_engine_open(&self) -> bool {
+        self.protocol == Protocol::Tcp && self.requests.is_none() && self.engine.is_none()
+    }
+
+    /// The length of an interval, ns: unless given about fifty in all, between a tenth of a second and one.
+    pub fn interval_ns(&self) -> u64 {
+        if let Some(interval) = self.interval {
+            return interval.ns();
+        }
+        let whole = self.time.duration() + self.omit.duration();
+        u64::try_from(whole.as_nanos() / 50).unwrap_or(u64::MAX).clamp(100_000_000, 1_000_000_000)
+    }
+
+    /// The highest rate of all flows together, for the host's policy.
+    pub(super) fn rate_max_bit_per_s(&self) -> u64 {
+        let each = self.rate.map_or(u64::MAX, |rate| rate.bit_per_s());
+        each.saturating_mul(self.flows)
+    }
+
+    /// What one trial offers: of a search, `load` Mbit/s over all flows.
+    #[must_use]
+    pub fn at_load(&self, load: u64) -> Self {
+        let rate = || BitRate::from_bit_per_s((load * 1_000_000 / self.flows.max(1)).max(1));
+        match self.search {
+            Some(_) => Self { rate: Some(rate()), ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
+    /// How loads are to be searched: flows are offered once, rates of datagrams are searched in Mbit/s.
+    pub fn load_plan(&self) -> LoadPlan {
+        let search = self.search.clone();
+        let mbit = |rate: BitRate| (rate.bit_per_s() / 1_000_000).max(1);
+        LoadPlan {
+            load_first: 1000.min(search.as_ref().map_or(1, |search| mbit(search.max))),
+            load_max: search.as_ref().map_or(self.flows, |search| mbit(search.max)),
+            fixed: search.is_none().then_some(self.flows),
+            hold: self.time,
+            search_hold: self.time,
+            confirmations: 2,
+            ramp_down: false,
+            resolution: search.map_or(0.02, |search| search.resolution_percent / 100.0),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Sockets, orders and deadlines for the tests of flows.
+#![allow(dead_code, reason = "each test program uses some")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::{TcpSocket, UdpFlow};
+use transfer::flow::{self, End, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side, Stamp};
+
+/// What must happen happens long before.
+pub const GUARD: Duration = Duration::from_secs(30);
+
+pub fn order(side: Side, end: End) -> FlowSpec {
+    FlowSpec { side, mode: Mode::Copy, size_bytes: 0, end, rate_bit_per_s: None, stamp: Stamp::Counted64 }
+}
+
+/// Both ends of a connection over loopback: who connected, who accepted.
+pub fn streams() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, peer) = listener.accept().unwrap();
+    assert_eq!(peer, client.local_addr().unwrap());
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+    }
+    (client, server)
+}
+
+pub fn tcp(stream: TcpStream) -> FlowSocket {
+    FlowSocket::Tcp(TcpSocket::try_from(stream).unwrap())
+}
+
+/// Two UDP sockets over loopback that are connected to each other.
+pub fn datagrams() -> (UdpFlow, UdpFlow) {
+    let here = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (one, other) = (here(), here());
+    one.connect(other.local_addr().unwrap()).unwrap();
+    other.connect(one.local_addr().unwrap()).unwrap();
+    (one.try_into().unwrap(), other.try_into().unwrap())
+}
+
+pub fn start(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> Group {
+    flow::start(flows, setting, monotonic_ns()).unwrap()
+}
+
+/// Starts and waits for the end, which comes by itself.
+pub fn run(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> GroupReport {
+    let group = start(flows, setting);
+    assert!(group.wait(Deadline::after(GUARD)), "flows did not end within {GUARD:?}: {:?}", group.counts());
+    finish(group)
+}
+
+/// Waits until `holds`, which it does long before the guard.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Deadline::after(GUARD);
+    while !holds() {
+        assert!(deadline.pause(Duration::from_millis(1)), "{what} did not happen within {GUARD:?}");
+    }
+}
+
+/// Runs a case until what it tells the time of was prompt, five times at most: a thread is kept off the CPU
+/// now and then, not each time.
+pub fn promptly(case: impl Fn() -> Duration) {
+    let mut took = Vec::new();
+    while took.iter().all(|took| *took >= Duration::from_millis(500)) {
+        assert!(took.len() < 5, "{took:?}, and 100 ms is what is promised on a quiet host");
+        took.push(case());
+    }
+}
+
+pub fn finish(group: Group) -> GroupReport {
+    let report = group.finish(Deadline::after(GUARD));
+    assert!(report.sockets.iter().all(Option::is_some), "all sockets come back");
+    report
+}

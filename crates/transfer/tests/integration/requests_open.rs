@@ -1,0 +1,181 @@
+//! Requests at moments of a schedule: they are sent whatever the answers do, and latency counts from the
+//! moment.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::{flow_common, requests_common};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use flow_common::{GUARD, datagrams, streams, tcp, until};
+use requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
+use sys::clock::monotonic_ns;
+use sys::net::Moved;
+use transfer::flow::{EndReason, FlowSocket};
+use transfer::requests::{self, RequestEnd, RequestSpec};
+use transfer::settings::Waiting;
+
+/// A schedule that begins in the future begins when it is told to.
+const LEAD_NS: u64 = 50_000_000;
+
+fn at(rate_per_s: f64, end: RequestEnd) -> RequestSpec {
+    RequestSpec { rate_per_s: Some(rate_per_s), ..asks(end) }
+}
+
+#[test]
+fn the_schedule_is_kept_to_the_request() {
+    for is_udp in [false, true] {
+        for waiting in WAITINGS {
+            for (flows, threads) in [(1, 0), (5, 1)] {
+                let from_ns = monotonic_ns();
+                let order = RequestSpec {
+                    waiting,
+                    threads,
+                    size_bytes: 20,
+                    answer_bytes: 300,
+                    ..at(1000.0, RequestEnd::Requests(100))
+                };
+                let (near, far) = pairs(is_udp, flows);
+                let answering = start(far, &answers(&order));
+                let asked = finish(start(near, &order));
+                // The hundredth is due 99 ms after the first.
+                assert!(monotonic_ns() - from_ns >= 99_000_000);
+                let told = responses(&asked);
+                assert_eq!((told.answered, told.unanswered), (100 * flows as u64, 0), "{is_udp} {order:?}");
+                assert!(told.elapsed_s >= 0.099, "{told:?}");
+                assert!(asked.flows.iter().all(|flow| flow.ended == EndReason::Done));
+                answering.stop();
+                finish(answering);
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_leave_though_no_answer_comes_and_time_counts_from_the_moment() {
+    for waiting in WAITINGS {
+        let (near, mut peer) = streams();
+        let asking = start(vec![tcp(near)], &RequestSpec { waiting, ..at(1000.0, RequestEnd::Requests(50)) });
+        // All of them come, though the first is not answered.
+        let mut came = [0; 50];
+        peer.read_exact(&mut came).unwrap();
+        peer.write_all(&came).unwrap();
+        let report = finish(asking);
+        let told = responses(&report);
+        assert_eq!((told.answered, told.unanswered), (50, 0));
+        let times = &told.times;
+        let max_ms = times.max_ns().unwrap() as f64 / 1e6;
+        assert!(max_ms >= 49.0, "the first was due 49 ms before the last: {max_ms} ms");
+        // They are due 1 ms after each other and all answered at once.
+        let mean_ms = times.mean_ns().unwrap() / 1e6;
+        assert!(mean_ms >= 24.0 && mean_ms < max_ms, "{mean_ms} ms");
+    }
+}
+
+#[test]
+fn what_is_not_answered_by_the_end_is_counted() {
+    for (is_udp, waiting) in [(false, Waiting::Block), (true, Waiting::Spin)] {
+        let start_ns = monotonic_ns() + LEAD_NS;
+        let order = RequestSpec {
+            waiting,
+            omit_until_ns: Some(start_ns + 50_000_000),
+            ..at(1000.0, RequestEnd::AtNs(start_ns + 100_000_000))
+        };
+        let (near, far) = pairs(is_udp, 1);
+        let asking = requests::start(near, &order, start_ns).unwrap();
+        let report = finish(asking);
+        let told = responses(&report);
+        assert_eq!((told.answered, told.unanswered), (0, 50), "half of them are left out: {told:?}");
+        assert_eq!((report.flows[0].ended.clone(), told.times.count()), (EndReason::Done, 0));
+        drop(far);
+    }
+}
+
+#[test]
+fn lost_datagrams_hold_nothing_up() {
+    let (near, mut far) = datagrams();
+    // Room for all requests: those that the kernel drops are none of the test's.
+    far.set_receive_buffer(4 << 20).unwrap();
+    let order = RequestSpec { size_bytes: 2, answer_bytes: 2, ..at(2000.0, RequestEnd::Requests(1000)) };
+    let asking = start(vec![FlowSocket::Udp(near)], &order);
+    let mut room = [0; 100];
+    far.set_wait(Some(GUARD)).unwrap();
+    // Every tenth is dropped, and every seventh answered twice.
+    for n in 0..1000 {
+        let Moved::Bytes(2) = far.receive_one(&mut room).unwrap() else {
+            panic!("a request of another size")
+        };
+        let number = u16::from_be_bytes([room[0], room[1]]);
+        assert_eq!(number, n);
+        if n % 10 != 0 {
+            far.send(&room[..2]).unwrap();
+        }
+        if n % 7 == 0 && n % 10 != 0 {
+            far.send(&room[..2]).unwrap();
+        }
+    }
+    let report = finish(asking);
+    let told = responses(&report);
+    assert_eq!((told.answered, told.unanswered), (900, 100));
+    assert_eq!((report.flows[0].count.datagrams, report.flows[0].count.lost), (900, 100));
+}
+
+#[test]
+fn a_path_that_carries_less_is_told_as_late() {
+    // 100 requests of 1 MiB a second, and a peer that takes 16 MiB/s at most.
+    let (near, mut peer) = streams();
+    let start_ns = monotonic_ns() + LEAD_NS;
+    let order = RequestSpec { size_bytes: 1 << 20, ..at(100.0, RequestEnd::AtNs(start_ns + 300_000_000)) };
+    let asking = requests::start(vec![tcp(near)], &order, start_ns).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut room = vec![0; 1 << 20];
+        let mut taken = 0_u64;
+        while let Ok(()) = peer.read_exact(&mut room) {
+            taken += 1;
+            if peer.write_all(&[1]).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(62));
+        }
+        taken
+    });
+    let report = finish(asking);
+    let told = responses(&report);
+    assert_eq!(told.answered + told.unanswered, 30, "{told:?}");
+    assert!(told.unanswered > 0 && told.late > 0, "{told:?}");
+    assert!(told.late_ms_max > 10.0 && told.times.max_ns().unwrap() > 50_000_000, "{told:?}");
+    drop(report);
+    assert!(reader.join().unwrap() >= told.answered);
+}
+
+#[test]
+fn both_sides_may_be_larger_than_all_buffers() {
+    for waiting in WAITINGS {
+        let order = RequestSpec {
+            waiting,
+            size_bytes: 8 << 20,
+            answer_bytes: 8 << 20,
+            ..at(1000.0, RequestEnd::Requests(4))
+        };
+        let (near, far) = pairs(false, 1);
+        let answering = start(far, &answers(&order));
+        let asked = finish(start(near, &order));
+        assert_eq!(responses(&asked).answered, 4);
+        drop(asked.sockets);
+        assert_eq!(finish(answering).flows[0].ended, EndReason::ByPeer);
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_told_with_what_was_due() {
+    let (near, mut peer) = streams();
+    let asking = start(vec![tcp(near)], &at(1000.0, RequestEnd::Requests(1 << 30)));
+    let mut came = [0; 10];
+    peer.read_exact(&mut came).unwrap();
+    peer.write_all(&came).unwrap();
+    until("ten answers", || asking.counts()[0].bytes == 10);
+    drop(peer);
+    let report = finish(asking);
+    let EndReason::Failed(why) = &report.flows[0].ended else { panic!("{:?}", report.flows) };
+    assert!(why.contains("the peer closed the connection after 10 bytes"), "{why}");
+    assert_eq!(responses(&report).answered, 10);
+}

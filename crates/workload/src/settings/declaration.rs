@@ -1,0 +1,221 @@
+//! What the schema declares of each setting.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::definition::{Settings, schema};
+
+/// How a setting is given on the command line. Everything is optional.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flag {
+    /// Its name; the key with dashes unless given.
+    pub name: String,
+    /// A letter.
+    pub short: Option<char>,
+    /// Further names, not shown in the help.
+    pub aliases: Vec<String>,
+    /// The name of its value in the help.
+    pub value: Option<String>,
+    /// The heading it stands under; a table's is that of its keys.
+    pub group: Option<String>,
+    /// Keys that cannot be given together with this one.
+    pub conflicts: Vec<String>,
+    /// A key without which this one has no meaning.
+    pub requires: Option<String>,
+    /// Whether it is an argument without a name.
+    pub positional: bool,
+    /// The value of a flag that is given without one.
+    pub missing: Option<String>,
+    /// Flags without a value that set this one: name (or letter) and value.
+    pub switches: BTreeMap<String, String>,
+    /// Whether the value is a file on this host.
+    pub file: bool,
+    /// Whether only `--help` shows it, not `-h`.
+    pub rare: bool,
+    /// Whether an argument that the command shares with others sets it.
+    pub shared: bool,
+}
+
+/// One of the values of a setting that has a few.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// As it is written.
+    pub name: String,
+    /// What it means.
+    pub help: String,
+}
+
+/// What values a setting has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Yes or no.
+    Switch,
+    /// A whole number; `or_text`: or a text that the setting's type reads.
+    Integer {
+        /// Whether a text is possible, too.
+        or_text: bool,
+    },
+    /// A number.
+    Number,
+    /// A number in %.
+    Percent,
+    /// A text that the setting's type reads.
+    Text,
+    /// A quantity with a unit, by the `format` of its schema.
+    Quantity(String),
+    /// One of these.
+    Choice(Vec<Choice>),
+}
+
+/// One setting, as its field in the struct declares it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declaration {
+    /// Its path in the workload's table of a plan: `player.start`.
+    pub key: String,
+    /// What it does.
+    pub help: String,
+    /// Its values.
+    pub kind: Kind,
+    /// Its value where none is given; `null` where it is optional.
+    pub default: Value,
+    /// What is done when an optional setting is left out.
+    pub unset: Option<String>,
+    /// The least value.
+    pub min: Option<Value>,
+    /// The largest value.
+    pub max: Option<Value>,
+    /// Its flag, if it has one.
+    pub flag: Option<Flag>,
+}
+
+impl Declaration {
+    /// The default as text; what is done without a value where there is none.
+    pub fn default_text(&self) -> Option<String> {
+        match (&self.unset, &self.default) {
+            (Some(unset), _) => Some(unset.clone()),
+            (None, Value::String(text)) => Some(text.clone()),
+            (None, Value::Number(number)) => Some(plain(number)),
+            (None, Value::Bool(true)) if self.kind == Kind::Switch => Some("true".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The range of values, where there is one that says more than the type.
+    pub fn range_text(&self) -> Option<String> {
+        let text = |value: &Value| match value {
+            Value::Number(number) => plain(number),
+            other => other.as_str().unwrap_or_default().to_owned(),
+        };
+        match (self.min.as_ref().map(text), self.max.as_ref().map(text)) {
+            (Some(min), Some(max)) => Some(format!("{min} to {max}")),
+            (Some(min), None) if min != "0" => Some(format!("{min} or more")),
+            (None, Some(max)) => Some(format!("at most {max}")),
+            _ => None,
+        }
+    }
+}
+
+/// A number without a needless `.0`.
+pub(super) fn plain(number: &serde_json::Number) -> String {
+    match (number.is_f64(), number.as_f64()) {
+        (true, Some(number)) => number.to_string(),
+        _ => number.to_string(),
+    }
+}
+
+/// Every setting, in the order of the struct.
+pub fn declarations<S: Settings>() -> Vec<Declaration> {
+    let mut found = Vec::new();
+    let parent = Parent { key: String::new(), flag: Some(Flag::default()) };
+    table(&schema::<S>(), &parent, &mut found);
+    found
+}
+
+struct Parent {
+    key: String,
+    flag: Option<Flag>,
+}
+
+fn table(schema: &Value, parent: &Parent, found: &mut Vec<Declaration>) {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    for (name, schema) in properties {
+        let key = if parent.key.is_empty() { name.clone() } else { format!("{}.{name}", parent.key) };
+        let flag = flag(&key, schema, parent);
+        match schema.get("properties") {
+            Some(_) => table(schema, &Parent { key, flag }, found),
+            None => found.push(setting(key, schema, flag)),
+        }
+    }
+}
+
+fn flag(key: &str, schema: &Value, parent: &Parent) -> Option<Flag> {
+    let parent = parent.flag.as_ref()?;
+    let mut flag = match schema.get("x-flag") {
+        None => Flag::default(),
+        Some(Value::Bool(false)) => return None,
+        Some(declared) => serde_json::from_value(declared.clone())
+            .unwrap_or_else(|error| panic!("the flag of {key} is declared wrongly: {error}")),
+    };
+    if flag.name.is_empty() {
+        flag.name = key.replace(['_', '.'], "-");
+    }
+    flag.group = flag.group.or_else(|| parent.group.clone());
+    flag.rare |= parent.rare;
+    flag.conflicts.extend(parent.conflicts.iter().cloned());
+    Some(flag)
+}
+
+fn setting(key: String, schema: &Value, flag: Option<Flag>) -> Declaration {
+    let bound = |json: &str, text: &str| schema.get(json).or_else(|| schema.get(text)).cloned();
+    Declaration {
+        help: sentence(schema),
+        kind: kind(&key, schema),
+        default: schema.get("default").cloned().unwrap_or(Value::Null),
+        unset: schema["x-unset"].as_str().map(str::to_owned),
+        min: bound("minimum", "x-min"),
+        max: bound("maximum", "x-max"),
+        flag,
+        key,
+    }
+}
+
+/// The doc comment in one line, without its last period.
+fn sentence(schema: &Value) -> String {
+    let text = schema["description"].as_str().unwrap_or_default();
+    text.trim_end_matches('.').split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn kind(key: &str, schema: &Value) -> Kind {
+    let choices = choices(schema);
+    if !choices.is_empty() {
+        return Kind::Choice(choices);
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect::<Vec<_>>(),
+    };
+    let has = |name: &str| types.contains(&name);
+    match schema["format"].as_str() {
+        _ if has("boolean") => Kind::Switch,
+        _ if has("integer") => Kind::Integer { or_text: has("string") },
+        _ if has("number") && key.contains("_percent") => Kind::Percent,
+        _ if has("number") => Kind::Number,
+        Some(format) => Kind::Quantity(format.to_owned()),
+        None => Kind::Text,
+    }
+}
+
+/// The values of an enum: with a description each they stand in `oneOf`, of an optional one in an `anyOf`
+/// around that.
+fn choices(schema: &Value) -> Vec<Choice> {
+    let alternatives = ["oneOf", "anyOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+    alternatives
+        .flat_map(|one| match one["const"].as_str() {
+            Some(name) => vec![Choice { name: name.to_owned(), help: sentence(one) }],
+            None => choices(one),
+        })
+        .collect()
+}

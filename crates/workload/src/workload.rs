@@ -1,0 +1,234 @@
+//! A workload as it is written, with typed settings, and as the engine uses it, without.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::metric::MetricSpec;
+use base::outcome::{Figure, Trial};
+use base::part::{Endpoints, PartError, PartKind, PartSpec};
+use base::placement::{Placement, Role};
+use base::plan::{LoadPlan, PlanError};
+use base::workload::{Judgement, TrialContext};
+use serde_json::Value;
+
+use crate::part::{Peers, Reports};
+use crate::settings::{self, Settings};
+
+/// What a trial may take beyond its hold unless a workload knows better.
+const MAX_OVERTIME: Duration = Duration::from_secs(150);
+
+/// A kind of measurement: what load is, which parts offer it, and how their reports are judged.
+pub trait Workload: Sync + 'static {
+    /// Its name in plans, and its command: `stream`.
+    const NAME: &'static str;
+    /// Its settings.
+    type Settings: Settings;
+
+    /// Every number of its trials, the sampled ones included.
+    fn metrics(&self) -> &'static [MetricSpec];
+
+    /// The sides that a plan can place on hosts.
+    fn roles(&self) -> &'static [Role];
+
+    /// The kinds of its parts.
+    fn part_kinds(&self) -> &'static [PartKind];
+
+    /// What a load counts: "streams".
+    fn load_unit(&self, settings: &Self::Settings) -> &'static str;
+
+    /// The metrics that answer a run of a single load, the main one first; none where the capacity is the
+    /// answer.
+    fn headline_metrics(&self, _settings: &Self::Settings) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The roles whose hosts reach each other over the network: either all of them are in a lab or none.
+    fn networked_roles(&self, _settings: &Self::Settings) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether its settings can name the ceilings of resources.
+    fn takes_ceilings(&self) -> bool {
+        false
+    }
+
+    /// How loads are searched.
+    fn load_plan(&self, settings: &Self::Settings) -> LoadPlan;
+
+    /// The longest time that a trial may take beyond its hold (start-up, warm-up, a stalled end) before it is
+    /// given up.
+    fn max_overtime(&self, _settings: &Self::Settings) -> Duration {
+        MAX_OVERTIME
+    }
+
+    /// Whether a trial that the user interrupts is kept. A load that is judged by its whole hold cannot be
+    /// judged by half of it.
+    fn keeps_interrupted(&self, _settings: &Self::Settings) -> bool {
+        false
+    }
+
+    /// The parts that stand for as long as the variant is measured (a server).
+    ///
+    /// # Errors
+    /// Settings that no part can be made from.
+    fn standing(&self, settings: &Self::Settings, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
+
+    /// The parts that offer the load of one trial (the viewers). They are prepared in this order, those of
+    /// one kind at the same time.
+    ///
+    /// # Errors
+    /// Settings or endpoints that no part can be made from.
+    fn offering(
+        &self,
+        settings: &Self::Settings,
+        trial: &TrialContext,
+        peers: &Peers<'_>,
+        placement: &Placement,
+    ) -> Result<Vec<PartSpec>, PartError>;
+
+    /// Judge a trial by the reports of its offering parts.
+    ///
+    /// # Errors
+    /// A report is missing or cannot be read.
+    fn judge(
+        &self,
+        settings: &Self::Settings,
+        trial: &TrialContext,
+        reports: &Reports,
+    ) -> Result<Judgement, PartError>;
+
+    /// Charts of all trials of a variant together.
+    fn figures(&self, _settings: &Self::Settings, _trials: &[&Trial]) -> Vec<Figure> {
+        Vec::new()
+    }
+}
+
+/// A workload of a registry.
+pub trait AnyWorkload: Sync {
+    /// See [`Workload::NAME`].
+    fn name(&self) -> &'static str;
+    /// See [`Workload::metrics`].
+    fn metrics(&self) -> &'static [MetricSpec];
+    /// See [`Workload::roles`].
+    fn roles(&self) -> &'static [Role];
+    /// See [`Workload::part_kinds`].
+    fn part_kinds(&self) -> &'static [PartKind];
+    /// The JSON schema of its settings.
+    fn schema(&self) -> Value;
+    /// Check settings and fill in defaults.
+    ///
+    /// # Errors
+    /// See [`settings::read`].
+    fn resolve(&self, settings: &Value) -> Result<Value, PlanError>;
+    /// Read the settings of a variant, once.
+    ///
+    /// # Errors
+    /// See [`settings::read`].
+    fn configure(&self, settings: &Value) -> Result<Box<dyn ConfiguredWorkload + '_>, PlanError>;
+}
+
+/// A workload with the settings of one variant. The methods are those of [`Workload`].
+#[allow(missing_docs, reason = "see Workload")]
+pub trait ConfiguredWorkload {
+    fn metrics(&self) -> &'static [MetricSpec];
+    fn roles(&self) -> &'static [Role];
+    fn load_unit(&self) -> &'static str;
+    fn headline_metrics(&self) -> &'static [&'static str];
+    fn networked_roles(&self) -> &'static [&'static str];
+    fn takes_ceilings(&self) -> bool;
+    fn load_plan(&self) -> LoadPlan;
+    fn max_overtime(&self) -> Duration;
+    fn keeps_interrupted(&self) -> bool;
+    /// # Errors
+    /// See [`Workload::standing`].
+    fn standing(&self, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
+    /// # Errors
+    /// See [`Workload::offering`].
+    fn offering(
+        &self,
+        trial: &TrialContext,
+        peers: &Endpoints,
+        placement: &Placement,
+    ) -> Result<Vec<PartSpec>, PartError>;
+    /// # Errors
+    /// See [`Workload::judge`].
+    fn judge(&self, trial: &TrialContext, reports: BTreeMap<String, Value>) -> Result<Judgement, PartError>;
+    fn figures(&self, trials: &[&Trial]) -> Vec<Figure>;
+}
+
+impl<W: Workload> AnyWorkload for W {
+    fn name(&self) -> &'static str {
+        W::NAME
+    }
+    fn metrics(&self) -> &'static [MetricSpec] {
+        self.metrics()
+    }
+    fn roles(&self) -> &'static [Role] {
+        self.roles()
+    }
+    fn part_kinds(&self) -> &'static [PartKind] {
+        self.part_kinds()
+    }
+    fn schema(&self) -> Value {
+        schemars::schema_for!(W::Settings).to_value()
+    }
+    fn resolve(&self, settings: &Value) -> Result<Value, PlanError> {
+        let settings: W::Settings = settings::read(settings)?;
+        serde_json::to_value(settings).map_err(|error| PlanError::new(error.to_string()))
+    }
+    fn configure(&self, settings: &Value) -> Result<Box<dyn ConfiguredWorkload + '_>, PlanError> {
+        Ok(Box::new(Configured { workload: self, settings: settings::read(settings)? }))
+    }
+}
+
+struct Configured<'a, W: Workload> {
+    workload: &'a W,
+    settings: W::Settings,
+}
+
+impl<W: Workload> ConfiguredWorkload for Configured<'_, W> {
+    fn metrics(&self) -> &'static [MetricSpec] {
+        self.workload.metrics()
+    }
+    fn roles(&self) -> &'static [Role] {
+        self.workload.roles()
+    }
+    fn load_unit(&self) -> &'static str {
+        self.workload.load_unit(&self.settings)
+    }
+    fn headline_metrics(&self) -> &'static [&'static str] {
+        self.workload.headline_metrics(&self.settings)
+    }
+    fn networked_roles(&self) -> &'static [&'static str] {
+        self.workload.networked_roles(&self.settings)
+    }
+    fn takes_ceilings(&self) -> bool {
+        self.workload.takes_ceilings()
+    }
+    fn load_plan(&self) -> LoadPlan {
+        self.workload.load_plan(&self.settings)
+    }
+    fn max_overtime(&self) -> Duration {
+        self.workload.max_overtime(&self.settings)
+    }
+    fn keeps_interrupted(&self) -> bool {
+        self.workload.keeps_interrupted(&self.settings)
+    }
+    fn standing(&self, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
+        self.workload.standing(&self.settings, placement)
+    }
+    fn offering(
+        &self,
+        trial: &TrialContext,
+        peers: &Endpoints,
+        placement: &Placement,
+    ) -> Result<Vec<PartSpec>, PartError> {
+        self.workload.offering(&self.settings, trial, &Peers::new(peers), placement)
+    }
+    fn judge(&self, trial: &TrialContext, reports: BTreeMap<String, Value>) -> Result<Judgement, PartError> {
+        self.workload.judge(&self.settings, trial, &Reports::new(reports))
+    }
+    fn figures(&self, trials: &[&Trial]) -> Vec<Figure> {
+        self.workload.figures(&self.settings, trials)
+    }
+}

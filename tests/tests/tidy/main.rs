@@ -1,0 +1,282 @@
+//! The repository's own rules: layers, imports, sizes, `unsafe`, licences.
+
+mod modules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A longer file holds two things.
+const FILE_LINES_MAX: usize = 400;
+
+/// How many groups of modules may still import each other; only ever lowered, to 0.
+const MODULE_CYCLES_MAX: usize = 21;
+
+/// Files by ending, their columns, and how many lines may still be longer; only ever lowered, to 0.
+const LONG_LINES_MAX: [(&str, usize, usize); 2] = [(".rs", 110, 435), (".md", 120, 0)];
+
+/// Every crate with its layer. A crate may use only crates of lower layers.
+const LAYERS: [(&str, u32); 21] = [
+    ("kagiri-features", 0),
+    ("kagiri-base", 0),
+    ("kagiri-sys", 1),
+    ("kagiri-store", 1),
+    ("kagiri-reactor", 2),
+    ("kagiri-mpegts", 2),
+    ("kagiri-httpd", 2),
+    ("kagiri-iperf3", 2),
+    ("kagiri-fleet", 2),
+    ("kagiri-workload", 3),
+    ("kagiri-stream", 4),
+    ("kagiri-transfer", 4),
+    ("kagiri-daq", 4),
+    ("kagiri-observe", 4),
+    ("kagiri-lab", 4),
+    ("kagiri-run", 5),
+    ("kagiri-report", 6),
+    ("kagiri", 7),
+    ("kagiri-tests", 8),
+    ("kagiri-bench", 8),
+    ("kagiri-example-echo", 8),
+];
+
+/// Exceptions within one layer: `store` writes its files through `sys`, and `httpd` runs on `reactor`.
+const SAME_LAYER: [(&str, &str); 2] = [("kagiri-store", "kagiri-sys"), ("kagiri-httpd", "kagiri-reactor")];
+
+/// Licences under which the product can be given away with its source.
+const LICENCES: [&str; 13] = [
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "Unlicense",
+    "CC0-1.0",
+    "0BSD",
+    "BSL-1.0",
+    "MIT-0",
+    "Apache-2.0 WITH LLVM-exception",
+];
+
+/// Read one by one: they ask nothing of a program that links to them unchanged.
+/// `option-ext` (MPL-2.0, a few lines, copyleft for its own files alone) and `webpki-roots` (a list of
+/// certificates, CDLA-Permissive-2.0) come with zenoh.
+const READ_LICENCES: [(&str, &str); 2] = [("option-ext", "MPL-2.0"), ("webpki-roots", "CDLA-Permissive-2.0")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests are a member of the workspace")
+        .to_owned()
+}
+
+fn metadata(arguments: &[&str]) -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["crates", "tests", "bench", "fuzz", "examples"].iter().map(|name| root().join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            match path.file_name().and_then(|name| name.to_str()) {
+                Some("target" | "corpus" | "artifacts") => {}
+                _ if path.is_dir() => folders.push(path),
+                _ if path.extension().is_some_and(|extension| extension == "rs") => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    assert!(found.len() > 30, "the sources were found");
+    found
+}
+
+#[test]
+fn imports_go_strictly_downward() {
+    let layers: BTreeMap<&str, u32> = LAYERS.into();
+    let metadata = metadata(&["--no-deps"]);
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let layer = *layers.get(name).unwrap_or_else(|| panic!("{name} has no layer in this test"));
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let below = dependency["name"].as_str().expect("a name");
+            let allowed = SAME_LAYER.contains(&(name, below)) || below == "kagiri-features";
+            if layers.get(below).is_some_and(|&its| its >= layer) && !allowed {
+                wrong.push(format!("{name} (layer {layer}) uses {below}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports go upward: {wrong:?}");
+}
+
+#[test]
+fn files_have_at_most_400_lines() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter_map(|path| {
+            let lines = std::fs::read_to_string(&path).ok()?.lines().count();
+            (lines > FILE_LINES_MAX).then(|| format!("{}: {lines} lines", path.display()))
+        })
+        .collect();
+    assert!(long.is_empty(), "files over {FILE_LINES_MAX} lines: {long:#?}");
+}
+
+/// Lines of files with this ending that are longer than `columns`.
+fn long_lines(ending: &str, columns: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in listed().lines().filter(|name| name.ends_with(ending)) {
+        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+        // A table's row, a link and what a terminal shows cannot be broken.
+        let mut is_shown = false;
+        let long = text.lines().enumerate().filter(|(_, line)| {
+            is_shown ^= ending == ".md" && line.trim_start().starts_with("```");
+            let breaks = !line.trim_start().starts_with('|') && !line.contains("](") && !is_shown;
+            line.chars().count() > columns && breaks
+        });
+        found.extend(long.map(|(number, _)| format!("{name}:{}", number + 1)));
+    }
+    found
+}
+
+#[test]
+fn lines_have_at_most_their_columns() {
+    for (ending, columns, known) in LONG_LINES_MAX {
+        let long = long_lines(ending, columns);
+        assert!(long.len() <= known, "{} lines of {ending} exceed {columns} columns: {long:#?}", long.len());
+    }
+}
+
+#[test]
+fn example_workload_has_at_most_200_lines() {
+    let source =
+        std::fs::read_to_string(root().join("examples/echo/src/lib.rs")).expect("the example's source");
+    let lines = source.lines().count();
+    assert!(lines <= 200, "examples/echo has {lines} lines");
+}
+
+#[test]
+fn no_two_modules_import_each_other() {
+    let crates = std::fs::read_dir(root().join("crates")).expect("the folder of crates");
+    let mut found = Vec::new();
+    for folder in crates.map(|entry| entry.expect("an entry").path()) {
+        let cycles = modules::Modules::read(&folder.join("src")).cycles();
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        found.extend(cycles.iter().map(|group| format!("{name}: {}", group.join(", "))));
+    }
+    assert!(
+        found.len() <= MODULE_CYCLES_MAX,
+        "{} groups of modules import each other: {found:#?}",
+        found.len()
+    );
+}
+
+#[test]
+fn only_sys_has_unsafe_code() {
+    let sys = root().join("crates/sys");
+    let mut wrong = Vec::new();
+    for path in
+        sources().into_iter().filter(|path| !path.starts_with(&sys) && !path.ends_with("tidy/main.rs"))
+    {
+        let text = std::fs::read_to_string(&path).expect("a source is text");
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        // The keyword opens a block, a function, an implementation or an attribute; in a text it may be any
+        // word.
+        let opens = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words
+                .windows(2)
+                .any(|w| w[0] == "unsafe" && ["{", "fn", "impl", "trait", "extern"].contains(&w[1]))
+                || line.contains("[unsafe(")
+        };
+        if code.into_iter().any(opens) {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "unsafe outside sys: {wrong:?}");
+    let crates = std::fs::read_dir(root().join("crates")).expect("the folder of crates");
+    let folders = crates.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    for folder in folders.filter(|folder| folder != "sys") {
+        let manifest = std::fs::read_to_string(root().join("crates").join(&folder).join("Cargo.toml"))
+            .expect("a manifest");
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{folder} does not follow the workspace's lints"
+        );
+    }
+}
+
+/// Whether an SPDX expression can be met by allowed licences alone.
+fn is_allowed(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ");
+    let one = |term: &str| LICENCES.contains(&term.trim().trim_matches(['(', ')']).trim());
+    expression.split(" OR ").any(|choice| choice.split(" AND ").all(one))
+        || expression.split(" AND ").all(|term| term.trim_matches(['(', ')', ' ']).split(" OR ").any(one))
+}
+
+#[test]
+fn every_dependency_has_a_permissive_licence() {
+    // Only what is built here: other platforms' crates need not be on this machine.
+    let metadata = metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let mut wrong = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let licence = package["license"].as_str().unwrap_or("none");
+        let name = package["name"].as_str().unwrap_or("none");
+        if !is_allowed(licence) && !READ_LICENCES.contains(&(name, licence)) {
+            wrong.insert(format!("{}: {licence}", package["name"]));
+        }
+    }
+    assert!(wrong.is_empty(), "licences to look at: {wrong:#?}");
+}
+
+#[test]
+fn licence_expressions_are_understood() {
+    for (expression, allowed) in [
+        ("MIT OR Apache-2.0", true),
+        ("MIT/Apache-2.0", true),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("GPL-3.0", false),
+        ("MIT AND GPL-3.0", false),
+        ("none", false),
+    ] {
+        assert_eq!(is_allowed(expression), allowed, "{expression}");
+    }
+}
+
+/// The files of the repository, one a line.
+fn listed() -> String {
+    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.lines().count() > 100, "git listed too few files: {listed}");
+    listed
+}
+
+#[test]
+fn no_path_of_a_workplace_is_named() {
+    let banned = [
+        concat!("/wo", "rk/"),
+        concat!("shared/", "design"),
+        concat!("farm-", "bench"),
+        concat!("farm-", "studio"),
+    ];
+    for name in listed().lines() {
+        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+        for word in banned {
+            assert!(!text.contains(word), "{name} names {word}");
+        }
+    }
+}
