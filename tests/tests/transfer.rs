@@ -190,7 +190,7 @@ fn iperf3_is_served_and_is_a_server() {
     let told: Value = serde_json::from_slice(&client.expect("iperf3 runs").stdout).expect("its JSON");
     assert_eq!(told["end"]["sum_received"]["bytes"].as_u64(), Some(5 << 20), "{told}");
     assert!(
-        server.reaches("iperf3 3", PATIENCE) && server.reaches("received 5.2", PATIENCE),
+        server.reaches("iperf3 3", PATIENCE) && server.reaches("received 5.24 MB", PATIENCE),
         "{}",
         server.stdout()
     );

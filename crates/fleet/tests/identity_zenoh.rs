@@ -92,7 +92,7 @@ fn coordinator_certificate_matches_its_names_only() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = format!("tls/{}", silent.local_addr().unwrap());
     let settings = [settings, vec![("transport/unicast/open_timeout".into(), "300".into())]].concat();
-    refused(&at, &settings, "does not answer", None);
+    refused(&at, &settings, "does not respond", None);
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn policy_error_names_its_line() {
         ),
         (
             "[[allow]]\nparts = ['*']\n\n[[allow]]\nparts = ['a.*']\n",
-            "line 4: this rule is never reached: the one at line 1",
+            "line 4: this rule is never reached: the rule at line 1",
         ),
         ("allow = 3\n", "line 1: "),
         ("[[allow]\n", "line 1: "),

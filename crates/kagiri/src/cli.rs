@@ -8,9 +8,9 @@ use crate::commands::Command;
 #[derive(Parser)]
 #[command(name = "kagiri", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Examples:\n  \
-    kagiri survey                           start here: measure this machine, write one report\n  \
-    kagiri stream http://nas:8080/film.ts   find how many viewers this server carries\n  \
-    kagiri report                           write the report of the last run again\n\n\
+    kagiri survey                          start here: measure this machine\n  \
+    kagiri stream http://nas:8080/film.ts  find how many viewers a server carries\n  \
+    kagiri report                          write the report of the last run again\n\n\
     Every quantity needs a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
     Exit codes: 0 measured, 1 not measured, 2 usage or plan error, 3 a --require does not hold, 130 interrupted.\n\
     Results are stored in $KAGIRI_DATA [default: ~/.local/share/kagiri].")]

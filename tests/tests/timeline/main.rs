@@ -107,7 +107,7 @@ fn it_says_what_it_cannot_watch() {
     world.run(&["timeline", "-p", "2000000000"]).fails(1, &["no process 2000000000"]);
     let missing = world.run(&["timeline", "--", "/nowhere/at-all"]);
     let missing = missing.fails(1, &["/nowhere/at-all", "no such program"]);
-    assert!(!missing.stderr.contains("watching"), "{}", missing.stderr);
+    assert!(!missing.stderr.contains("tracing"), "{}", missing.stderr);
     let killed = told(world.measure(&["timeline", "--json", "--", "sh", "-c", "kill -9 $$"], PATIENCE));
     assert!(killed["ended"].as_str().expect("how").contains("signal: 9"), "{killed:#}");
 }
@@ -240,7 +240,9 @@ fn an_interrupted_watching_prints_what_there_is() {
     target.wait_for("it writes", PATIENCE);
     let pid = target.pid().to_string();
     // One that was there before goes on; one that was started is ended.
-    for (subject, sign) in [(&["-p", &pid][..], "watching"), (&["--", "python3", "-c", loops], "it writes")] {
+    for (subject, sign) in
+        [(&["-p", &pid][..], "tracing process"), (&["--", "python3", "-c", loops], "it writes")]
+    {
         let mut live = world.start(&[&["timeline", "--json"][..], subject].concat());
         live.wait_for(sign, PATIENCE);
         // How often a process has written, proc(5), "io": what is watched goes on meanwhile.
@@ -273,13 +275,13 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
         command
     });
     let mut live = world.start(&["timeline", "--json", "-p", &target.pid().to_string()]);
-    live.wait_for("watching", PATIENCE);
+    live.wait_for("tracing process", PATIENCE);
     target.signal(Signal::SIGKILL);
     drop(target);
     let document = told(live.end(PATIENCE));
     assert!(document["ended"].as_str().expect("how").contains("ended meanwhile"), "{document:#}");
     let mut live = world.start(&["timeline", "--backend", "bpf", "--", "sleep", "60"]);
-    live.wait_for("watching", PATIENCE);
+    live.wait_for("tracing process", PATIENCE);
     let programs = loaded_programs(live.pid());
     assert!(programs.len() >= 6, "what it has loaded can be seen: {programs:?}");
     live.signal(Signal::SIGKILL);

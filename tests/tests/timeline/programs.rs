@@ -38,7 +38,7 @@ fn iperf3_is_seen_to_send_and_receive() {
     assert!(bytes(&sent, &["write", "sendto", "send"]) >= 50 << 20, "{sent:#}");
     // The server, from outside.
     let mut watching = world.start(&["timeline", "--json", "--for", "20s", "-p", &server.pid().to_string()]);
-    watching.wait_for("watching", PATIENCE);
+    watching.wait_for("tracing process", PATIENCE);
     let run = Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &port_text, "-n", "50M"]).output();
     assert!(run.is_ok_and(|output| output.status.success()));
     watching.signal(Signal::SIGINT);
@@ -74,7 +74,7 @@ fn nginx_is_watched_while_it_serves() {
     command.arg("-c").arg(&config).arg("-p").arg(world.path(""));
     let server = listening(command, port);
     let mut watching = world.start(&["timeline", "--json", "--for", "20s", "-p", &server.pid().to_string()]);
-    watching.wait_for("watching", PATIENCE);
+    watching.wait_for("tracing process", PATIENCE);
     for _ in 0..20 {
         get(port);
     }
