@@ -275,7 +275,7 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
         command
     });
     let mut live = world.start(&["timeline", "--json", "-p", &target.pid().to_string()]);
-    live.wait_for("tracing process", PATIENCE);
+    live.wait_for("tracing sleep", PATIENCE);
     target.signal(Signal::SIGKILL);
     drop(target);
     let document = told(live.end(PATIENCE));
