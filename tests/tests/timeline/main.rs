@@ -275,13 +275,13 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
         command
     });
     let mut live = world.start(&["timeline", "--json", "-p", &target.pid().to_string()]);
-    live.wait_for("tracing sleep", PATIENCE);
+    live.wait_for("tracing process", PATIENCE);
     target.signal(Signal::SIGKILL);
     drop(target);
     let document = told(live.end(PATIENCE));
     assert!(document["ended"].as_str().expect("how").contains("ended meanwhile"), "{document:#}");
     let mut live = world.start(&["timeline", "--backend", "bpf", "--", "sleep", "60"]);
-    live.wait_for("tracing process", PATIENCE);
+    live.wait_for("tracing sleep", PATIENCE);
     let programs = loaded_programs(live.pid());
     assert!(programs.len() >= 6, "what it has loaded can be seen: {programs:?}");
     live.signal(Signal::SIGKILL);
