@@ -17,10 +17,6 @@ pub use workload::{StoredDoubt, WorkloadDoubt};
 /// A reason to trust a result less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[allow(
-    missing_docs,
-    reason = "the fields are what the message of each variant prints, units in their names"
-)]
 pub enum Doubt {
     /// Programs other than the target and kagiri used the host's CPU, in % of one core.
     NoisyNeighbour { other_cpu_percent: f64 },

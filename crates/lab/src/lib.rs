@@ -5,7 +5,6 @@
 //! namespaces, switches are bridges in a namespace of their own, links are veth pairs with token buckets or
 //! delay [`line`]s in user space. No address of a lab exists in the machine's own namespace.
 
-#![allow(missing_docs, reason = "an internal crate: names that need no comment have none")]
 
 pub mod client;
 pub mod disk;

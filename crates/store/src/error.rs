@@ -7,7 +7,6 @@ use rusqlite::ErrorCode;
 
 /// Why runs could not be stored, read, exported or imported.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the fields are what the message of each variant prints")]
 #[non_exhaustive]
 pub enum StoreError {
     /// No environment variable says where results go.

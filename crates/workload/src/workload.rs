@@ -128,7 +128,6 @@ pub trait AnyWorkload: Sync {
 }
 
 /// A workload with the settings of one variant. The methods are those of [`Workload`].
-#[allow(missing_docs, reason = "see Workload")]
 pub trait ConfiguredWorkload {
     fn metrics(&self) -> &'static [MetricSpec];
     fn roles(&self) -> &'static [Role];

@@ -142,7 +142,6 @@ pub struct Away {
 /// What a tracer tells. Times are nanoseconds of the monotonic clock, threads and processes have the numbers
 /// of this process's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are what the variants say")]
 pub enum Event {
     /// A call began.
     Entered { at_ns: u64, thread: u32, process: u32, number: u16 },
@@ -235,7 +234,6 @@ pub struct Tally {
 
 /// What a [`Tally`] is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are what the variants say")]
 pub enum Tallied {
     /// A system call, during which the thread was or was not away from its CPU.
     Call { number: u16, away: bool },
