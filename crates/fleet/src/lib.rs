@@ -3,7 +3,6 @@
 //! The engine places parts on hosts and drives them through their phases through a [`Bus`]:
 //! [`local::LocalBus`] for this process, [`coordinator::FleetBus`] for agents on other hosts.
 
-
 pub mod agent;
 pub mod clock;
 pub mod coordinator;

@@ -5,7 +5,6 @@
 //! namespaces, switches are bridges in a namespace of their own, links are veth pairs with token buckets or
 //! delay [`line`]s in user space. No address of a lab exists in the machine's own namespace.
 
-
 pub mod client;
 pub mod disk;
 pub mod file;

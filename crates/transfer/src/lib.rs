@@ -10,6 +10,7 @@ pub mod client;
 pub mod control;
 mod doubt;
 mod driver;
+mod findings;
 pub mod flow;
 mod intervals;
 pub mod iperf3;

@@ -6,7 +6,6 @@
 //! - [`content`] holds the frames to play, [`http`] requests and parses.
 //! - [`report`] is what a group measured; [`metrics`] and [`judge`] turn it into numbers and a verdict.
 
-
 pub mod connection;
 pub mod content;
 pub mod group;

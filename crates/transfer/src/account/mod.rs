@@ -9,8 +9,8 @@ use base::format::{count, number, quantity, quantity_in_sentence};
 use base::outcome::{Account, Certainty, Evidence, Limit, Resource};
 
 use self::tables::{balance, calls, flows, responses};
+use super::findings::{broke_off, held_back, link_share, too_short_ms};
 use super::flow::Direction;
-use super::judge::{broke_off, held_back, link_share, too_short_ms};
 use super::limit::{self, Cause, Held};
 use super::metrics;
 use super::report::{DirectionReport, TransferReport};

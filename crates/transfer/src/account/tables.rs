@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use base::format::{fixed, quantity};
 use base::outcome::{Cell, Certainty, Table};
 
+use super::super::findings::{broke_off, each_held_back};
 use super::super::flow::{EndReason, FlowCount, FlowReport};
-use super::super::judge::{broke_off, each_held_back};
 use super::super::line_rate::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
 use super::super::metrics;
 use super::super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};

@@ -8,7 +8,8 @@ use sys::clock::{Deadline, monotonic_ns};
 use sys::net::SocketOptions;
 
 use super::data_stream::{open_tcp, open_udp};
-use super::flows::{Carrying, Finished, Flows};
+use super::flows::{Carrying, Flows};
+use super::report::Finished;
 use super::session_status::{Progress, Progressed, SessionStatus, compare};
 use super::stream_results::patience;
 use super::{Deadlines, Iperf3Error, Parameters, Results, State, TestReport};

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 
+use super::report::Finished;
 use super::stream_results::{account, end, in_order, results, sides, stamp};
 use super::{Iperf3Error, Parameters, Results, StreamReport, stream_id};
-use crate::flow::{
-    self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side, ThreadReport,
-};
+use crate::flow::{self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side};
 
 /// How long threads are waited for that were told to stop.
 const STOP: Duration = Duration::from_secs(2);
@@ -47,19 +46,6 @@ pub(super) struct Flows {
     /// What had passed when the omitted time was over, and when that was.
     omitted: Option<(Vec<FlowCount>, u64)>,
     ended_ns: Option<u64>,
-}
-
-/// Streams that ended.
-#[derive(Debug, Default)]
-pub(super) struct Finished {
-    /// In the order in which they were opened.
-    pub(super) streams: Vec<StreamReport>,
-    /// The threads of both groups.
-    pub(super) threads: Vec<ThreadReport>,
-    /// How each group moved its bytes.
-    pub(super) engines: Vec<String>,
-    /// What is told to the other end.
-    pub(super) results: Results,
 }
 
 impl Flows {

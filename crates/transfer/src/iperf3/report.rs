@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use super::flows::Finished;
 use super::{Iperf3Error, Parameters, Results, StreamResult};
 use crate::control::{ControlError, Cookie};
 use crate::flow::{EndReason, FlowReport, Side, ThreadReport};
@@ -45,6 +44,19 @@ pub struct StreamReport {
     pub remote: Option<StreamResult>,
     /// All that this end knows, the omitted time included.
     pub flow: FlowReport,
+}
+
+/// Streams that ended.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// In the order in which they were opened.
+    pub(super) streams: Vec<StreamReport>,
+    /// The threads of both groups.
+    pub(super) threads: Vec<ThreadReport>,
+    /// How each group moved its bytes.
+    pub(super) engines: Vec<String>,
+    /// What is told to the other end.
+    pub(super) results: Results,
 }
 
 impl TestReport {

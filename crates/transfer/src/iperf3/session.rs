@@ -9,7 +9,8 @@ use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{TcpSocket, UdpFlow};
 
 use super::data_stream::{set_up_tcp, set_up_udp};
-use super::flows::{Finished, Flows};
+use super::flows::Flows;
+use super::report::Finished;
 use super::session_status::{Progress, Progressed, SessionStatus, compare};
 use super::stream_results::patience;
 use super::udp_accept::{AcceptSlot, UdpAcceptQueue};

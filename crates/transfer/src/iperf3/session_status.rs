@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 
-use super::flows::{Finished, Flows};
+use super::flows::Flows;
+use super::report::Finished;
 use super::{Iperf3Error, Length, Parameters, Results};
 use crate::flow::{FlowCount, Side};
 use ::iperf3::{Direction, Protocol};

@@ -16,12 +16,14 @@ mod server;
 mod session;
 pub mod session_id;
 mod session_state;
+mod sessions;
 mod socket_setup;
 mod transport;
 
 pub use client::{Client, ClientEnd, ClientOrder};
 pub use error::NativeError;
-pub use server::{NativeServer, NativeSettings, SessionEnd};
+pub use server::{NativeServer, UnmatchedDatagrams};
+pub use sessions::{NativeSettings, SessionEnd};
 
 /// Name and version for the peer.
 pub(super) const PROGRAM: &str = concat!("kagiri ", env!("CARGO_PKG_VERSION"));

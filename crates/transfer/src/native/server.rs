@@ -1,118 +1,24 @@
 //! The server of kagiri's own protocol: it passes connections and datagrams to their sessions.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 
-use sys::net::{TcpSocket, UdpFlow, UdpPort};
+use sys::net::{TcpSocket, UdpPort};
 
-use super::message::SessionOrder;
 use super::session::Session;
 use super::session_id::{Role, SessionId};
+use super::sessions::{Arrival, Entry, NativeSettings, SessionEnd, Sessions};
 use crate::control::{COOKIE_BYTES, Control, Cookie, StopHandle};
-use crate::report::DirectionReport;
-use crate::server::protocol_detect::{Identified, PeerProtocol};
-use crate::server::{NativeSessions, UnmatchedDatagrams};
+
+/// Datagrams that arrived at the socket of another peer, with their senders.
+pub type UnmatchedDatagrams = Vec<(Vec<u8>, SocketAddr)>;
 
 /// Clients beyond the limit that still learn the reason of their refusal; further ones are only closed.
 const TOLD_FULL_MAX: usize = 64;
-/// Results of sessions to keep; older ones are dropped.
-const ENDS_MAX: usize = 1024;
-
-/// How the sessions of kagiri's own clients are conducted.
-#[derive(Debug, Clone)]
-pub struct NativeSettings {
-    /// What an order must carry; every client is served without.
-    pub key: Option<String>,
-    /// Sessions at once; further clients are refused.
-    pub sessions_max: usize,
-    /// Flows of one session, both ways together.
-    pub flows_max: u32,
-    /// How long each step of a session's preparation may take.
-    pub step: Duration,
-    /// How long a client may take from its flows' opening to its start: the others of its run get ready
-    /// meanwhile.
-    pub start_within: Duration,
-}
-
-impl Default for NativeSettings {
-    fn default() -> Self {
-        Self {
-            key: None,
-            sessions_max: 256,
-            flows_max: 60_000,
-            step: Duration::from_secs(10),
-            start_within: Duration::from_secs(600),
-        }
-    }
-}
-
-/// The result of a session at the server.
-#[derive(Debug)]
-pub struct SessionEnd {
-    /// The client.
-    pub peer: SocketAddr,
-    /// What it asked for; absent where it did not come to that.
-    pub order: Option<SessionOrder>,
-    /// This end of its flows, by direction.
-    pub directions: Vec<DirectionReport>,
-    /// Why it broke off, where it did.
-    pub problem: Option<String>,
-}
-
-/// A data connection that came for a session, by its flow's number.
-pub(super) enum Arrival {
-    Tcp(u32, TcpSocket),
-    Udp(u32, UdpFlow),
-}
-
-struct Entry {
-    /// The client's address. Datagrams go only there: nobody can direct them at a third host.
-    peer: IpAddr,
-    /// This end's address that the client connected to.
-    local: IpAddr,
-    stop_handle: Arc<StopHandle>,
-    arrivals: Sender<Arrival>,
-    /// Flows that are still expected, by number.
-    expected: Vec<bool>,
-}
-
-/// The sessions that run.
-#[derive(Default)]
-pub(super) struct Sessions {
-    entries: Mutex<BTreeMap<SessionId, Entry>>,
-    ends: Mutex<VecDeque<SessionEnd>>,
-    open: AtomicUsize,
-}
-
-impl Sessions {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on flows of these numbers are expected.
-    pub(super) fn expect(&self, name: SessionId, flows: u32) {
-        if let Some(entry) = self.entries().get_mut(&name) {
-            entry.expected = vec![true; flows as usize];
-        }
-    }
-
-    fn leave(&self, name: SessionId, end: Option<SessionEnd>) {
-        self.entries().remove(&name);
-        self.open.fetch_sub(1, Ordering::AcqRel);
-        let Some(end) = end else { return };
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        if ends.len() >= ENDS_MAX {
-            ends.pop_front();
-        }
-        ends.push_back(end);
-    }
-}
-
-/// What speaks kagiri's own protocol on a [`Server`](crate::server::Server)'s port.
+/// What speaks kagiri's own protocol on a server's port. The acceptor's thread calls its methods: they must
+/// not wait.
 pub struct NativeServer {
     settings: NativeSettings,
     sessions: Arc<Sessions>,
@@ -126,7 +32,7 @@ impl NativeServer {
 
     /// What sessions came to that ended since the last call; of very many only the latest.
     pub fn take_ends(&self) -> Vec<SessionEnd> {
-        self.sessions.ends.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.sessions.take_ends()
     }
 
     /// Opens a session. Without descriptors or threads the client sees its connection end.
@@ -139,7 +45,7 @@ impl NativeServer {
         let local = socket.local_addr().map_err(failed)?;
         socket.set_silence_limit(super::socket_setup::SILENCE).map_err(failed)?;
         let control = Control::new(socket, peer, stop_handle.clone(), self.settings.step).map_err(failed)?;
-        let (arrivals, inbox): (Sender<Arrival>, Receiver<Arrival>) = channel();
+        let (arrivals, inbox) = channel();
         {
             let mut entries = self.sessions.entries();
             if entries.contains_key(&name) {
@@ -165,19 +71,17 @@ impl NativeServer {
         }
         started.map(drop)
     }
-}
 
-impl NativeSessions for NativeServer {
-    fn identified(&self, identified: Identified) {
-        let PeerProtocol::Kagiri(cookie) = identified.hello else { return };
-        match SessionId::read(&cookie) {
-            Some((name, Role::Control)) => drop(self.open_session(name, identified.socket, identified.peer)),
+    /// Takes a connection that opened with a cookie of kagiri's.
+    pub(crate) fn accept(&self, cookie: &Cookie, socket: TcpSocket, peer: SocketAddr) {
+        match SessionId::read(cookie) {
+            Some((name, Role::Control)) => drop(self.open_session(name, socket, peer)),
             Some((name, Role::Flow(number))) => {
                 let mut entries = self.sessions.entries();
                 let Some(entry) = entries.get_mut(&name) else { return };
-                if take_place(entry, number) {
+                if entry.take_place(number) {
                     // If the session has just ended, the connection ends with the channel.
-                    let _ = entry.arrivals.send(Arrival::Tcp(number, identified.socket));
+                    let _ = entry.arrivals.send(Arrival::Tcp(number, socket));
                     entry.stop_handle.wake();
                 }
             }
@@ -185,7 +89,9 @@ impl NativeSessions for NativeServer {
         }
     }
 
-    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr) -> UnmatchedDatagrams {
+    /// Takes a datagram that is not iperf3's. Returns the datagrams of other peers that a new socket of the
+    /// peer's ([`UdpPort::flow_to`]) had received.
+    pub(crate) fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr) -> UnmatchedDatagrams {
         let mut unmatched = UnmatchedDatagrams::new();
         let cookie: Option<&[u8; COOKIE_BYTES]> = bytes.try_into().ok();
         let Some((name, Role::Flow(number))) =
@@ -198,7 +104,7 @@ impl NativeSessions for NativeServer {
         else {
             return unmatched;
         };
-        if take_place(entry, number) {
+        if entry.take_place(number) {
             let keep = |bytes: &[u8], from| unmatched.push((bytes.to_owned(), from));
             match port.flow_to(from, Some(entry.local), keep) {
                 Ok(flow) => {
@@ -212,19 +118,15 @@ impl NativeSessions for NativeServer {
         unmatched
     }
 
-    fn open(&self) -> usize {
+    /// The number of running sessions.
+    pub(crate) fn open(&self) -> usize {
         self.sessions.open.load(Ordering::Acquire)
     }
 
-    fn stop(&self) {
+    /// Ends all sessions; each informs its client.
+    pub(crate) fn stop(&self) {
         self.sessions.entries().values().for_each(|entry| entry.stop_handle.stop());
     }
-}
-
-/// Marks an expected flow as arrived.
-fn take_place(entry: &mut Entry, number: u32) -> bool {
-    let place = entry.expected.get_mut(number as usize);
-    place.is_some_and(|expected| std::mem::replace(expected, false))
 }
 
 /// Removes a session however its thread ends, and stores its result.

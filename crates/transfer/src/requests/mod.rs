@@ -16,6 +16,7 @@
 //! its number, as many as fit it and its response, at most 8; its response begins with the same. A request
 //! without a response within a second is given up.
 
+mod exchange;
 mod in_flight;
 mod request_flow;
 mod request_spec;

@@ -3,8 +3,8 @@
 use base::pace::OpenLoop;
 use sys::net::Moved;
 
+use super::exchange::{Progress, Sizes, ThreadBuffers, receive, send};
 use super::in_flight::{InFlight, REQUESTS_MAX};
-use super::request_flow::{Progress, Sizes, ThreadBuffers, receive, send};
 use super::request_spec::RequestEnd;
 use crate::driver::{
     BLOCK_BYTES, EndReason, FlowSocket, LatencyStats, SentRequest, SilenceLimit, Step, block, broken,

@@ -2,7 +2,7 @@
 
 use sys::net::Moved;
 
-use super::request_flow::{Progress, Sizes, ThreadBuffers, receive, send};
+use super::exchange::{Progress, Sizes, ThreadBuffers, receive, send};
 use super::request_spec::RequestEnd;
 use crate::driver::{BLOCK_BYTES, EndReason, FlowSocket, SilenceLimit, Step, block, broken};
 

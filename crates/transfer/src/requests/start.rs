@@ -2,7 +2,8 @@
 
 use sys::clock::monotonic_ns;
 
-use super::request_flow::{RequestFlow, ThreadBuffers};
+use super::exchange::ThreadBuffers;
+use super::request_flow::RequestFlow;
 use super::request_spec::{RequestSide, RequestSpec};
 use crate::driver::{DriveSetting, EngineChoice, FlowError, FlowSocket, Group, Member, cpus, threads_for};
 use crate::settings::Waiting;

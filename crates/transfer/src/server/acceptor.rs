@@ -8,11 +8,12 @@ use std::time::Duration;
 use sys::clock::Deadline;
 use sys::net::{NetError, TcpSocket, UdpPort};
 
+use super::ServerSettings;
 use super::protocol_detect::{Identified, PeerProtocol, ProtocolDetector};
 use super::registry::{Admission, Entry, Registry};
-use super::{ServerSettings, UnmatchedDatagrams};
 use crate::control::{Control, Cookie, StopHandle};
 use crate::iperf3::{Arrival, Session, SessionStatus, State, TestReport, UdpAcceptQueue, udp_connect};
+use crate::native::UnmatchedDatagrams;
 
 const WAKER: u64 = 1 << 63;
 const PORT: u64 = WAKER + 1;
@@ -65,9 +66,9 @@ impl Acceptor {
             return;
         }
         match identified.hello {
-            PeerProtocol::Kagiri(_) => {
+            PeerProtocol::Kagiri(cookie) => {
                 if let Some(natives) = &self.settings.natives {
-                    natives.identified(identified);
+                    natives.accept(&cookie, identified.socket, identified.peer);
                 }
             }
             PeerProtocol::Iperf3(cookie) => {

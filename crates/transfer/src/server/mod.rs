@@ -16,10 +16,11 @@ use sys::clock::Deadline;
 use sys::net::{ListenOptions, Listener, NetError, UdpPort};
 
 use self::acceptor::Acceptor;
-use self::protocol_detect::{HandshakeLimits, Identified, ProtocolDetector};
+use self::protocol_detect::{HandshakeLimits, ProtocolDetector};
 use self::registry::Registry;
 use super::control::StopHandle;
 use super::iperf3::{SessionSettings, TestReport, UdpAcceptQueue};
+use super::native::NativeServer;
 
 pub use self::registry::SessionView;
 
@@ -27,25 +28,6 @@ pub use self::registry::SessionView;
 const STOP: Duration = Duration::from_secs(5);
 /// Attempts to find a port that is free for both TCP and UDP.
 const PORTS_TRIED_MAX: u32 = 16;
-
-/// Datagrams that arrived at the socket of another peer, with their senders.
-pub type UnmatchedDatagrams = Vec<(Vec<u8>, SocketAddr)>;
-
-/// Sessions of kagiri's own protocol. The acceptor's thread calls these methods: they must not wait.
-pub trait NativeSessions: Send + Sync {
-    /// A connection that opened with a cookie of kagiri's.
-    fn identified(&self, identified: Identified);
-
-    /// A datagram that is not iperf3's. Returns the datagrams of other peers that a new socket of the peer's
-    /// ([`UdpPort::flow_to`]) had received.
-    fn datagram(&self, port: &UdpPort, bytes: &[u8], from: SocketAddr) -> UnmatchedDatagrams;
-
-    /// The number of running sessions.
-    fn open(&self) -> usize;
-
-    /// Ends all sessions; each informs its client.
-    fn stop(&self);
-}
 
 /// How a server behaves.
 #[derive(Clone)]
@@ -61,7 +43,7 @@ pub struct ServerSettings {
     /// Clients that are served; `None`: all. Connections and datagrams of others are dropped.
     pub admitted: Option<Vec<IpNet>>,
     /// Sessions of kagiri's own clients; `None`: they are refused.
-    pub natives: Option<Arc<dyn NativeSessions>>,
+    pub natives: Option<Arc<NativeServer>>,
 }
 
 impl ServerSettings {
@@ -105,7 +87,7 @@ pub struct Server {
     registry: Arc<Registry>,
     stop_handle: Arc<StopHandle>,
     acceptor: Option<JoinHandle<()>>,
-    natives: Option<Arc<dyn NativeSessions>>,
+    natives: Option<Arc<NativeServer>>,
 }
 
 impl Server {
