@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sys::net::{TcpInfo, TcpSocket};
+use sys::net::{NetError, TcpInfo, TcpSocket};
 
 use crate::wire::{CommonHeader, FragmentHeader, Kind, Order, WireError};
 
@@ -41,6 +41,17 @@ impl Current {
     pub(super) fn is_fragment(&self) -> bool {
         self.header.kind == Kind::Fragment
     }
+}
+
+/// Result of one send.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The message is complete.
+    Done,
+    Moved,
+    Blocked,
+    /// `None`: the builder closed it.
+    Lost(Option<NetError>),
 }
 
 /// TCP's counters of losses.

@@ -9,6 +9,7 @@ mod builder_link;
 mod config;
 mod connection;
 mod connector;
+mod context;
 mod counters;
 mod event_tracker;
 mod memory;

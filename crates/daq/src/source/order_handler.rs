@@ -6,7 +6,7 @@ use sys::clock::monotonic_ns;
 
 use super::builder_link::{BuilderLink, Burst};
 use super::connection::State;
-use super::worker::WorkerContext;
+use super::context::WorkerContext;
 use super::{sender, udp};
 use crate::wire::{FragmentFlags, FragmentHeader, Kind, Order, OrderFlags};
 

@@ -81,7 +81,12 @@ impl SourcesPart {
     }
 
     /// Waits until all connections stand.
-    fn connect(&self, threads: &SourceThreads, host: &HostContext, wanted: usize) -> Result<(), PartError> {
+    fn connect(
+        &self,
+        threads: &mut SourceThreads,
+        host: &HostContext,
+        wanted: usize,
+    ) -> Result<(), PartError> {
         let until = Deadline::after(CONNECT);
         loop {
             let how = match threads.wait_connected(LOOK) {
@@ -173,9 +178,9 @@ impl Part for SourcesPart {
         self.memory = used_bytes(0).map(|before| (before, before));
         let began_ns = monotonic_ns();
         let threads = self.task.settings.threads as usize;
-        let threads = SourceThreads::start(&config, self.task.source_first, sources, threads)
-            .map_err(PartError::new)?;
-        self.connect(&threads, host, wanted)?;
+        let mut threads = SourceThreads::start(&config, self.task.source_first, sources, threads)
+            .map_err(|error| PartError::new(error.to_string()))?;
+        self.connect(&mut threads, host, wanted)?;
         self.connect_s = monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
         self.threads = Some(threads);
         self.note_memory();

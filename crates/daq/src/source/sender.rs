@@ -1,25 +1,13 @@
 //! Sends fragments, as far as sockets are writable.
 
 use sys::clock::monotonic_ns;
-use sys::net::{Interest, Moved, NetError};
+use sys::net::{Interest, Moved};
 
 use super::builder_link::{BuilderLink, Burst};
-use super::connection::{Current, Pending, State};
-use super::connector;
+use super::connection::{Current, Pending, State, Step};
+use super::context::WorkerContext;
 use super::udp;
-use super::worker::{WorkerContext, token};
 use crate::wire::{FragmentFlags, FragmentHeader, HEADER_BYTES, Kind};
-
-/// Result of one send.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// The message is complete.
-    Done,
-    Moved,
-    Blocked,
-    /// `None`: the builder closed it.
-    Lost(Option<NetError>),
-}
 
 /// Lets the sources of `burst` send whose turn has come; `true`: all have.
 pub(super) fn send_burst(context: &mut WorkerContext, link: &mut BuilderLink, burst: &mut Burst) -> bool {
@@ -104,7 +92,7 @@ pub(super) fn continue_sending(context: &mut WorkerContext, link: &mut BuilderLi
             Step::Moved => {}
             Step::Done => fragment_sent(context, link, place),
             Step::Blocked => return block(context, link, place),
-            Step::Lost(error) => return connector::connection_lost(context, link, place, error),
+            Step::Lost(error) => return context.connection_lost(link, place, error),
         }
     }
 }
@@ -192,7 +180,7 @@ fn fragment_sent(context: &mut WorkerContext, link: &mut BuilderLink, place: usi
 }
 
 fn block(context: &mut WorkerContext, link: &mut BuilderLink, place: usize) {
-    let token = token(context, link, place);
+    let token = context.token(link, place);
     let connection = &mut link.connections[place];
     if connection.is_blocked {
         return;
@@ -201,21 +189,21 @@ fn block(context: &mut WorkerContext, link: &mut BuilderLink, place: usize) {
     if context.config.is_udp && connection.current.is_some_and(|current| current.is_fragment()) {
         udp::wait(context, link.index, place);
     } else if let Some(socket) = &connection.socket
-        && let Err(error) = context.epoll.modify(socket, token, Interest::READ | Interest::WRITE)
+        && let Err(error) = context.registry.change_watch(socket, token, Interest::READ | Interest::WRITE)
     {
-        connector::connection_lost(context, link, place, Some(error));
+        context.connection_lost(link, place, Some(error));
     }
 }
 
 fn unblock(context: &mut WorkerContext, link: &mut BuilderLink, place: usize) {
-    let token = token(context, link, place);
+    let token = context.token(link, place);
     let connection = &mut link.connections[place];
     if !std::mem::take(&mut connection.is_blocked) {
         return;
     }
     if let Some(socket) = &connection.socket
-        && let Err(error) = context.epoll.modify(socket, token, Interest::READ)
+        && let Err(error) = context.registry.change_watch(socket, token, Interest::READ)
     {
-        connector::connection_lost(context, link, place, Some(error));
+        context.connection_lost(link, place, Some(error));
     }
 }

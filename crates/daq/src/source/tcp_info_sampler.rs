@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use reactor::InfoSampler;
 use sys::proc::TcpCounters;
 
 use super::builder_link::BuilderLink;
@@ -21,29 +22,22 @@ pub(super) struct TcpInfoSampler {
     /// `None`: the counter cannot be read; then every sweep runs.
     host_counters: Option<TcpCounters>,
     counted: Option<u64>,
-    next_ns: u64,
-    under_way: Option<Sweep>,
-}
-
-#[derive(Debug)]
-struct Sweep {
-    link: usize,
-    place: usize,
-    /// Losses are attributed to the last event sent before.
-    cutoff_ns: u64,
+    passes: InfoSampler,
+    /// The sweep under way attributes losses to the last event sent before.
+    cutoff_ns: Option<u64>,
 }
 
 impl TcpInfoSampler {
     /// Reads the counters of this thread's network namespace.
     pub(super) fn new() -> Self {
         let host_counters = TcpCounters::open_of_thread(Path::new("/")).ok();
-        Self { host_counters, counted: None, next_ns: 0, under_way: None }
+        Self { host_counters, counted: None, passes: InfoSampler::new(EVERY_NS), cutoff_ns: None }
     }
 
     /// Starts a sweep if the host retransmitted; losses are attributed to events sent before `cutoff_ns`.
     /// `links`: those to note.
     pub(super) fn request_sweep(&mut self, links: &mut [BuilderLink], cutoff_ns: u64) {
-        if self.under_way.is_some() {
+        if self.cutoff_ns.is_some() {
             return;
         }
         let happened = self.retransmissions_changed();
@@ -51,11 +45,14 @@ impl TcpInfoSampler {
             // A sweep finds what happened since the sweep before.
             link.asked_events = [link.asked_events[1], link.last_event];
         }
-        self.under_way = happened.then_some(Sweep { link: 0, place: 0, cutoff_ns });
+        if happened {
+            self.passes.begin();
+            self.cutoff_ns = Some(cutoff_ns);
+        }
     }
 
     pub(super) fn next_ns(&self) -> u64 {
-        if self.under_way.is_some() { 0 } else { self.next_ns }
+        self.passes.next_ns()
     }
 
     /// Samples some connections; starts a sweep every [`EVERY_NS`].
@@ -66,25 +63,17 @@ impl TcpInfoSampler {
         now_ns: u64,
         is_idle: bool,
     ) {
-        if now_ns >= self.next_ns {
-            self.next_ns = now_ns + EVERY_NS;
+        if self.passes.is_due(now_ns) {
             self.request_sweep(links, now_ns);
         }
-        let Some(mut look) = self.under_way.take() else { return };
-        for _ in 0..AT_ONCE[usize::from(!is_idle)] {
-            let Some(link) = links.get_mut(look.link) else { return };
-            let Some(connection) = link.connections.get_mut(look.place) else {
-                (look.link, look.place) = (look.link + 1, 0);
-                continue;
-            };
-            look.place += 1;
-            let [since_event, asked_event] = link.asked_events;
-            let Some((added, event)) = connection.sample_losses(look.cutoff_ns, asked_event) else {
-                continue;
-            };
-            counters.note_losses(look.place - 1, look.link, &added, (since_event, event));
+        let Some(cutoff_ns) = self.cutoff_ns else { return };
+        let sources = links.first().map_or(0, |link| link.connections.len());
+        for at in self.passes.take(sources * links.len(), AT_ONCE[usize::from(!is_idle)]) {
+            sample(&mut links[at / sources], at % sources, cutoff_ns, counters);
         }
-        self.under_way = Some(look);
+        if self.passes.next_ns() > 0 {
+            self.cutoff_ns = None;
+        }
     }
 
     fn retransmissions_changed(&mut self) -> bool {
@@ -96,17 +85,21 @@ impl TcpInfoSampler {
     }
 
     /// Samples all connections at the end, and adds what was found when connections closed.
-    pub(super) fn sweep_all(&mut self, links: &mut [BuilderLink], counters: &mut Counters) {
-        self.under_way = Some(Sweep { link: 0, place: 0, cutoff_ns: u64::MAX });
-        while self.under_way.is_some() {
-            self.continue_sweep(links, counters, 0, true);
-        }
+    pub(super) fn sweep_all(&self, links: &mut [BuilderLink], counters: &mut Counters) {
         for link in links {
-            for (place, connection) in link.connections.iter_mut().enumerate() {
-                if let Some((added, event)) = connection.final_losses.take() {
+            for place in 0..link.connections.len() {
+                sample(link, place, u64::MAX, counters);
+                if let Some((added, event)) = link.connections[place].final_losses.take() {
                     counters.note_losses(place, link.index, &added, (link.asked_events[0], event));
                 }
             }
         }
+    }
+}
+
+fn sample(link: &mut BuilderLink, place: usize, cutoff_ns: u64, counters: &mut Counters) {
+    let [since_event, asked_event] = link.asked_events;
+    if let Some((added, event)) = link.connections[place].sample_losses(cutoff_ns, asked_event) {
+        counters.note_losses(place, link.index, &added, (since_event, event));
     }
 }

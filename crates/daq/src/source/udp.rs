@@ -7,8 +7,8 @@ use sys::clock::monotonic_ns;
 use sys::net::Interest;
 
 use super::builder_link::BuilderLink;
-use super::sender::Step;
-use super::worker::{UDP, WorkerContext};
+use super::connection::Step;
+use super::context::{UDP, WorkerContext};
 use crate::theory::DATAGRAM_PAYLOAD_BYTES;
 use crate::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader, FragmentHeader, Kind, Order, PAYLOAD_BYTES_MAX};
 
@@ -61,7 +61,7 @@ pub(super) fn wait(context: &mut WorkerContext, link: usize, place: usize) {
 pub(super) fn watch(context: &mut WorkerContext, for_room: bool) {
     let Some(socket) = &context.udp else { return };
     let interest = if for_room { Interest::READ | Interest::WRITE } else { Interest::READ };
-    if context.udp_wants_room != for_room && context.epoll.modify(socket, UDP, interest).is_ok() {
+    if context.udp_wants_room != for_room && context.registry.change_watch(socket, UDP, interest).is_ok() {
         context.udp_wants_room = for_room;
     }
 }

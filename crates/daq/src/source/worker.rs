@@ -1,108 +1,74 @@
-//! One thread's sources: an event loop over one epoll(7) instance.
+//! One thread's sources: the state machine of an event loop.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 
+use reactor::{EventLoop, Reactor, Registry, StateMachine, ThreadControl, Token};
 use sys::clock::monotonic_ns;
-use sys::net::{Epoll, Event, Events as ReadyEvents, Interest, Moved, MulticastReceiver, NetError};
+use sys::net::{Event, Interest, Moved, MulticastReceiver, NetError};
 
 use super::builder_link::BuilderLink;
 use super::config::{SourcesConfig, interface_towards};
-use super::connection::{Connection, LossCounters, State};
-use super::connector::{self, Connector};
+use super::connection::{Connection, LossCounters, State, decode_orders};
+use super::connector::SourceConnector;
+use super::context::{CONNECTION, HANDSHAKE, MULTICAST, UDP, WorkerContext};
 use super::counters::Counters;
 use super::event_tracker::EventTracker;
 use super::order_handler::{self, Delivery};
 use super::payload::Payload;
 use super::tcp_info_sampler::TcpInfoSampler;
-use super::threads::Shared;
-use super::udp;
+use super::{sender, udp};
 use crate::report::{SourceSent, SourcesReport};
-use crate::wire::{DATAGRAM_HEADER_BYTES, FragmentHeader, HEADER_BYTES_MAX, Kind, Order};
+use crate::wire::{DATAGRAM_HEADER_BYTES, HEADER_BYTES_MAX, Order};
 
-const WAKER: u64 = u64::MAX;
-pub(super) const UDP: u64 = u64::MAX - 1;
-/// The first token of the links' multicast receivers.
-const MULTICAST_TOKENS: u64 = UDP - (1 << 16);
-const READY_MAX: usize = 512;
 /// Orders read from one socket before others are served.
 const ORDERS_AT_ONCE: usize = 64;
-/// Upper bound of a wait.
-const WAIT_NS: u64 = 250_000_000;
 
-/// The worker's state besides its links.
-pub(super) struct WorkerContext {
-    pub(super) config: Arc<SourcesConfig>,
-    /// Group number in hellos.
-    pub(super) number: u64,
-    /// Number of its first source.
-    pub(super) first: u32,
-    pub(super) sources: usize,
-    pub(super) epoll: Epoll,
-    pub(super) udp: Option<UdpSocket>,
-    /// 0: no UDP socket.
-    pub(super) udp_port: u16,
-    pub(super) udp_wants_room: bool,
-    /// Link and index of sources that wait for the UDP socket.
-    pub(super) udp_waiting: VecDeque<(usize, usize)>,
-    pub(super) datagram: Vec<u8>,
-    pub(super) payload: Payload,
-    pub(super) counters: Counters,
-    pub(super) sampler: TcpInfoSampler,
-    pub(super) connector: Connector,
-    /// Reconnections: due time, link, index.
-    pub(super) again: Vec<(u64, usize, usize)>,
-    pub(super) random: fastrand::Rng,
-}
-
-impl WorkerContext {
-    /// A header of the source with this index, for the builder of `link`.
-    pub(super) fn header(&self, kind: Kind, link: &BuilderLink, place: usize) -> FragmentHeader {
-        let builder = link.builder();
-        FragmentHeader::new(kind, self.config.run_of(builder), builder, self.first + place as u32)
-    }
+/// What a worker shows while it runs.
+#[derive(Debug, Default)]
+pub(super) struct WorkerProgress {
+    pub(super) standing: AtomicUsize,
+    pub(super) fragments: AtomicU64,
+    pub(super) payload_bytes: AtomicU64,
 }
 
 pub(super) struct Worker {
     context: WorkerContext,
     links: Vec<BuilderLink>,
+    connector: SourceConnector,
     buffer: Vec<u8>,
-    waker: usize,
-}
-
-pub(super) fn token(context: &WorkerContext, link: &BuilderLink, place: usize) -> u64 {
-    (link.index * context.sources + place) as u64
 }
 
 impl Worker {
-    /// A worker of `sources` sources from number `first` on; nothing is connected yet. `waker`: index of its
-    /// thread.
+    /// A worker of `sources` sources from number `first` on; nothing is connected yet.
     pub(super) fn new(
         config: Arc<SourcesConfig>,
         first: u32,
         sources: usize,
         handshakes_max: usize,
-        waker: usize,
+        registry: Registry,
     ) -> Result<Self, NetError> {
-        let epoll = Epoll::new()?;
         let links: Vec<BuilderLink> =
             (0..config.builders.len()).map(|index| builder_link(&config, index, sources)).collect();
         for link in &links {
             if let Some(receiver) = &link.receiver {
-                epoll.add(receiver, MULTICAST_TOKENS + link.index as u64, Interest::READ)?;
+                registry.watch(receiver, Token::fixed(MULTICAST, link.index as u32), Interest::READ)?;
             }
         }
         let udp = udp_socket(&config);
         if let Some(udp) = &udp {
-            epoll.add(udp, UDP, Interest::READ)?;
+            registry.watch(udp, UDP, Interest::READ)?;
         }
         let udp_port = udp.as_ref().and_then(|udp| udp.local_addr().ok()).map_or(0, |local| local.port());
+        let connector = SourceConnector::new(config.congestion.clone(), handshakes_max);
         let context = WorkerContext {
             number: sys::random::number(),
             first,
             sources,
-            epoll,
+            registry,
             udp,
             udp_port,
             udp_wants_room: false,
@@ -111,85 +77,67 @@ impl Worker {
             payload: Payload::new(config.checksum),
             counters: Counters::default(),
             sampler: TcpInfoSampler::new(),
-            connector: Connector::new(config.congestion.clone(), handshakes_max),
-            again: Vec::new(),
+            retries: Vec::new(),
             random: fastrand::Rng::with_seed(config.seed ^ u64::from(first)),
             config,
         };
-        Ok(Self { context, links, buffer: vec![0; 4 * HEADER_BYTES_MAX], waker })
+        Ok(Self { context, links, connector, buffer: vec![0; 4 * HEADER_BYTES_MAX] })
     }
 
-    /// Connects all sources, then executes orders until every builder has sent stop, or `shared` is stopped.
-    pub(super) fn run(mut self, shared: &Shared) -> SourcesReport {
-        let went = self.serve(shared);
-        if let Err(error) = went {
-            shared.connected(Err(error.to_string()));
+    /// Connects all sources, then executes orders until every builder has sent stop, or `control` is stopped.
+    /// `connected` gets whether all were connected.
+    pub(super) fn run(
+        mut self,
+        mut events: EventLoop,
+        control: &ThreadControl,
+        progress: &WorkerProgress,
+        connected: &Sender<Result<(), String>>,
+    ) -> SourcesReport {
+        if let Err(error) = self.serve(&mut events, control, progress, connected) {
+            // Nobody receives it once all are connected.
+            let _ = connected.send(Err(error.to_string()));
             self.context.counters.end_reasons.insert(error.to_string(), 0);
         }
         self.report()
     }
 
-    fn serve(&mut self, shared: &Shared) -> Result<(), NetError> {
-        let waker = shared.waker(self.waker);
-        self.context.epoll.add(waker, WAKER, Interest::READ)?;
-        let mut ready = ReadyEvents::with_capacity(READY_MAX);
-        let (mut has_reported, mut has_begun) = (false, false);
-        while !shared.is_stopped() && !self.links.iter().all(BuilderLink::is_over) {
-            if !has_reported {
-                connector::start_handshakes(&mut self.context, &mut self.links);
-                if let Some(failure) = self.context.connector.failure.take() {
-                    shared.connected(Err(failure));
-                    return Ok(());
-                }
-                has_reported = self.context.connector.is_done;
-                if has_reported {
-                    shared.connected(Ok(()));
-                }
-                shared.note_standing(self.waker, self.context.connector.standing);
+    fn serve(
+        &mut self,
+        events: &mut EventLoop,
+        control: &ThreadControl,
+        progress: &WorkerProgress,
+        connected: &Sender<Result<(), String>>,
+    ) -> Result<(), NetError> {
+        let Self { context, links, connector, .. } = self;
+        for link in links {
+            for place in 0..context.sources {
+                connector.connect(context, link, place, events.reactor());
             }
-            let until_ns = self.next_ns().min(if has_begun { u64::MAX } else { shared.start_ns() });
-            self.context.epoll.wait_until(&mut ready, until_ns)?;
-            self.turn(&ready);
-            if ready.iter().any(|event| event.token == WAKER) {
-                waker.clear();
+        }
+        let mut has_begun = false;
+        while !control.is_stopped() && !self.links.iter().all(BuilderLink::is_over) {
+            let was_done = self.connector.is_done;
+            if let Err(failure) = self.connector.handle_outcomes(&mut self.context, &mut self.links) {
+                let _ = connected.send(Err(failure));
+                return Ok(());
             }
+            if !was_done {
+                progress.standing.store(self.connector.standing, Ordering::Relaxed);
+                let _ = self.connector.is_done.then(|| connected.send(Ok(())));
+            }
+            let start_ns = if has_begun { u64::MAX } else { control.start_ns() };
+            let ready = events.poll_once(self, start_ns)?;
             let now_ns = monotonic_ns();
-            if !has_begun && now_ns >= shared.start_ns() {
+            if !has_begun && now_ns >= control.start_ns() {
                 has_begun = true;
                 self.context.counters.begin();
             }
-            self.later(now_ns, ready.is_empty());
-            shared.note_sent(
-                self.waker,
-                self.context.counters.fragments,
-                self.context.counters.payload_bytes,
-            );
+            self.handle_timers(events.reactor(), now_ns, ready == 0);
+            let Counters { fragments, payload_bytes, .. } = self.context.counters;
+            progress.fragments.store(fragments, Ordering::Relaxed);
+            progress.payload_bytes.store(payload_bytes, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    fn next_ns(&self) -> u64 {
-        let soon_ns = monotonic_ns() + WAIT_NS;
-        let bursts = self.links.iter().flat_map(|link| &link.bursts);
-        let bursts = bursts.map(|burst| super::sender::next_due_ns(&self.context, burst));
-        let again = self.context.again.iter().map(|&(due_ns, _, _)| due_ns);
-        let over = self.links.iter().map(|link| link.over_ns);
-        let next_ns = bursts.chain(again).chain(over).min().unwrap_or(u64::MAX);
-        next_ns.min(soon_ns).min(self.context.sampler.next_ns()).min(self.context.counters.next_second_ns())
-    }
-
-    /// Handles epoll events; multicast orders first.
-    fn turn(&mut self, ready: &ReadyEvents) {
-        for event in ready.iter().filter(|event| (MULTICAST_TOKENS..UDP).contains(&event.token)) {
-            self.read_multicast((event.token - MULTICAST_TOKENS) as usize);
-        }
-        for event in ready.iter() {
-            match event.token {
-                UDP => self.read_udp(),
-                token if token < MULTICAST_TOKENS => self.serve_connection(event),
-                _ => {}
-            }
-        }
     }
 
     fn read_multicast(&mut self, index: usize) {
@@ -206,7 +154,7 @@ impl Worker {
             order_handler::handle_order(&mut self.context, link, &order, Delivery::Multicast, received_ns);
         }
         if let Some(link) = self.links.get_mut(index) {
-            super::sender::send_batched(&mut self.context, link);
+            sender::send_batched(&mut self.context, link);
         }
     }
 
@@ -235,18 +183,17 @@ impl Worker {
                 let link = &mut self.links[link];
                 link.connections[place].is_blocked = false;
                 if link.connections[place].state == State::Open {
-                    super::sender::continue_sending(&mut self.context, link, place);
+                    sender::continue_sending(&mut self.context, link, place);
                 }
             }
         }
     }
 
-    fn serve_connection(&mut self, event: Event) {
+    fn serve_connection(&mut self, token: Token, event: Event) {
         let sources = self.context.sources;
-        let (index, place) = (event.token as usize / sources, event.token as usize % sources);
+        let (index, place) = (token.index() / sources, token.index() % sources);
         let Some(link) = self.links.get_mut(index) else { return };
         match link.connections[place].state {
-            State::Connecting => connector::finish_handshake(&mut self.context, link, place),
             State::Open => {
                 if event.is_readable() {
                     self.read(index, place);
@@ -256,11 +203,11 @@ impl Worker {
                 let waits_for_room =
                     connection.is_blocked && !self.context.udp_waiting.contains(&(index, place));
                 if connection.state == State::Open && waits_for_room {
-                    super::sender::continue_sending(&mut self.context, link, place);
+                    sender::continue_sending(&mut self.context, link, place);
                 }
             }
             // A stale event.
-            State::Down | State::Ended => {}
+            State::Down | State::Connecting | State::Ended => {}
         }
     }
 
@@ -270,14 +217,14 @@ impl Worker {
         let bytes = match socket.recv(&mut self.buffer) {
             Ok(Moved::Bytes(bytes)) => bytes,
             Ok(Moved::WouldBlock) => return,
-            Ok(Moved::End) => return connector::connection_lost(&mut self.context, link, place, None),
-            Err(error) => return connector::connection_lost(&mut self.context, link, place, Some(error)),
+            Ok(Moved::End) => return self.context.connection_lost(link, place, None),
+            Err(error) => return self.context.connection_lost(link, place, Some(error)),
         };
         let received_ns = monotonic_ns();
         // Taken out because handling an order borrows the link, and may end the connection.
         let mut partial = std::mem::take(&mut link.connections[place].partial);
         let context = &mut self.context;
-        let read = super::connection::decode_orders(&mut partial, &self.buffer[..bytes], |order| {
+        let read = decode_orders(&mut partial, &self.buffer[..bytes], |order| {
             order_handler::handle_order(context, link, &order, Delivery::Connection(place), received_ns);
         });
         let link = &mut self.links[index];
@@ -288,19 +235,18 @@ impl Worker {
             Ok(()) => {}
             Err(error) => {
                 let why = format!("the builder sent an invalid order ({error})");
-                connector::end_connection(&mut self.context, link, place, &why);
+                self.context.end_connection(link, place, &why);
             }
         }
     }
 
-    /// Handles timers.
-    fn later(&mut self, now_ns: u64, is_idle: bool) {
+    fn handle_timers(&mut self, reactor: &mut Reactor, now_ns: u64, is_idle: bool) {
         for link in &mut self.links {
             order_handler::send_due_bursts(&mut self.context, link, now_ns);
             link.end_after_grace(now_ns);
         }
-        connector::reconnect_due(&mut self.context, &mut self.links, now_ns);
-        let WorkerContext { sampler, counters, .. } = &mut self.context;
+        let WorkerContext { sampler, counters, retries, .. } = &mut self.context;
+        retries.drain(..).for_each(|(token, due_ns)| reactor.set_timer(token, due_ns));
         sampler.continue_sweep(&mut self.links, counters, now_ns, is_idle);
         counters.close_cpu_second_if_due(now_ns);
     }
@@ -345,6 +291,38 @@ impl Worker {
             timeout_ms: losses.timeout_ms.filter(|_| is_tcp),
             dsacks: losses.dsacks.filter(|_| is_tcp),
         }
+    }
+}
+
+impl StateMachine for Worker {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, event: Event) {
+        match token.class() {
+            MULTICAST => self.read_multicast(token.index()),
+            CONNECTION => self.serve_connection(token, event),
+            HANDSHAKE => self.connector.on_ready(reactor, token),
+            _ => self.read_udp(),
+        }
+    }
+
+    fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
+        if token.class() == HANDSHAKE {
+            return self.connector.on_timer(reactor, token);
+        }
+        let (index, place) = (token.index() / self.context.sources, token.index() % self.context.sources);
+        let link = &mut self.links[index];
+        if !link.is_stopped && link.connections[place].state == State::Down {
+            self.connector.connect(&self.context, link, place, reactor);
+        }
+    }
+
+    fn on_stop(&mut self, _: &mut Reactor) {}
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let bursts = self.links.iter().flat_map(|link| &link.bursts);
+        let bursts = bursts.map(|burst| sender::next_due_ns(&self.context, burst));
+        let over = self.links.iter().map(|link| link.over_ns);
+        let others = [self.context.sampler.next_ns(), self.context.counters.next_second_ns()];
+        bursts.chain(over).chain(others).min()
     }
 }
 

@@ -1,4 +1,5 @@
-use super::super::sender;
+use reactor::StopHandle;
+
 use super::*;
 use crate::settings::DaqSettings;
 use crate::task::{PortEndpoint, SourcesTask};
@@ -15,7 +16,8 @@ fn group(window: u32) -> Worker {
     let addresses = vec!["127.0.0.1:9".parse().unwrap()];
     let at = PortEndpoint { addresses, groups: Vec::new(), run: RUN, watch: Default::default(), pid: 0 };
     let config = SourcesConfig::new(&task, &[at], "").unwrap();
-    Worker::new(Arc::new(config), 0, SOURCES as usize, 1, 0).unwrap()
+    let mut events = EventLoop::new(Arc::new(StopHandle::new().unwrap()), 1).unwrap();
+    Worker::new(Arc::new(config), 0, SOURCES as usize, 1, events.reactor().registry()).unwrap()
 }
 
 fn order(kind: Kind, event: u64, first_source: u32, sources: u32) -> Order {
