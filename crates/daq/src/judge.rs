@@ -6,8 +6,8 @@ use base::workload::Judgement;
 
 use super::doubt::DaqDoubt;
 use super::settings::{Carrier, DaqSettings, Pattern};
-use super::sides::Sides;
-use super::{account, metrics, series};
+use super::trial_reports::TrialReports;
+use super::{account, metrics, series, summary};
 
 /// A thread of sources that worked for this share of a second had no time to spare.
 const SOURCES_FULL: f64 = 0.95;
@@ -20,12 +20,12 @@ const NAMED_MAX: usize = 3;
 
 /// Judge the reports.
 #[must_use]
-pub fn judge(settings: &DaqSettings, sides: &Sides) -> Judgement {
-    let broke_off = sides.broke_off();
-    let is_ended_early = sides.is_ended_early();
-    let wrong = disagreements(settings, sides);
-    let missed = missed(settings, sides);
-    let is_full = sides.sources_busiest().is_some_and(|share| share > SOURCES_FULL);
+pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
+    let broke_off = reports.broke_off();
+    let is_ended_early = reports.is_ended_early();
+    let wrong = disagreements(settings, reports);
+    let missed = missed(settings, reports);
+    let is_full = reports.sources_busiest().is_some_and(|share| share > SOURCES_FULL);
     let verdict = match () {
         () if broke_off.is_some() || is_ended_early => Verdict::Invalid,
         () if !wrong.is_empty() => Verdict::Fail,
@@ -49,18 +49,18 @@ pub fn judge(settings: &DaqSettings, sides: &Sides) -> Judgement {
         verdict,
         reasons,
         is_definite,
-        metrics: metrics::of(settings, sides),
-        series: series::of(sides),
-        doubts: doubts(settings, sides).into_iter().map(Doubt::from).collect(),
-        hold_s: sides.hold_s(),
-        account: account::of(settings, sides),
+        metrics: metrics::of(settings, reports),
+        series: series::of(reports),
+        doubts: doubts(settings, reports).into_iter().map(Doubt::from).collect(),
+        hold_s: reports.hold_s(),
+        account: summary::of(settings, reports),
     }
 }
 
 /// What no objective allows: TCP loses nothing as long as its connection stands and there is time.
-fn disagreements(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
-    let lost = sides.balance(settings).and_then(|balance| balance.lost()).unwrap_or(0);
-    let (events, ledger) = (sides.events(), sides.ledger());
+fn disagreements(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
+    let lost = reports.balance(settings).and_then(|balance| balance.lost()).unwrap_or(0);
+    let (events, ledger) = (reports.events(), reports.ledger());
     let is_explained =
         events.incomplete > 0 || ledger.broken_connections > 0 || settings.protocol == Carrier::Udp;
     let corrupt: u64 =
@@ -73,8 +73,8 @@ fn disagreements(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
 }
 
 /// What the objective asks for and did not hold.
-fn missed(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
-    let (events, objective) = (sides.events(), &settings.objective);
+fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
+    let (events, objective) = (reports.events(), &settings.objective);
     let mut reasons = Vec::new();
     if events.complete == 0 {
         reasons.push(match events.triggered {
@@ -91,9 +91,9 @@ fn missed(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
             "{} of {} events ended incomplete after {}{allowed}",
             events.incomplete, events.triggered, settings.timeout
         ));
-        reasons.extend(named(sides));
+        reasons.extend(named(reports));
     }
-    let p99_ns = sides.merged(|builder| &builder.completion).percentile_ns(99.0);
+    let p99_ns = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
     if let Some((most, p99_ns)) = objective.completion_p99_max.zip(p99_ns)
         && p99_ns > most.ns()
     {
@@ -110,8 +110,8 @@ fn missed(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
 }
 
 /// The missing sources of the first incomplete events.
-fn named(sides: &Sides) -> Vec<String> {
-    let builders = sides.builders();
+fn named(reports: &TrialReports) -> Vec<String> {
+    let builders = reports.builders();
     let all = builders.iter().flat_map(|builder| &builder.incomplete);
     let say = |one: &super::report::Incomplete| {
         format!("event {} lacked {}", one.event, account::missing(one.missing, &one.sources))
@@ -119,12 +119,12 @@ fn named(sides: &Sides) -> Vec<String> {
     all.take(NAMED_MAX).map(say).collect()
 }
 
-fn doubts(settings: &DaqSettings, sides: &Sides) -> Vec<DaqDoubt> {
+fn doubts(settings: &DaqSettings, reports: &TrialReports) -> Vec<DaqDoubt> {
     let mut doubts = Vec::new();
-    let near = sides.sources_busiest().filter(|share| *share >= SOURCES_NEAR);
+    let near = reports.sources_busiest().filter(|share| *share >= SOURCES_NEAR);
     doubts.extend(near.map(|share| DaqDoubt::SourcesNearSaturation { cpu_percent: 100.0 * share }));
-    doubts.extend(burst_paced(settings, sides));
-    let builders = sides.builders();
+    doubts.extend(burst_paced(settings, reports));
+    let builders = reports.builders();
     let clocks = || builders.iter().flat_map(|builder| &builder.clocks);
     let unknown: u64 = clocks().filter(|c| c.bound_ns.is_none()).map(|c| u64::from(c.sources.max(1))).sum();
     if unknown > 0 {
@@ -133,7 +133,7 @@ fn doubts(settings: &DaqSettings, sides: &Sides) -> Vec<DaqDoubt> {
     if clocks().any(|clock| clock.same_kernel) {
         doubts.push(DaqDoubt::CpusShared);
     }
-    let more = sides.balance(settings).map_or(0, |balance| balance.unexplained());
+    let more = reports.balance(settings).map_or(0, |balance| balance.unexplained());
     if more > 0 {
         doubts.push(DaqDoubt::CountsDisagree { more });
     }
@@ -145,13 +145,13 @@ fn doubts(settings: &DaqSettings, sides: &Sides) -> Vec<DaqDoubt> {
 
 /// With push and no stagger all should send at once; software that sends one after the other does it so much
 /// slower than real front ends that a port may look better than it is.
-fn burst_paced(settings: &DaqSettings, sides: &Sides) -> Option<DaqDoubt> {
+fn burst_paced(settings: &DaqSettings, reports: &TrialReports) -> Option<DaqDoubt> {
     if settings.pattern != Pattern::Push || settings.stagger.is_some() {
         return None;
     }
-    let link_bit_per_s = sides.link_bit_per_s(settings)? / sides.hosts.len().max(1) as f64;
-    let bytes = sides.fragment_wire_bytes(settings)? * settings.sources as f64;
-    let skew_ns = sides.merged(|builder| &builder.skew).percentile_ns(50.0).filter(|ns| *ns > 0)?;
+    let link_bit_per_s = reports.link_bit_per_s(settings)? / reports.hosts.len().max(1) as f64;
+    let bytes = reports.fragment_wire_bytes(settings)? * settings.sources as f64;
+    let skew_ns = reports.merged(|builder| &builder.skew).percentile_ns(50.0).filter(|ns| *ns > 0)?;
     let offered_bit_per_s = bytes * 8e9 / skew_ns as f64;
     (offered_bit_per_s < BURST_MIN * link_bit_per_s)
         .then_some(DaqDoubt::BurstPaced { offered_bit_per_s, link_bit_per_s })
@@ -164,7 +164,7 @@ mod tests {
     };
     use super::*;
 
-    fn sides(complete: u64, incomplete: u64) -> Sides {
+    fn reports(complete: u64, incomplete: u64) -> TrialReports {
         let mut builder = BuilderReport {
             hold_to_s: 1.0,
             events: EventCounts {
@@ -189,7 +189,7 @@ mod tests {
             busiest: Some(0.5),
             ..SourcesReport::default()
         };
-        Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
+        TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
     }
 
     fn settings(text: serde_json::Value) -> DaqSettings {
@@ -198,16 +198,16 @@ mod tests {
         settings
     }
 
-    fn verdict(text: serde_json::Value, sides: &Sides) -> (Verdict, Vec<String>) {
-        let judgement = judge(&settings(text), sides);
+    fn verdict(text: serde_json::Value, reports: &TrialReports) -> (Verdict, Vec<String>) {
+        let judgement = judge(&settings(text), reports);
         (judgement.verdict, judgement.reasons)
     }
 
     #[test]
     fn the_objective_decides() {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        let (all, some) = (sides(100, 0), sides(100, 2));
-        for (text, sides, expected, said) in [
+        let (all, some) = (reports(100, 0), reports(100, 2));
+        for (text, reports, expected, said) in [
             ("{}", &all, Verdict::Pass, ""),
             ("{}", &some, Verdict::Fail, "2 of 102 events ended incomplete after 1s"),
             (r#"{"objective": {"incomplete_max": 2}}"#, &some, Verdict::Pass, ""),
@@ -218,9 +218,9 @@ mod tests {
                 "up to 10.0 ms, more than 5ms",
             ),
             (r#"{"objective": {"completion_p99_max": "20ms"}}"#, &all, Verdict::Pass, ""),
-            ("{}", &sides_of_none(), Verdict::Fail, "no trigger was due"),
+            ("{}", &reports_without_events(), Verdict::Fail, "no trigger was due"),
         ] {
-            let (found, reasons) = verdict(json(text), sides);
+            let (found, reasons) = verdict(json(text), reports);
             assert_eq!(found, expected, "{text}: {reasons:?}");
             assert!(reasons.concat().contains(said), "{reasons:?}");
         }
@@ -228,48 +228,48 @@ mod tests {
         assert!(reasons.contains(&"event 0 lacked source 1".to_owned()), "{reasons:?}");
     }
 
-    fn sides_of_none() -> Sides {
-        sides(0, 0)
+    fn reports_without_events() -> TrialReports {
+        reports(0, 0)
     }
 
     #[test]
     fn vetoed_triggers_count_where_they_are_asked_about() {
-        let mut sides = sides(90, 0);
-        sides.hosts[0].builders[0].events.offered = 100;
-        sides.hosts[0].builders[0].events.vetoed = 10;
+        let mut reports = reports(90, 0);
+        reports.hosts[0].builders[0].events.offered = 100;
+        reports.hosts[0].builders[0].events.vetoed = 10;
         let asked = serde_json::json!({ "objective": { "dead_time_percent_max": 2.0 } });
-        assert_eq!(verdict(asked, &sides).0, Verdict::Fail);
-        assert_eq!(verdict(serde_json::json!({}), &sides).0, Verdict::Pass);
+        assert_eq!(verdict(asked, &reports).0, Verdict::Fail);
+        assert_eq!(verdict(serde_json::json!({}), &reports).0, Verdict::Pass);
     }
 
     #[test]
     fn who_measures_is_not_blamed_on_the_network() {
-        let mut full = sides(100, 2);
+        let mut full = reports(100, 2);
         full.sources[0].busiest = Some(0.99);
         assert_eq!(verdict(serde_json::json!({}), &full).0, Verdict::Invalid);
-        let mut passes = sides(100, 0);
+        let mut passes = reports(100, 0);
         passes.sources[0].busiest = Some(0.99);
         let judgement = judge(&settings(serde_json::json!({})), &passes);
         assert_eq!(judgement.verdict, Verdict::Pass, "what was built was built");
         let found = doubts(&settings(serde_json::json!({})), &passes);
         assert!(found.iter().any(|doubt| matches!(doubt, DaqDoubt::SourcesNearSaturation { .. })));
-        let mut broken = sides(100, 0);
+        let mut broken = reports(100, 0);
         broken.sources[0].broke_off = Some("no more descriptors".to_owned());
         let (found, reasons) = verdict(serde_json::json!({}), &broken);
         assert_eq!(found, Verdict::Invalid);
         assert!(reasons[0].contains("the sources broke off: no more descriptors"), "{reasons:?}");
-        let mut early = sides(100, 0);
+        let mut early = reports(100, 0);
         early.hosts[0].builders[0].ended_early = true;
         assert_eq!(verdict(serde_json::json!({}), &early).0, Verdict::Invalid);
     }
 
     #[test]
     fn counts_that_do_not_agree_are_said() {
-        let mut lost = sides(100, 0);
+        let mut lost = reports(100, 0);
         lost.sources[0].sources[1].sent += 1;
         let judgement = judge(&settings(serde_json::json!({})), &lost);
         assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true));
-        let mut more = sides(100, 0);
+        let mut more = reports(100, 0);
         more.sources[0].sources[1].sent -= 1;
         let judgement = judge(&settings(serde_json::json!({})), &more);
         assert_eq!(judgement.verdict, Verdict::Pass);
@@ -284,11 +284,11 @@ mod tests {
     fn a_burst_that_sources_pace_themselves_and_unknown_clocks_are_doubts() {
         // 2500 bytes within 100 us are 200 Mbit/s.
         for (link, is_paced) in [("40Mbit/s", false), ("100Mbit/s", true)] {
-            let doubts = doubts(&settings(serde_json::json!({ "link": link })), &sides(100, 0));
+            let doubts = doubts(&settings(serde_json::json!({ "link": link })), &reports(100, 0));
             let found = doubts.iter().any(|doubt| matches!(doubt, DaqDoubt::BurstPaced { .. }));
             assert_eq!(found, is_paced, "{link}: {doubts:?}");
         }
-        let mut unknown = sides(100, 0);
+        let mut unknown = reports(100, 0);
         unknown.hosts[0].builders[0].clocks = vec![GroupClock { sources: 2, ..GroupClock::default() }];
         let judgement = judge(&settings(serde_json::json!({})), &unknown);
         assert_eq!(judgement.doubts, [DaqDoubt::ClocksNotCompared { sources: 2 }.into()]);

@@ -8,7 +8,6 @@
 mod account;
 pub mod assembly;
 pub mod builder;
-mod causes;
 mod doubt;
 pub mod figures;
 mod files;
@@ -20,10 +19,12 @@ mod recorder;
 pub mod report;
 mod series;
 pub mod settings;
-pub mod sides;
+mod slow_event_causes;
 pub mod source;
+mod summary;
 pub mod task;
 pub mod theory;
+pub mod trial_reports;
 pub mod wire;
 
 use std::time::Duration;
@@ -40,9 +41,9 @@ use workload::part::{self, Peers, Reports};
 use self::builder::part::BuilderPart;
 use self::port::PortPart;
 use self::settings::{BuilderChoice, DaqSettings, Vary};
-use self::sides::Sides;
 use self::source::part::SourcesPart;
 use self::task::{BuilderTask, PortTask, SourcesTask};
+use self::trial_reports::TrialReports;
 
 /// The registry entry of `daq`.
 pub struct Daq;
@@ -214,11 +215,11 @@ impl Workload for Daq {
         trial: &TrialContext,
         reports: &Reports,
     ) -> Result<Judgement, PartError> {
-        let sides = Sides::new(reports)?;
-        if sides.hosts.is_empty() {
+        let reports = TrialReports::new(reports)?;
+        if reports.hosts.is_empty() {
             return Err(PartError::new("no builder reported"));
         }
-        Ok(judge::judge(&settings.at_load(trial.load), &sides))
+        Ok(judge::judge(&settings.at_load(trial.load), &reports))
     }
 
     fn figures(&self, settings: &DaqSettings, trials: &[&Trial]) -> Vec<Figure> {

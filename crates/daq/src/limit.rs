@@ -7,10 +7,10 @@ use base::format::{number, quantity};
 use base::limit_rules::{LOSS, THREAD, rule};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
-use super::causes;
 use super::report::Cause;
 use super::settings::{DaqSettings, Pattern, Triggers};
-use super::sides::Sides;
+use super::slow_event_causes;
+use super::trial_reports::TrialReports;
 
 /// A thread that waited for a CPU for this share of its time had to share it.
 const CPU_SHARE_WAITED: f64 = 0.4;
@@ -51,8 +51,8 @@ impl Held {
 }
 
 /// What set the limit, where anything tells, and how that is known.
-pub fn held(settings: &DaqSettings, sides: &Sides) -> Option<(Held, Certainty)> {
-    let signs = Signs::of(settings, sides);
+pub fn held(settings: &DaqSettings, reports: &TrialReports) -> Option<(Held, Certainty)> {
+    let signs = Signs::of(settings, reports);
     let lost_segments = signs.lost_segments.is_some_and(|segments| segments > 0);
     let confirmed = |held| Some((held, Certainty::Confirmed));
     match () {
@@ -72,13 +72,13 @@ pub fn held(settings: &DaqSettings, sides: &Sides) -> Option<(Held, Certainty)> 
 }
 
 /// What set the limit, with its evidence.
-pub fn of(settings: &DaqSettings, sides: &Sides) -> Limit {
-    let held = held(settings, sides);
+pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
+    let held = held(settings, reports);
     let (resource, certainty) = match held {
         Some((held, certainty)) => (held.resource(), certainty),
         None => (Resource::None, Certainty::Unknown),
     };
-    let statements = std::iter::once(said(held)).chain(evidence(settings, sides));
+    let statements = std::iter::once(said(held)).chain(evidence(settings, reports));
     let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
     Limit { resource, certainty, evidence }
 }
@@ -133,24 +133,24 @@ struct Signs {
 }
 
 impl Signs {
-    fn of(settings: &DaqSettings, sides: &Sides) -> Self {
-        let (events, causes) = (sides.events(), causes::all(sides));
+    fn of(settings: &DaqSettings, reports: &TrialReports) -> Self {
+        let (events, causes) = (reports.events(), slow_event_causes::all(reports));
         let ended = (events.complete + events.incomplete).max(1) as f64;
         let share =
             |which: &[Cause]| which.iter().filter_map(|cause| causes.get(cause)).sum::<u64>() as f64 / ended;
-        let fragments: u64 = sides.builders().iter().map(|builder| builder.fragments).sum();
+        let fragments: u64 = reports.builders().iter().map(|builder| builder.fragments).sum();
         let dead_percent = 100.0 * events.vetoed as f64 / events.offered.max(1) as f64;
         Self {
-            link_share: wire_bit_per_s(sides)
-                .zip(sides.link_bit_per_s(settings))
+            link_share: wire_bit_per_s(reports)
+                .zip(reports.link_bit_per_s(settings))
                 .map(|(wire, link)| wire / link),
             stalled_share: share(&[Cause::TailLossProbe, Cause::RetransmissionTimeout, Cause::Loss]),
-            overflowed_share: overflowed(sides) as f64 / fragments.max(1) as f64,
+            overflowed_share: overflowed(reports) as f64 / fragments.max(1) as f64,
             orders_share: if drops_orders(settings) { 0.0 } else { share(&[Cause::Order]) },
-            lost_segments: lost_segments(sides),
-            builder_share: sides.builder_busiest().map_or(0.0, |(taken, _)| taken),
-            builder_waited: sides.builder_busiest().map_or(0.0, |(taken, worked)| taken - worked),
-            sources_share: sides.sources_busiest().unwrap_or(0.0),
+            lost_segments: lost_segments(reports),
+            builder_share: reports.builder_busiest().map_or(0.0, |(taken, _)| taken),
+            builder_waited: reports.builder_busiest().map_or(0.0, |(taken, worked)| taken - worked),
+            sources_share: reports.sources_busiest().unwrap_or(0.0),
             is_all_taken: dead_percent < DEAD_PERCENT_NONE && events.incomplete == 0 && events.complete > 0,
         }
     }
@@ -161,37 +161,37 @@ fn drops_orders(settings: &DaqSettings) -> bool {
     settings.drop_orders_percent > 0.0
 }
 
-fn wire_bit_per_s(sides: &Sides) -> Option<f64> {
-    sides.per_s(|builder| builder.wire_bytes).map(|bytes| bytes * 8.0)
+fn wire_bit_per_s(reports: &TrialReports) -> Option<f64> {
+    reports.per_s(|builder| builder.wire_bytes).map(|bytes| bytes * 8.0)
 }
 
 /// Segments sent again less those that the other end said it had: an alarm that was false shows as such.
-fn lost_segments(sides: &Sides) -> Option<u64> {
+fn lost_segments(reports: &TrialReports) -> Option<u64> {
     let sum = |of: fn(&super::report::SourceSent) -> Option<u64>| {
-        let all: Vec<u64> = sides.sent().filter_map(of).collect();
+        let all: Vec<u64> = reports.sent().filter_map(of).collect();
         (!all.is_empty()).then(|| all.iter().sum::<u64>())
     };
     let again = sum(|source| source.retransmits)?;
     Some(again.saturating_sub(sum(|source| source.dsacks).unwrap_or(0)))
 }
 
-fn evidence(settings: &DaqSettings, sides: &Sides) -> Vec<String> {
+fn evidence(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     let all = [
-        link_sentence(settings, sides),
-        buffer_sentence(settings, sides),
-        again_sentence(sides),
-        slow_sentence(&causes::all(sides)),
-        overflow_sentence(sides),
-        orders_sentence(settings, sides),
-        builder_sentence(sides),
-        sources_sentence(sides),
-        window_sentence(settings, sides),
+        link_sentence(settings, reports),
+        buffer_sentence(settings, reports),
+        again_sentence(reports),
+        slow_sentence(&slow_event_causes::all(reports)),
+        overflow_sentence(reports),
+        orders_sentence(settings, reports),
+        builder_sentence(reports),
+        sources_sentence(reports),
+        window_sentence(settings, reports),
     ];
     all.into_iter().flatten().collect()
 }
 
-fn link_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let (wire, link) = (wire_bit_per_s(sides)?, sides.link_bit_per_s(settings)?);
+fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
+    let (wire, link) = (wire_bit_per_s(reports)?, reports.link_bit_per_s(settings)?);
     let share = wire / link;
     let text = format!(
         "{} of the {} that the port carries arrived",
@@ -205,12 +205,12 @@ fn link_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
 }
 
 /// The predicted cliff beside what was sent at once.
-fn buffer_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let cliff = sides.cliff_sources(settings)?;
+fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
+    let cliff = reports.cliff_sources(settings)?;
     let at_once = match settings.pattern {
         Pattern::Push => settings.sources as f64,
         Pattern::Grant | Pattern::Pull => {
-            let credit = sides.builders().iter().filter_map(|builder| builder.credit).max();
+            let credit = reports.builders().iter().filter_map(|builder| builder.credit).max();
             f64::from(credit.or(settings.credit)?)
         }
     };
@@ -219,9 +219,9 @@ fn buffer_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
     Some(format!("{at_once:.0} fragments at once {fits}: a buffer of {buffer} takes {cliff:.0}"))
 }
 
-fn again_sentence(sides: &Sides) -> Option<String> {
+fn again_sentence(reports: &TrialReports) -> Option<String> {
     let sum =
-        |of: fn(&super::report::SourceSent) -> Option<u64>| -> u64 { sides.sent().filter_map(of).sum() };
+        |of: fn(&super::report::SourceSent) -> Option<u64>| -> u64 { reports.sent().filter_map(of).sum() };
     let (again, needless) = (sum(|source| source.retransmits), sum(|source| source.dsacks));
     let timeouts = sum(|source| source.timeouts);
     (again > 0).then(|| {
@@ -229,46 +229,47 @@ fn again_sentence(sides: &Sides) -> Option<String> {
     })
 }
 
-fn overflow_sentence(sides: &Sides) -> Option<String> {
-    let datagrams = overflowed(sides);
+fn overflow_sentence(reports: &TrialReports) -> Option<String> {
+    let datagrams = overflowed(reports);
     (datagrams > 0).then(|| format!("{datagrams} datagrams found no room at the builders' UDP sockets"))
 }
 
-fn overflowed(sides: &Sides) -> u64 {
-    sides.builders().iter().filter_map(|builder| builder.datagrams_overflowed).sum()
+fn overflowed(reports: &TrialReports) -> u64 {
+    reports.builders().iter().filter_map(|builder| builder.datagrams_overflowed).sum()
 }
 
 fn slow_sentence(causes: &BTreeMap<Cause, u64>) -> Option<String> {
     let (cause, count) = causes.iter().max_by_key(|(_, count)| **count)?;
     let all: u64 = causes.values().sum();
-    (all > 0).then(|| format!("of {all} slow events {count} {}", causes::predicate(*cause, *count)))
+    (all > 0)
+        .then(|| format!("of {all} slow events {count} {}", slow_event_causes::predicate(*cause, *count)))
 }
 
-fn orders_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let missed: u64 = sides.sources.iter().map(|host| host.orders_missed).sum();
-    let overflowed: u64 = sides.sources.iter().filter_map(|host| host.orders_overflowed).sum();
+fn orders_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
+    let missed: u64 = reports.sources.iter().map(|host| host.orders_missed).sum();
+    let overflowed: u64 = reports.sources.iter().filter_map(|host| host.orders_overflowed).sum();
     let on_purpose = if drops_orders(settings) { ", mostly those that were dropped on purpose" } else { "" };
     (missed + overflowed > 0).then(|| {
         format!("{missed} orders did not reach their sources{on_purpose}; {overflowed} were dropped at full sockets")
     })
 }
 
-fn builder_sentence(sides: &Sides) -> Option<String> {
-    let (taken, worked) = sides.builder_busiest()?;
+fn builder_sentence(reports: &TrialReports) -> Option<String> {
+    let (taken, worked) = reports.builder_busiest()?;
     let waited = 100.0 * (taken - worked);
     let waited =
         if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
     Some(format!("the busiest builder used {:.0} % of a core{waited}", 100.0 * worked))
 }
 
-fn sources_sentence(sides: &Sides) -> Option<String> {
-    let busiest = 100.0 * sides.sources_busiest()?;
+fn sources_sentence(reports: &TrialReports) -> Option<String> {
+    let busiest = 100.0 * reports.sources_busiest()?;
     Some(format!("the sources' busiest thread used {busiest:.0} % of a core in its busiest second"))
 }
 
 /// With one event at a time nothing is full, and yet no more goes.
-fn window_sentence(settings: &DaqSettings, sides: &Sides) -> Option<String> {
-    let is_waiting = settings.triggers == Triggers::Max && held(settings, sides).is_none();
+fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
+    let is_waiting = settings.triggers == Triggers::Max && held(settings, reports).is_none();
     is_waiting.then(|| match settings.window {
         1 => "each event begins only when the one before it is complete: a larger --window may build more"
             .to_owned(),
@@ -281,7 +282,7 @@ mod tests {
     use super::super::report::{BuilderReport, BuildersReport, EventCounts, SourceSent, SourcesReport};
     use super::*;
 
-    fn sides() -> Sides {
+    fn reports() -> TrialReports {
         let builder = BuilderReport {
             hold_to_s: 1.0,
             events: EventCounts { offered: 100, triggered: 100, complete: 100, ..Default::default() },
@@ -292,7 +293,7 @@ mod tests {
         };
         let source = SourceSent { retransmits: Some(50), dsacks: Some(10), ..SourceSent::default() };
         let sources = SourcesReport { sources: vec![source], busiest: Some(0.4), ..Default::default() };
-        Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
+        TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
     }
 
     fn settings(text: serde_json::Value) -> DaqSettings {
@@ -302,46 +303,50 @@ mod tests {
     #[test]
     fn each_limit_has_its_signs() {
         let slow = |cause, count| {
-            let mut sides = sides();
-            sides.hosts[0].builders[0].causes = [(cause, count)].into();
-            sides
+            let mut reports = reports();
+            reports.hosts[0].builders[0].causes = [(cause, count)].into();
+            reports
         };
         let full = |cpu_s, busiest| {
-            let mut sides = sides();
-            sides.hosts[0].builders[0].cpu_s = cpu_s;
-            sides.sources[0].busiest = Some(busiest);
-            sides
+            let mut reports = reports();
+            reports.hosts[0].builders[0].cpu_s = cpu_s;
+            reports.sources[0].busiest = Some(busiest);
+            reports
         };
         let max = serde_json::json!({ "sources": 80 });
         let cases = [
-            (serde_json::json!({ "link": "82Mbit/s" }), sides(), Some(Held::Link)),
+            (serde_json::json!({ "link": "82Mbit/s" }), reports(), Some(Held::Link)),
             (serde_json::json!({ "link": "200Mbit/s" }), slow(Cause::TailLossProbe, 30), Some(Held::Buffer)),
             (max.clone(), slow(Cause::Order, 5), Some(Held::Orders)),
             (serde_json::json!({ "drop_orders_percent": 1.0 }), slow(Cause::Order, 5), None),
             (max.clone(), slow(Cause::Host, 50), None),
             (max.clone(), full(0.95, 0.99), Some(Held::BuilderCpu)),
             (max.clone(), full(0.5, 0.99), Some(Held::SourceCpu)),
-            (serde_json::json!({ "triggers": "100/s" }), sides(), Some(Held::Offered)),
-            (max, sides(), None),
+            (serde_json::json!({ "triggers": "100/s" }), reports(), Some(Held::Offered)),
+            (max, reports(), None),
         ];
-        for (text, sides, expected) in cases {
-            let found = held(&settings(text.clone()), &sides);
+        for (text, reports, expected) in cases {
+            let found = held(&settings(text.clone()), &reports);
             assert_eq!(found.map(|(held, _)| held), expected, "{text}");
         }
     }
 
     #[test]
     fn false_alarms_are_no_losses_and_a_stall_without_a_count_is_a_guess() {
-        let mut sides = sides();
-        sides.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
-        sides.sources[0].sources[0].dsacks = Some(50);
-        assert_eq!(held(&settings(serde_json::json!({})), &sides), None, "all that was sent again had come");
-        sides.sources[0].sources[0].retransmits = None;
+        let mut reports = reports();
+        reports.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
+        reports.sources[0].sources[0].dsacks = Some(50);
         assert_eq!(
-            held(&settings(serde_json::json!({})), &sides),
+            held(&settings(serde_json::json!({})), &reports),
+            None,
+            "all that was sent again had come"
+        );
+        reports.sources[0].sources[0].retransmits = None;
+        assert_eq!(
+            held(&settings(serde_json::json!({})), &reports),
             Some((Held::Buffer, Certainty::Predicted))
         );
-        let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &sides);
+        let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
         assert_eq!(limit.resource, Resource::Buffer);
         let said: Vec<_> = limit.evidence.iter().map(|evidence| evidence.statement.as_str()).collect();
         assert!(said.iter().any(|line| line.contains("a buffer of 64KiB takes 52")), "{said:?}");
@@ -350,7 +355,7 @@ mod tests {
 
     #[test]
     fn without_any_report_nothing_is_known() {
-        let limit = of(&DaqSettings::default(), &Sides::default());
+        let limit = of(&DaqSettings::default(), &TrialReports::default());
         assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
     }
 }

@@ -5,7 +5,7 @@ use base::metric::{Better, MetricSpec, Metrics};
 
 use super::report::{BuilderReport, SourceSent};
 use super::settings::DaqSettings;
-use super::sides::Sides;
+use super::trial_reports::TrialReports;
 
 const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
     MetricSpec { name, unit, better, meaning }
@@ -78,16 +78,16 @@ pub const TELLING: &[&str] = &["events_per_s", "events_incomplete", "completion_
 
 /// The workload's own numbers.
 #[must_use]
-pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
+pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     let mut metrics = Metrics::new();
     let mut set = |name: &str, value: Option<f64>| metrics.insert(name.to_owned(), value);
-    let events = sides.events();
-    let builders = sides.builders();
+    let events = reports.events();
+    let builders = reports.builders();
     let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>() as f64;
-    let rate = sides.per_s(|builder| builder.events.complete);
-    let bit_per_s = |of: fn(&BuilderReport) -> u64| sides.per_s(of).map(|bytes| bytes * 8.0);
+    let rate = reports.per_s(|builder| builder.events.complete);
+    let bit_per_s = |of: fn(&BuilderReport) -> u64| reports.per_s(of).map(|bytes| bytes * 8.0);
     set("events_per_s", rate);
-    let ideal = sides.ideal_events_per_s(settings);
+    let ideal = reports.ideal_events_per_s(settings);
     set("ideal_percent", rate.zip(ideal).map(|(rate, ideal)| 100.0 * rate / ideal));
     set("events_complete", known(&builders, events.complete));
     set("events_incomplete", known(&builders, events.incomplete));
@@ -96,8 +96,8 @@ pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
     set("dead_time_percent", offered.map(|offered| 100.0 * events.vetoed as f64 / offered));
     set("goodput_bit_per_s", bit_per_s(|builder| builder.payload_bytes));
     set("wire_bit_per_s", bit_per_s(|builder| builder.wire_bytes));
-    set("link_bit_per_s", sides.link_bit_per_s(settings));
-    set("cliff_sources", sides.cliff_sources(settings));
+    set("link_bit_per_s", reports.link_bit_per_s(settings));
+    set("cliff_sources", reports.cliff_sources(settings));
     set("outstanding_max", most(builders.iter().map(|builder| f64::from(builder.outstanding_max))));
     let overflowed: Vec<u64> = builders.iter().filter_map(|builder| builder.datagrams_overflowed).collect();
     set("datagrams_overflowed", (!overflowed.is_empty()).then(|| overflowed.iter().sum::<u64>() as f64));
@@ -108,11 +108,11 @@ pub fn of(settings: &DaqSettings, sides: &Sides) -> Metrics {
     let fragments = Some(sum(|builder| builder.fragments)).filter(|fragments| *fragments > 0.0);
     let cpu_s: f64 = builders.iter().map(|builder| builder.cpu_s).sum();
     set("builder_cpu_us_per_fragment", fragments.map(|fragments| 1e6 * cpu_s / fragments));
-    set("builder_cpu_percent", sides.builder_busiest().map(|(_, worked)| 100.0 * worked));
-    metrics.extend(times(sides));
-    metrics.extend(fragments_of(settings, sides));
+    set("builder_cpu_percent", reports.builder_busiest().map(|(_, worked)| 100.0 * worked));
+    metrics.extend(times(reports));
+    metrics.extend(fragments_of(settings, reports));
     metrics.extend(clocks(&builders));
-    metrics.extend(sources(sides));
+    metrics.extend(sources(reports));
     metrics
 }
 
@@ -129,12 +129,12 @@ fn named<const N: usize>(all: [(&str, Option<f64>); N]) -> Metrics {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn times(sides: &Sides) -> Metrics {
-    let completion = sides.merged(|builder| &builder.completion);
-    let skew = sides.merged(|builder| &builder.skew);
+fn times(reports: &TrialReports) -> Metrics {
+    let completion = reports.merged(|builder| &builder.completion);
+    let skew = reports.merged(|builder| &builder.skew);
     let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
     let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
-    let p50_ms = |of| ms(sides.merged(of).percentile_ns(50.0));
+    let p50_ms = |of| ms(reports.merged(of).percentile_ns(50.0));
     named([
         ("completion_p50_ms", ms(completion.percentile_ns(50.0))),
         ("completion_p90_ms", ms(completion.percentile_ns(90.0))),
@@ -147,24 +147,24 @@ fn times(sides: &Sides) -> Metrics {
         ("send_skew_p50_us", us(skew.percentile_ns(50.0))),
         ("send_skew_p99_us", us(skew.percentile_ns(99.0))),
         ("send_skew_max_us", us(skew.max_ns())),
-        ("recovery_p99_ms", ms(sides.merged(|builder| &builder.recovery).percentile_ns(99.0))),
-        ("jain_delay", jain(sides)),
+        ("recovery_p99_ms", ms(reports.merged(|builder| &builder.recovery).percentile_ns(99.0))),
+        ("jain_delay", jain(reports)),
     ])
 }
 
 /// (sum x)^2 / (n sum x^2), Jain, Chiu and Hawe, 1984.
-fn jain(sides: &Sides) -> Option<f64> {
-    let delays = sides.delays_us();
+fn jain(reports: &TrialReports) -> Option<f64> {
+    let delays = reports.delays_us();
     let (sum, squares) = delays.values().fold((0.0, 0.0), |(sum, squares), us| (sum + us, squares + us * us));
     (squares > 0.0).then(|| sum * sum / (delays.len() as f64 * squares))
 }
 
-fn fragments_of(settings: &DaqSettings, sides: &Sides) -> Metrics {
-    let (ledger, balance) = (sides.ledger(), sides.balance(settings));
-    let builders = sides.builders();
-    let sent = sides.sent().map(|source| source.sent).sum::<u64>();
+fn fragments_of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
+    let (ledger, balance) = (reports.ledger(), reports.balance(settings));
+    let builders = reports.builders();
+    let sent = reports.sent().map(|source| source.sent).sum::<u64>();
     named([
-        ("fragments_sent", (!sides.sources.is_empty()).then_some(sent as f64)),
+        ("fragments_sent", (!reports.sources.is_empty()).then_some(sent as f64)),
         ("fragments_lost", balance.and_then(|balance| balance.lost()).map(|lost| lost as f64)),
         ("fragments_unexplained", balance.map(|balance| balance.unexplained() as f64)),
         ("fragments_late", known(&builders, ledger.late)),
@@ -184,14 +184,14 @@ fn clocks(builders: &[&BuilderReport]) -> Metrics {
     ])
 }
 
-fn sources(sides: &Sides) -> Metrics {
-    let hosts = &sides.sources;
+fn sources(reports: &TrialReports) -> Metrics {
+    let hosts = &reports.sources;
     let is_known = !hosts.is_empty();
     let of_connections = |of: fn(&SourceSent) -> Option<u64>| {
-        let all: Vec<u64> = sides.sent().filter_map(of).collect();
+        let all: Vec<u64> = reports.sent().filter_map(of).collect();
         (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
     };
-    let sent = sides.sent().map(|source| source.sent).sum::<u64>();
+    let sent = reports.sent().map(|source| source.sent).sum::<u64>();
     let cpu_s: f64 = hosts.iter().map(|host| host.cpu_s).sum();
     let memory: Option<f64> = hosts.iter().map(|host| host.memory_bytes.map(|bytes| bytes as f64)).sum();
     let memory = memory.filter(|_| is_known);
@@ -210,10 +210,10 @@ fn sources(sides: &Sides) -> Metrics {
         ("orders_overflowed", overflowed.filter(|_| is_known)),
         ("connect_s", most(hosts.iter().map(|host| host.connect_s))),
         ("source_cpu_us_per_fragment", (sent > 0).then(|| 1e6 * cpu_s / sent as f64)),
-        ("player_cpu_percent", sides.sources_busiest().map(|share| 100.0 * share)),
+        ("player_cpu_percent", reports.sources_busiest().map(|share| 100.0 * share)),
         ("source_memory_bytes", memory),
         ("source_memory_bytes_each", {
-            let sources = sides.sent().count();
+            let sources = reports.sent().count();
             memory.filter(|_| sources > 0).map(|bytes| bytes / sources as f64)
         }),
     ])
@@ -224,7 +224,7 @@ mod tests {
     use super::super::report::{BuildersReport, EventCounts, Ledger, SourcesReport};
     use super::*;
 
-    fn built(seen: u64, sent: u64) -> Sides {
+    fn built(seen: u64, sent: u64) -> TrialReports {
         let builder = BuilderReport {
             hold_from_s: 1.0,
             hold_to_s: 3.0,
@@ -243,7 +243,7 @@ mod tests {
             ..BuilderReport::default()
         };
         let source = |source| SourceSent { source, sent, retransmits: Some(1), ..SourceSent::default() };
-        Sides {
+        TrialReports {
             hosts: vec![BuildersReport { builders: vec![builder] }],
             sources: vec![SourcesReport { sources: vec![source(0), source(1)], ..SourcesReport::default() }],
         }
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_number_is_explained_and_what_nobody_counted_is_unknown() {
-        let metrics = of(&DaqSettings::default(), &Sides::default());
+        let metrics = of(&DaqSettings::default(), &TrialReports::default());
         assert!(metrics.keys().all(|name| METRICS.iter().any(|metric| metric.name == name)), "{metrics:?}");
         assert!(metrics.values().all(Option::is_none), "{metrics:?}");
         assert!(TELLING.iter().all(|name| metrics.contains_key(*name)));
@@ -288,15 +288,15 @@ mod tests {
 
     #[test]
     fn fairness_is_of_delays() {
-        let mut sides = built(20, 10);
+        let mut reports = built(20, 10);
         let seen = |source, us| super::super::report::SourceSeen {
             source,
             fragments: 8,
             delay_mean_us: Some(us),
             ..Default::default()
         };
-        sides.hosts[0].builders[0].sources_seen = vec![seen(0, 100.0), seen(1, 300.0)];
-        let metrics = of(&DaqSettings::default(), &sides);
+        reports.hosts[0].builders[0].sources_seen = vec![seen(0, 100.0), seen(1, 300.0)];
+        let metrics = of(&DaqSettings::default(), &reports);
         assert_eq!(metrics["jain_delay"], Some(0.8));
     }
 }

@@ -3,7 +3,7 @@
 use base::series::Series;
 
 use super::report::Interval;
-use super::sides::Sides;
+use super::trial_reports::TrialReports;
 
 /// The intervals that can be held against each other: without the last if the end of the hold cut off more
 /// than half of it, in which a single event more or less would be a spike.
@@ -16,8 +16,8 @@ pub(super) fn whole(intervals: &[Interval]) -> &[Interval] {
 }
 
 /// Series of all builders together: their intervals end at the same moments, or nearly so.
-pub fn of(sides: &Sides) -> Vec<Series> {
-    let builders = sides.builders();
+pub fn of(reports: &TrialReports) -> Vec<Series> {
+    let builders = reports.builders();
     let rows = builders.iter().map(|builder| whole(&builder.intervals).len()).max().unwrap_or(0);
     let mut complete = Series::new("events_per_s", "1/s");
     let mut lost = Series::new("events_incomplete_per_s", "1/s");
@@ -61,8 +61,9 @@ mod tests {
             Interval { end_s: 1.01, length_s: 0.01, complete: 1, ..Interval::default() },
         ];
         let builder = BuilderReport { intervals, ..BuilderReport::default() };
-        let sides = Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
-        assert_eq!(super::of(&sides)[0].values, [Some(10.0)]);
+        let reports =
+            TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
+        assert_eq!(super::of(&reports)[0].values, [Some(10.0)]);
     }
 
     #[test]
@@ -75,11 +76,11 @@ mod tests {
             ..Interval::default()
         };
         let builder = |complete| BuilderReport { intervals: vec![interval(complete)], ..Default::default() };
-        let sides =
-            |all: Vec<_>| Sides { hosts: vec![BuildersReport { builders: all }], sources: Vec::new() };
-        let series = of(&sides(vec![builder(3), builder(1)]));
+        let reports =
+            |all: Vec<_>| TrialReports { hosts: vec![BuildersReport { builders: all }], sources: Vec::new() };
+        let series = of(&reports(vec![builder(3), builder(1)]));
         assert_eq!((series[0].values[0], series[4].values[0]), (Some(8.0), Some(3.0)));
-        assert_eq!(of(&sides(vec![builder(0)]))[4].values, [None]);
-        assert!(of(&Sides::default()).is_empty());
+        assert_eq!(of(&reports(vec![builder(0)]))[4].values, [None]);
+        assert!(of(&TrialReports::default()).is_empty());
     }
 }

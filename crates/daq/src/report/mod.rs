@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 pub use sources::{SourceSent, SourcesReport, Stall};
 
+/// Stalls that the report of one host's sources lists at most.
+pub const STALLS_MAX: usize = 100_000;
+
 /// What the builders of one host report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -7,8 +7,7 @@ use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 use super::connection::LossCounters;
-use crate::causes::STALLS_MAX;
-use crate::report::{SourceSent, SourcesReport, Stall};
+use crate::report::{STALLS_MAX, SourceSent, SourcesReport, Stall};
 
 /// The busiest second is searched in steps of one.
 const SECOND_NS: u64 = 1_000_000_000;

@@ -3,33 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::recorder::refine_cause;
-use super::report::{BuilderReport, Cause, SlowEvent, SourceSent, SourcesReport, Stall};
-use super::sides::Sides;
-
-/// So many stalls a host's sources keep: a list of this length was cut off.
-pub(super) const STALLS_MAX: usize = 100_000;
+use super::report::{BuilderReport, Cause, STALLS_MAX, SlowEvent, SourceSent, SourcesReport, Stall};
+use super::trial_reports::TrialReports;
 
 /// All slow events by cause: the builders' counts, of those that they list with what the sources' TCP said.
-pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
+pub fn all(reports: &TrialReports) -> BTreeMap<Cause, u64> {
     let mut counts: BTreeMap<Cause, u64> = BTreeMap::new();
-    for builder in sides.builders() {
+    for builder in reports.builders() {
         for (cause, count) in &builder.causes {
             *counts.entry(*cause).or_default() += count;
         }
     }
-    for (slow, cause) in listed(sides) {
+    for (slow, cause) in listed(reports) {
         if let Some(count) = counts.get_mut(&slow.cause).filter(|count| **count > 0 && cause != slow.cause) {
             *count -= 1;
             *counts.entry(cause).or_default() += 1;
         }
     }
-    if no_order_was_lost(sides)
+    if no_order_was_lost(reports)
         && let Some(orders) = counts.remove(&Cause::Order)
     {
         *counts.entry(Cause::Host).or_default() += orders;
     }
-    if let Some(most) = lost_most(sides) {
-        no_more_losses_than(most.saturating_mul(outstanding(sides)), &mut counts);
+    if let Some(most) = lost_most(reports) {
+        no_more_losses_than(most.saturating_mul(outstanding(reports)), &mut counts);
     }
     counts.retain(|_, count| *count > 0);
     counts
@@ -37,25 +34,25 @@ pub fn all(sides: &Sides) -> BTreeMap<Cause, u64> {
 
 /// Whether the sources heard every trigger the first time: then a repeated one says that somebody was slow to
 /// follow it. Of grants they cannot know.
-fn no_order_was_lost(sides: &Sides) -> bool {
-    let is_push = sides.builders().iter().all(|builder| builder.credit.is_none());
-    let is_told = !sides.sources.is_empty() && sides.sent().all(|source| source.retransmits.is_some());
+fn no_order_was_lost(reports: &TrialReports) -> bool {
+    let is_push = reports.builders().iter().all(|builder| builder.credit.is_none());
+    let is_told = !reports.sources.is_empty() && reports.sent().all(|source| source.retransmits.is_some());
     let missed =
         |host: &SourcesReport| host.orders_missed + host.orders_dropped + host.orders_overflowed.unwrap_or(1);
-    is_push && is_told && sides.sources.iter().map(missed).sum::<u64>() == 0
+    is_push && is_told && reports.sources.iter().map(missed).sum::<u64>() == 0
 }
 
 /// How many fragments can have been lost at most, where TCP tells of every source: segments that were sent
 /// again and not for nothing.
-fn lost_most(sides: &Sides) -> Option<u64> {
-    let builders = sides.builders();
+fn lost_most(reports: &TrialReports) -> Option<u64> {
+    let builders = reports.builders();
     let seen: BTreeSet<u32> =
         builders.iter().flat_map(|builder| &builder.sources_seen).map(|seen| seen.source).collect();
     let needed = |sent: &SourceSent| {
         let again = sent.retransmits?.saturating_sub(sent.dsacks.unwrap_or(0));
         Some((sent.source, again))
     };
-    let told: BTreeMap<u32, u64> = sides.sent().map(needed).collect::<Option<_>>()?;
+    let told: BTreeMap<u32, u64> = reports.sent().map(needed).collect::<Option<_>>()?;
     (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
 }
 
@@ -75,15 +72,15 @@ fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
 }
 
 /// The slowest events of all builders, the slowest first, with their causes.
-pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
-    let stalls = by_source(sides);
-    let builders = sides.builders();
+pub fn listed(reports: &TrialReports) -> Vec<(SlowEvent, Cause)> {
+    let stalls = by_source(reports);
+    let builders = reports.builders();
     // Sources whose TCP tells: with datagrams, and of front ends, nobody counts what was sent again.
     let told: BTreeSet<u32> =
-        sides.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
-    let all_heard = no_order_was_lost(sides);
-    let window = window(sides);
-    let is_whole = sides.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
+        reports.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
+    let all_heard = no_order_was_lost(reports);
+    let window = window(reports);
+    let is_whole = reports.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
     let of = |builder: &BuilderReport, slow: &SlowEvent| {
         let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
         let cause = match told.contains(&slow.source) {
@@ -101,20 +98,20 @@ pub fn listed(sides: &Sides) -> Vec<(SlowEvent, Cause)> {
 
 /// So many events a builder had under way at most: all these may wait for one fragment that was lost, for a
 /// connection delivers in order.
-fn outstanding(sides: &Sides) -> u64 {
-    let builders = sides.builders();
+fn outstanding(reports: &TrialReports) -> u64 {
+    let builders = reports.builders();
     builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1).into()
 }
 
 /// So many numbers after an event the last one was triggered that was under way beside it: builders take
 /// turns.
-fn window(sides: &Sides) -> u64 {
-    outstanding(sides) * sides.builders().len() as u64
+fn window(reports: &TrialReports) -> u64 {
+    outstanding(reports) * reports.builders().len() as u64
 }
 
-fn by_source(sides: &Sides) -> BTreeMap<(u16, u32), Vec<Stall>> {
+fn by_source(reports: &TrialReports) -> BTreeMap<(u16, u32), Vec<Stall>> {
     let mut all: BTreeMap<(u16, u32), Vec<Stall>> = BTreeMap::new();
-    for stall in sides.sources.iter().flat_map(|host| &host.stalls) {
+    for stall in reports.sources.iter().flat_map(|host| &host.stalls) {
         all.entry((stall.builder, stall.source)).or_default().push(*stall);
     }
     all
@@ -202,7 +199,7 @@ mod tests {
         let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
         let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
         let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
-        let sides = Sides {
+        let reports = TrialReports {
             hosts: vec![BuildersReport { builders: vec![builder] }],
             sources: vec![SourcesReport {
                 stalls: vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)],
@@ -210,7 +207,7 @@ mod tests {
                 ..Default::default()
             }],
         };
-        let found: Vec<_> = listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        let found: Vec<_> = listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         let expected = [
             (5, Cause::TailLossProbe),
             (4, Cause::Host),
@@ -218,7 +215,7 @@ mod tests {
             (2, Cause::RetransmissionTimeout),
         ];
         assert_eq!(found, expected, "nobody counts what the front end 99 sent again");
-        let all = all(&sides);
+        let all = all(&reports);
         assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
         assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));
     }
@@ -228,15 +225,15 @@ mod tests {
         let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
         let builder = BuilderReport { causes, ..Default::default() };
         let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
-        let mut sides = Sides {
+        let mut reports = TrialReports {
             hosts: vec![BuildersReport { builders: vec![builder] }],
             sources: vec![SourcesReport { sources: vec![source], ..Default::default() }],
         };
         let expected = [(Cause::Queueing, 75), (Cause::TailLossProbe, 3), (Cause::Loss, 1)].into();
-        assert_eq!(all(&sides), expected);
+        assert_eq!(all(&reports), expected);
         // Datagrams are asked for again by the builder itself: TCP says nothing of them.
-        sides.sources[0].sources[0].retransmits = None;
-        assert_eq!(all(&sides)[&Cause::Loss], 76);
+        reports.sources[0].sources[0].retransmits = None;
+        assert_eq!(all(&reports)[&Cause::Loss], 76);
     }
 
     #[test]
@@ -247,7 +244,7 @@ mod tests {
         let sent = |source| SourceSent { source, ..SourceSent::default() };
         // An order was sent again over a connection, and for nothing.
         let stall = Stall { source: 7, event: 2, retransmits: 1, dsacks: 1, ..Stall::default() };
-        let sides = Sides {
+        let reports = TrialReports {
             hosts: vec![BuildersReport { builders: vec![builder] }],
             sources: vec![SourcesReport {
                 stalls: vec![stall],
@@ -255,8 +252,9 @@ mod tests {
                 ..Default::default()
             }],
         };
-        let found: Vec<_> = super::listed(&sides).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
+        let found: Vec<_> =
+            super::listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         assert_eq!(found, [(3, Cause::Loss), (2, Cause::Loss)]);
-        assert_eq!(all(&sides), [(Cause::Loss, 2), (Cause::Queueing, 1)].into());
+        assert_eq!(all(&reports), [(Cause::Loss, 2), (Cause::Queueing, 1)].into());
     }
 }

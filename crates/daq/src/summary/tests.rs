@@ -4,7 +4,7 @@ use super::super::report::{
 };
 use super::*;
 
-fn sides() -> Sides {
+fn reports() -> TrialReports {
     let mut builder = BuilderReport {
         hold_to_s: 2.0,
         events: EventCounts {
@@ -62,7 +62,7 @@ fn sides() -> Sides {
     builder.completion.record_ns_times(3_100_000, 100);
     let source = |source, sent| SourceSent { source, sent, ..SourceSent::default() };
     let sources = vec![source(0, 101), source(1, 101), source(2, 101)];
-    Sides {
+    TrialReports {
         hosts: vec![BuildersReport { builders: vec![builder] }],
         sources: vec![SourcesReport { sources, ..SourcesReport::default() }],
     }
@@ -74,23 +74,23 @@ fn settings() -> DaqSettings {
 
 #[test]
 fn the_headline_says_what_came_of_it() {
-    let headline = of(&settings(), &sides()).headline.unwrap();
+    let headline = of(&settings(), &reports()).headline.unwrap();
     assert_eq!(
         headline,
         "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % within 3.1 ms, \
          15 % of what the link can carry"
     );
-    let mut all = sides();
+    let mut all = reports();
     all.hosts[0].builders[0].events =
         EventCounts { offered: 100, triggered: 100, complete: 100, ..EventCounts::default() };
     let headline = of(&DaqSettings { sources: 3, ..DaqSettings::default() }, &all).headline.unwrap();
     assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % within 3.1 ms");
-    assert_eq!(of(&settings(), &Sides::default()).headline, None);
+    assert_eq!(of(&settings(), &TrialReports::default()).headline, None);
 }
 
 #[test]
 fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
-    let account = of(&settings(), &sides());
+    let account = of(&settings(), &reports());
     for table in &account.tables {
         assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{table:?}");
     }
@@ -114,14 +114,7 @@ fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
 }
 
 #[test]
-fn missing_sources_are_named() {
-    assert_eq!(missing(1, &[7]), "source 7");
-    assert_eq!(missing(70, &[1, 2, 3]), "sources 1-3 and 67 more");
-    assert_eq!(missing(5, &[]), "5 sources");
-}
-
-#[test]
 fn nothing_reported_is_nothing_said() {
-    let account = of(&settings(), &Sides::default());
+    let account = of(&settings(), &TrialReports::default());
     assert!(account.tables.is_empty() && account.limit.is_none(), "{account:?}");
 }

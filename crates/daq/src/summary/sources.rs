@@ -6,7 +6,7 @@ use base::format::plural;
 use base::outcome::Table;
 
 use super::super::report::{GroupClock, SourceSeen, SourceSent};
-use super::super::sides::Sides;
+use super::super::trial_reports::TrialReports;
 use super::tables::seconds;
 
 /// Sources that are listed one by one.
@@ -36,20 +36,20 @@ impl Known<'_> {
 }
 
 /// The sources that events waited for: those missed most often, then those that came last most often.
-pub(super) fn worst(sides: &Sides) -> Option<Table> {
+pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
     let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
-    for seen in sides.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
+    for seen in reports.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
         all.entry(seen.source).or_default().seen.push(seen);
     }
-    for host in &sides.sources {
+    for host in &reports.sources {
         for sent in &host.sources {
             all.entry(sent.source).or_default().sent = Some((sent, host.host.as_deref()));
         }
     }
-    let means = sides.delays_us();
-    let events = sides.events();
+    let means = reports.delays_us();
+    let events = reports.events();
     let ended = (events.complete + events.incomplete).max(1) as f64;
-    let several = sides.sources.len() > 1;
+    let several = reports.sources.len() > 1;
     let mut sorted: Vec<_> = all.iter().collect();
     sorted.sort_by(|(_, a), (_, b)| {
         let p99 = |known: &Known<'_>| known.p99_us().unwrap_or(0.0);
@@ -86,13 +86,13 @@ pub(super) fn worst(sides: &Sides) -> Option<Table> {
         ("timeouts", ""),
         ("for nothing", ""),
     ];
-    let notes = controls(sides);
+    let notes = controls(reports);
     Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
 }
 
 /// The congestion control of the sources' connections.
-fn controls(sides: &Sides) -> Vec<String> {
-    let builders = sides.builders();
+fn controls(reports: &TrialReports) -> Vec<String> {
+    let builders = reports.builders();
     let seen = builders.iter().flat_map(|builder| &builder.sources_seen);
     let names: BTreeSet<&str> = seen.filter_map(|seen| seen.congestion_control.as_deref()).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
@@ -100,8 +100,8 @@ fn controls(sides: &Sides) -> Vec<String> {
 }
 
 /// How the clocks of groups of sources stand to the builder's.
-pub(super) fn clocks(sides: &Sides) -> Option<Table> {
-    let builders = sides.builders();
+pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
+    let builders = reports.builders();
     let all: Vec<_> = builders
         .iter()
         .flat_map(|builder| builder.clocks.iter().map(|clock| (builder.builder, clock)))

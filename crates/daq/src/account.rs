@@ -1,7 +1,20 @@
-//! Ranges of source numbers as text.
+//! Source numbers as text.
 
-/// Numbers, ascending, with runs drawn together: `3, 7-9`.
-pub(super) fn ranges(numbers: &[u32], shown_max: usize) -> String {
+use base::format::plural;
+
+/// The missing sources as text: `sources 3, 7-9`; only the first if there are many.
+pub(crate) fn missing(all: u32, known: &[u32]) -> String {
+    let rest = (all as usize).saturating_sub(known.len());
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    let word = if all == 1 { "source" } else { "sources" };
+    match known.is_empty() {
+        true => plural(all.into(), "source"),
+        false => format!("{word} {}{more}", ranges(known, 12)),
+    }
+}
+
+/// Ascending numbers, with runs joined: `3, 7-9`.
+fn ranges(numbers: &[u32], shown_max: usize) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -27,9 +40,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_numbers_are_drawn_together() {
+    fn ranges_join_consecutive_numbers() {
         assert_eq!(ranges(&[9, 3, 7, 8], 8), "3, 7-9");
         assert_eq!(ranges(&[1, 3, 5, 6, 7], 2), "1, 3 and 3 more");
         assert_eq!(ranges(&[u32::MAX], 2), u32::MAX.to_string());
+    }
+
+    #[test]
+    fn missing_shows_ranges_or_count() {
+        assert_eq!(missing(1, &[7]), "source 7");
+        assert_eq!(missing(70, &[1, 2, 3]), "sources 1-3 and 67 more");
+        assert_eq!(missing(5, &[]), "5 sources");
     }
 }

@@ -4,16 +4,16 @@ use base::format::{number, plural, quantity};
 use base::histogram::Histogram;
 use base::outcome::{Cell, Table};
 
-use super::super::causes;
 use super::super::report::{BuilderReport, CreditTrial};
 use super::super::settings::{DaqSettings, Pattern};
-use super::super::sides::Sides;
+use super::super::slow_event_causes;
+use super::super::trial_reports::TrialReports;
 
 /// Rows of events that a table lists.
 const EVENTS_SHOWN: usize = 10;
 
 /// What came of the triggers of the hold, builder by builder.
-pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
+pub(super) fn events(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     let row = |name: String, of: &[&BuilderReport]| {
         let sum = |count: fn(&BuilderReport) -> u64| of.iter().map(|builder| count(builder)).sum::<u64>();
         vec![
@@ -27,16 +27,16 @@ pub(super) fn events(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
         ]
     };
     let mut notes = Vec::new();
-    notes.extend(carried(settings, sides));
-    notes.extend(cliff(settings, sides));
+    notes.extend(carried(settings, reports));
+    notes.extend(cliff(settings, reports));
     let counts =
         ["due", "vetoed", "triggered", "complete", "incomplete", "unfinished"].map(|name| (name, ""));
     let columns = [&[("builder", "")], &counts[..]].concat();
-    Some(Table { rows: by_builder(sides, row), notes, ..Table::new("Events", &columns) })
+    Some(Table { rows: by_builder(reports, row), notes, ..Table::new("Events", &columns) })
 }
 
 /// What was held in memory at most.
-pub(super) fn held(sides: &Sides) -> Option<Table> {
+pub(super) fn held(reports: &TrialReports) -> Option<Table> {
     let row = |name: String, of: &[&BuilderReport]| {
         let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
         vec![
@@ -46,7 +46,7 @@ pub(super) fn held(sides: &Sides) -> Option<Table> {
         ]
     };
     let columns = [("builder", ""), ("events", ""), ("memory", "B")];
-    Some(Table { rows: by_builder(sides, row), ..Table::new("Held at once, at most", &columns) })
+    Some(Table { rows: by_builder(reports, row), ..Table::new("Held at once, at most", &columns) })
 }
 
 /// A time that was counted in ns, in s.
@@ -55,8 +55,11 @@ pub(super) fn seconds(ns: Option<u64>) -> Cell {
 }
 
 /// A row for each builder, and one for all if they are several.
-fn by_builder(sides: &Sides, row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell>) -> Vec<Vec<Cell>> {
-    let builders = sides.builders();
+fn by_builder(
+    reports: &TrialReports,
+    row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell>,
+) -> Vec<Vec<Cell>> {
+    let builders = reports.builders();
     let mut rows: Vec<_> =
         builders.iter().map(|builder| row(format!("builder {}", builder.builder), &[builder])).collect();
     if builders.len() > 1 {
@@ -66,10 +69,10 @@ fn by_builder(sides: &Sides, row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell
 }
 
 /// Where the port's buffer overflows, if its size is given.
-fn cliff(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+fn cliff(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let buffer = settings.buffer?;
-    let Some(cliff) = sides.cliff_sources(settings) else {
-        let lacks_rate = settings.pattern == Pattern::Push && sides.link_bit_per_s(settings).is_none();
+    let Some(cliff) = reports.cliff_sources(settings) else {
+        let lacks_rate = settings.pattern == Pattern::Push && reports.link_bit_per_s(settings).is_none();
         return lacks_rate.then(|| format!(
             "how many fragments at once the port's buffer of {buffer} takes is not known: give the port's rate (--link)"
         ));
@@ -82,18 +85,18 @@ fn cliff(settings: &DaqSettings, sides: &Sides) -> Option<String> {
 }
 
 /// What the port carried, beside what it can.
-fn carried(settings: &DaqSettings, sides: &Sides) -> Option<String> {
+fn carried(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let rate = |bit_per_s: f64| quantity(Some(bit_per_s), "bit/s");
-    let payload = rate(sides.per_s(|builder| builder.payload_bytes)? * 8.0);
-    let wire = rate(sides.per_s(|builder| builder.wire_bytes)? * 8.0);
-    let ideal = sides.ideal_events_per_s(settings).zip(sides.link_bit_per_s(settings));
+    let payload = rate(reports.per_s(|builder| builder.payload_bytes)? * 8.0);
+    let wire = rate(reports.per_s(|builder| builder.wire_bytes)? * 8.0);
+    let ideal = reports.ideal_events_per_s(settings).zip(reports.link_bit_per_s(settings));
     let ideal =
         ideal.map(|(ideal, link)| format!("; at {} {} events/s are possible", rate(link), number(ideal)));
     Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
 }
 
 /// The distributions of times.
-pub(super) fn latency(sides: &Sides) -> Option<Table> {
+pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
     let row = |name: &str, times: &Histogram| {
         (times.count() > 0).then(|| {
             let mut row = vec![name.into()];
@@ -103,18 +106,18 @@ pub(super) fn latency(sides: &Sides) -> Option<Table> {
         })
     };
     let mut own = Histogram::default();
-    for host in &sides.sources {
+    for host in &reports.sources {
         own.merge(&host.own_delay);
     }
     let rows = [
-        row("trigger to last fragment", &sides.merged(|builder| &builder.completion)),
-        row("trigger to first fragment", &sides.merged(|builder| &builder.first_fragment)),
-        row("first to last fragment", &sides.merged(|builder| &builder.spread)),
-        row("first to last sending", &sides.merged(|builder| &builder.skew)),
+        row("trigger to last fragment", &reports.merged(|builder| &builder.completion)),
+        row("trigger to first fragment", &reports.merged(|builder| &builder.first_fragment)),
+        row("first to last fragment", &reports.merged(|builder| &builder.spread)),
+        row("first to last sending", &reports.merged(|builder| &builder.skew)),
         row("order to own sending", &own),
-        row("trigger to recovered fragment", &sides.merged(|builder| &builder.recovery)),
+        row("trigger to recovered fragment", &reports.merged(|builder| &builder.recovery)),
     ];
-    let builders = sides.builders();
+    let builders = reports.builders();
     let bounds = builders.iter().flat_map(|builder| &builder.clocks).filter_map(|clock| clock.bound_ns);
     let bound = bounds.max().map(|bound| {
         format!("the first and last sending are known to within {}", seconds(Some(bound)).text("s"))
@@ -137,12 +140,12 @@ pub(super) fn latency(sides: &Sides) -> Option<Table> {
 }
 
 /// Where the fragments are: sent = built + in incomplete events + late + twice + refused + lost.
-pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
-    if sides.hosts.is_empty() {
+pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
+    if reports.hosts.is_empty() {
         return None;
     }
-    let ledger = sides.ledger();
-    let balance = sides.balance(settings);
+    let ledger = reports.ledger();
+    let balance = reports.balance(settings);
     let mut rows = Vec::new();
     let mut row = |name: &str, count: u64, meaning: &str| {
         rows.push(vec![name.into(), count.into(), meaning.into()]);
@@ -182,7 +185,7 @@ pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
         None => {}
     }
     let mut notes = Vec::new();
-    let cut: u64 = sides.sent().map(|source| source.cut).sum();
+    let cut: u64 = reports.sent().map(|source| source.cut).sum();
     if cut > 0 {
         notes.push(format!("{} begun and not ended count as not sent", plural(cut, "fragment")));
     }
@@ -203,16 +206,16 @@ pub(super) fn ledger(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
 }
 
 /// Why events took long.
-pub(super) fn causes(sides: &Sides) -> Option<Table> {
-    let counts = causes::all(sides);
-    let events = sides.events();
+pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
+    let counts = slow_event_causes::all(reports);
+    let events = reports.events();
     let ended = (events.complete + events.incomplete).max(1) as f64;
     let row = |(cause, count): (&super::super::report::Cause, &u64)| {
         vec![
-            causes::word(*cause).into(),
+            slow_event_causes::word(*cause).into(),
             (*count).into(),
             (100.0 * *count as f64 / ended).into(),
-            causes::meaning(*cause).into(),
+            slow_event_causes::meaning(*cause).into(),
         ]
     };
     let mut sorted: Vec<_> = counts.iter().collect();
@@ -226,7 +229,7 @@ pub(super) fn causes(sides: &Sides) -> Option<Table> {
 }
 
 /// The slowest events one by one.
-pub(super) fn slowest(sides: &Sides) -> Option<Table> {
+pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
     let row = |(slow, cause): (super::super::report::SlowEvent, super::super::report::Cause)| {
         vec![
             slow.event.to_string().into(),
@@ -236,7 +239,7 @@ pub(super) fn slowest(sides: &Sides) -> Option<Table> {
             slow.sent_after_ns.map(|sent| sent as f64 / 1e9).into(),
             seconds(slow.arrived_after_ns),
             slow.repeats.into(),
-            causes::word(cause).into(),
+            slow_event_causes::word(cause).into(),
         ]
     };
     let columns = [
@@ -249,23 +252,23 @@ pub(super) fn slowest(sides: &Sides) -> Option<Table> {
         ("again", ""),
         ("cause", ""),
     ];
-    let rows = causes::listed(sides).into_iter().take(EVENTS_SHOWN).map(row).collect();
+    let rows = slow_event_causes::listed(reports).into_iter().take(EVENTS_SHOWN).map(row).collect();
     let notes = vec!["at: after its trigger; again: how often it was ordered again".to_owned()];
     Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
 }
 
 /// Events that were given up, with the sources that were missing.
-pub(super) fn incomplete(sides: &Sides) -> Option<Table> {
-    let builders = sides.builders();
+pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
+    let builders = reports.builders();
     let all: Vec<_> = builders.iter().flat_map(|builder| &builder.incomplete).collect();
     let row = |one: &&super::super::report::Incomplete| {
         vec![
             one.event.to_string().into(),
             one.missing.into(),
-            super::missing(one.missing, &one.sources).into(),
+            crate::account::missing(one.missing, &one.sources).into(),
         ]
     };
-    let rest = sides.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
+    let rest = reports.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
     let columns = [("event", ""), ("missing", ""), ("which", "")];
     Some(Table {
         rows: all.iter().take(EVENTS_SHOWN).map(row).collect(),
@@ -275,8 +278,8 @@ pub(super) fn incomplete(sides: &Sides) -> Option<Table> {
 }
 
 /// What finding the credit came to.
-pub(super) fn credit(sides: &Sides) -> Option<Table> {
-    let steered = sides.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
+pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
+    let steered = reports.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
     let row = |name: String, tried: &CreditTrial| {
         vec![
             name.into(),
@@ -310,11 +313,11 @@ pub(super) fn credit(sides: &Sides) -> Option<Table> {
 }
 
 /// The orders of the whole trial, and what became of them.
-pub(super) fn orders(settings: &DaqSettings, sides: &Sides) -> Option<Table> {
-    let builders = sides.builders();
+pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
+    let builders = reports.builders();
     let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
     let of_sources =
-        |of: fn(&super::super::report::SourcesReport) -> u64| sides.sources.iter().map(of).sum::<u64>();
+        |of: fn(&super::super::report::SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
         ("grants", sum(|builder| builder.orders.grants), "ranges of sources that might send"),

@@ -30,7 +30,7 @@ const SKEW_PERCENT: f64 = 10.0;
 
 /// What builders and sources of a trial reported.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sides {
+pub struct TrialReports {
     /// By host.
     pub hosts: Vec<BuildersReport>,
     /// By host.
@@ -62,7 +62,7 @@ impl Balance {
     }
 }
 
-impl Sides {
+impl TrialReports {
     /// From the reports of a trial's parts.
     ///
     /// # Errors
@@ -294,14 +294,15 @@ mod tests {
         let mut builder = BuilderReport { fragments: 1, wire_bytes: 1154, ..BuilderReport::default() };
         builder.skew.record_ns_times(1_000_000, 20);
         builder.skew.record_ns_times(90_000_000, 80);
-        let sides = Sides { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
+        let reports =
+            TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
         let given = serde_json::json!({ "buffer": "64KiB", "link": "80Mbit/s" });
-        let cliff = sides.cliff_sources(&settings(given.clone())).unwrap();
+        let cliff = reports.cliff_sources(&settings(given.clone())).unwrap();
         assert!((cliff - (65_536.0 + 10_000.0) / 1154.0).abs() < 0.1, "{cliff}");
         let mut grant = given;
         grant["pattern"] = serde_json::json!("grant");
-        let credit = sides.cliff_sources(&settings(grant)).unwrap();
+        let credit = reports.cliff_sources(&settings(grant)).unwrap();
         assert!((credit - 65_536.0 / 1154.0).abs() < 0.1, "{credit}");
-        assert_eq!(sides.cliff_sources(&settings(serde_json::json!({ "link": "80Mbit/s" }))), None);
+        assert_eq!(reports.cliff_sources(&settings(serde_json::json!({ "link": "80Mbit/s" }))), None);
     }
 }

@@ -1,0 +1,65 @@
+//! The summary of a trial: headline, limit, tables and figures.
+
+mod sources;
+mod tables;
+
+use base::format::{number, plural, quantity};
+use base::limit_rules::rule;
+use base::outcome::{Account, Resource};
+
+use super::settings::DaqSettings;
+use super::trial_reports::TrialReports;
+use super::{figures, limit};
+
+pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
+    let broke_off = reports.broke_off();
+    let tables = [
+        tables::events(settings, reports),
+        tables::held(reports),
+        tables::latency(reports),
+        tables::ledger(settings, reports),
+        tables::causes(reports),
+        tables::slowest(reports),
+        tables::incomplete(reports),
+        sources::worst(reports),
+        sources::clocks(reports),
+        tables::credit(reports),
+        tables::orders(settings, reports),
+    ];
+    let limit =
+        Some(limit::of(settings, reports)).filter(|_| broke_off.is_none() && !reports.hosts.is_empty());
+    let tables = tables.into_iter().flatten().filter(|table| !table.rows.is_empty()).collect();
+    let figures = figures::of_trial(&reports.builders(), &reports.sources);
+    Account { headline: headline(settings, reports), limit, tables, figures, broke_off }
+}
+
+/// `200 sources: 412 events/s, all complete, 99 % within 3.1 ms`.
+fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
+    let (events, built) = (reports.events(), reports.per_s(|builder| builder.events.complete)?);
+    let came = match (events.complete, events.incomplete) {
+        (0, 0) => return None,
+        (_, 0) => "all complete".to_owned(),
+        (complete, incomplete) => {
+            format!("{incomplete} of {} incomplete", plural(complete + incomplete, "event"))
+        }
+    };
+    let vetoed = match events.vetoed {
+        0 => String::new(),
+        vetoed => {
+            let percent = 100.0 * vetoed as f64 / events.offered.max(1) as f64;
+            format!(", {} % of the triggers vetoed", number(percent))
+        }
+    };
+    let p99 = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
+    let within =
+        p99.map(|p99| format!(", 99 % within {}", quantity(Some(p99 as f64 / 1e9), "s"))).unwrap_or_default();
+    let share = reports.ideal_events_per_s(settings).map(|ideal| 100.0 * built / ideal);
+    // A veth's 10 Gbit/s are a number without meaning; what is beyond it is no share.
+    let share = share.filter(|share| !rule(Resource::Network).is_refuted(share / 100.0));
+    let share = share.map(|share| format!(", {share:.0} % of what the link can carry")).unwrap_or_default();
+    let sources = plural(settings.sources, "source");
+    Some(format!("{sources}: {} events/s, {came}{vetoed}{within}{share}", number(built)))
+}
+
+#[cfg(test)]
+mod tests;
