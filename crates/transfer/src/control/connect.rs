@@ -1,36 +1,116 @@
-//! Connecting with a deadline, until stopped.
+//! Opening connections with a deadline, until stopped.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
 
-use sys::clock::Deadline;
-use sys::net::{ConnectState, Epoll, Events, Interest, NetError, SocketOptions, TcpSocket};
+use reactor::{ConnectSettings, Connector, EventLoop, Reactor, StateMachine, StopHandle, Token};
+use sys::clock::{Deadline, monotonic_ns};
+use sys::net::{Epoll, Event, Events, Interest, Moved, NetError, SocketOptions, TcpSocket};
 
-use super::{ControlError, StopHandle};
+use super::ControlError;
+
+/// Concurrent handshakes: enough to hide the round trips of a long path, few enough for any listen backlog.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Why not all connections were opened.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    Net(NetError),
+    /// The deadline passed when so many were open.
+    Late(usize),
+    Stopped,
+}
+
+impl From<NetError> for ConnectError {
+    fn from(error: NetError) -> Self {
+        Self::Net(error)
+    }
+}
+
+/// Hands the events of its loop to the connector.
+struct Connecting(Connector);
+
+impl StateMachine for Connecting {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+        self.0.on_ready(reactor, token);
+    }
+    fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
+        self.0.on_timer(reactor, token);
+    }
+    fn on_stop(&mut self, _: &mut Reactor) {}
+}
+
+/// Opens `count` connections to `peer` until `until`. Calls `greet` with the number of each as soon as it is
+/// open: a server keeps few unidentified connections.
+pub(crate) fn connect_all(
+    peer: SocketAddr,
+    count: usize,
+    options: &SocketOptions,
+    stop_handle: &Arc<StopHandle>,
+    until: Deadline,
+    mut greet: impl FnMut(usize, &TcpSocket) -> Result<(), NetError>,
+) -> Result<Vec<TcpSocket>, ConnectError> {
+    let until_ns = monotonic_ns().saturating_add(u64::try_from(until.left().as_nanos()).unwrap_or(u64::MAX));
+    let settings = ConnectSettings {
+        options: options.clone(),
+        handshakes_max: HANDSHAKES_MAX,
+        // `until` bounds all of them.
+        timeout: Duration::MAX,
+        ..ConnectSettings::default()
+    };
+    let mut events = EventLoop::new(stop_handle.clone(), HANDSHAKES_MAX)?;
+    let mut machine = Connecting(Connector::new(0, settings));
+    (0..count as u64).for_each(|key| machine.0.connect(events.reactor(), key, peer));
+    let mut sockets: Vec<Option<TcpSocket>> = (0..count).map(|_| None).collect();
+    let mut connected = 0;
+    loop {
+        while let Some(outcome) = machine.0.next_outcome() {
+            let (index, socket) = (outcome.key as usize, outcome.result?);
+            greet(index, &socket)?;
+            sockets[index] = Some(socket);
+            connected += 1;
+        }
+        match () {
+            () if connected == count => return Ok(sockets.into_iter().flatten().collect()),
+            () if stop_handle.is_stopped() => return Err(ConnectError::Stopped),
+            () if until.passed() => return Err(ConnectError::Late(connected)),
+            () => events.poll_once(&mut machine, until_ns)?,
+        };
+    }
+}
 
 /// Connects to `peer` until `until`.
 ///
 /// # Errors
-/// [`ControlError`]: nobody listens there, no answer in time, an option that the kernel refuses.
+/// [`ControlError`]: refused, no answer in time, an option that the kernel refuses, stopped.
 pub(crate) fn connect(
     peer: SocketAddr,
     options: &SocketOptions,
-    stop_handle: &StopHandle,
+    stop_handle: &Arc<StopHandle>,
     until: Deadline,
 ) -> Result<TcpSocket, ControlError> {
     let within = until.left();
-    let socket = TcpSocket::connect_start(peer, None, options)?;
-    let during = "being connected to";
-    wait_until_ready(&socket, Interest::WRITE, stop_handle, until, || ControlError::Silent {
-        peer,
-        during,
-        within,
-    })?;
-    // The kernel's error names only the descriptor.
-    let failed = |error: NetError| NetError { action: "connect to", target: peer.to_string(), ..error };
-    match socket.connect_result().map_err(failed)? {
-        ConnectState::Connected => Ok(socket),
-        ConnectState::InProgress => Err(ControlError::Silent { peer, during, within }),
+    let silent = || ControlError::Silent { peer, during: "being connected to", within };
+    match connect_all(peer, 1, options, stop_handle, until, |_, _| Ok(())) {
+        Ok(sockets) => sockets.into_iter().next().ok_or_else(silent),
+        Err(ConnectError::Net(error)) => Err(error.into()),
+        Err(ConnectError::Late(_)) => Err(silent()),
+        Err(ConnectError::Stopped) => Err(ControlError::Stopped),
+    }
+}
+
+/// Sends what a new connection begins with; its buffer has room for that.
+pub(crate) fn send_first(socket: &TcpSocket, bytes: &[u8], peer: SocketAddr) -> Result<(), NetError> {
+    match socket.send(bytes, false)? {
+        Moved::Bytes(n) if n == bytes.len() => Ok(()),
+        _ => Err(NetError {
+            action: "open a stream to",
+            target: peer.to_string(),
+            source: ErrorKind::WriteZero.into(),
+        }),
     }
 }
 

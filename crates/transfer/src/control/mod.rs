@@ -5,7 +5,7 @@ mod connection;
 mod error;
 
 pub use ::iperf3::{COOKIE_BYTES, Cookie};
-pub(super) use connect::{connect, wait_until_ready};
+pub(super) use connect::{ConnectError, connect, connect_all, send_first, wait_until_ready};
 pub use connection::Control;
 pub(super) use connection::Woken;
 pub use error::ControlError;

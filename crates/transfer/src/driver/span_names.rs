@@ -1,6 +1,6 @@
-//! Names of the spans of kernel calls on the data paths.
+//! Names of the spans of kernel calls on the data paths, and the waits of a receiver as spans.
 
-use sys::span::SpanName;
+use sys::span::{Entered, SpanName, enter};
 
 pub(crate) static SENDMSG: SpanName = SpanName::new("sendmsg");
 pub(crate) static SEND: SpanName = SpanName::new("send");
@@ -13,3 +13,39 @@ pub(crate) static EPOLL_WAIT: SpanName = SpanName::new("epoll_pwait2");
 /// All polls in vain of a spinning thread between two events: one span, as millions of calls say nothing.
 pub(crate) static POLLING: SpanName = SpanName::new("polling");
 pub(crate) static SLEEP: SpanName = SpanName::new("clock_nanosleep");
+
+/// Times a receiver's calls. Blocking calls return now and then without data, to check for a stop: calls
+/// until data comes are one wait. A wait that ends without data is left out.
+#[derive(Debug, Default)]
+pub(crate) struct WaitSpan {
+    is_blocking: bool,
+    waiting: Option<Entered>,
+}
+
+impl WaitSpan {
+    /// Whether calls wait in the kernel from now on.
+    pub(crate) fn set_blocking(&mut self, is_blocking: bool) {
+        self.is_blocking = is_blocking;
+    }
+
+    /// Times `call`; `came` tells whether it brought data.
+    pub(crate) fn time<T>(
+        &mut self,
+        name: &SpanName,
+        call: impl FnOnce() -> T,
+        came: impl FnOnce(&T) -> bool,
+    ) -> T {
+        let span = self.waiting.take().unwrap_or_else(|| enter(name));
+        let result = call();
+        if self.is_blocking && !came(&result) {
+            self.waiting = Some(span);
+        }
+        result
+    }
+}
+
+impl Drop for WaitSpan {
+    fn drop(&mut self) {
+        self.waiting.take().into_iter().for_each(Entered::discard);
+    }
+}

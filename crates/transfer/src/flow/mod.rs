@@ -19,16 +19,13 @@ mod flow_state;
 pub mod probe;
 mod read_size;
 mod rx_moderation;
-mod stamp;
-mod start;
 mod tcp_receive;
 mod tcp_send;
 mod udp_receive;
 mod udp_send;
-mod wait_span;
 
+pub use flow::{GroupSetting, start};
 pub use flow_spec::{Direction, End, FlowSpec, Protocol, Side, Stamp};
-pub use start::{GroupSetting, start};
 
 pub use crate::driver::{
     EndReason, Engine, EngineChoice, FlowCount, FlowError, FlowReport, FlowSocket, Group, GroupReport, Mode,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 
 use super::engines::probed;
+use super::flow::{GroupSetting, start};
 use super::flow_spec::{End, FlowSpec, Side, Stamp};
-use super::start::{GroupSetting, start};
 use crate::driver::{Engine, FlowError, FlowSocket, Mode, ProbeReport, Probed};
 
 /// Rounds alternate between the engines, so that a neighbour disturbs both alike.

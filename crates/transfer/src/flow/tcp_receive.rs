@@ -5,8 +5,7 @@ use sys::thread::thread_cpu_ns;
 
 use super::flow_state::FlowState;
 use super::read_size::ReadSizeTuner;
-use super::wait_span::WaitSpan;
-use crate::driver::span_names::{RECV, RECV_TRUNCATED};
+use crate::driver::span_names::{RECV, RECV_TRUNCATED, WaitSpan};
 use crate::driver::{EndReason, Mode, Step, broken};
 
 /// A receiver.

@@ -7,8 +7,7 @@ use super::datagram_stats::DatagramStats;
 use super::flow_spec::Stamp;
 use super::flow_state::FlowState;
 use super::rx_moderation::RxModeration;
-use super::wait_span::WaitSpan;
-use crate::driver::span_names::RECVMSG;
+use crate::driver::span_names::{RECVMSG, WaitSpan};
 use crate::driver::{EndReason, FlowCount, Mode, Step, Transit, broken};
 
 /// What receivers that nobody gave a size ask for together: at 80 Gbit/s it is full after 3 ms, for which a

@@ -3,9 +3,8 @@
 use sys::net::{Moved, NetError, UdpFlow};
 use sys::span::time;
 
-use super::flow_spec::Stamp;
+use super::flow_spec::{Header, Stamp};
 use super::flow_state::FlowState;
-use super::stamp::Header;
 use crate::driver::span_names::SEND;
 use crate::driver::{FlowCount, Step, broken};
 

@@ -1,14 +1,14 @@
 //! Opening data streams and setting their socket options.
 
-use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sys::clock::Deadline;
-use sys::net::{Arrived, Interest, Moved, NetError, PacketOptions, SocketOptions, TcpSocket, UdpFlow};
+use sys::net::{Arrived, Interest, NetError, PacketOptions, SocketOptions, TcpSocket, UdpFlow};
 
 use super::{Iperf3Error, Parameters};
-use crate::control::{ControlError, Cookie, StopHandle, connect, wait_until_ready};
+use crate::control::{ControlError, Cookie, StopHandle, connect, send_first, wait_until_ready};
 use crate::flow::FlowSocket;
 use ::iperf3::udp_connect::{HELLO, is_welcome};
 
@@ -40,23 +40,15 @@ pub(super) fn open_tcp(
     peer: SocketAddr,
     cookie: &Cookie,
     parameters: &Parameters,
-    stop_handle: &StopHandle,
+    stop_handle: &Arc<StopHandle>,
     until: Deadline,
     silence: Duration,
 ) -> Result<FlowSocket, Iperf3Error> {
     let socket = connect(peer, &socket_options(parameters), stop_handle, until)?;
     socket.set_silence_limit(silence)?;
     marks(parameters).apply(&socket, peer)?;
-    // The buffer of a new connection has room for this.
-    match socket.send(cookie.bytes(), false)? {
-        Moved::Bytes(n) if n == cookie.bytes().len() => Ok(FlowSocket::Tcp(socket)),
-        _ => Err(NetError {
-            action: "open a stream to",
-            target: peer.to_string(),
-            source: io::ErrorKind::WriteZero.into(),
-        }
-        .into()),
-    }
+    send_first(&socket, cookie.bytes(), peer)?;
+    Ok(FlowSocket::Tcp(socket))
 }
 
 /// Opens a UDP stream to a server: repeats the connect datagram until the server answers.

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
-use sys::net::{Moved as Bytes, TcpSocket, UdpFlow};
+use sys::net::{TcpSocket, UdpFlow};
 
-use super::clock_offset;
-use super::connector::connect_all;
 use super::control_link::ControlLink;
 use super::direction_run::DirectionResult;
 use super::error::NativeError;
@@ -19,7 +17,7 @@ use super::message::{
 use super::session_id::{Role, SessionId};
 use super::session_state::{PeerTimeout, SessionState, longest};
 use super::socket_setup::{begin, flows_total, options, quic_plan, set_up_udp};
-use crate::control::{Control, StopHandle};
+use crate::control::{ConnectError, Control, StopHandle, connect_all, send_first};
 use crate::flow::{Direction, FlowSocket, Protocol, room_for};
 use crate::path_rate::Link as PathLink;
 use crate::quic::{QuicEndpoint, QuicFacts};
@@ -113,7 +111,7 @@ impl Client {
             Self { link, stop_handle, order, program, server_link, clock: None, sockets, quic: None, passed };
         client.quic = facts.map(|facts| client.connect_quic(name, &facts)).transpose()?;
         client.sockets = client.open(name)?;
-        client.clock = Some(clock_offset::measure(&client.link)?);
+        client.clock = Some(client.link.compare_clocks()?);
         Ok(client)
     }
 
@@ -166,26 +164,20 @@ impl Client {
     }
 
     fn open_tcp(&self, name: SessionId, wanted: u32, until: Deadline) -> Result<Vec<TcpSocket>, NativeError> {
-        let options = options(&self.order.session);
-        connect_all(
-            self.order.server,
-            wanted as usize,
-            &options,
-            &self.stop_handle,
-            until,
-            |number, socket| {
-                socket.set_silence_limit(super::socket_setup::SILENCE)?;
-                let cookie = name.cookie(Role::Flow(number as u32));
-                // The buffer of a new connection has room for this.
-                match socket.send(cookie.bytes(), false)? {
-                    Bytes::Bytes(n) if n == cookie.bytes().len() => Ok(()),
-                    _ => Err(NativeError::Unexpected {
-                        peer: self.order.server,
-                        during: "the flows are opened",
-                    }),
+        let (options, peer, within) = (options(&self.order.session), self.order.server, until.left());
+        let greet = |number, socket: &TcpSocket| {
+            socket.set_silence_limit(super::socket_setup::SILENCE)?;
+            send_first(socket, name.cookie(Role::Flow(number as u32)).bytes(), peer)
+        };
+        connect_all(peer, wanted as usize, &options, &self.stop_handle, until, greet).map_err(|error| {
+            match error {
+                ConnectError::Net(error) => error.into(),
+                ConnectError::Late(there) => {
+                    NativeError::Flows { peer, there, wanted: wanted as usize, within }
                 }
-            },
-        )
+                ConnectError::Stopped => NativeError::Stopped,
+            }
+        })
     }
 
     fn connect_quic(&self, name: SessionId, facts: &QuicFacts) -> Result<QuicEndpoint, NativeError> {
@@ -260,7 +252,7 @@ impl Client {
         let clock = self
             .clock
             .filter(|_| !broke)
-            .and_then(|before| Some(before.with(&clock_offset::measure(&self.link).ok()?)));
+            .and_then(|before| Some(before.with(&self.link.compare_clocks().ok()?)));
         let stopped = self.stop_handle.is_stopped();
         let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
         ClientEnd {

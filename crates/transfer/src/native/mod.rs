@@ -6,8 +6,6 @@
 //! heartbeats until the senders have ended, the receivers have everything, and the server has reported.
 
 mod client;
-mod clock_offset;
-mod connector;
 mod control_link;
 mod direction_run;
 mod error;

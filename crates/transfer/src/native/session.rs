@@ -10,8 +10,7 @@ use sys::clock::{Deadline, monotonic_ns};
 
 use super::PROGRAM;
 use super::client::{BEAT, FLOW, OPEN, SILENT};
-use super::clock_offset::boot_id;
-use super::control_link::ControlLink;
+use super::control_link::{ControlLink, boot_id};
 use super::direction_run::DirectionResult;
 use super::error::NativeError;
 use super::message::{ClientMessage, MESSAGE_BYTES_MAX, ServerMessage, SessionOrder, VERSION};

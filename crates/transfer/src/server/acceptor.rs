@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use sys::clock::Deadline;
-use sys::net::{NetError, TcpSocket, UdpPort};
+use reactor::{EventLoop, Reactor, StateMachine, Token};
+use sys::net::{Event, Interest, NetError, TcpSocket, UdpPort};
 
 use super::ServerSettings;
 use super::protocol_detect::{Identified, PeerProtocol, ProtocolDetector};
@@ -15,8 +15,7 @@ use crate::control::{Control, Cookie, StopHandle};
 use crate::iperf3::{Arrival, Session, SessionStatus, State, TestReport, UdpAcceptQueue, udp_connect};
 use crate::native::UnmatchedDatagrams;
 
-const WAKER: u64 = 1 << 63;
-const PORT: u64 = WAKER + 1;
+const PORT: Token = Token::single(3);
 /// Datagrams to receive before connections are accepted again.
 const DATAGRAMS_MAX: usize = 256;
 /// Pause after an unexpected error of the kernel.
@@ -24,8 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Acceptor {
     detector: ProtocolDetector,
-    port: Arc<UdpPort>,
-    stop_handle: Arc<StopHandle>,
+    port: UdpPort,
     registry: Arc<Registry>,
     udp_queue: Arc<UdpAcceptQueue>,
     settings: ServerSettings,
@@ -35,29 +33,20 @@ impl Acceptor {
     pub(super) fn new(
         detector: ProtocolDetector,
         port: UdpPort,
-        stop_handle: Arc<StopHandle>,
         registry: Arc<Registry>,
         udp_queue: Arc<UdpAcceptQueue>,
         settings: ServerSettings,
+        reactor: &Reactor,
     ) -> Result<Self, NetError> {
-        detector.watch(&*stop_handle, WAKER)?;
-        detector.watch(&port, PORT)?;
-        Ok(Self { detector, port: Arc::new(port), stop_handle, registry, udp_queue, settings })
+        reactor.watch(&port, PORT, Interest::READ)?;
+        Ok(Self { detector, port, registry, udp_queue, settings })
     }
 
-    pub(super) fn run(mut self) {
-        while !self.stop_handle.is_stopped() {
-            let Ok(detected) = self.detector.wait(Deadline::after(Duration::from_secs(60))) else {
-                // The wait itself failed: do not spin.
-                std::thread::sleep(PAUSE);
-                continue;
-            };
-            for identified in detected.identified {
-                self.lead(identified);
-            }
-            if detected.others.contains(&PORT) {
-                self.take_datagrams();
-            }
+    /// Runs until the loop is stopped.
+    pub(super) fn run(mut self, mut events: EventLoop) {
+        while events.run(&mut self).is_err() {
+            // The wait itself failed: do not spin.
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -158,6 +147,28 @@ impl Acceptor {
             });
         }
         Some(unmatched)
+    }
+}
+
+impl StateMachine for Acceptor {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+        match token {
+            PORT => self.take_datagrams(),
+            token => self.detector.on_ready(reactor, token),
+        }
+    }
+    fn on_timer(&mut self, reactor: &mut Reactor, _: Token) {
+        self.detector.on_timer(reactor);
+    }
+    fn on_stop(&mut self, _: &mut Reactor) {}
+    fn after_events(&mut self, reactor: &mut Reactor) {
+        self.detector.close_silent(reactor.now_ns());
+        while let Some(identified) = self.detector.next_identified() {
+            self.lead(identified);
+        }
+    }
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.detector.next_deadline_ns()
     }
 }
 

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use reactor::EventLoop;
 use sys::clock::Deadline;
 use sys::net::{ListenOptions, Listener, NetError, UdpPort};
 
@@ -24,6 +25,8 @@ use super::native::NativeServer;
 
 pub use self::registry::SessionView;
 
+/// Events of one wait.
+const EVENTS_MAX: usize = 256;
 /// How long sessions may take to end when the server stops.
 const STOP: Duration = Duration::from_secs(5);
 /// Attempts to find a port that is free for both TCP and UDP.
@@ -100,17 +103,18 @@ impl Server {
         let local = listener.local_addr();
         let stop_handle = Arc::new(StopHandle::new()?);
         let registry = Arc::new(Registry::default());
-        let detector = ProtocolDetector::new(listener, settings.greet)?;
+        let mut events = EventLoop::new(stop_handle.clone(), EVENTS_MAX)?;
+        let detector = ProtocolDetector::new(listener, settings.greet, events.reactor())?;
         let natives = settings.natives.clone();
         let acceptor = Acceptor::new(
             detector,
             port,
-            stop_handle.clone(),
             registry.clone(),
             Arc::new(UdpAcceptQueue::default()),
             settings,
+            events.reactor(),
         )?;
-        let run = move || acceptor.run();
+        let run = move || acceptor.run(events);
         let acceptor = std::thread::Builder::new().name("transfer-acceptor".to_owned()).spawn(run);
         let thread = |source| NetError {
             action: "start a thread for",

@@ -4,22 +4,19 @@
 //! are at most [`HandshakeLimits::half_open_max`] of them: the oldest is closed first, so that idle
 //! connections do not keep clients out.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use sys::clock::Deadline;
-use sys::net::{Epoll, Events, Interest, Listener, Moved, NetError, TcpSocket};
+use reactor::{ACCEPTS_MAX, Accepted, Acceptor, Reactor, Slab, Timeouts, Token};
+use sys::net::{Interest, Listener, Moved, NetError, TcpSocket};
 
 use crate::control::{COOKIE_BYTES, Cookie};
 use crate::native::session_id::is_kagiri;
 
-const LISTENER: u64 = u64::MAX;
-/// Connections to accept before open ones are read again.
-const ACCEPT_MAX: usize = 64;
-/// Pause of accepting when no descriptor is left.
-const EXHAUSTED: Duration = Duration::from_millis(100);
+const LISTENER: Token = Token::single(1);
+/// The class of unidentified connections.
+const HALF_OPEN: u8 = 2;
 
 /// Bounds on unidentified connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,20 +66,11 @@ pub struct HandshakeCounts {
     pub evicted: u64,
 }
 
-/// The result of a wait.
-#[derive(Debug, Default)]
-pub struct Detected {
-    /// In the order of their cookies.
-    pub identified: Vec<Identified>,
-    /// Ready tokens of [`ProtocolDetector::watch`].
-    pub others: Vec<u64>,
-}
-
 #[derive(Debug)]
 struct HalfOpen {
     socket: TcpSocket,
     peer: SocketAddr,
-    deadline: Deadline,
+    sequence: u64,
     bytes: [u8; COOKIE_BYTES],
     filled: usize,
 }
@@ -94,45 +82,35 @@ enum Outcome {
     Gone,
 }
 
-/// Accepts connections and reads their cookies.
+/// Accepts connections and reads their cookies. Its tokens are of the classes 1 and 2.
 #[derive(Debug)]
 pub struct ProtocolDetector {
-    listener: Listener,
-    epoll: Epoll,
+    acceptor: Acceptor,
     limits: HandshakeLimits,
-    /// By sequence, which is also the order of the deadlines.
-    half_open: BTreeMap<u64, HalfOpen>,
+    half_open: Slab<HalfOpen>,
+    timeouts: Timeouts<(), 1>,
     next: u64,
     counts: HandshakeCounts,
-    exhausted_until: Option<Deadline>,
+    identified: VecDeque<Identified>,
 }
 
 impl ProtocolDetector {
-    /// Accepts from `listener`.
+    /// Accepts from `listener`. Pass on its events and timers to [`ProtocolDetector::on_ready`] and
+    /// [`ProtocolDetector::on_timer`], and call [`ProtocolDetector::close_silent`] after each wait.
     ///
     /// # Errors
-    /// [`NetError`]: no descriptors left.
-    pub fn new(listener: Listener, limits: HandshakeLimits) -> Result<Self, NetError> {
-        let epoll = Epoll::new()?;
-        epoll.add(&listener, LISTENER, Interest::READ)?;
+    /// [`NetError`]: the kernel watches no more descriptors.
+    pub fn new(listener: Listener, limits: HandshakeLimits, reactor: &Reactor) -> Result<Self, NetError> {
+        let within_ns = u64::try_from(limits.within.as_nanos()).unwrap_or(u64::MAX);
         Ok(Self {
-            listener,
-            epoll,
+            acceptor: Acceptor::new(listener, LISTENER, reactor)?,
             limits,
-            half_open: BTreeMap::new(),
+            half_open: Slab::new(HALF_OPEN),
+            timeouts: Timeouts::new([within_ns]),
             next: 0,
             counts: HandshakeCounts::default(),
-            exhausted_until: None,
+            identified: VecDeque::new(),
         })
-    }
-
-    /// Watches another descriptor; its `token` is at least 2^63.
-    ///
-    /// # Errors
-    /// [`NetError`].
-    pub fn watch(&self, what: &impl AsFd, token: u64) -> Result<(), NetError> {
-        debug_assert!(token >= 1 << 63 && token != LISTENER, "sequences stay below");
-        self.epoll.add(what, token, Interest::READ)
     }
 
     /// Counts of closed unidentified connections.
@@ -145,90 +123,87 @@ impl ProtocolDetector {
         self.half_open.len()
     }
 
-    /// Waits for cookies until `until`.
-    ///
-    /// # Errors
-    /// [`NetError`]: the wait failed. Errors of one connection do not affect the others.
-    pub fn wait(&mut self, until: Deadline) -> Result<Detected, NetError> {
-        let mut events = Events::with_capacity(256);
-        let first = self.half_open.values().next().map(|half| half.deadline);
-        let until = [first, self.exhausted_until].into_iter().flatten().fold(until, Deadline::min);
-        self.epoll.wait(&mut events, Some(until.left()))?;
-        let mut detected = Detected::default();
-        for event in events.iter() {
-            match event.token {
-                LISTENER => detected.identified.extend(self.accept_connections()),
-                token if token >= 1 << 63 => detected.others.push(token),
-                sequence => detected.identified.extend(self.read_cookie(sequence)),
-            }
-        }
-        if self.exhausted_until.is_some_and(|until| until.passed()) {
-            let open = self.epoll.add(&self.listener, LISTENER, Interest::READ).is_ok();
-            self.exhausted_until = (!open).then(|| Deadline::after(EXHAUSTED));
-        }
-        while let Some(oldest) = self.half_open.first_entry() {
-            if !oldest.get().deadline.passed() {
-                break;
-            }
-            oldest.remove();
-            self.counts.silent += 1;
-        }
-        Ok(detected)
+    /// The next identified connection, in the order of their cookies.
+    pub fn next_identified(&mut self) -> Option<Identified> {
+        self.identified.pop_front()
     }
 
-    fn accept_connections(&mut self) -> Vec<Identified> {
-        let mut identified = Vec::new();
-        for _ in 0..ACCEPT_MAX {
-            let (socket, peer) = match self.listener.accept() {
-                Ok(Some(accepted)) => accepted,
-                Ok(None) => break,
-                Err(_) => {
-                    // Usually no descriptor is left. The listener stays readable: polling it would burn CPU.
-                    if self.epoll.delete(&self.listener).is_ok() {
-                        self.exhausted_until = Some(Deadline::after(EXHAUSTED));
-                    }
-                    identified.extend(self.evict_oldest());
-                    break;
-                }
-            };
-            let sequence = self.next;
-            self.next += 1;
-            if self.epoll.add(&socket, sequence, Interest::READ).is_err() {
-                continue;
-            }
-            if self.half_open.len() >= self.limits.half_open_max {
-                identified.extend(self.evict_oldest());
-            }
-            let deadline = Deadline::after(self.limits.within);
-            let half = HalfOpen { socket, peer, deadline, bytes: [0; COOKIE_BYTES], filled: 0 };
-            self.half_open.insert(sequence, half);
-            identified.extend(self.read_cookie(sequence));
+    /// When [`ProtocolDetector::close_silent`] has something to close.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.timeouts.next_ns()
+    }
+
+    /// Closes connections whose cookie did not come in time.
+    pub fn close_silent(&mut self, now_ns: u64) {
+        while let Some((token, ())) = self.timeouts.expired(now_ns) {
+            self.remove(token);
+            self.counts.silent += 1;
         }
-        identified
+    }
+
+    /// Accepting may go on after a pause.
+    pub fn on_timer(&mut self, reactor: &mut Reactor) {
+        self.acceptor.on_timer(reactor);
+    }
+
+    /// A connection waits or has sent something. Errors of one connection do not affect the others.
+    pub fn on_ready(&mut self, reactor: &mut Reactor, token: Token) {
+        if token != LISTENER {
+            return self.read_cookie(reactor, token);
+        }
+        for _ in 0..ACCEPTS_MAX {
+            match self.acceptor.accept(reactor) {
+                Accepted::Connection(socket, peer) => self.add(reactor, socket, peer),
+                Accepted::None => return,
+                Accepted::OutOfDescriptors => {
+                    self.acceptor.pause(reactor);
+                    return self.evict_oldest(reactor);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, reactor: &mut Reactor, socket: TcpSocket, peer: SocketAddr) {
+        let sequence = self.next;
+        self.next += 1;
+        if self.half_open.len() >= self.limits.half_open_max {
+            self.evict_oldest(reactor);
+        }
+        let half = HalfOpen { socket, peer, sequence, bytes: [0; COOKIE_BYTES], filled: 0 };
+        let token = self.half_open.insert(half);
+        self.timeouts.set(token, (), reactor.now_ns());
+        match reactor.watch(&self.half_open[token].socket, token, Interest::READ) {
+            Ok(()) => self.read_cookie(reactor, token),
+            Err(_) => drop(self.remove(token)),
+        }
+    }
+
+    fn remove(&mut self, token: Token) -> Option<HalfOpen> {
+        self.timeouts.clear(token);
+        self.half_open.remove(token)
     }
 
     /// Closes the oldest, unless it has sent its cookie meanwhile.
-    fn evict_oldest(&mut self) -> Option<Identified> {
-        let oldest = *self.half_open.first_key_value()?.0;
-        let identified = self.read_cookie(oldest);
-        self.counts.evicted += u64::from(self.half_open.remove(&oldest).is_some());
-        identified
+    fn evict_oldest(&mut self, reactor: &Reactor) {
+        let Some(oldest) = self.timeouts.oldest(()) else { return };
+        self.read_cookie(reactor, oldest);
+        self.counts.evicted += u64::from(self.remove(oldest).is_some());
     }
 
-    fn read_cookie(&mut self, sequence: u64) -> Option<Identified> {
-        let heard = self.half_open.get_mut(&sequence)?.read();
+    fn read_cookie(&mut self, reactor: &Reactor, token: Token) {
+        let Some(half) = self.half_open.get_mut(token) else { return };
+        let heard = half.read();
         if matches!(heard, Outcome::More) {
-            return None;
+            return;
         }
-        let half = self.half_open.remove(&sequence)?;
+        let Some(HalfOpen { socket, peer, sequence, .. }) = self.remove(token) else { return };
         match heard {
-            Outcome::All(hello) if self.epoll.delete(&half.socket).is_ok() => {
-                return Some(Identified { socket: half.socket, peer: half.peer, sequence, hello });
+            Outcome::All(hello) if reactor.unwatch(&socket).is_ok() => {
+                self.identified.push_back(Identified { socket, peer, sequence, hello });
             }
             Outcome::Unknown => self.counts.unidentified += 1,
             _ => self.counts.silent += 1,
         }
-        None
     }
 }
 

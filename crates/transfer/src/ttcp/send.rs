@@ -1,6 +1,7 @@
 //! To `ttcp -r`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
@@ -38,7 +39,7 @@ pub struct SendOrder {
 pub fn send(
     peer: SocketAddr,
     order: &SendOrder,
-    stop_handle: &StopHandle,
+    stop_handle: &Arc<StopHandle>,
     watch: impl FnMut(&FlowCount),
 ) -> Result<TtcpReport, TtcpError> {
     let manner = &order.manner;
@@ -46,14 +47,12 @@ pub fn send(
     let socket = match manner.protocol {
         Protocol::Tcp => {
             let until = Deadline::after(within);
-            let socket =
-                connect(peer, &SocketOptions::default(), stop_handle, until).map_err(
-                    |error| match error {
-                        ControlError::Net(error) => TtcpError::Net(error),
-                        ControlError::Stopped => TtcpError::Stopped,
-                        _ => TtcpError::NoAnswer { peer, within },
-                    },
-                )?;
+            let failed = |error| match error {
+                ControlError::Net(error) => TtcpError::Net(error),
+                ControlError::Stopped => TtcpError::Stopped,
+                _ => TtcpError::NoAnswer { peer, within },
+            };
+            let socket = connect(peer, &SocketOptions::default(), stop_handle, until).map_err(failed)?;
             socket.set_silence_limit(manner.patience.silence)?;
             FlowSocket::Tcp(socket)
         }

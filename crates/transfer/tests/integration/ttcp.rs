@@ -31,7 +31,7 @@ fn order(protocol: Protocol, bytes: u64) -> SendOrder {
 }
 
 fn send_to(peer: SocketAddr, order: &SendOrder) -> Result<TtcpReport, TtcpError> {
-    send(peer, order, &StopHandle::new().unwrap(), |_| ())
+    send(peer, order, &Arc::new(StopHandle::new().unwrap()), |_| ())
 }
 
 /// A port that was free a moment ago.
