@@ -38,12 +38,10 @@ impl Cookie {
         (text > 0 && visible && filled).then_some(Self(*bytes))
     }
 
-    /// As it is sent.
     pub fn bytes(&self) -> &[u8; COOKIE_BYTES] {
         &self.0
     }
 
-    /// Its characters.
     pub fn text(&self) -> &str {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(COOKIE_BYTES);
         // Visible ASCII by construction.
@@ -92,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written(bytes in prop::array::uniform32(any::<u8>()), short in 0_usize..37) {
+        fn read_cookies_are_written_back(bytes in prop::array::uniform32(any::<u8>()), short in 0_usize..37) {
             let mut raw = [0; COOKIE_BYTES];
             raw[..32].copy_from_slice(&bytes);
             raw[short..].fill(0);

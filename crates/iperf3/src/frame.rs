@@ -7,9 +7,7 @@ const BYTES_MIN: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it announces a text of {announced} bytes, where {BYTES_MIN} to {most} are taken")]
 pub struct WrongLength {
-    /// What it announces.
     pub announced: u32,
-    /// What is taken at most.
     pub most: usize,
 }
 

@@ -20,9 +20,6 @@ pub struct JsonError(pub String);
 ///
 /// Versions of iperf3 have written `nan`, `-nan` and `inf`, which JSON does not have; they are read as
 /// `null`.
-///
-/// # Errors
-/// [`JsonError`].
 pub fn parse(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     let malformed = |error: serde_json::Error| JsonError(error.to_string());
     serde_json::from_slice(text).or_else(|error| match without_nan(text) {
@@ -64,7 +61,6 @@ pub enum Number {
     /// A number at or above zero; what follows the point is dropped, as cJSON does. Beyond 2^53 it may be
     /// rounded.
     Whole(u64),
-    /// A number below zero.
     Negative,
     /// No number, or none that fits 64 bits.
     Nonsense,
@@ -78,7 +74,7 @@ pub fn whole(object: &Map<String, Value>, key: &str) -> Number {
     }
     match value.as_f64() {
         Some(number) if number <= -1.0 => Number::Negative,
-        // 2^63 and above are nobody's count: the conversion would saturate and claim one.
+        // 2^63 and above are no counts: the conversion would saturate.
         Some(number) if number < EXACT_MAX * 1024.0 => Number::Whole(number.max(0.0) as u64),
         _ => Number::Nonsense,
     }
@@ -106,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none() {
+    fn invalid_numbers_are_rejected() {
         let read = object(
             r#"{"a": nan, "b": -NaN, "c": inf, "d": "nan, \" -inf", "e": 18446744073709551616, "f": -3,
                 "g": 1e+15, "h": 2.9, "i": -0.5, "j": null, "k": 18446744073709551615}"#,
@@ -139,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn mending_touches_nothing_else(text in "[a-z\"\\\\{}:,0-9 -]{0,60}") {
+        fn repair_changes_only_invalid_numbers(text in "[a-z\"\\\\{}:,0-9 -]{0,60}") {
             if let Some(mended) = without_nan(text.as_bytes()) {
                 prop_assert!(text.contains("nan") || text.contains("inf"));
                 prop_assert!(std::str::from_utf8(&mended).unwrap().contains("null"));

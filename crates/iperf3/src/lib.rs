@@ -1,4 +1,5 @@
-//! The messages of iperf3's protocol (<https://github.com/esnet/iperf>), checked against versions 3.12 and 3.21.
+//! The messages of iperf3's protocol (<https://github.com/esnet/iperf>), checked against versions
+//! 3.12 and 3.21.
 //!
 //! A test has a control connection over TCP and data streams, all to one port. Every TCP connection opens
 //! with the test's [`Cookie`]; a UDP stream opens with a datagram ([`udp_connect`]). On the control

@@ -28,11 +28,9 @@ const TITLE_CHARS_MAX: usize = 1000;
 pub enum Protocol {
     /// A connection for each stream.
     Tcp,
-    /// Datagrams.
     Udp,
 }
 
-/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -46,24 +44,21 @@ pub enum Direction {
 /// When a test is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// After so many seconds (`-t`).
+    /// After this time, s (`-t`).
     Seconds(u32),
-    /// After so many bytes over all streams of one direction (`-n`).
+    /// After this number of bytes over all streams of one direction (`-n`).
     Bytes(u64),
-    /// After so many blocks over all streams of one direction (`-k`).
+    /// After this number of blocks over all streams of one direction (`-k`).
     Blocks(u64),
-    /// When the client is told to stop (`-t 0`).
+    /// When the client is stopped (`-t 0`).
     Endless,
 }
 
-/// The parameters of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
-    /// TCP or UDP.
     pub protocol: Protocol,
     /// Which way data flows; [`Direction::Bidirectional`] takes `streams` of each.
     pub direction: Direction,
-    /// When it is over.
     pub length: Length,
     /// What passes in the first seconds does not count.
     pub omit_s: u32,
@@ -77,17 +72,13 @@ pub struct Parameters {
     pub pacing_bit_per_s: Option<u64>,
     /// Size of each socket's buffers.
     pub window_bytes: Option<u64>,
-    /// Congestion control.
     pub congestion: Option<String>,
     /// Whether datagrams carry 64-bit counts.
     pub wide_counts: bool,
-    /// `TCP_NODELAY`.
     pub nodelay: bool,
-    /// Maximum segment size.
     pub segment_bytes: Option<u32>,
     /// IPv4's type of service, or IPv6's traffic class.
     pub service: Option<u8>,
-    /// IPv6's flow label.
     pub flow_label: Option<u32>,
     /// Do not fragment datagrams.
     pub dont_fragment: bool,
@@ -132,9 +123,7 @@ impl Default for Parameters {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// iperf3's number for it, which the client is told.
     pub code: i32,
-    /// Which parameter, its value, and what is taken.
     pub message: String,
 }
 

@@ -45,7 +45,7 @@ fn what_is_left_out_is_as_in_iperf3() {
 }
 
 #[test]
-fn what_cannot_be_met_is_named() {
+fn impossible_parameters_are_named() {
     for (text, code, named) in [
         (r#"{"parallel": 0}"#, ServerError::STREAMS, "'parallel' is 0; 1 to 20000"),
         (r#"{"parallel": 4294967297}"#, ServerError::STREAMS, "4294967297"),
@@ -74,7 +74,7 @@ fn what_cannot_be_met_is_named() {
 }
 
 #[test]
-fn texts_are_calm_and_short() {
+fn texts_are_sanitized_and_bounded() {
     let title = format!("{}\u{1b}[2J", "x".repeat(5000));
     let object = json!({"title": title, "congestion": ""});
     let read = Parameters::read(object.as_object().unwrap()).unwrap();
@@ -123,15 +123,15 @@ fn parameters() -> impl Strategy<Value = Parameters> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(parameters in parameters()) {
+    fn written_messages_are_read_back(parameters in parameters()) {
         prop_assert_eq!(Parameters::read(&parameters.to_json()), Ok(parameters));
     }
 
     #[test]
-    fn no_number_gets_past_its_bounds(
+    fn numbers_stay_within_their_bounds(
         key in prop::sample::select(vec![
-            "omit", "time", "num", "blockcount", "MSS", "parallel", "window", "len", "bandwidth", "fqrate", "TOS",
-            "flowlabel",
+            "omit", "time", "num", "blockcount", "MSS", "parallel", "window", "len", "bandwidth", "fqrate",
+            "TOS", "flowlabel",
         ]),
         number in prop_oneof![
             any::<u64>().prop_map(Value::from),

@@ -1,4 +1,4 @@
-//! What each end says it saw: the JSON of the results exchange.
+//! The JSON of the results exchange.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,6 @@ const NAME_CHARS_MAX: usize = 32;
 /// What a server printed on its own side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerOutput {
-    /// As text.
     Text(String),
     /// As the document of its own `--json`.
     Json(Value),
@@ -28,15 +27,12 @@ pub struct Results {
     pub cpu_system_percent: Option<f64>,
     /// Whether it sends and counts its retransmissions.
     pub counts_retransmits: bool,
-    /// The congestion control that it used.
     pub congestion: Option<String>,
-    /// Its streams.
     pub streams: Vec<StreamResult>,
     /// What it printed, if that was asked for.
     pub output: Option<ServerOutput>,
 }
 
-/// What one end saw of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamResult {
     /// The stream's number, the same at both ends: 1, 3, 4, 5 and so on (iperf3 never gives 2).
@@ -123,7 +119,6 @@ impl Results {
         object
     }
 
-    /// The stream with that number.
     pub fn stream(&self, id: u32) -> Option<&StreamResult> {
         self.streams.iter().find(|stream| stream.id == id)
     }
@@ -243,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_messages_are_read_back(
             streams in prop::collection::vec(stream(), 0..5),
             percent in 0.0..1e4_f64,
             counts_retransmits in any::<bool>(),

@@ -1,4 +1,4 @@
-//! The numbers by which a server says why it gives up.
+//! iperf3's error numbers.
 
 use std::fmt;
 
@@ -45,7 +45,6 @@ impl ServerError {
     pub const FLOW_LABEL: i32 = 127;
     /// The congestion control is not there.
     pub const CONGESTION: i32 = 134;
-    /// Not authorised.
     pub const AUTHORISATION: i32 = 142;
     /// Nothing came for too long.
     pub const SILENCE: i32 = 144;
@@ -56,7 +55,6 @@ impl ServerError {
     /// A stream broke.
     pub const STREAM_BROKE: i32 = 206;
 
-    /// As it is sent.
     pub fn bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&self.code.to_be_bytes());
@@ -114,13 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back_and_in_words() {
+    fn server_error_round_trips_and_has_a_text() {
         for server_error in [ServerError { code: 142, errno: 0 }, ServerError { code: -1, errno: i32::MIN }] {
             assert_eq!(ServerError::read(server_error.bytes()), server_error);
         }
         assert_eq!(
             ServerError { code: ServerError::CONGESTION, errno: 2 }.to_string(),
-            "it does not have that congestion control (iperf3 error 134): No such file or directory (os error 2)"
+            "it does not have that congestion control (iperf3 error 134): No such file or directory \
+             (os error 2)"
         );
         assert!(ServerError { code: 9999, errno: 0 }.to_string().contains("9999"));
     }

@@ -1,6 +1,6 @@
 //! The single bytes by which the two ends of a test say how far they are.
 
-/// What a byte on the control connection says.
+/// A byte on the control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i8)]
 pub enum State {
@@ -10,7 +10,6 @@ pub enum State {
     ServerError = -2,
     /// All streams are there; both ends set their clocks.
     TestStart = 1,
-    /// Data may flow.
     TestRunning = 2,
     /// The client has reached the end.
     TestEnd = 4,
@@ -18,9 +17,9 @@ pub enum State {
     ParamExchange = 9,
     /// The server asks for the data streams.
     CreateStreams = 10,
-    /// The server was told to stop.
+    /// The server was stopped.
     ServerTerminate = 11,
-    /// The client was told to stop.
+    /// The client was stopped.
     ClientTerminate = 12,
     /// The server asks for results.
     ExchangeResults = 13,
@@ -49,7 +48,6 @@ impl State {
         Self::IperfDone,
     ];
 
-    /// As it is sent.
     pub fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
@@ -65,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thirteen_bytes_have_a_meaning() {
+    fn each_state_has_its_byte() {
         let known: Vec<u8> = (0..=u8::MAX).filter(|&byte| State::read(byte).is_some()).collect();
         assert_eq!(known, [1, 2, 4, 9, 10, 11, 12, 13, 14, 15, 16, 254, 255]);
         assert!(State::ALL.into_iter().all(|state| State::read(state.byte()) == Some(state)));

@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads.iter().map(|t| t.cpu_ns).sum::<u64>() as f64 / 1e3 / told.answered.max(1) as f64
     };
     println!(
-        "{:.0}/s, p50 {:.1} p90 {:.1} p99 {:.1} p99.9 {:.1} us; {} unanswered, {} late by up to {:.3} ms; CPU {:.2} + {:.2} us",
+        "{:.0}/s, p50 {:.1} p90 {:.1} p99 {:.1} p99.9 {:.1} us; {} unanswered, {} late by up to \
+         {:.3} ms; CPU {:.2} + {:.2} us",
         told.answered as f64 / told.elapsed_s,
         us(50.0),
         us(90.0),

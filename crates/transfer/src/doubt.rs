@@ -4,7 +4,6 @@ use base::doubt::WorkloadDoubt;
 use base::format::number;
 use serde::Serialize;
 
-/// What weakens a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum TransferDoubt {
@@ -31,7 +30,8 @@ impl WorkloadDoubt for TransferDoubt {
     fn advice(&self) -> &'static str {
         match self {
             Self::RequestsLate { .. } => {
-                "ask for fewer requests a second or on fewer flows; what was late counts as waiting all the same"
+                "ask for fewer requests a second or on fewer flows; what was late counts as waiting \
+                 all the same"
             }
             Self::TransferTooShort { .. } => "move more (--bytes 1GiB), or for a time (--time 5s)",
         }

@@ -6,7 +6,7 @@ use super::report::{DirectionReport, EndReport, TransferReport};
 use super::settings::TransferSettings;
 use super::{limit, metrics};
 
-/// A rate of which this share arrived was met.
+/// From this share on, a rate counts as met.
 const RATE_MET: f64 = 0.97;
 /// In less time than this a connection has not found its pace, nor has the scheduler had a say.
 const LONG_ENOUGH_S: f64 = 0.05;
@@ -117,7 +117,7 @@ pub(super) fn broke_off(report: &TransferReport) -> Option<String> {
         whys?.into_iter().next()
     };
     let ends = report.directions.iter().flat_map(|way| [&way.sender, &way.receiver]).flatten();
-    // Who ends it early breaks its flows.
+    // An early end breaks the flows.
     let flows = if report.stopped { None } else { ends.into_iter().find_map(lost) };
     report.broken.clone().or(flows)
 }

@@ -1,6 +1,6 @@
 //! How many bytes passed in each interval.
 
-/// So many are kept at most: of a transfer that lasts longer each two become one.
+/// Intervals to keep: beyond, each two become one.
 const MOST: usize = 2000;
 
 /// How many bytes passed in each interval: those of finished ones survive whatever happens after.
@@ -14,7 +14,7 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// From `start_ns` on, one every `every_ns`.
+    /// Intervals of `every_ns` from `start_ns` on.
     pub(super) fn new(start_ns: u64, every_ns: u64) -> Self {
         let every_ns = every_ns.max(1);
         Self {
@@ -26,13 +26,13 @@ impl Intervals {
         }
     }
 
-    /// When it is to be looked at next, monotonic ns.
+    /// When to call `look` next, monotonic ns.
     pub(super) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// So many `bytes` have passed at `now_ns`. An interval ends when it is looked at, not when it was due:
-    /// its length is what it was. Whether one has ended.
+    /// `bytes` have passed at `now_ns`. An interval ends at the call, not when it was due: its length is as
+    /// measured. Returns whether one has ended.
     pub(super) fn look(&mut self, now_ns: u64, bytes: u64) -> bool {
         let is_due = now_ns >= self.next_ns;
         if is_due {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_them_takes_no_more_room_than_an_hour() {
+    fn intervals_are_bounded_in_number() {
         let mut intervals = Intervals::new(0, 100);
         for n in 1..=10 * MOST as u64 {
             intervals.look(n * 100, n);

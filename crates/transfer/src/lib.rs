@@ -3,7 +3,7 @@
 //! Two parts: a server ([`server`]: kagiri's, or one that is already there) and clients ([`client`]) on one
 //! host or many. Bytes are moved by [`flow`], [`quic`] and [`requests`]; the ends agree over a [`control`]
 //! connection by [`native`] messages or in [`iperf3`]'s way, or not at all, like a classic [`ttcp`].
-//! [`judge`] makes numbers and a verdict of what both ends report, [`limit`] says what held it back.
+//! [`judge`] derives numbers and a verdict from the reports of both ends, [`limit`] what limited them.
 
 mod account;
 pub mod client;
@@ -43,7 +43,6 @@ use self::report::TransferReport;
 use self::server::part::{ServerPart, ServerTask};
 use self::settings::TransferSettings;
 
-/// The registry entry of `transfer`.
 pub struct Transfer;
 
 /// The name of the server among a run's parts.
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_long_is_not_given_up_before() {
+    fn overtime_covers_large_transfers_and_omitted_time() {
         let read = |settings: Value| TransferSettings::read(settings).unwrap();
         let overtime = |settings: Value| Transfer.max_overtime(&read(settings)).as_secs();
         assert!(overtime(json!({ "bytes": "1TB" })) >= 86_400);

@@ -16,7 +16,7 @@ const READY_SHARE_NEAR: f64 = 0.1;
 /// A connection that waited for one thing for less than this share of its busy time was not held back by it;
 /// from there to the limit rule it is a sign, no proof.
 const WAIT_SHARE: f64 = 0.2;
-/// A buffer that had nothing unsent in so many of the looks at it held less than the path.
+/// A buffer that had nothing unsent in this share of its samples held less than the path.
 const DRAINED_SHARE_MOST: f64 = 0.6;
 /// A sender that had data under way for less than this share of its time was not asked for more.
 const BUSY_SHARE: f64 = 0.5;
@@ -27,9 +27,7 @@ const LOOKS_MIN: u32 = 3;
 /// What held a group of flows back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Held {
-    /// The sending end's CPU.
     SenderCpu,
-    /// The receiving end's CPU.
     ReceiverCpu,
     /// The receiver's window: more was allowed neither by its buffer nor by what it had read.
     Window,
@@ -66,9 +64,9 @@ pub enum Asked {
     FlatOut,
     /// A rate, which arrived.
     Met,
-    /// A rate, of which less arrived.
+    /// A rate that did not fully arrive.
     Unmet,
-    /// A rate, of which less was offered: the sender was woken too late.
+    /// A rate that was not fully offered: the sender was woken too late.
     Overslept,
 }
 
@@ -216,7 +214,7 @@ impl Signs {
     /// What is left when nothing else speaks.
     fn left_over(&self) -> Option<Cause> {
         match &self.waits {
-            // TCP itself says that it waited for neither end.
+            // By TCP's own counters it waited for neither end.
             Some(waits) if waits.busy >= BUSY_SHARE => Some((Held::Path, Certainty::Confirmed)),
             Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
@@ -240,7 +238,7 @@ impl Load {
         if !end.threads.is_empty() {
             return Self::of_threads(&end.threads);
         }
-        // A peer that tells of its CPU time alone: one flow has one thread.
+        // A peer that reports only its CPU time: one flow has one thread.
         let cpu_s = end.cpu_s.filter(|cpu_s| *cpu_s > 0.0 && end.flows.len() == 1)?;
         Some(Self { taken: cpu_s / end.elapsed_s()?, ready: 0.0 })
     }
@@ -342,7 +340,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Of connections that moved bytes for so long.
+    /// Of connections that moved bytes for `elapsed_s`.
     fn of(waits: &[Waits], elapsed_s: f64) -> Option<Self> {
         let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
             let known: Vec<u64> = waits.iter().filter_map(of).collect();
@@ -375,7 +373,8 @@ impl Waiting {
             )
         });
         format!(
-            "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for the receiver's \
+            "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for \
+             the receiver's \
              window and {:.0} % for room in the send buffer; {} segments were sent again{drained}",
             100.0 * self.busy,
             100.0 * self.rwnd,

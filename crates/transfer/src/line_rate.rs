@@ -19,7 +19,6 @@ const QUIC_BYTES: u64 = 32;
 /// Fragments begin at multiples of 8 bytes of payload (RFC 791).
 const FRAGMENT_UNIT_BYTES: u64 = 8;
 
-/// A path as the arithmetic needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// The rate of its slowest link, bit/s.
@@ -28,7 +27,6 @@ pub struct Path {
     pub mtu_bytes: u64,
     /// What is spent around each IP packet, bytes: [`ETHERNET_BYTES`] on a wire.
     pub around_bytes: u64,
-    /// Whether it is IPv6.
     pub ipv6: bool,
 }
 
@@ -79,7 +77,7 @@ mod tests {
         Path { link_bit_per_s: 1_000_000_000, mtu_bytes: 1500, around_bytes: ETHERNET_BYTES, ipv6: false };
 
     #[test]
-    fn the_textbook_numbers() {
+    fn line_rate_matches_published_numbers() {
         // 1448 of 1538 bytes; 1472 of 1538; IPv6 has 20 bytes less room.
         for (path, tcp, udp) in [
             (GIGABIT, 941.482e6, 957.087e6),
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_larger_than_the_mtu_pays_for_its_fragments() {
+    fn large_datagram_pays_for_each_fragment() {
         let (fits, two) = (GIGABIT.udp_bit_per_s(1472).unwrap(), GIGABIT.udp_bit_per_s(1473).unwrap());
         assert!(two < fits, "one byte more costs a second packet");
         // 1481 bytes of datagram in two fragments: 1473 of 1481 + 2 x 58.
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_without_room_carries_nothing() {
+    fn mtu_below_the_headers_carries_nothing() {
         let narrow = Path { mtu_bytes: 50, ..GIGABIT };
         assert_eq!(narrow.tcp_bit_per_s(), None);
         assert_eq!(Path { mtu_bytes: 20, ..GIGABIT }.udp_bit_per_s(100), None);

@@ -76,11 +76,11 @@ pub const METRICS: &[MetricSpec] = &[
     metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and client"),
 ];
 
-/// What tells what came of moving bytes, the main number first.
+/// The headline metrics of moving bytes, the main number first.
 pub const OF_BYTES: &[&str] =
     &["goodput_bit_per_s", "loss_ratio", "sender_cpu_percent", "receiver_cpu_percent"];
 
-/// What tells what came of requests.
+/// The headline metrics of requests.
 pub const OF_REQUESTS: &[&str] = &[
     "transactions_per_s",
     "response_p50_us",
@@ -184,7 +184,7 @@ fn datagrams(ways: &[DirectionReport]) -> Metrics {
     let dropped: Option<f64> =
         came.as_ref().and_then(|came| came.iter().map(|count| Some(count.overflowed? as f64)).sum());
     let (sent_count, came_count) = (sum(&sent, |count| count.datagrams), sum(&came, |count| count.datagrams));
-    // Datagrams that were lost at the very end leave no gap: what was sent and did not come tells them.
+    // Datagrams that were lost at the very end leave no gap: sent minus received shows them.
     let duplicated = sum(&came, |count| count.duplicated).unwrap_or(0.0);
     // The two ends leave out their beginnings at moments of their own, so that all is compared and the losses
     // of the beginning deducted.
@@ -249,7 +249,7 @@ fn delays(report: &TransferReport) -> Metrics {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What TCP or QUIC says of its connections.
+/// Metrics from TCP's or QUIC's own counters.
 fn connections(ways: &[DirectionReport]) -> Metrics {
     let waits: Vec<&Waits> =
         ways.iter().filter_map(|way| way.sender.as_ref()).flat_map(|end| &end.waits).collect();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_does_not_tell_is_unknown() {
+    fn unreported_numbers_are_unknown() {
         let count = FlowCount { bytes: 147_000, datagrams: 100, ..FlowCount::default() };
         let mut report = way(&[count], &[count]);
         report.directions[0].receiver = None;

@@ -1,4 +1,4 @@
-//! What a transfer came to, as its client tells it: plain data for the judge.
+//! The client's report of a transfer: plain data for the judge.
 
 use base::timeline::CallTimes;
 use serde::de::Error;
@@ -8,13 +8,11 @@ use super::flow::{Direction, FlowCount, FlowReport, ThreadReport};
 
 pub use super::driver::Responses;
 
-/// The whole of a client's transfer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TransferReport {
     /// Whose server it was: `kagiri`, `iperf3`, `ttcp`.
     pub peer: String,
-    /// The server's address.
     pub server: String,
     /// How the bytes were given and taken: `splice, copied by the receiver`.
     pub engine: String,
@@ -31,7 +29,7 @@ pub struct TransferReport {
     pub stopped: bool,
     /// Why the transfer broke off, where it did: what arrived until then stands in the ways.
     pub broken: Option<String>,
-    /// How far the server's clock is ahead of the client's; absent where it cannot be told.
+    /// How far the server's clock is ahead of the client's; absent where it is unknown.
     pub clock: Option<ClockOffset>,
     /// Times from the intended moment of a request to the end of its answer, where requests were made.
     pub responses: Option<Responses>,
@@ -59,14 +57,14 @@ impl ClockOffset {
 }
 
 impl TransferReport {
-    /// What several clients told, as one report; `None` without any.
+    /// The reports of several clients as one; `None` without any.
     pub fn of_all(mut reports: Vec<Self>) -> Option<Self> {
         let mut all = if reports.is_empty() { return None } else { reports.remove(0) };
         for report in reports {
             all.directions.extend(report.directions);
             all.asked_bytes = all.asked_bytes.zip(report.asked_bytes).map(|(a, b)| a.saturating_add(b));
             all.hold_s = (all.hold_s.0.max(report.hold_s.0), all.hold_s.1.max(report.hold_s.1));
-            // Delays against several clocks cannot be told together.
+            // Delays against several clocks do not add up.
             all.clock = all.clock.filter(|clock| report.clock == Some(*clock));
             all.stopped |= report.stopped;
             all.broken = all.broken.or(report.broken);
@@ -79,15 +77,14 @@ impl TransferReport {
     }
 }
 
-/// The flows of one way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// [`Direction::Up`] or [`Direction::Down`].
     #[serde(rename = "way", deserialize_with = "one_direction")]
     pub direction: Direction,
-    /// The end that sent; absent where the peer does not tell.
+    /// The end that sent; absent where the peer does not report.
     pub sender: Option<EndReport>,
-    /// The end that received; absent where the peer does not tell.
+    /// The end that received; absent where the peer does not report.
     pub receiver: Option<EndReport>,
 }
 
@@ -112,7 +109,7 @@ pub struct EndReport {
     pub omitted: FlowCount,
     /// What the connections waited for: of TCP flow by flow, of QUIC the one that all share.
     pub waits: Vec<Waits>,
-    /// The threads that carried them; empty where the peer does not tell.
+    /// The threads that carried them; empty where the peer does not report them.
     pub threads: Vec<ThreadReport>,
     /// CPU time of the whole end, s, where it is known.
     pub cpu_s: Option<f64>,
@@ -125,7 +122,7 @@ pub struct EndReport {
 impl EndReport {
     /// Payload of all flows.
     pub fn bytes(&self) -> u64 {
-        // What another host tells may be any number.
+        // Another host may report any number.
         self.flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add)
     }
 
@@ -172,11 +169,9 @@ pub struct Waits {
     pub drained: u32,
     /// Segments sent again; of QUIC, packets taken for lost.
     pub retransmits: Option<u64>,
-    /// Least round-trip time, us.
     pub min_rtt_us: Option<u64>,
     /// Smoothed round-trip time, us.
     pub rtt_us: Option<u64>,
-    /// Congestion window, bytes.
     pub congestion_window_bytes: Option<u64>,
 }
 

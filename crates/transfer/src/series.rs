@@ -4,7 +4,7 @@ use base::series::Series;
 
 use super::report::TransferReport;
 
-/// A series each way, from the end that tells what arrived.
+/// A series for each direction, from the end that counts what arrived.
 pub fn of(report: &TransferReport) -> Vec<Series> {
     let mut series = Vec::new();
     for way in &report.directions {

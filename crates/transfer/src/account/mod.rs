@@ -16,7 +16,6 @@ use super::metrics;
 use super::report::{DirectionReport, TransferReport};
 use super::settings::{TransferSettings, Waiting};
 
-/// What is said of a transfer.
 pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
     let mut tables = vec![balance(settings, report)];
     tables.extend(flows(settings, report));

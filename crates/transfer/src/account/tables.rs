@@ -16,14 +16,14 @@ use super::known;
 /// Flows that a table lists one by one; of more, the slowest.
 const FLOWS_SHOWN: usize = 16;
 
-/// Broken flows whose reason is told.
+/// Broken flows to list with their reasons.
 const BROKEN_SHOWN: usize = 3;
 
 /// What the columns of waits mean.
-const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender waited for the \
-                     receiver's window, or for room in its own buffer";
+const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender \
+                     waited for the receiver's window, or for room in its own buffer";
 
-/// Numbers that the course of a transfer is told in.
+/// Intervals to show at most.
 const INTERVALS_SHOWN: usize = 10;
 
 /// Where the bytes are: asked for, sent, arrived, and how long it took.
@@ -61,7 +61,7 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
             datagrams.into(),
             lost.flatten().into(),
         ]);
-        // Requests come one by one: their rate is told by their own table.
+        // Requests come one by one: their own table shows their rate.
         notes.extend(over_time(way).filter(|_| report.responses.is_none()));
         notes.extend(missing(way));
         notes.extend(fragments(settings, report, way));
@@ -78,7 +78,8 @@ fn fragments(settings: &TransferSettings, report: &TransferReport, way: &Directi
     let packet = bytes + UDP_BYTES + if is_ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     (packet > u64::from(mtu)).then(|| {
         format!(
-            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one that is lost loses the whole",
+            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one that is \
+             lost loses the whole",
             way.direction.word()
         )
     })
@@ -124,7 +125,8 @@ fn missing(way: &DirectionReport) -> Option<String> {
     let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
     let at_socket = came.overflowed.unwrap_or(0).min(lost);
     Some(format!(
-        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full socket, {} on the way; \
+        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full \
+         socket, {} on the way; \
          the sender's kernel had refused {} and got them again",
         quantity(Some(gap as f64), "B"),
         way.direction.word(),
@@ -160,7 +162,7 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
                 Certainty::Confirmed => held.word().to_owned(),
                 _ => format!("{}?", held.word()),
             });
-            // Nobody tells a receiver of datagrams that the last has come but this end itself.
+            // Only this end itself informs a receiver of datagrams that the last has come.
             let is_told = flow.count.datagrams > 0 && !report.stopped && flow.ended == EndReason::Stopped;
             let ended = ended(if is_told { &EndReason::Done } else { &flow.ended });
             if let EndReason::Failed(why) = &flow.ended {

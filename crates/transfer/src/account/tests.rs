@@ -37,7 +37,7 @@ fn bytes(bytes: u64) -> FlowCount {
 }
 
 #[test]
-fn a_sentence_says_what_came_of_it_and_what_the_link_could() {
+fn headline_states_goodput_and_share_of_the_link() {
     let settings = TransferSettings::default();
     let account = of(&settings, &report(bytes(118_000_000), bytes(118_000_000)));
     assert_eq!(
@@ -52,7 +52,7 @@ fn a_sentence_says_what_came_of_it_and_what_the_link_could() {
 }
 
 #[test]
-fn bytes_that_do_not_add_up_are_placed() {
+fn balance_states_where_datagrams_were_lost() {
     let sent = FlowCount { bytes: 147_200, datagrams: 100, refused: 3, ..FlowCount::default() };
     let came =
         FlowCount { bytes: 132_480, datagrams: 90, lost: 10, overflowed: Some(4), ..FlowCount::default() };
@@ -67,7 +67,7 @@ fn bytes_that_do_not_add_up_are_placed() {
 }
 
 #[test]
-fn the_course_of_a_transfer_is_told_in_ten_numbers_at_most() {
+fn intervals_are_merged_to_at_most_ten() {
     let mut report = report(bytes(1), bytes(1));
     let end = report.directions[0].receiver.as_mut().unwrap();
     end.intervals = (0..20).map(|n| (f64::from(n) / 10.0, f64::from(n + 1) / 10.0, 1_250_000)).collect();
@@ -78,7 +78,7 @@ fn the_course_of_a_transfer_is_told_in_ten_numbers_at_most() {
 }
 
 #[test]
-fn over_loopback_a_path_is_no_limit_that_is_known() {
+fn loopback_names_no_path_limit() {
     let mut report = report(bytes(1_000_000_000), bytes(1_000_000_000));
     report.theoretical_bit_per_s = None;
     let sender = report.directions[0].sender.as_mut().unwrap();
@@ -93,7 +93,7 @@ fn over_loopback_a_path_is_no_limit_that_is_known() {
 }
 
 #[test]
-fn of_many_flows_the_slowest_are_listed_with_whose_they_are() {
+fn table_lists_the_slowest_flows_with_their_host() {
     let mut report = report(bytes(1), bytes(1));
     for (host, direction) in [("pc-1", Direction::Up), ("pc-2", Direction::Up)] {
         let flow = |n: u64| FlowReport {
@@ -119,7 +119,7 @@ fn of_many_flows_the_slowest_are_listed_with_whose_they_are() {
 }
 
 #[test]
-fn threads_that_ask_again_and_again_are_no_limit() {
+fn spinning_threads_are_no_limit() {
     let mut report = report(bytes(1_000), bytes(1_000));
     report.theoretical_bit_per_s = None;
     let busy = ThreadReport { cpu_ns: 1_000_000_000, ready_ns: None, wall_ns: 1_000_000_000 };
@@ -135,7 +135,7 @@ fn threads_that_ask_again_and_again_are_no_limit() {
 }
 
 #[test]
-fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
+fn unmet_rate_fails_because_of_the_path() {
     let sent = FlowCount { bytes: 25_000_000, datagrams: 17_000, ..FlowCount::default() };
     let came = FlowCount { bytes: 12_000_000, datagrams: 8_160, lost: 8_840, ..FlowCount::default() };
     let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
@@ -154,7 +154,7 @@ fn a_rate_that_was_asked_for_and_did_not_arrive_is_a_failure_of_the_path() {
 }
 
 #[test]
-fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
+fn late_wakeups_of_the_sender_make_the_trial_invalid() {
     let count = |bytes: u64| FlowCount { bytes, datagrams: bytes / 1472, ..FlowCount::default() };
     let asleep = |sent: u64, came: u64, overslept_ns: u64| {
         let mut report = report(count(sent), count(came));
@@ -189,7 +189,7 @@ fn a_sender_that_was_woken_too_late_tells_nothing_of_the_path() {
 }
 
 #[test]
-fn a_search_that_ends_at_the_link_is_told_so() {
+fn search_names_the_link_as_limit() {
     let count = |datagrams: u64| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
     let mut report = report(count(84_918), count(82_600));
     report.theoretical_bit_per_s = Some(972.3e6);
@@ -200,7 +200,7 @@ fn a_search_that_ends_at_the_link_is_told_so() {
 }
 
 #[test]
-fn what_broke_off_names_no_limit_and_says_why_below_its_flows() {
+fn broken_transfer_names_no_limit_and_states_the_reason() {
     let mut report = report(bytes(2_000_000), bytes(1_500_000));
     report.broken = Some("the server 10.0.0.2:5201 gave up: stopped before its end".to_owned());
     report.directions[0].receiver = None;
@@ -216,7 +216,7 @@ fn what_broke_off_names_no_limit_and_says_why_below_its_flows() {
 }
 
 #[test]
-fn bytes_that_moved_in_no_time_tell_no_limit() {
+fn too_short_transfer_names_no_limit() {
     let mut report = report(bytes(16 << 20), bytes(16 << 20));
     report.theoretical_bit_per_s = None;
     let way = &mut report.directions[0];
@@ -233,7 +233,7 @@ fn bytes_that_moved_in_no_time_tell_no_limit() {
 }
 
 #[test]
-fn of_two_ways_each_has_its_losses_and_its_limit() {
+fn each_direction_has_its_losses_and_limit() {
     let sent = FlowCount { bytes: 1_472_000, datagrams: 1000, ..FlowCount::default() };
     let came = FlowCount { bytes: 1_324_800, datagrams: 900, lost: 100, ..FlowCount::default() };
     let mut both = report(sent, sent);
@@ -260,7 +260,7 @@ fn of_two_ways_each_has_its_losses_and_its_limit() {
 }
 
 #[test]
-fn more_than_a_link_can_carry_is_no_full_link() {
+fn goodput_above_the_link_rate_is_no_full_link() {
     let account = of(&TransferSettings::default(), &report(bytes(170_000_000), bytes(170_000_000)));
     let headline = account.headline.unwrap();
     assert!(headline.contains("more than the 956.4 Mbit/s that the link is said to carry"), "{headline}");
@@ -268,7 +268,7 @@ fn more_than_a_link_can_carry_is_no_full_link() {
 }
 
 #[test]
-fn datagrams_larger_than_a_packet_are_said_to_be_cut() {
+fn report_states_that_large_datagrams_are_fragmented() {
     let sent = FlowCount { bytes: 9_000_000, datagrams: 1000, ..FlowCount::default() };
     let mut report = report(sent, sent);
     report.directions[0].sender.as_mut().unwrap().flows[0].path_mtu_bytes = Some(1500);
@@ -281,7 +281,7 @@ fn datagrams_larger_than_a_packet_are_said_to_be_cut() {
 }
 
 #[test]
-fn requests_that_left_late_are_a_doubt() {
+fn late_requests_are_a_doubt() {
     let responses =
         Responses { answered: 90, unanswered: 10, late: 5, late_ms_max: 2.5, ..Responses::default() };
     let report = TransferReport { responses: Some(responses), ..TransferReport::default() };

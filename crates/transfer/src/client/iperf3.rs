@@ -82,7 +82,6 @@ impl Ready {
     }
 }
 
-/// What iperf3 is asked for.
 fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
     let whole_s = |span: base::units::Span| {
         let s = span.duration().as_secs_f64();
@@ -208,11 +207,11 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
 fn own(streams: &[&StreamReport]) -> EndReport {
     let flow = |stream: &&StreamReport| {
         let counted = counted(&stream.own, stream.side);
-        // What only the flow itself knows stays; what the omitted time was part of is as iperf3 counts it,
-        // who counts no datagram twice.
+        // Values that only the flow knows stay; those that included the omitted time are as iperf3 counts
+        // them: no datagram twice.
         let twice = if stream.side == Side::Receiver { stream.flow.count.duplicated } else { 0 };
         let moved_ns = counted_ns(&stream.flow, &stream.own);
-        // What was there before the first moment that counts is not told apart.
+        // Bytes before the first moment that counts are not separated.
         let first_bytes = if moved_ns == stream.flow.moved_ns { stream.flow.first_bytes } else { 0 };
         let count = FlowCount {
             datagrams: counted.datagrams.saturating_add(twice),
@@ -226,7 +225,7 @@ fn own(streams: &[&StreamReport]) -> EndReport {
     EndReport { flows: streams.iter().map(flow).collect(), waits: waits.collect(), ..EndReport::default() }
 }
 
-/// The other end of some streams, if it told of all of them.
+/// The other end of some streams, if it reported all of them.
 fn remote(streams: &[&StreamReport]) -> Option<EndReport> {
     let told: Option<Vec<(&StreamResult, Side)>> =
         streams.iter().map(|stream| Some((stream.remote.as_ref()?, stream.side.other()))).collect();
@@ -241,12 +240,12 @@ fn remote(streams: &[&StreamReport]) -> Option<EndReport> {
     Some(EndReport { flows: told.iter().map(flow).collect(), waits: waits.collect(), ..EndReport::default() })
 }
 
-/// What an end says of a stream, the omitted time deducted.
+/// The results of a stream at an end, the omitted time deducted.
 fn counted(result: &StreamResult, side: Side) -> FlowCount {
     let less = |all: Option<u64>, omitted: Option<u64>| all.unwrap_or(0).saturating_sub(omitted.unwrap_or(0));
     let lost = less(result.errors, result.errors_omitted);
     let packets = less(result.packets, result.packets_omitted);
-    // A receiver says the highest count that it saw.
+    // A receiver reports the highest count that it saw.
     let datagrams = if side == Side::Sender { packets } else { packets.saturating_sub(lost) };
     FlowCount {
         bytes: result.bytes.unwrap_or(0),
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_that_came_twice_is_no_lost_one() {
+    fn duplicated_datagram_is_not_lost() {
         let count =
             FlowCount { datagrams: 103, bytes: 103_000, lost: 7, duplicated: 3, ..FlowCount::default() };
         let own = StreamResult {

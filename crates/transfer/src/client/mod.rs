@@ -28,71 +28,37 @@ const STEP: Duration = Duration::from_secs(5);
 /// Why a client could not get ready.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No address.
     #[error(
-        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or [fd00::1]:5201"
+        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or \
+         [fd00::1]:5201"
     )]
-    Address {
-        /// What was given.
-        host: String,
-        /// Why it is none.
-        why: String,
-    },
-    /// Nobody listens there.
+    Address { host: String, why: String },
     #[error("{source}; start a server there ('kagiri transfer --serve', or 'iperf3 -s')")]
-    Nobody {
-        /// The kernel's words.
-        source: ControlError,
-    },
-    /// Something listens there, but does not answer as a server does.
+    Nobody { source: ControlError },
     #[error(
-        "{source}; is something else listening there, or a server stuck? start 'kagiri transfer --serve' or 'iperf3 -s' there, or say --peer ttcp for a classic ttcp"
+        "{source}; is something else listening there, or a server stuck? start 'kagiri transfer \
+         --serve' or 'iperf3 -s' there, or say --peer ttcp for a classic ttcp"
     )]
-    Stranger {
-        /// What it did.
-        source: Iperf3Error,
-    },
-    /// Before it is known whose server it is.
+    Stranger { source: Iperf3Error },
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// With a server of iperf3.
     #[error(transparent)]
     Iperf3(#[from] Iperf3Error),
-    /// With a server of kagiri.
     #[error(transparent)]
     Native(#[from] NativeError),
-    /// With a `ttcp`.
     #[error(transparent)]
     Ttcp(#[from] TtcpError),
-    /// The kernel.
     #[error(transparent)]
     Net(#[from] sys::net::NetError),
-    /// The server is another's than was said.
     #[error("{server} is a server of {found}, not of {wanted}; leave --peer out to take either")]
-    OtherPeer {
-        /// Which.
-        server: SocketAddr,
-        /// Whose it is.
-        found: &'static str,
-        /// Whose it was to be.
-        wanted: &'static str,
-    },
-    /// The server cannot do what is asked.
+    OtherPeer { server: SocketAddr, found: &'static str, wanted: &'static str },
     #[error("{server} is an iperf3 server, which {problem}; start 'kagiri transfer --serve' there instead")]
-    NotIperf3s {
-        /// Which.
-        server: SocketAddr,
-        /// What it cannot do.
-        problem: &'static str,
-    },
+    NotIperf3s { server: SocketAddr, problem: &'static str },
 }
 
-/// What a client is to do.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// The transfer.
     pub settings: TransferSettings,
-    /// The server.
     pub server: SocketAddr,
     /// What lets the client in.
     pub key: Option<String>,
@@ -101,20 +67,13 @@ pub struct Task {
 /// Payload that has passed: up, and down. Grows while the transfer runs.
 pub type Passed = Arc<[AtomicU64; 2]>;
 
-/// A client that is ready to begin.
 pub enum Ready {
-    /// At a server of kagiri.
     Kagiri(Box<native::Ready>),
-    /// At a server of iperf3.
     Iperf3(Box<iperf3::Ready>),
-    /// At a `ttcp`.
     Ttcp(Box<ttcp::Ready>),
 }
 
 /// Where `host` (`HOST`, `HOST:PORT`) is; the port is the usual one of its protocol unless given.
-///
-/// # Errors
-/// [`ClientError::Address`].
 pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let port = if peer == Peer::Ttcp { TTCP_PORT } else { PORT };
     let fail = |why: String| ClientError::Address { host: host.to_owned(), why };
@@ -130,9 +89,6 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
 
 impl Ready {
     /// Connects to the server, finds out whose it is, and gets everything ready that can be before the start.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Self, ClientError> {
         if task.settings.peer == Peer::Ttcp {
             return Ok(Self::Ttcp(Box::new(ttcp::Ready::prepare(task, stop_handle)?)));
@@ -170,7 +126,6 @@ impl Ready {
         }
     }
 
-    /// What has passed.
     pub fn passed(&self) -> Passed {
         match self {
             Self::Kagiri(ready) => ready.passed(),

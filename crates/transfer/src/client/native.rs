@@ -50,7 +50,6 @@ impl Ready {
     }
 }
 
-/// What the server is asked.
 fn order(settings: &TransferSettings, key: Option<String>) -> SessionOrder {
     let ns = |span: base::units::Span| u64::try_from(span.duration().as_nanos()).unwrap_or(u64::MAX);
     let size_bytes = match (settings.protocol, settings.size) {

@@ -19,14 +19,13 @@ use crate::report::TransferReport;
 use crate::server::part::ServerPart;
 use crate::settings::TransferSettings;
 
-/// How often it is looked whether the run is to end while the client gets ready.
+/// Interval of checks whether the run is to end while the client gets ready.
 const LOOK: Duration = Duration::from_millis(5);
 /// Rates of this moment are those over so long.
 const LIVE_NS: u64 = 500_000_000;
-/// How long a client may take to end that was told to.
+/// How long a stopped client may take to end.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// What a client is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientTask {
     /// The transfer, at its trial's load.
@@ -35,18 +34,14 @@ pub struct ClientTask {
     pub host: Option<String>,
 }
 
-/// What a client is connected to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientEndpoint {
-    /// The server's address.
     pub server_address: SocketAddr,
     /// Which program the server is.
     pub peer: String,
-    /// The client's process.
     pub pid: u32,
 }
 
-/// The client of one trial.
 pub struct ClientPart {
     task: ClientTask,
     stop_handle: Option<Arc<StopHandle>>,
@@ -160,7 +155,7 @@ impl Part for ClientPart {
     fn live(&mut self) -> Live {
         let Some(under_way) = &mut self.under_way else { return Live::new() };
         let now_ns = monotonic_ns();
-        // Looked at many times a second, and nobody reads so quickly.
+        // Called many times a second, faster than anyone reads.
         if now_ns.saturating_sub(under_way.seen.0) < LIVE_NS {
             return under_way.live.clone();
         }

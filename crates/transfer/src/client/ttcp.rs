@@ -11,7 +11,7 @@ use crate::intervals::Intervals;
 use crate::report::{DirectionReport, EndReport, TransferReport, Waits};
 use crate::ttcp::{Manner, Receiver, SendOrder, TtcpError, TtcpReport, send};
 
-/// A client that is ready: up, it will connect to a `ttcp -r`; down, a `ttcp -t` will come to it.
+/// A client that is ready: up, it connects to a `ttcp -r`; down, it waits for a `ttcp -t`.
 pub struct Ready {
     task: Task,
     stop_handle: Arc<StopHandle>,
@@ -84,7 +84,7 @@ impl Ready {
         }
     }
 
-    /// Anybody can connect to a port that is open.
+    /// Any host can connect to an open port.
     fn of_the_right_host(&self, report: TtcpReport) -> Result<TtcpReport, TtcpError> {
         let expected = self.task.server.ip();
         match report.peer.ip().to_canonical() == expected.to_canonical() {

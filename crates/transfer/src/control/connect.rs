@@ -19,7 +19,7 @@ const HANDSHAKES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) enum ConnectError {
     Net(NetError),
-    /// The deadline passed when so many were open.
+    /// The deadline passed; the number of open connections.
     Late(usize),
     Stopped,
 }
@@ -63,9 +63,8 @@ pub(crate) fn connect_all(
     };
     let mut events = EventLoop::new(stop_handle.clone(), HANDSHAKES_MAX)?;
     let mut machine = Connecting(Connector::new(0, settings));
-    (0..count as u64).for_each(|key| machine.0.connect(events.reactor(), key, peer));
     let mut sockets: Vec<Option<TcpSocket>> = (0..count).map(|_| None).collect();
-    let mut connected = 0;
+    let (mut requested, mut connected) = (0, 0);
     loop {
         while let Some(outcome) = machine.0.next_outcome() {
             let (index, socket) = (outcome.key as usize, outcome.result?);
@@ -77,8 +76,15 @@ pub(crate) fn connect_all(
             () if connected == count => return Ok(sockets.into_iter().flatten().collect()),
             () if stop_handle.is_stopped() => return Err(ConnectError::Stopped),
             () if until.passed() => return Err(ConnectError::Late(connected)),
-            () => events.poll_once(&mut machine, until_ns)?,
-        };
+            () => {}
+        }
+        let requests_more = requested < count && machine.0.pending() < HANDSHAKES_MAX;
+        if requests_more {
+            machine.0.connect(events.reactor(), requested as u64, peer);
+            requested += 1;
+        }
+        // On the same host a connection is open at once: it is greeted before the next one is requested.
+        events.poll_once(&mut machine, if requests_more { 0 } else { until_ns })?;
     }
 }
 

@@ -28,7 +28,6 @@ pub(crate) struct Woken {
     pub(crate) rung: bool,
 }
 
-/// A control connection.
 #[derive(Debug)]
 pub struct Control {
     socket: TcpSocket,
@@ -43,9 +42,6 @@ pub struct Control {
 
 impl Control {
     /// A control connection to `peer`, on which each step may take up to `step`.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn new(
         socket: TcpSocket,
         peer: SocketAddr,
@@ -65,7 +61,6 @@ impl Control {
         self.socket.set_silence_limit(limit)
     }
 
-    /// The other end.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -120,7 +115,7 @@ impl Control {
         ready
     }
 
-    /// The deadline of a message of so many bytes, however steadily they move.
+    /// The deadline of a whole message of this size, however steadily its bytes move.
     fn whole(&self, bytes: usize) -> Deadline {
         Deadline::after(self.step.saturating_add(Duration::from_secs_f64(bytes as f64 / BYTES_PER_S_MIN)))
     }

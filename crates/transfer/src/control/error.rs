@@ -10,36 +10,14 @@ use ::iperf3::WrongLength;
 /// Why a control connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The kernel.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The peer closed it.
     #[error("{peer} closed the control connection while {during}")]
-    Closed {
-        /// Who.
-        peer: SocketAddr,
-        /// When.
-        during: &'static str,
-    },
-    /// The peer sent nothing in time.
+    Closed { peer: SocketAddr, during: &'static str },
     #[error("{peer} did not answer within {} s while {during}", seconds(*.within))]
-    Silent {
-        /// Who.
-        peer: SocketAddr,
-        /// When.
-        during: &'static str,
-        /// For how long it was waited.
-        within: Duration,
-    },
-    /// A message of a length that is not accepted.
+    Silent { peer: SocketAddr, during: &'static str, within: Duration },
     #[error("{peer} speaks another protocol, or is broken: {source}")]
-    Length {
-        /// Who.
-        peer: SocketAddr,
-        /// What is wrong.
-        source: WrongLength,
-    },
-    /// This end was stopped.
+    Length { peer: SocketAddr, source: WrongLength },
     #[error("stopped before its end")]
     Stopped,
 }

@@ -13,7 +13,6 @@ use super::{DRAIN_NS, Drive, EndReason, POLLS_PER_CHECK, SilenceLimit, Step, WAI
 /// fails as well.
 const PAUSE_NS: u64 = 20_000;
 
-/// Drives `flow` to its end.
 pub(super) fn run<F: Drive>(
     flow: &mut F,
     buffers: &mut F::Buffers,

@@ -36,7 +36,6 @@ impl CpuUsage {
         }
     }
 
-    /// What was used until now; for the same thread.
     pub(crate) fn end(self) -> ThreadReport {
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_ns);

@@ -12,7 +12,6 @@ const EVENTS_MAX: usize = 256;
 /// The token class of flows; the index is the flow's in its thread.
 const FLOW: u8 = 1;
 
-/// The flows of one thread.
 struct EpollLoop<'a, F: Drive> {
     entries: Vec<Entry<'a, F>>,
     buffers: &'a mut F::Buffers,
@@ -87,7 +86,6 @@ impl<F: Drive> EpollLoop<'_, F> {
         self.watch(index, &Step::Blocked, reactor)
     }
 
-    /// Lets one flow move.
     fn advance(&mut self, token: Token, is_ready: bool, reactor: &mut Reactor) {
         let index = token.index();
         let Some(entry) = self.entries.get_mut(index).filter(|entry| entry.ended.is_none()) else { return };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FlowCount;
 
-/// "Cannot be told": no flow counts so far.
+/// Stands for an unknown count: no flow counts so far.
 const UNKNOWN: u64 = u64::MAX;
 
 /// One writer, any number of readers. Each count by itself is right at some recent moment; together they need

@@ -8,16 +8,13 @@ use sys::net::TcpInfo;
 pub struct FlowCount {
     /// Payload bytes that the kernel took or gave.
     pub bytes: u64,
-    /// Datagrams sent or received.
     pub datagrams: u64,
     /// Datagrams that were sent before the last that came, and never came; receivers only.
     pub lost: u64,
     /// Of these, dropped at the receiver's full socket (`SO_RXQ_OVFL`, socket(7)); absent where it cannot be
     /// told.
     pub overflowed: Option<u64>,
-    /// Datagrams that came after a later one.
     pub reordered: u64,
-    /// Datagrams that came twice.
     pub duplicated: u64,
     /// Times that the kernel had no room for what a sender gave it (`EAGAIN`, `ENOBUFS`).
     pub refused: u64,
@@ -63,23 +60,19 @@ impl FlowCount {
 /// at the departure. Between hosts the offset of the clocks is in it, so that it may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transit {
-    /// The least.
     pub min_ns: i64,
-    /// The mean.
     pub mean_ns: i64,
-    /// The most.
     pub max_ns: i64,
 }
 
-/// Why a flow ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// It did what it was told.
+    /// It completed its spec.
     Done,
     /// The peer ended it in order.
     ByPeer,
-    /// It was told to stop.
+    /// It was stopped.
     Stopped,
     /// It could not go on: what happened.
     Failed(String),
@@ -88,7 +81,6 @@ pub enum EndReason {
 /// What a flow came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// Its final counts.
     pub count: FlowCount,
     /// The moments of this host's monotonic clock at which its first and last byte moved; absent when none
     /// did.
@@ -96,9 +88,8 @@ pub struct FlowReport {
     /// What moved at the first of these moments: of a receiver, it had come before.
     #[serde(default)]
     pub first_bytes: u64,
-    /// Why it ended.
     pub ended: EndReason,
-    /// What the kernel says of the connection at its end; TCP only.
+    /// The kernel's view of the connection at its end; TCP only.
     #[serde(skip)]
     pub tcp: Option<TcpInfo>,
     /// The congestion control of the connection; TCP only.
@@ -132,9 +123,8 @@ impl FlowReport {
 /// What a thread of a group used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadReport {
-    /// CPU time, ns.
     pub cpu_ns: u64,
-    /// Time that it was ready to run and had no CPU, ns; absent where the kernel does not tell.
+    /// Time that it was ready to run and had no CPU, ns; absent where the kernel does not count it.
     #[serde(default)]
     pub ready_ns: Option<u64>,
     /// From its start to its end, ns.

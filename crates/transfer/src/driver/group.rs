@@ -18,23 +18,19 @@ use super::{
 const OTHER_FILES: u64 = 128;
 /// A socket and two pipes.
 const FILES_A_FLOW: u64 = 5;
-/// Up to so many flows have a thread each on any host, unless the setting says otherwise.
+/// Up to this number of flows have a thread each on any host, unless the setting says otherwise.
 const BLOCKING_FLOWS_MIN: usize = 16;
 const THREADS_MAX: usize = 1024;
 /// Buffers are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How flows are driven.
 pub(crate) struct DriveSetting {
     pub(crate) threads: usize,
     /// Whether each thread waits for several descriptors or moments at once.
     pub(crate) uses_epoll: bool,
-    /// Whether threads poll instead of waiting.
     pub(crate) spins: bool,
-    /// The common start on the monotonic clock.
     pub(crate) start_ns: u64,
     pub(crate) silence_max: Duration,
-    /// Times the calls of the threads.
     pub(crate) recorder: Option<Handle>,
 }
 
@@ -67,15 +63,12 @@ pub struct Group {
     engine: EngineChoice,
 }
 
-/// The results of a group.
 #[derive(Debug)]
 pub struct GroupReport {
     /// In the order in which the flows were given. `count.bytes` of a requester are those of its responses,
     /// of a responder those of its requests; `count.lost` of a UDP requester are unanswered requests.
     pub flows: Vec<FlowReport>,
-    /// The threads that drove the flows.
     pub threads: Vec<ThreadReport>,
-    /// How the flows were moved.
     pub engine: EngineChoice,
     /// Latencies of all requests; of requesters only.
     pub responses: Option<Responses>,
@@ -150,12 +143,10 @@ impl Group {
         self.members.iter().take(flows_max).map(info).collect()
     }
 
-    /// How the flows are moved.
     pub fn engine(&self) -> &EngineChoice {
         &self.engine
     }
 
-    /// Whether all flows have ended.
     pub fn is_finished(&self) -> bool {
         self.threads.is_finished()
     }
@@ -238,7 +229,7 @@ pub(crate) fn cpus() -> usize {
 /// Raises this process's limit of open files so that `flows` flows can be opened.
 ///
 /// # Errors
-/// [`FlowError::Files`]: it may not have so many.
+/// [`FlowError::Files`]: the limit of open files is too low.
 pub fn room_for(flows: usize) -> Result<(), FlowError> {
     let needed = flows as u64 + OTHER_FILES;
     match raise_file_limit(needed) {

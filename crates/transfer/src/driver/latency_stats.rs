@@ -3,17 +3,14 @@
 use base::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// A request that has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentRequest {
     pub(crate) intended_ns: u64,
     pub(crate) sent_ns: u64,
 }
 
-/// Requests and their answers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Responses {
-    /// Answers that came.
     pub answered: u64,
     /// Requests that were due by the end and not answered.
     pub unanswered: u64,
@@ -81,7 +78,6 @@ impl LatencyStats {
         self.extend(sent.intended_ns, sent.sent_ns);
     }
 
-    /// Its answer was there.
     pub(crate) fn answered(&mut self, sent: SentRequest, now_ns: u64) {
         if sent.intended_ns < self.begin_ns {
             return;
@@ -91,7 +87,6 @@ impl LatencyStats {
         self.extend(sent.intended_ns, now_ns);
     }
 
-    /// It was given up.
     pub(crate) fn unanswered(&mut self, sent: SentRequest) {
         self.unanswered += u64::from(sent.intended_ns >= self.begin_ns);
     }
@@ -138,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up_and_the_beginning_is_left_out() {
+    fn latencies_of_threads_add_up_without_the_omitted_time() {
         let sent = |intended_ns, sent_ns| SentRequest { intended_ns, sent_ns };
         let mut one = LatencyStats::new(1_000);
         for (intended, sent_at, came) in [(999, 9_000_000, 10_000_000), (1_000, 1_500, 5_000)] {

@@ -41,7 +41,6 @@ const DRAIN_NS: u64 = 40_000_000;
 /// the same CPU.
 const POLLS_PER_CHECK: u32 = 32;
 
-/// What one step of a flow came to.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Bytes moved; more may at once.
@@ -50,7 +49,6 @@ pub(crate) enum Step {
     Blocked,
     /// Nothing is due before this moment of the monotonic clock.
     WaitUntil(u64),
-    /// The flow has ended.
     Over(EndReason),
 }
 
@@ -76,7 +74,6 @@ impl SilenceLimit {
     }
 }
 
-/// A flow that a thread drives.
 pub(crate) trait Drive: Send + 'static {
     /// What the flows of a thread share: only one of them moves at a time.
     type Buffers;

@@ -8,12 +8,9 @@ use sys::net::{NetError, TcpSocket, UdpFlow};
 
 use super::{EndReason, FlowCounters, FlowReport};
 
-/// What a flow moves its bytes over.
 #[derive(Debug)]
 pub enum FlowSocket {
-    /// A connection.
     Tcp(TcpSocket),
-    /// A connected UDP socket.
     Udp(UdpFlow),
 }
 
@@ -27,7 +24,6 @@ impl AsFd for FlowSocket {
 }
 
 impl FlowSocket {
-    /// See [`TcpSocket::set_wait`].
     pub(crate) fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
         match self {
             Self::Tcp(socket) => socket.set_wait(wait),

@@ -28,7 +28,7 @@ impl WaitSpan {
         self.is_blocking = is_blocking;
     }
 
-    /// Times `call`; `came` tells whether it brought data.
+    /// Times `call`; `came`: whether it brought data.
     pub(crate) fn time<T>(
         &mut self,
         name: &SpanName,

@@ -1,4 +1,4 @@
-//! Which datagrams came: lost, late, twice, and how steadily. Pure: it is told the time.
+//! Which datagrams came: lost, late, twice, and how steadily. Pure: the caller passes the time.
 
 use crate::driver::Transit;
 
@@ -6,7 +6,6 @@ use crate::driver::Transit;
 const WINDOW: u64 = 1 << 14;
 const WORD: u64 = 64;
 
-/// The account of one receiver.
 #[derive(Debug)]
 pub(super) struct DatagramStats {
     /// A bit for each of the last `WINDOW` counts: whether it came.
@@ -108,7 +107,7 @@ impl DatagramStats {
 
     fn came_late(&mut self, count: u64) {
         let is_old = self.highest - count >= WINDOW;
-        // Counts begin at 1: a 0 is nobody's.
+        // Counts begin at 1: 0 is invalid.
         if count == 0 || (!is_old && self.has_come(count)) {
             self.duplicated += 1;
             return;
@@ -117,7 +116,7 @@ impl DatagramStats {
             self.mark(count, count);
         }
         self.reordered += 1;
-        // Of an old one it cannot be told whether it was missing; that it was is far more likely.
+        // Whether an old one was missing is unknown; most likely it was.
         self.lost = self.lost.saturating_sub(1);
     }
 
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_late_twice_and_never() {
+    fn stats_count_reordered_duplicated_and_lost_datagrams() {
         for (came, counted) in [
             (&[(1, 3)][..], (0, 0, 0)),
             (&[(3, 1)], (2, 0, 0)),
@@ -199,7 +198,7 @@ mod tests {
     proptest! {
         /// Against a set of all that came, within the window.
         #[test]
-        fn nothing_is_miscounted(runs in prop::collection::vec((1_u64..3000, 1_u64..100), 1..60)) {
+        fn stats_match_a_model(runs in prop::collection::vec((1_u64..3000, 1_u64..100), 1..60)) {
             let mut stats = DatagramStats::default();
             let (mut seen, mut highest, mut late, mut twice) = (BTreeSet::new(), 0, 0, 0);
             for (first, number) in runs {

@@ -57,7 +57,6 @@ impl Engines {
         if self.flows > SPLICED_FLOWS_MAX { CROWDED_CALL_BYTES } else { CALL_BYTES }
     }
 
-    /// How many flows the group has.
     pub(super) fn flows(&self) -> usize {
         self.flows
     }

@@ -23,7 +23,6 @@ use crate::driver::{
 /// time would be mostly headers on the wire and mostly wake-ups here.
 const SEGMENT_BYTES: usize = 1448;
 
-/// Memory that the flows of a thread share.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// What is received; never read but for headers.
@@ -41,7 +40,6 @@ enum Mover {
     UdpReceive(Box<UdpReceiver>),
 }
 
-/// A flow that a thread drives.
 #[derive(Debug)]
 pub(super) struct Flow {
     socket: Arc<FlowSocket>,
@@ -90,7 +88,6 @@ impl Flow {
         Ok(Self { socket, state, mover, active_ns, waits_until_end: false })
     }
 
-    /// Moves once.
     fn step(&mut self, buffers: &mut Buffers) -> Step {
         let state = &mut self.state;
         let step = match (&mut self.mover, &*self.socket) {
@@ -260,16 +257,14 @@ fn problem(socket: &FlowSocket, spec: &FlowSpec) -> Option<String> {
     }
 }
 
-/// How a group of flows works.
 #[derive(Debug, Clone)]
 pub struct GroupSetting {
     /// Threads at most; 0: one for each flow if there are few, else one for each CPU.
     pub threads: u32,
     /// How TCP senders work; `None`: as [`super::probe`] found if it has run, else `splice`.
     pub engine: Option<Engine>,
-    /// A flow has failed after waiting for its peer for so long.
+    /// A flow fails after waiting for its peer for this time.
     pub silence_max: Duration,
-    /// Times the calls of the threads.
     pub recorder: Option<Handle>,
 }
 

@@ -77,11 +77,11 @@ impl Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// After so many bytes.
+    /// After this number of bytes.
     Bytes(u64),
     /// At a moment of this host's monotonic clock.
     AtNs(u64),
-    /// When the peer ends it, or this side is told to stop.
+    /// When the peer ends it, or this side is stopped.
     Peer,
 }
 
@@ -89,7 +89,7 @@ pub enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stamp {
-    /// Nothing: loss cannot be told (classic `ttcp`).
+    /// Nothing: losses are unknown (classic `ttcp`).
     None,
     /// Seconds, microseconds and a 32-bit count, big-endian: iperf3.
     Counted32,
@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_layout_is_that_of_iperf3() {
+    fn header_layout_matches_iperf3() {
         let header = Header { sent_us: 0x0102_0304 * 1_000_000 + 0x0005_0607, count: 0x1122_3344_5566_7788 };
         let mut long = [0xff; 17];
         Stamp::Counted64.write(&mut long, header);
@@ -193,7 +193,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_go_there_and_back(sent_us in 0..u64::from(u32::MAX) * 1_000_000, count: u64, off in -1000_i64..1000) {
+        fn header_round_trips(
+            sent_us in 0..u64::from(u32::MAX) * 1_000_000, count: u64, off in -1000_i64..1000,
+        ) {
             let mut datagram = [0; 16];
             for stamp in [Stamp::Counted32, Stamp::Counted64] {
                 stamp.write(&mut datagram, Header { sent_us, count });

@@ -88,7 +88,6 @@ impl FlowState {
         };
     }
 
-    /// Reads the clock.
     pub(super) fn read_clock(&mut self) -> u64 {
         self.now_ns = monotonic_ns();
         self.now_ns
@@ -107,7 +106,6 @@ impl FlowState {
         }
     }
 
-    /// The moments of its first and last bytes.
     pub(super) fn moved_ns(&self) -> Option<(u64, u64)> {
         self.moved_ns
     }

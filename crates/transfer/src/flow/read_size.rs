@@ -1,4 +1,4 @@
-//! How much a TCP receiver asks for at a time, found out while it runs. Pure: it is told the time.
+//! How much a TCP receiver asks for at a time, found out while it runs. Pure: the caller passes the time.
 //!
 //! Small reads keep the buffer in the core's own cache and spread the work over both ends. Large ones that
 //! are woken rarely (`SO_RCVLOWAT`, socket(7)) spare wake-ups, and acknowledgements, each of which makes the
@@ -8,7 +8,6 @@
 
 use crate::driver::Mode;
 
-/// A mode of tuner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadMode {
     /// What one call asks for.
@@ -199,7 +198,7 @@ mod tests {
     const FAST: u64 = 1 << 20;
 
     #[test]
-    fn the_faster_way_is_kept_and_tried_again() {
+    fn tuner_keeps_the_faster_mode_and_retries() {
         let mut tuner = ReadSizeTuner::new(Mode::Copy, 0, true);
         assert_eq!((tuner.mode().lowat_bytes, tuner.read_bytes_most()), (1, LARGE_BYTES));
         let mut path = Path::default();
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_rates_leave_it_to_the_cost() {
+    fn equal_rates_are_decided_by_cpu_cost() {
         for (cost, bytes_asked) in [([3, 2], LARGE_BYTES), ([2, 3], SMALL_BYTES)] {
             let mut tuner = ReadSizeTuner::new(Mode::Copy, 0, true);
             Path::default().run(&mut tuner, 0..150, [(FAST, cost[0]), (FAST, cost[1])]);
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_paths_given_sizes_and_many_flows_are_left_alone() {
+    fn tuner_is_off_for_slow_paths_fixed_sizes_and_many_flows() {
         for mut tuner in [
             ReadSizeTuner::new(Mode::Discard, 0, false),
             ReadSizeTuner::new(Mode::Copy, 5000, true),

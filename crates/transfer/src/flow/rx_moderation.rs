@@ -1,5 +1,6 @@
 //! When a receiver of datagrams that come thick and fast sleeps a moment instead of waiting for the next one:
-//! to be woken for each costs the sender more than the datagrams themselves. Pure: it is told the time.
+//! to be woken for each costs the sender more than the datagrams themselves. Pure: the caller passes
+//! the time.
 
 /// Whether they come fast is found out for so long; meanwhile each is waited for, so that its arrival can be
 /// timed.
@@ -11,7 +12,6 @@ const TRUST_NS: u64 = 50_000_000;
 /// A pause_until. At 100 Gbit/s, 1.25 MB come in it, which the queue has room for.
 const NAP_NS: u64 = 100_000;
 
-/// A receiver's moderation.
 #[derive(Debug, Default)]
 pub(super) struct RxModeration {
     /// Of the time in which it watches.
@@ -29,7 +29,6 @@ impl RxModeration {
         now_ns < self.until_ns
     }
 
-    /// Some datagrams came.
     pub(super) fn came(&mut self, bytes: usize, now_ns: u64) {
         self.is_rested = false;
         if self.is_polling(now_ns) {
@@ -75,21 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn fast_ones_are_napped_through_but_for_a_look_now_and_then() {
+    fn fast_receiver_sleeps_except_for_samples() {
         let mut moderation = RxModeration::default();
         let napped_us = run(&mut moderation, 1000..2000, 12);
         assert!((940_000..990_000).contains(&napped_us), "{napped_us} us of a second");
     }
 
     #[test]
-    fn slow_ones_are_each_waited_for() {
+    fn slow_receiver_waits_for_each_datagram() {
         let mut moderation = RxModeration::default();
         assert_eq!(run(&mut moderation, 1000..2000, 100), 0);
         assert_eq!(moderation.pause_until(2_000_000_000), None);
     }
 
     #[test]
-    fn a_nap_in_vain_is_the_last() {
+    fn sleep_without_data_ends_moderation() {
         let mut moderation = RxModeration::default();
         run(&mut moderation, 1000..1010, 12);
         let now_ns = 1_010_000_000;

@@ -8,12 +8,10 @@ use super::read_size::ReadSizeTuner;
 use crate::driver::span_names::{RECV, RECV_TRUNCATED, WaitSpan};
 use crate::driver::{EndReason, Mode, Step, broken};
 
-/// A receiver.
 #[derive(Debug)]
 pub(super) struct TcpReceiver {
     mode: Mode,
     tuner: ReadSizeTuner,
-    /// The low-water mark that the socket has.
     lowat_bytes: u32,
     pub(super) wait_span: WaitSpan,
 }

@@ -16,10 +16,9 @@ const QUEUES_BYTES: u64 = 32 << 20;
 /// What each asks for, however many they are.
 const QUEUE_BYTES_LEAST: u64 = 4 << 20;
 
-/// Classic `ttcp` ends a stream with datagrams of at most so many bytes.
+/// Classic `ttcp` ends a stream with datagrams of at most this size, bytes.
 const TTCP_END_BYTES: usize = 4;
 
-/// A receiver.
 #[derive(Debug)]
 pub(super) struct UdpReceiver {
     stamp: Stamp,
@@ -83,7 +82,7 @@ impl UdpReceiver {
                 batch.bytes -= marks;
                 state.add_bytes(batch.bytes);
                 self.moderation.came(batch.bytes, state.now_ns());
-                // When it came while nobody looked is not known.
+                // The arrival time during a sleep is unknown.
                 let came_ns = (!moderation).then_some(state.now_ns());
                 self.account(&batch, &buffer[..batch.bytes.min(wanted)], came_ns);
                 state.counters().set_datagrams(&self.count);

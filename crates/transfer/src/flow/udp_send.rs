@@ -8,7 +8,6 @@ use super::flow_state::FlowState;
 use crate::driver::span_names::SEND;
 use crate::driver::{FlowCount, Step, broken};
 
-/// A sender.
 #[derive(Debug)]
 pub(super) struct UdpSender {
     stamp: Stamp,
@@ -37,7 +36,6 @@ impl UdpSender {
         Ok(Self { stamp, datagram_bytes, datagrams_most, count: FlowCount::default() })
     }
 
-    /// Whether the kernel cuts datagrams up.
     pub(super) fn is_segmented(&self) -> bool {
         self.datagrams_most > 1
     }
@@ -101,10 +99,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every total is sent to the byte, in datagrams that all have room for their header, and each call's datagrams
-        /// are of one size but the last.
+        /// Every total is sent to the byte, in datagrams that all have room for their header. All
+        /// datagrams of a call but the last are equal in size.
         #[test]
-        fn totals_are_met(
+        fn sender_sends_exactly_the_total_in_equal_datagrams(
             size in 32_usize..3000, calls in 1_usize..44, total in 16_u64..1_000_000,
             stamp in prop::sample::select(&[Stamp::None, Stamp::Counted32, Stamp::Counted64]),
         ) {

@@ -23,16 +23,11 @@ const STOP_STEP: Duration = Duration::from_secs(2);
 /// Further time to open streams, each.
 const STREAM: Duration = Duration::from_millis(20);
 
-/// What a client is to do.
 #[derive(Debug, Clone)]
 pub struct ClientOrder {
-    /// The server.
     pub server: SocketAddr,
-    /// The test.
     pub parameters: Parameters,
-    /// How this end carries it.
     pub carrying: Carrying,
-    /// How long anything may take.
     pub deadlines: Deadlines,
 }
 
@@ -51,7 +46,7 @@ impl Client {
     /// Connects to the server and agrees on the parameters. Nothing is measured yet.
     ///
     /// # Errors
-    /// [`Iperf3Error`]: nobody there, busy, no iperf3, silent.
+    /// [`Iperf3Error`]: refused, busy, no iperf3, silent.
     pub fn prepare(order: ClientOrder, stop_handle: Arc<StopHandle>) -> Result<Self, Iperf3Error> {
         let until = Deadline::after(order.deadlines.step);
         let socket = connect(order.server, &SocketOptions::default(), &stop_handle, until)?;

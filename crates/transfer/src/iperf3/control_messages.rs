@@ -58,7 +58,6 @@ impl Control {
         Err(Iperf3Error::Unexpected { peer: self.peer(), byte: state.byte(), during })
     }
 
-    /// Sends an object.
     pub(super) fn send_json(
         &self,
         object: &Map<String, Value>,

@@ -15,7 +15,6 @@ use ::iperf3::udp_connect::{HELLO, is_welcome};
 /// Repetition interval of an unanswered datagram.
 const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
-/// Options of the sockets over TCP.
 pub(super) fn socket_options(parameters: &Parameters) -> SocketOptions {
     SocketOptions {
         receive_buffer_bytes: parameters.window_bytes,
@@ -104,7 +103,6 @@ pub(super) fn set_up_tcp(
     marks(parameters).apply(socket, peer)
 }
 
-/// Sets the options of a UDP stream.
 pub(super) fn set_up_udp(flow: &mut UdpFlow, parameters: &Parameters) -> Result<(), NetError> {
     if let Some(bytes) = parameters.window_bytes {
         flow.set_receive_buffer(bytes)?;

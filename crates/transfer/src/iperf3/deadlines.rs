@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Deadlines {
     /// One step of the control connection, and the opening of all streams.
     pub step: Duration,
-    /// No byte moves in any stream, or the peer's host says nothing.
+    /// No byte moves in any stream, or the peer's host is silent.
     pub stall: Duration,
     /// What a client may need beyond the time of its test to say that it is over.
     pub grace: Duration,

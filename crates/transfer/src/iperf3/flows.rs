@@ -10,14 +10,14 @@ use super::stream_results::{account, end, in_order, results, sides, stamp};
 use super::{Iperf3Error, Parameters, Results, StreamReport, stream_id};
 use crate::flow::{self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side};
 
-/// How long threads are waited for that were told to stop.
+/// How long to wait for stopped threads.
 const STOP: Duration = Duration::from_secs(2);
 /// How often running flows are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 /// When nothing has come for this long after the end, nothing is under way any more.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// How often it is looked at whether the peer's host has everything.
+/// Interval of checks whether the peer's host has everything.
 const UNACKED_LOOK: Duration = Duration::from_millis(1);
 /// What a peer's host may have that its program has not read: the most to which Linux lets its buffer grow by
 /// itself.
@@ -31,11 +31,9 @@ const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
 pub struct Carrying {
     /// Where received bytes end.
     pub mode: Mode,
-    /// Engine and threads.
     pub group: GroupSetting,
 }
 
-/// The streams of one test.
 pub(super) struct Flows {
     sides: Vec<Side>,
     senders: Option<Group>,

@@ -6,32 +6,26 @@ use super::{Iperf3Error, Parameters, Results, StreamResult};
 use crate::control::{ControlError, Cookie};
 use crate::flow::{EndReason, FlowReport, Side, ThreadReport};
 
-/// What a test came to.
 #[derive(Debug)]
 pub struct TestReport {
-    /// The other end.
     pub peer: SocketAddr,
-    /// The cookie that names the test.
     pub cookie: String,
     /// What was asked for; absent if it did not come to that.
     pub parameters: Option<Parameters>,
-    /// The data streams.
     pub streams: Vec<StreamReport>,
-    /// The threads that carried them.
     pub threads: Vec<ThreadReport>,
-    /// What this end told the other.
+    /// The results that this end sent.
     pub own: Results,
-    /// What the other end told; absent if it did not come to that.
+    /// The results of the other end; absent if the test broke off before.
     pub remote: Option<Results>,
     /// How this end moved the bytes, receivers and senders each.
     pub engines: Vec<String>,
     /// Why it did not come to its end, in words for people.
     pub problem: Option<String>,
-    /// Whether that is because this end was told to stop.
+    /// Whether that is because this end was stopped.
     pub is_stopped: bool,
 }
 
-/// What a data stream came to.
 #[derive(Debug)]
 pub struct StreamReport {
     /// Its number, the same at both ends.
@@ -40,22 +34,19 @@ pub struct StreamReport {
     pub side: Side,
     /// What this end saw, the omitted time apart.
     pub own: StreamResult,
-    /// What the other end saw.
     pub remote: Option<StreamResult>,
     /// All that this end knows, the omitted time included.
     pub flow: FlowReport,
 }
 
-/// Streams that ended.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
     /// In the order in which they were opened.
     pub(super) streams: Vec<StreamReport>,
-    /// The threads of both groups.
     pub(super) threads: Vec<ThreadReport>,
     /// How each group moved its bytes.
     pub(super) engines: Vec<String>,
-    /// What is told to the other end.
+    /// Sent to the other end.
     pub(super) results: Results,
 }
 

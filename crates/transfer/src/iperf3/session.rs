@@ -39,7 +39,6 @@ const OPENING: &str = "the data streams are opened";
 pub enum Arrival {
     /// Over TCP, its cookie read. Streams are numbered in the order in which they were accepted.
     Tcp {
-        /// The connection.
         socket: TcpSocket,
         /// As which of the server it was accepted.
         sequence: u64,
@@ -51,9 +50,7 @@ pub enum Arrival {
 /// How a server conducts its sessions.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    /// How this end carries data.
     pub carrying: Carrying,
-    /// How long anything may take.
     pub deadlines: Deadlines,
     /// The most streams that a client may ask for, both directions together.
     pub streams_max: u32,
@@ -65,13 +62,10 @@ impl Default for SessionSettings {
     }
 }
 
-/// One test of one client.
 pub struct Session {
     /// The control connection, its cookie read.
     pub control: Control,
-    /// The cookie.
     pub cookie: Cookie,
-    /// What wakes this session.
     pub stop_handle: Arc<StopHandle>,
     /// The data connections that come for it.
     pub arrivals: Receiver<Arrival>,
@@ -79,7 +73,6 @@ pub struct Session {
     pub status: Arc<SessionStatus>,
     /// Whose turn it is to open UDP streams.
     pub udp_queue: Arc<UdpAcceptQueue>,
-    /// How it is conducted.
     pub settings: SessionSettings,
 }
 
@@ -247,7 +240,7 @@ impl Session {
         }
     }
 
-    /// Watches until the client says that the test is over.
+    /// Watches until the client announces the end.
     fn attend(&self, parameters: &Parameters, mut watch: Progress) -> Result<(), Iperf3Error> {
         let during = "the test runs";
         let peer = self.control.peer();

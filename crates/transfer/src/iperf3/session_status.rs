@@ -114,7 +114,7 @@ pub(super) enum Progressed {
 }
 
 impl Progress {
-    /// A watch over flows of which something must move within `stall`.
+    /// Watches flows: something must move within `stall`.
     pub(super) fn new(parameters: &Parameters, started_ns: u64, stall: Duration) -> Self {
         let omit_ns = u64::from(parameters.omit_s) * 1_000_000_000;
         Self {
@@ -143,7 +143,6 @@ impl Progress {
         Duration::from_millis(if counted { 5 } else { 50 })
     }
 
-    /// Looks at the flows.
     pub(super) fn look(
         &mut self,
         status: &SessionStatus,
@@ -158,7 +157,7 @@ impl Progress {
         else {
             return Ok(Progressed::Done);
         };
-        // Datagrams leave whether or not somebody takes them: where some are to come too, only these tell.
+        // Datagrams leave without a receiver too: with both directions, only received bytes prove progress.
         let tells_little = self.parameters.protocol == Protocol::Udp
             && self.parameters.direction == Direction::Bidirectional;
         let all = || counts.iter().map(|count| count.bytes).fold(0, u64::saturating_add);

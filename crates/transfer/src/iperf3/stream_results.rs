@@ -72,7 +72,7 @@ pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u
     }
 }
 
-/// What this end says of a stream that counted for `seconds` after the omitted time.
+/// This end's results of a stream that counted for `seconds` after the omitted time.
 pub(super) fn account(
     id: u32,
     side: Side,
@@ -81,7 +81,7 @@ pub(super) fn account(
     seconds: f64,
 ) -> StreamResult {
     let count = &flow.count;
-    // A receiver says the highest count that it saw: what came once, and what did not come before it.
+    // A receiver reports the highest count that it saw: what came once, and what was lost before it.
     let packets = |count: &FlowCount| match side {
         Side::Sender => count.datagrams,
         Side::Receiver => count.datagrams.saturating_sub(count.duplicated).saturating_add(count.lost),
@@ -100,7 +100,7 @@ pub(super) fn account(
     }
 }
 
-/// What this end says of a test of `seconds`, the omitted time included.
+/// This end's results of a test of `seconds`, the omitted time included.
 ///
 /// How its CPU time divides between the program and the kernel is not known of threads that ended, and left
 /// out.
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ends_are_the_clients() {
+    fn only_client_senders_end_by_themselves() {
         let timed = Parameters { length: Length::Seconds(2), omit_s: 1, ..Parameters::default() };
         assert_eq!(end(&timed, Side::Sender, true, 0, 5), End::AtNs(3_000_000_005));
         assert_eq!(end(&timed, Side::Sender, false, 0, 5), End::Peer);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_leave_out_what_was_omitted() {
+    fn results_exclude_the_omitted_time() {
         let count = FlowCount {
             bytes: 900,
             datagrams: 8,
@@ -173,7 +173,8 @@ mod tests {
 
         #[test]
         fn order_is_kept(sides in prop::collection::vec(any::<bool>(), 0..20)) {
-            let sides: Vec<Side> = sides.iter().map(|&s| if s { Side::Sender } else { Side::Receiver }).collect();
+            let side = |&is_sender: &bool| if is_sender { Side::Sender } else { Side::Receiver };
+            let sides: Vec<Side> = sides.iter().map(side).collect();
             let of = |side| (0..sides.len()).filter(|&i| sides[i] == side).collect();
             let all: Vec<usize> = in_order(&sides, of(Side::Sender), of(Side::Receiver));
             prop_assert_eq!(all, (0..sides.len()).collect::<Vec<_>>());

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_each_address_at_a_time() {
+    fn queue_admits_one_session_per_address() {
         let udp_queue = Arc::new(UdpAcceptQueue::default());
         let line_up = |address: &str| {
             udp_queue.line_up(

@@ -33,7 +33,7 @@ fn held(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Option<
 }
 
 #[test]
-fn each_cause_by_its_signs() {
+fn each_cause_follows_from_its_counters() {
     use Asked::{FlatOut, Met, Unmet};
     let all = 1_000_000;
     for (sender, receiver, waits, asked, expected) in [
@@ -65,7 +65,7 @@ fn each_cause_by_its_signs() {
 }
 
 #[test]
-fn where_nobody_is_full_and_threads_wait_for_cpus_the_nearest_is_no_more_than_predicted() {
+fn cpu_waits_below_the_limit_are_only_predicted() {
     let mut sender = end(0.5, Some((1_000_000, 0, 0)));
     sender.threads[0].ready_ns = Some(310_000_000);
     (sender.waits[0].looks, sender.waits[0].drained) = (50, 40);
@@ -76,7 +76,7 @@ fn where_nobody_is_full_and_threads_wait_for_cpus_the_nearest_is_no_more_than_pr
 }
 
 #[test]
-fn datagrams_tell_by_their_losses() {
+fn datagram_losses_name_the_limit() {
     let count = |datagrams| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
     let (mut sender, mut receiver) = (end(0.3, None), end(0.3, None));
     sender.flows[0].count = count(1000);
@@ -91,7 +91,7 @@ fn datagrams_tell_by_their_losses() {
 }
 
 #[test]
-fn a_peer_that_tells_of_its_cpu_time_alone_is_full_by_that() {
+fn cpu_time_alone_shows_a_full_peer() {
     let mut receiver = end(0.0, None);
     receiver.threads.clear();
     receiver.cpu_s = Some(0.98);
@@ -106,7 +106,7 @@ fn a_peer_that_tells_of_its_cpu_time_alone_is_full_by_that() {
 }
 
 #[test]
-fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
+fn idle_thread_rules_out_a_cpu_limit() {
     let mut sender = end(0.98, Some((1_000_000, 0, 0)));
     sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
     let way = DirectionReport { direction: Direction::Down, sender: Some(sender), receiver: None };
@@ -114,7 +114,7 @@ fn one_idle_thread_of_many_means_that_the_others_are_no_limit() {
 }
 
 #[test]
-fn each_flow_has_a_cause_of_its_own() {
+fn each_flow_has_its_cause() {
     let all = 1_000_000;
     let mut sender = end(0.2, Some((all, 900_000, 0)));
     let other = end(0.97, Some((all, 0, 0)));
@@ -133,7 +133,7 @@ fn each_flow_has_a_cause_of_its_own() {
 }
 
 #[test]
-fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
+fn full_link_is_the_limit_before_cpus() {
     let way = DirectionReport {
         direction: Direction::Up,
         sender: Some(end(0.98, Some((1_000_000, 0, 0)))),
@@ -149,7 +149,7 @@ fn a_link_that_carries_what_it_can_is_the_limit_whatever_the_threads_do() {
 }
 
 #[test]
-fn a_buffer_with_nothing_unsent_holds_less_than_the_path() {
+fn drained_send_buffer_is_the_limit() {
     let mut sender = end(0.1, Some((1_000_000, 0, 0)));
     (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
     let mut way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: None };
@@ -164,7 +164,7 @@ fn a_buffer_with_nothing_unsent_holds_less_than_the_path() {
 }
 
 #[test]
-fn a_thread_that_waits_for_a_cpu_has_none_to_spare() {
+fn thread_that_waits_for_a_cpu_is_full() {
     let mut receiver = end(0.08, None);
     receiver.threads[0].ready_ns = Some(600_000_000);
     let way = DirectionReport {

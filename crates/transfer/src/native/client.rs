@@ -23,9 +23,8 @@ use crate::path_rate::Link as PathLink;
 use crate::quic::{QuicEndpoint, QuicFacts};
 use crate::report::{ClockOffset, DirectionReport, Responses};
 
-/// Interval of heartbeats.
 pub(super) const BEAT: Duration = Duration::from_millis(500);
-/// A peer that is silent for so long is gone.
+/// A peer that is silent for this time is gone.
 pub(super) const SILENT: Duration = Duration::from_secs(10);
 /// Time for the report after a stop.
 const STOP: Duration = Duration::from_secs(2);
@@ -41,10 +40,8 @@ pub(super) const FLOW: Duration = Duration::from_millis(5);
 /// When bytes move.
 const FLOWING: &str = "data flows";
 
-/// What a client is to do.
 #[derive(Debug, Clone)]
 pub struct ClientOrder {
-    /// The server.
     pub server: SocketAddr,
     /// What it is asked.
     pub session: SessionOrder,
@@ -63,7 +60,6 @@ pub struct ClientEnd {
     pub broken: Option<String>,
     /// Whether it was ended before its time.
     pub stopped: bool,
-    /// The server's program.
     pub program: String,
     /// Of requests, what their answers took.
     pub responses: Option<Responses>,
@@ -115,7 +111,6 @@ impl Client {
         Ok(client)
     }
 
-    /// The server's program.
     pub fn program(&self) -> &str {
         &self.program
     }
@@ -214,7 +209,7 @@ impl Client {
         ask: impl Fn() -> Result<(), NativeError>,
     ) -> Result<(), NativeError> {
         let during = "the flows are opened";
-        // The server knows how many came, and says so when its own time is over.
+        // The server knows how many came, and reports it when its own time is over.
         let grace = Deadline::after(within + self.order.step);
         loop {
             if !until.passed() {

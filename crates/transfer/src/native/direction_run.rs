@@ -17,11 +17,8 @@ const QUIET: Duration = Duration::from_millis(300);
 /// How the flows of one direction are measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
-    /// When they begin, monotonic ns.
     pub(super) start_ns: u64,
-    /// What is left out at the beginning, ns.
     pub(super) omit_ns: u64,
-    /// The length of an interval, ns.
     pub(super) interval_ns: u64,
 }
 
@@ -38,7 +35,6 @@ struct Looks {
 /// What counts from a moment on.
 #[derive(Debug)]
 enum Omitted {
-    /// Nothing is left out.
     Nothing,
     /// What comes before that moment will be.
     Until(u64),
@@ -57,7 +53,6 @@ pub(super) struct DirectionRun {
     /// Of the first connections, how often they were sampled while they sent, and how often everything in
     /// the send buffer was in flight.
     looks: Vec<Looks>,
-    /// Times the calls of its threads.
     recorder: Option<Recorder>,
     /// What had arrived at the last poll, and until when more must arrive; of receivers after the end of the
     /// senders.
@@ -146,7 +141,6 @@ impl DirectionRun {
         }
     }
 
-    /// Whether all flows have ended.
     pub(super) fn is_finished(&self) -> bool {
         self.transport.is_finished()
     }
@@ -173,7 +167,6 @@ impl DirectionRun {
         datagrams >= sent.datagrams || quiet.1.passed()
     }
 
-    /// Tells the flows to stop.
     pub(super) fn stop(&self) {
         self.transport.stop();
     }

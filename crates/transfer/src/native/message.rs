@@ -20,15 +20,12 @@ pub const REPORT_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionOrder {
-    /// [`VERSION`].
     pub protocol_version: u32,
     /// The client's program, for the server's log: `kagiri 0.1.0`.
     pub program: String,
     /// What lets it in, where the server asks for that.
     pub key: Option<String>,
-    /// What carries the bytes.
     pub protocol: Protocol,
-    /// Which way they go.
     pub direction: Direction,
     /// How many flows go each way.
     pub flows: u32,
@@ -37,7 +34,6 @@ pub struct SessionOrder {
     /// How much all flows of one way are to carry together, see [`share`]; as much as goes in the time
     /// without.
     pub bytes: Option<u64>,
-    /// What is left out at the beginning, ns.
     pub omit_ns: u64,
     /// Where the server's receivers leave the bytes.
     pub mode: Mode,
@@ -51,11 +47,8 @@ pub struct SessionOrder {
     pub threads: u32,
     /// Congestion control of the server's sockets.
     pub congestion_control: Option<String>,
-    /// Send buffers of both ends' sockets, bytes.
     pub send_buffer_bytes: Option<u64>,
-    /// Receive buffers of both ends' sockets, bytes.
     pub receive_buffer_bytes: Option<u64>,
-    /// `TCP_NODELAY`.
     pub no_delay: bool,
     /// Requests and answers instead of streams of bytes.
     pub requests: Option<RequestSettings>,
@@ -65,31 +58,24 @@ pub struct SessionOrder {
     pub beat_ns: u64,
 }
 
-/// What a client says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClientMessage {
-    /// What it wants.
     Order(Box<SessionOrder>),
-    /// What does its clock show?
     Clock,
-    /// All begins now.
     Go,
-    /// It is there.
     Beat,
-    /// Its senders have ended, having sent so many bytes and datagrams.
+    /// Its senders have ended; what they sent.
     Sent(Sent),
     /// It wants the end, and what was measured until now.
     Stop,
 }
 
-/// What a server says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ServerMessage {
     /// The first word, before any order: it is kagiri's.
     Welcome {
-        /// [`VERSION`].
         protocol_version: u32,
         /// Its program: `kagiri 0.1.0`.
         program: String,
@@ -102,21 +88,16 @@ pub enum ServerMessage {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quic: Option<QuicFacts>,
     },
-    /// It will not, and why.
     Refused {
-        /// What happened and what to do.
         why: String,
     },
-    /// All flows are there.
     Connected,
-    /// What its clock shows.
     Clock {
         /// Its monotonic clock, ns.
         monotonic_ns: u64,
-        /// What tells its kernel from others, see `/proc/sys/kernel/random/boot_id`.
+        /// Identifies its kernel, see `/proc/sys/kernel/random/boot_id`.
         boot: Option<String>,
     },
-    /// It is there.
     Beat,
     /// Its senders have ended.
     Sent(Sent),
@@ -134,9 +115,7 @@ pub enum ServerMessage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
-    /// Payload bytes.
     pub bytes: u64,
-    /// Datagrams.
     pub datagrams: u64,
 }
 

@@ -25,7 +25,6 @@ pub struct NativeServer {
 }
 
 impl NativeServer {
-    /// One with these settings.
     pub fn new(settings: NativeSettings) -> Self {
         Self { settings, sessions: Arc::default() }
     }
@@ -118,7 +117,6 @@ impl NativeServer {
         unmatched
     }
 
-    /// The number of running sessions.
     pub(crate) fn open(&self) -> usize {
         self.sessions.open.load(Ordering::Acquire)
     }

@@ -34,7 +34,6 @@ const TIME_NS_MAX: u64 = 86_400 * 1_000_000_000;
 /// The shortest interval that a client may request, ns.
 const BEAT_NS_MIN: u64 = 100_000_000;
 
-/// One client's session.
 pub(super) struct Session {
     name: SessionId,
     /// This end's address that the client connected to.
@@ -179,7 +178,6 @@ impl Session {
         }
     }
 
-    /// Waits for the client's `go`.
     fn await_go(&self) -> Result<(), NativeError> {
         let during = "being told to begin";
         let until = Deadline::after(self.settings.start_within);
@@ -286,7 +284,8 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
     let refuse = |what: String| Err(what);
     if order.protocol_version != VERSION {
         return refuse(format!(
-            "this is {PROGRAM}, which speaks version {VERSION} of the transfer protocol, and the client speaks {}",
+            "this is {PROGRAM}, which speaks version {VERSION} of the transfer protocol, and the \
+             client speaks {}",
             order.protocol_version
         ));
     }

@@ -18,7 +18,6 @@ pub fn is_kagiri(cookie: &Cookie) -> bool {
     cookie.text().starts_with(HEAD)
 }
 
-/// A session, as both ends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; SESSION_BYTES]);
 
@@ -27,12 +26,11 @@ pub struct SessionId([u8; SESSION_BYTES]);
 pub enum Role {
     /// It carries orders and reports.
     Control,
-    /// It carries the flow of this number.
     Flow(u32),
 }
 
 impl SessionId {
-    /// A new one: nobody else's connection can be taken for this session's.
+    /// A new one: no foreign connection can be taken for this session's.
     pub fn random() -> Self {
         let mut name = [0; SESSION_BYTES];
         let text = Cookie::random_with(HEAD);
@@ -40,7 +38,6 @@ impl SessionId {
         Self(name)
     }
 
-    /// The cookie of a connection of this session.
     pub fn cookie(&self, role: Role) -> Cookie {
         let mut bytes = [0; COOKIE_BYTES];
         let place = match role {
@@ -74,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_place_is_read_as_it_was_written() {
+    fn session_id_round_trips() {
         let session = SessionId::random();
         for role in [Role::Control, Role::Flow(0), Role::Flow(59_999), Role::Flow(u32::MAX)] {
             let cookie = session.cookie(role);

@@ -8,7 +8,7 @@ use super::direction_run::{DirectionResult, DirectionRun, sent};
 use super::error::NativeError;
 use super::message::{Sent, SessionOrder};
 
-/// After the senders have ended, receivers end when nothing arrives for so long.
+/// After the senders have ended, receivers end when nothing arrives for this time.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Limit of that time in all.
 const DRAIN_MAX: Duration = Duration::from_secs(300);
@@ -34,7 +34,6 @@ struct Claim {
     until: Deadline,
 }
 
-/// The result of a poll.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Poll {
     /// This end's senders have just ended.
@@ -121,7 +120,6 @@ pub(super) fn longest(order: &SessionOrder) -> Duration {
     run.saturating_add(DRAIN_MAX)
 }
 
-/// Detects a silent peer.
 pub(super) struct PeerTimeout {
     peer: std::net::SocketAddr,
     within: Duration,

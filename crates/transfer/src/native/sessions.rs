@@ -48,7 +48,6 @@ impl Default for NativeSettings {
 /// The result of a session at the server.
 #[derive(Debug)]
 pub struct SessionEnd {
-    /// The client.
     pub peer: SocketAddr,
     /// What it asked for; absent where it did not come to that.
     pub order: Option<SessionOrder>,
@@ -65,7 +64,7 @@ pub(super) enum Arrival {
 }
 
 pub(super) struct Entry {
-    /// The client's address. Datagrams go only there: nobody can direct them at a third host.
+    /// The client's address. Datagrams go only there, never to a third host.
     pub(super) peer: IpAddr,
     /// This end's address that the client connected to.
     pub(super) local: IpAddr,
@@ -83,7 +82,6 @@ impl Entry {
     }
 }
 
-/// The sessions that run.
 #[derive(Default)]
 pub(super) struct Sessions {
     entries: Mutex<BTreeMap<SessionId, Entry>>,

@@ -18,15 +18,13 @@ use crate::quic::{QuicEndpoint, QuicPlan};
 use crate::requests::{self, RequestEnd, RequestSide, RequestSpec};
 use crate::settings::RequestSettings;
 
-/// A flow that waits for its peer for so long has failed; a vanished host is noticed by then.
+/// A flow fails after waiting for its peer for this time; a vanished host is noticed by then.
 pub(super) const SILENCE: Duration = Duration::from_secs(15);
 
-/// How many flows an order has, both ways together.
 pub(super) fn flows_total(order: &SessionOrder) -> u32 {
     order.flows.saturating_mul(order.direction.each().len() as u32)
 }
 
-/// Options of the flows' TCP sockets.
 pub(super) fn options(order: &SessionOrder) -> SocketOptions {
     SocketOptions {
         receive_buffer_bytes: order.receive_buffer_bytes,
@@ -43,7 +41,6 @@ pub(super) fn set_up_tcp(socket: &TcpSocket, order: &SessionOrder) -> Result<(),
     options(order).apply(socket)
 }
 
-/// Prepares a UDP socket of either end.
 pub(super) fn set_up_udp(flow: &mut UdpFlow, order: &SessionOrder) -> Result<(), NetError> {
     if let Some(bytes) = order.receive_buffer_bytes {
         flow.set_receive_buffer(bytes)?;
@@ -70,7 +67,6 @@ fn silence(pause_s: f64) -> Duration {
     SILENCE.saturating_add(Duration::try_from_secs_f64(2.0 * pause_s).unwrap_or_default())
 }
 
-/// How the groups of this end work.
 fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSetting {
     // A slow rate makes long pauses between calls.
     let bits = f64::from(order.size_bytes) * 8.0;

@@ -15,7 +15,6 @@ const STOP: Duration = Duration::from_secs(1);
 pub(super) enum Transport {
     /// Streams of bytes, or requests and responses, a socket each.
     Sockets(Group),
-    /// Streams of one connection.
     Quic(QuicGroup),
 }
 

@@ -24,24 +24,22 @@ use crate::flow::FlowSpec;
 const STREAM_WINDOW: u64 = 8 << 20;
 /// All streams together may be this far ahead of their readers, bytes: what a peer can make this end hold.
 const CONNECTION_WINDOW: u64 = 64 << 20;
-/// So much is sent or about to be, and not acknowledged, unless the order says otherwise, bytes. It fills 1
-/// Gbit/s over 30 ms.
+/// Default limit of unacknowledged bytes, those about to be sent included: 1 Gbit/s over 30 ms.
 const SEND_WINDOW: u64 = 4 << 20;
-/// A connection over which nothing came for so long is lost, ms.
+/// A connection over which nothing came for this time is lost, ms.
 const IDLE_MS: u32 = 15_000;
-/// Something is sent as often as this, so that a connection is idle only when its peer is gone.
+/// Interval of keep-alives: a connection is idle only when its peer is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
-/// So long a client that has begun may take to prove that it knows the session; another may come meanwhile.
+/// Time for a client to prove that it knows the session; others may connect meanwhile.
 const HANDSHAKE: Duration = Duration::from_secs(2);
-/// Time for the last word to leave.
+/// Time for the closing packet to leave.
 const FAREWELL: Duration = Duration::from_millis(20);
-/// A thread that has not ended by then is left behind.
 const STOP: Duration = Duration::from_secs(1);
 
 /// What both ends of a session know of their connection beforehand.
 #[derive(Debug, Clone)]
 pub(crate) struct QuicPlan {
-    /// The session's name: only who knows it is let in.
+    /// The session's name: required to be let in.
     pub(crate) name: String,
     /// Streams that each end may open.
     pub(crate) flows: u32,
@@ -53,7 +51,7 @@ pub(crate) struct QuicPlan {
     pub(crate) within: Duration,
 }
 
-/// What came of the connection; nothing yet before it did.
+/// The connection or the reason of its failure, once it is known.
 type Outcome = OnceLock<Result<Connection, String>>;
 
 /// One end of a session's connection. Dropping it closes the connection.
@@ -61,7 +59,7 @@ pub(crate) struct QuicEndpoint {
     peer: SocketAddr,
     runtime: Handle,
     outcome: Arc<Outcome>,
-    /// CPU time of the thread that groups have told of, ns.
+    /// CPU time of the thread that groups have reported, ns.
     told_cpu_ns: Arc<AtomicU64>,
     /// The thread ends when this is dropped.
     wanted: Option<oneshot::Sender<()>>,
@@ -70,10 +68,7 @@ pub(crate) struct QuicEndpoint {
 
 impl QuicEndpoint {
     /// Waits at the address `local`, on a free port, for the client whose control connection comes from
-    /// `peer`. The stop handle wakes when it has come, or did not.
-    ///
-    /// # Errors
-    /// [`QuicError`].
+    /// `peer`. The stop handle wakes when it has connected or failed to.
     pub(crate) fn listen(
         mut local: SocketAddr,
         peer: SocketAddr,
@@ -96,11 +91,8 @@ impl QuicEndpoint {
         Ok((end, QuicFacts { port, certificate }))
     }
 
-    /// Connects to the server that told these facts over the control connection to `server`. The stop handle
-    /// wakes when it is connected, or could not be.
-    ///
-    /// # Errors
-    /// [`QuicError`].
+    /// Connects to the server that sent these facts over the control connection to `server`. The stop handle
+    /// wakes when it is connected or has failed to.
     pub(crate) fn connect(
         mut server: SocketAddr,
         facts: &QuicFacts,
@@ -147,10 +139,10 @@ impl QuicEndpoint {
         let last = endpoint.clone();
         let serve = move || {
             runtime.block_on(async move {
-                // Nothing is ever sent: it ends when the sender is dropped.
+                // Nothing is sent on this channel: it ends when the sender is dropped.
                 let _ = unwanted.await;
                 last.close(VarInt::from_u32(0), b"");
-                // Whether the peer hears of it or not.
+                // Best effort.
                 let _ = timeout(FAREWELL, last.wait_idle()).await;
             });
         };
@@ -166,7 +158,7 @@ impl QuicEndpoint {
         Ok((end, endpoint))
     }
 
-    /// Keeps what comes of `connection`, and rings.
+    /// Stores the result of `connection`, and wakes the session.
     fn come_together(
         &self,
         stop_handle: Arc<StopHandle>,
@@ -174,7 +166,7 @@ impl QuicEndpoint {
     ) {
         let outcome = self.outcome.clone();
         self.runtime.spawn(async move {
-            // Nobody else sets it.
+            // It is set here only.
             let _ = outcome.set(connection.await);
             stop_handle.wake();
         });
@@ -183,7 +175,7 @@ impl QuicEndpoint {
     /// Whether the ends have come together.
     ///
     /// # Errors
-    /// [`QuicError::Connection`]: they did not, and will not.
+    /// [`QuicError::Connection`]: they failed to.
     pub(crate) fn is_connected(&self) -> Result<bool, QuicError> {
         Ok(self.connection()?.is_some())
     }
@@ -214,7 +206,7 @@ impl Drop for QuicEndpoint {
         let until = Deadline::after(STOP);
         while !thread.is_finished() && until.pause(Duration::from_millis(1)) {}
         if thread.is_finished() {
-            // It panicked if this fails, and has been heard of already.
+            // An error is a panic of the thread, which was printed.
             let _ = thread.join();
         }
     }
@@ -277,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_knows_the_session_is_let_in() {
+    fn quic_accepts_only_its_session() {
         let stop_handle = || Arc::new(StopHandle::new().unwrap());
         let loopback: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let (server, facts) =
@@ -293,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_either_end_is_told_in_time() {
+    fn quic_reports_a_missing_peer_in_time() {
         let stop_handle = Arc::new(StopHandle::new().unwrap());
         let loopback: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let plan = QuicPlan { within: Duration::from_millis(200), ..plan("session") };

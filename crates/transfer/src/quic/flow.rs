@@ -13,14 +13,13 @@ use tokio::time::{sleep, timeout};
 use crate::driver::{BLOCK_BYTES, EndReason, FlowCounters, FlowReport, block};
 use crate::flow::{End, FlowSpec, Side};
 
-/// A flow that waits for its peer for so long has failed.
+/// A flow fails after waiting for its peer for this time.
 const SILENCE: Duration = Duration::from_secs(15);
 /// The most pieces, each of one packet, that are taken at once.
 const PIECES: usize = 32;
-/// What quinn's senders keep to unless told otherwise (RFC 9438).
+/// Default congestion control of quinn's senders (RFC 9438).
 const CONGESTION: &str = "cubic";
 
-/// One flow.
 pub(super) struct Flow {
     order: FlowSpec,
     start_ns: u64,
@@ -104,7 +103,7 @@ impl Flow {
                 Ok(bytes) => self.moved(bytes as u64),
                 Err(ended) => return ended,
             }
-            // A stream takes many megabytes before it is full; packets are to leave meanwhile.
+            // A stream buffers many megabytes; packets must leave meanwhile.
             yield_now().await;
         }
     }
@@ -121,9 +120,9 @@ impl Flow {
         self.report(ended)
     }
 
-    /// What comes of `step`, unless the flow is over before: told to stop, at its time's end, or in silence.
+    /// Runs `step`, unless the flow is over before: stopped, at its end time, or after silence.
     async fn step<T, E: Error>(&mut self, step: impl Future<Output = Result<T, E>>) -> Result<T, EndReason> {
-        // Before the common start nobody is expected to move.
+        // Nothing is expected to move before the common start.
         let patience = SILENCE + left(self.start_ns);
         tokio::select! {
             biased;
@@ -159,9 +158,9 @@ impl Flow {
     }
 }
 
-/// Comes when the flow is told to stop, or its time is over.
+/// Ends when the flow is stopped, or its time is over.
 async fn over(stopped: &mut watch::Receiver<bool>, end: End) -> EndReason {
-    // A group that is gone wants nothing any more either.
+    // A dropped group stops its flows too.
     let told = async { drop(stopped.wait_for(|stop| *stop).await) };
     match end {
         End::AtNs(at_ns) if left(at_ns).is_zero() => EndReason::Done,
@@ -173,7 +172,7 @@ async fn over(stopped: &mut watch::Receiver<bool>, end: End) -> EndReason {
     }
 }
 
-/// How long it is until a moment of the monotonic clock.
+/// Time left until a moment of the monotonic clock.
 fn left(at_ns: u64) -> Duration {
     Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()))
 }

@@ -15,14 +15,12 @@ use crate::driver::{CpuUsage, EndReason, FlowCount, FlowCounters, FlowReport, Th
 use crate::flow::{FlowSpec, Side};
 use crate::report::Waits;
 
-/// What a group came to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuicReport {
-    /// Its flows, in the order in which they were given.
     pub(crate) flows: Vec<FlowReport>,
     /// The thread that drove them, and with them those of the other way.
     pub(crate) threads: Vec<ThreadReport>,
-    /// CPU time of the thread that no group has told of yet, ns.
+    /// CPU time of the thread that no group has reported yet, ns.
     pub(crate) cpu_ns: u64,
     /// Of senders, how the path was: once, for the connection.
     pub(crate) waits: Vec<Waits>,
@@ -36,7 +34,7 @@ pub(crate) struct QuicGroup {
 }
 
 impl QuicGroup {
-    /// Starts flows on the thread of `runtime`, as they are told.
+    /// Starts flows on the thread of `runtime`.
     pub(super) fn start(
         runtime: &Handle,
         connection: Connection,
@@ -61,7 +59,7 @@ impl QuicGroup {
             let cpu_ns = thread_cpu_ns();
             let before_ns = told_cpu_ns.swap(cpu_ns, Ordering::Relaxed);
             let waits = is_sender.then(|| waits(&connection));
-            // Nobody else sets it.
+            // It is set here only.
             let _ = told.set(QuicReport {
                 flows,
                 threads: vec![usage.end()],
@@ -77,12 +75,11 @@ impl QuicGroup {
         self.counters.iter().map(FlowCounters::read).collect()
     }
 
-    /// Whether all flows have ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.report.get().is_some()
     }
 
-    /// Tells all flows to stop. What senders have sent is still delivered while the connection stands.
+    /// Stops all flows. What senders have sent is still delivered while the connection stands.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }

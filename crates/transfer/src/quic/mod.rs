@@ -1,9 +1,9 @@
 //! QUIC (RFC 9000): all flows of a session as streams of one connection, in user space, by quinn.
 //!
-//! The server makes an [`end`] on a port of its own, with a certificate for this session alone; both are told
-//! over the control connection, and the client takes that certificate and no other ([`tls`]). Each flow is a
-//! stream that its sender opens and ends ([`flow`]), the flows of one way are a [`group`]. One thread at each
-//! end does all the work, encryption and acknowledgements included.
+//! The server opens an [`endpoint`] on a port of its own, with a certificate for this session alone; both
+//! are sent over the control connection, and the client accepts that certificate and no other ([`tls`]).
+//! Each flow is a stream that its sender opens and ends ([`flow`]), the flows of one way are a [`group`].
+//! One thread at each end does all the work, encryption and acknowledgements included.
 
 mod endpoint;
 mod error;
@@ -18,7 +18,7 @@ pub use error::QuicError;
 pub(super) use endpoint::{QuicEndpoint, QuicPlan};
 pub(super) use group::QuicGroup;
 
-/// More streams than this take one thread longer to turn to than they are worth.
+/// With more streams than this one thread serves each too rarely.
 pub(super) const FLOWS_MAX: u32 = 1000;
 
 /// How this engine is named in reports.

@@ -13,13 +13,10 @@ use quinn::rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, Si
 
 use super::QuicError;
 
-/// The name in every certificate: which server it is, only the certificate itself tells.
+/// The name in every certificate: only the certificate itself identifies the server.
 pub(super) const SERVER_NAME: &str = "kagiri";
 
 /// What a server of the session `name` shows, and the certificate (DER) by which it is known.
-///
-/// # Errors
-/// [`QuicError::Tls`].
 pub(super) fn server(name: &str) -> Result<(QuicServerConfig, Vec<u8>), QuicError> {
     let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]).map_err(tls)?;
     let certificate = made.cert.der().clone();
@@ -37,9 +34,6 @@ pub(super) fn server(name: &str) -> Result<(QuicServerConfig, Vec<u8>), QuicErro
 }
 
 /// What a client of the session `name` shows, that takes the server of `certificate` (DER) and no other.
-///
-/// # Errors
-/// [`QuicError::Tls`].
 pub(super) fn client(name: &str, certificate: &[u8]) -> Result<QuicClientConfig, QuicError> {
     let provider = provider();
     let pinned = Pinned {
@@ -52,7 +46,7 @@ pub(super) fn client(name: &str, certificate: &[u8]) -> Result<QuicClientConfig,
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(pinned))
         .with_no_client_auth();
-    // Only who knows the session's name is let in: strangers who find the port do not.
+    // A client must know the session's name; others that find the port do not.
     config.alpn_protocols = vec![name.into()];
     config.resumption = Resumption::disabled();
     QuicClientConfig::try_from(config).map_err(tls)

@@ -1,4 +1,4 @@
-//! The requests of a flow that wait for their answers. Pure: it is told the time.
+//! The requests of a flow that wait for their answers. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,6 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_order() {
+    fn answers_match_requests_in_order() {
         let mut in_flight = InFlight::default();
         assert_eq!(in_flight.answered_next(), None, "nobody asked");
         (0..3).for_each(|n| in_flight.push(sent(n)));
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_byte_mean_the_latest() {
+    fn short_numbers_name_the_latest_request() {
         let mut in_flight = InFlight::default();
         assert_eq!(in_flight.answered(0, 8), None);
         (0..300).for_each(|n| in_flight.push(sent(n)));
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_or_too_far_back_is_given_up() {
+    fn old_requests_are_given_up() {
         let mut in_flight = InFlight::default();
         (0..10).for_each(|n| in_flight.push(sent(n)));
         in_flight.answered(1, 64);
@@ -113,7 +112,7 @@ mod tests {
     proptest! {
         /// Against a map of all that wait.
         #[test]
-        fn nothing_is_mixed_up(steps in prop::collection::vec((0_u8..4, 0_u64..40), 1..250)) {
+        fn in_flight_matches_a_model(steps in prop::collection::vec((0_u8..4, 0_u64..40), 1..250)) {
             let (mut in_flight, mut waiting) = (InFlight::default(), BTreeMap::new());
             let mut next = 0_u64;
             for (what, number) in steps {
@@ -127,7 +126,10 @@ mod tests {
                         let number = next.saturating_sub(number);
                         prop_assert_eq!(in_flight.answered(number & 0xff, 8), waiting.remove(&number));
                     }
-                    _ => prop_assert_eq!(in_flight.answered_next(), waiting.pop_first().map(|(_, sent)| sent)),
+                    _ => {
+                        let oldest = waiting.pop_first().map(|(_, sent)| sent);
+                        prop_assert_eq!(in_flight.answered_next(), oldest);
+                    }
                 }
                 prop_assert_eq!((in_flight.waiting(), in_flight.next()), (waiting.len(), next));
             }

@@ -26,7 +26,6 @@ enum Role {
     Responder(Responder),
 }
 
-/// A flow that a thread drives.
 #[derive(Debug)]
 pub(super) struct RequestFlow {
     socket: Arc<FlowSocket>,

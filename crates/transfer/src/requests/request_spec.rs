@@ -1,4 +1,4 @@
-//! What a group of requesters or responders is told to do, and what it says of itself.
+//! The spec of a group of requesters or responders.
 
 use std::time::Duration;
 
@@ -8,12 +8,9 @@ use sys::span::Handle;
 use crate::driver::FlowSocket;
 use crate::settings::Waiting;
 
-/// Which end of the flows this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSide {
-    /// It asks.
     Requester,
-    /// It answers.
     Responder,
 }
 
@@ -23,16 +20,15 @@ pub enum RequestEnd {
     /// At a moment of this host's monotonic clock: no request is due from then on. A requester still waits a
     /// second for answers that are under way.
     AtNs(u64),
-    /// After so many requests and their answers.
+    /// After this number of requests and their answers.
     Requests(u64),
-    /// When the peer closes the connection, or this side is told to stop.
+    /// When the peer closes the connection, or this side is stopped.
     Peer,
 }
 
 /// The spec that all flows of a group are given.
 #[derive(Debug, Clone)]
 pub struct RequestSpec {
-    /// Which end this is.
     pub side: RequestSide,
     /// Bytes of a request, at least 1; of UDP at most 65,507.
     pub size_bytes: u32,
@@ -43,16 +39,14 @@ pub struct RequestSpec {
     /// Requests a second that each flow makes, whether or not answers came; one after the other unless
     /// given.
     pub rate_per_s: Option<f64>,
-    /// When it is over.
     pub end: RequestEnd,
     /// Requests that are intended before this moment of the monotonic clock are in no number of
     /// [`Responses`].
     pub omit_until_ns: Option<u64>,
     /// Threads at most; 0 lets the group choose.
     pub threads: u32,
-    /// A flow that waits for its peer for so long has failed.
+    /// A flow fails after waiting for its peer for this time.
     pub silence_max: Duration,
-    /// Times the calls of its threads.
     pub recorder: Option<Handle>,
 }
 

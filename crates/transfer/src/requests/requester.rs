@@ -1,4 +1,4 @@
-//! A requester: sends when its schedule says, and tells how long each answer took.
+//! A requester: sends by its schedule and measures how long each answer takes.
 
 use base::pace::OpenLoop;
 use sys::net::Moved;
@@ -14,7 +14,6 @@ use crate::driver::{
 /// takes that still works.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// The asking side of a flow.
 #[derive(Debug)]
 pub(super) struct Requester {
     sizes: Sizes,

@@ -6,7 +6,6 @@ use super::exchange::{Progress, Sizes, ThreadBuffers, receive, send};
 use super::request_spec::RequestEnd;
 use crate::driver::{BLOCK_BYTES, EndReason, FlowSocket, SilenceLimit, Step, block, broken};
 
-/// The answering side of a flow.
 #[derive(Debug)]
 pub(super) struct Responder {
     sizes: Sizes,
@@ -74,7 +73,7 @@ impl Responder {
                 whole as u64
             }
             FlowSocket::Udp(_) => {
-                // One that is too short for its number is nobody's request.
+                // A datagram that is too short for its number is no request.
                 let Some(number) = self.sizes.read_number(&buffers.receive[..bytes]) else {
                     return Step::Moved;
                 };

@@ -32,7 +32,6 @@ const STOP: Duration = Duration::from_secs(5);
 /// Attempts to find a port that is free for both TCP and UDP.
 const PORTS_TRIED_MAX: u32 = 16;
 
-/// How a server behaves.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// TCP and UDP address; port 0: a free one.
@@ -84,7 +83,6 @@ fn bind(address: SocketAddr) -> Result<(Listener, UdpPort), NetError> {
     }
 }
 
-/// A server that runs until it is dropped.
 pub struct Server {
     local: SocketAddr,
     registry: Arc<Registry>,
@@ -124,7 +122,6 @@ impl Server {
         Ok(Self { local, registry, stop_handle, acceptor: Some(acceptor.map_err(thread)?), natives })
     }
 
-    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }

@@ -13,29 +13,23 @@ use crate::settings::TransferSettings;
 use workload::part::{Part, Peers};
 use workload::watch;
 
-/// What the server is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerTask {
-    /// The transfer.
     pub transfer: TransferSettings,
     /// Whether some clients are on other hosts.
     pub clients_elsewhere: bool,
 }
 
-/// Where clients connect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerEndpoint {
-    /// Where the server listens.
     pub address: SocketAddr,
-    /// Who presents this key is a client of this run.
+    /// Clients of this run present this key.
     pub key: String,
     /// What a sampler watches on the server's host.
     pub watch: Watch,
-    /// The server's process.
     pub pid: u32,
 }
 
-/// The server of a variant.
 pub struct ServerPart {
     task: ServerTask,
     server: Option<Server>,
@@ -43,7 +37,6 @@ pub struct ServerPart {
 }
 
 impl ServerPart {
-    /// Where the server listens.
     fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
         match (host.address, self.task.clients_elsewhere) {
             (_, false) => Ok(Ipv4Addr::LOCALHOST.into()),
@@ -96,7 +89,7 @@ impl Part for ServerPart {
     }
 
     fn progress(&mut self) -> Progress {
-        // Each client reports what its session came to; nobody asks for what is kept of it here.
+        // Each client reports its session; the results kept here are not needed.
         self.natives.iter().for_each(|natives| drop(natives.take_ends()));
         Progress::Running { done: None }
     }
@@ -107,7 +100,7 @@ impl Part for ServerPart {
     }
 }
 
-/// 128 bits that nobody can guess, in hexadecimal digits.
+/// 128 random bits in hexadecimal digits.
 fn random_key() -> String {
     sys::random::letters::<32>(b"0123456789abcdef").map(char::from).iter().collect()
 }

@@ -42,16 +42,13 @@ pub enum PeerProtocol {
     Iperf3(Cookie),
 }
 
-/// An identified connection.
 #[derive(Debug)]
 pub struct Identified {
     /// The socket, read up to the end of the cookie.
     pub socket: TcpSocket,
-    /// The other end.
     pub peer: SocketAddr,
     /// Its number in the order of accepting.
     pub sequence: u64,
-    /// Its protocol.
     pub hello: PeerProtocol,
 }
 
@@ -113,12 +110,10 @@ impl ProtocolDetector {
         })
     }
 
-    /// Counts of closed unidentified connections.
     pub fn counts(&self) -> HandshakeCounts {
         self.counts
     }
 
-    /// The number of unidentified connections.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
     }

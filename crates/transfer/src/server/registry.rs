@@ -12,10 +12,8 @@ use crate::iperf3::{Arrival, SessionStatus, TestReport};
 /// Reports to keep; older ones are dropped.
 const REPORTS_MAX: usize = 1024;
 
-/// A snapshot of a session.
 #[derive(Debug, Clone)]
 pub struct SessionView {
-    /// The cookie that names it.
     pub cookie: Cookie,
     /// Its client's control connection.
     pub peer: SocketAddr,

@@ -13,9 +13,9 @@ use crate::flow::{
     Side, Stamp,
 };
 
-/// How often `watch` is told the counts.
+/// Interval of calls of `watch`.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a flow may take to end that was told to.
+/// How long a stopped flow may take to end.
 const STOP: Duration = Duration::from_secs(1);
 
 /// Takes one stream after the other from `ttcp -t`.
@@ -56,7 +56,7 @@ impl Receiver {
     /// A stream of datagrams begins with the first that is no mark, and belongs to its sender.
     ///
     /// # Errors
-    /// [`TtcpError`]: nobody came, or the stop handle said stop before anybody did.
+    /// [`TtcpError`]: no sender came in time or before the stop.
     pub fn take(
         &mut self,
         stop_handle: &StopHandle,
@@ -89,7 +89,7 @@ impl Receiver {
     }
 }
 
-/// Who sent the first datagram that is no mark; it is left where it is.
+/// The sender of the first datagram that is no mark; the datagram stays in the queue.
 fn first_sender(port: &UdpPort) -> Result<Option<SocketAddr>, TtcpError> {
     let mut buffer = [0; MARK_BYTES + 1];
     while let Some((len, from)) = port.peek(&mut buffer)? {
@@ -127,7 +127,6 @@ fn await_one<T>(
     }
 }
 
-/// Carries one flow to its end.
 pub(super) fn carry(
     socket: FlowSocket,
     order: FlowSpec,

@@ -19,10 +19,8 @@ const END_MARKS: u32 = 5;
 /// queue.
 const MARK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendOrder {
-    /// How.
     pub manner: Manner,
     /// Until when; of UDP, bytes are rounded up to whole datagrams. [`End::Peer`]: until the stop handle is
     /// stopped.
@@ -35,7 +33,7 @@ pub struct SendOrder {
 /// the stream in order.
 ///
 /// # Errors
-/// [`TtcpError`]: nobody there. Over UDP that cannot be told, unless the peer's host says that nobody listens.
+/// [`TtcpError`]: the peer does not answer. Over UDP this is known only if its host reports a closed port.
 pub fn send(
     peer: SocketAddr,
     order: &SendOrder,

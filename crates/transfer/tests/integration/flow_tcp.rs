@@ -71,7 +71,7 @@ fn content(engine: Engine, size_bytes: u32, bytes: u64, rate_bit_per_s: Option<u
 }
 
 #[test]
-fn what_is_sent_is_one_block_over_and_over() {
+fn payload_repeats_one_block() {
     const BLOCK: usize = 128 << 10;
     let first = content(Engine::Write, 0, 5_000_011, None);
     let mut seen = [0_u32; 256];
@@ -99,7 +99,7 @@ fn the_end_of_the_stream_ends_the_receiver() {
 }
 
 #[test]
-fn a_stop_is_prompt_and_loses_nothing_that_had_come() {
+fn stop_is_prompt_and_keeps_received_bytes() {
     for threads in [0, 1] {
         promptly(|| {
             let setting = GroupSetting { threads, ..GroupSetting::default() };
@@ -135,7 +135,7 @@ fn a_dropped_group_leaves_no_thread_behind() {
 }
 
 #[test]
-fn a_timed_flow_ends_in_time_though_nobody_reads() {
+fn timed_flow_ends_in_time_without_a_reader() {
     for threads in [0, 1] {
         promptly(|| {
             let unread = [streams(), streams()];
@@ -159,7 +159,7 @@ fn reset(stream: TcpStream) {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_told() {
+fn closed_peer_is_reported() {
     for (threads, engine) in
         [(0, Engine::Write), (0, Engine::Splice), (1, Engine::Write), (1, Engine::Splice)]
     {
@@ -182,7 +182,7 @@ fn a_peer_that_is_gone_is_told() {
 }
 
 #[test]
-fn a_silent_peer_is_told() {
+fn silent_peer_is_reported() {
     for threads in [0, 1] {
         let setting =
             GroupSetting { threads, silence_max: Duration::from_millis(100), ..GroupSetting::default() };
@@ -292,7 +292,7 @@ fn more_flows_than_files_are_refused_in_words() {
 }
 
 #[test]
-fn the_probe_knows_all_engines_and_is_made_once() {
+fn probe_compares_all_engines_once() {
     let report = probe::run().unwrap();
     assert_eq!(report.engines.iter().map(|e| e.engine).collect::<Vec<_>>(), [Engine::Write, Engine::Splice]);
     assert!(report.engines.iter().all(|e| e.cpu_s_per_gb > 0.0 && e.bit_per_s > 0.0), "{report:?}");

@@ -150,7 +150,7 @@ fn datagram(count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_full_socket_is_told_from_the_wire() {
+fn socket_drops_are_distinguished_from_path_losses() {
     for mode in [Mode::Copy, Mode::Discard] {
         let (one, mut other) = datagrams();
         other.set_receive_buffer(0).unwrap();
@@ -248,7 +248,7 @@ fn a_rate_is_never_exceeded_and_datagrams_leave_whole() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_told() {
+fn closed_port_is_reported() {
     let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let peer = gone.local_addr().unwrap();
     drop(gone);
@@ -266,7 +266,7 @@ fn a_port_where_nobody_listens_is_told() {
 }
 
 #[test]
-fn a_firewall_that_drops_all_is_told() {
+fn dropping_firewall_is_reported() {
     let setting = GroupSetting { silence_max: Duration::from_millis(100), ..GroupSetting::default() };
     let (_one, other) = datagrams();
     let report = run(vec![(FlowSocket::Udp(other), receiver(Mode::Copy, Stamp::Counted64))], &setting);
@@ -275,7 +275,7 @@ fn a_firewall_that_drops_all_is_told() {
 }
 
 #[test]
-fn orders_that_make_no_sense_are_refused_in_words() {
+fn impossible_specs_are_refused_with_a_reason() {
     for (size_bytes, end, says) in [
         (15, End::Peer, "flow 0: a datagram of 15 bytes; choose 16 to 65507"),
         (65_508, End::Peer, "choose 16 to 65507"),

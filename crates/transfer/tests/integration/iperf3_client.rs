@@ -202,7 +202,7 @@ fn datagrams() {
 }
 
 #[test]
-fn what_is_omitted_does_not_count() {
+fn omitted_time_does_not_count() {
     if !is_installed("iperf3") {
         return;
     }
@@ -232,7 +232,7 @@ fn what_is_omitted_does_not_count() {
 }
 
 #[test]
-fn the_servers_output_comes_back() {
+fn server_output_is_received() {
     if !is_installed("iperf3") {
         return;
     }
@@ -250,7 +250,7 @@ fn the_servers_output_comes_back() {
 }
 
 #[test]
-fn a_busy_server_says_so() {
+fn busy_server_is_reported() {
     if !is_installed("iperf3") {
         return;
     }
@@ -271,7 +271,7 @@ fn a_busy_server_says_so() {
 }
 
 #[test]
-fn a_stop_in_the_middle_keeps_what_both_ends_saw() {
+fn stop_keeps_the_counts_of_both_ends() {
     if !is_installed("iperf3") {
         return;
     }
@@ -296,7 +296,7 @@ fn a_stop_in_the_middle_keeps_what_both_ends_saw() {
 }
 
 #[test]
-fn a_server_that_hangs_or_dies_is_noticed() {
+fn hanging_or_dead_server_is_detected() {
     if !is_installed("iperf3") {
         return;
     }

@@ -226,7 +226,7 @@ fn a_client_that_takes_no_datagrams_is_given_up_when_all_have_been_sent_often_en
 }
 
 #[test]
-fn udp_of_strangers_opens_nothing() {
+fn unknown_udp_senders_open_no_stream() {
     let _alone = alone();
     let server = hasty();
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -239,12 +239,14 @@ fn udp_of_strangers_opens_nothing() {
 }
 
 #[test]
-fn no_bytes_bring_the_server_down() {
+fn server_survives_random_bytes() {
     let _alone = alone();
     let server = hasty();
     let address = server.local_addr();
     let bytes = proptest::collection::vec(any::<u8>(), 0..200);
-    proptest!(ProptestConfig::with_cases(100), |(bytes in bytes, with_cookie in any::<bool>(), cut in 0..200_usize)| {
+    proptest!(ProptestConfig::with_cases(100), |(
+        bytes in bytes, with_cookie in any::<bool>(), cut in 0..200_usize
+    )| {
         let mut stream = TcpStream::connect(address).unwrap();
         if with_cookie {
             stream.write_all(Cookie::random().bytes()).unwrap();

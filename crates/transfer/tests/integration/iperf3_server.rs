@@ -34,7 +34,7 @@ fn lasting(arguments: &str, s: u32) -> String {
 }
 
 #[test]
-fn what_a_client_sends_over_tcp_arrives_to_the_byte() {
+fn upload_over_tcp_arrives_to_the_byte() {
     if !is_installed("iperf3") {
         return;
     }
@@ -70,7 +70,7 @@ fn what_a_client_sends_over_tcp_arrives_to_the_byte() {
 }
 
 #[test]
-fn what_a_client_receives_over_tcp_was_sent() {
+fn download_over_tcp_matches_what_was_sent() {
     if !is_installed("iperf3") {
         return;
     }
@@ -182,7 +182,7 @@ fn datagrams_to_the_client_and_both_ways() {
 }
 
 #[test]
-fn what_is_omitted_does_not_count() {
+fn omitted_time_does_not_count() {
     if !is_installed("iperf3") {
         return;
     }
@@ -206,7 +206,7 @@ fn what_is_omitted_does_not_count() {
 }
 
 #[test]
-fn the_servers_output_is_handed_over() {
+fn server_output_is_sent_on_request() {
     if !is_installed("iperf3") {
         return;
     }
@@ -285,7 +285,7 @@ fn one_port_for_both_families() {
 }
 
 #[test]
-fn one_too_many_is_told_that_the_server_is_busy() {
+fn client_beyond_the_limit_learns_that_the_server_is_busy() {
     if !is_installed("iperf3") {
         return;
     }
@@ -311,7 +311,7 @@ fn parameters_that_cannot_be_met_are_refused_in_words() {
 }
 
 #[test]
-fn a_server_that_stops_tells_its_clients() {
+fn stopping_server_informs_its_clients() {
     if !is_installed("iperf3") {
         return;
     }

@@ -35,7 +35,7 @@ fn script(said: Vec<u8>, closes: bool) -> SocketAddr {
 }
 
 #[test]
-fn servers_that_are_none_are_named_as_such() {
+fn other_servers_are_named() {
     let error = |said: &[u8], closes| {
         run_hastily(script(said.to_vec(), closes), Parameters::default()).map(|_| ()).unwrap_err()
     };
@@ -63,7 +63,7 @@ fn servers_that_are_none_are_named_as_such() {
 const STILL: &str = "no byte moved|nothing moved|timed out";
 
 #[test]
-fn servers_that_stop_anywhere_are_given_up() {
+fn server_that_stops_at_any_step_is_given_up() {
     let closed = "closed the control connection while";
     let udp = Parameters { protocol: Protocol::Udp, block_bytes: 1000, ..Parameters::default() };
     let down = Parameters { direction: Direction::Reverse, ..Parameters::default() };
@@ -134,7 +134,7 @@ fn server_with_results(results: Vec<u8>) -> SocketAddr {
 }
 
 #[test]
-fn results_that_are_nonsense_do_not_spoil_our_own() {
+fn invalid_results_do_not_change_own_results() {
     let framed = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
     let parameters = Parameters { length: Length::Bytes(1_000_000), ..Parameters::default() };
     let cases = [
@@ -224,7 +224,7 @@ fn garblings() -> Vec<Garbling> {
 }
 
 #[test]
-fn what_iperf3_says_is_garbled_on_the_way_to_our_server() {
+fn garbled_messages_to_the_server_end_the_test() {
     if !is_installed("iperf3") {
         return;
     }
@@ -252,7 +252,7 @@ fn what_iperf3_says_is_garbled_on_the_way_to_our_server() {
 }
 
 #[test]
-fn what_iperf3_says_is_garbled_on_the_way_to_our_client() {
+fn garbled_messages_to_the_client_end_the_test() {
     if !is_installed("iperf3") {
         return;
     }

@@ -141,7 +141,7 @@ fn requests_are_answered_and_timed() {
 }
 
 #[test]
-fn several_clients_share_one_server_and_each_is_told_apart() {
+fn clients_of_one_server_are_reported_separately() {
     let (server, natives) = server(NativeSettings::default());
     let settings = settings(json!({ "bytes": "3MB", "direction": "both" }));
     let ready: Vec<Ready> = (0..5).map(|_| prepare(server.local_addr(), &settings).unwrap()).collect();
@@ -176,7 +176,7 @@ fn many_flows_share_few_threads() {
 }
 
 #[test]
-fn many_flows_that_open_at_once_keep_nobody_out() {
+fn opening_many_flows_blocks_no_other_client() {
     let natives = Arc::new(NativeServer::new(NativeSettings::default()));
     let mut settings = ServerSettings { natives: Some(natives), ..ServerSettings::new(LOOPBACK.into()) };
     // Less than one client opens side by side: each connection says at once whose it is.
@@ -218,7 +218,7 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_server_that_dies_is_named_and_the_own_end_is_kept() {
+fn dead_server_is_named_and_own_counts_are_kept() {
     let (server, natives) = server(NativeSettings::default());
     let settings = settings(json!({ "time": "60s" }));
     let ready = prepare(server.local_addr(), &settings).unwrap();
@@ -256,7 +256,7 @@ fn orders_that_cannot_be_met_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_server_that_says_nothing_useful_ends_the_preparation_by_name() {
+fn server_of_another_protocol_is_named() {
     // What it does with a connection, and what the client is to say of it.
     type Manner = (&'static str, fn(TcpStream), &'static str);
     let manners: [Manner; 4] = [
@@ -286,7 +286,7 @@ fn a_server_that_says_nothing_useful_ends_the_preparation_by_name() {
 }
 
 #[test]
-fn nonsense_on_the_servers_port_hurts_nobody() {
+fn garbage_on_the_port_disturbs_no_session() {
     let (server, natives) =
         server(NativeSettings { step: Duration::from_secs(3), ..NativeSettings::default() });
     let open = |bytes: &[u8]| {
@@ -314,7 +314,7 @@ fn nonsense_on_the_servers_port_hurts_nobody() {
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_nothing_behind() {
+fn vanished_client_leaves_no_session() {
     let (server, natives) = server(NativeSettings::default());
     let settings = settings(json!({ "time": "60s", "direction": "both" }));
     drop(prepare(server.local_addr(), &settings).unwrap());

@@ -69,7 +69,7 @@ fn hear(control: &mut TcpStream) -> ServerMessage {
 }
 
 #[test]
-fn an_order_takes_no_more_threads_and_memory_than_the_server_grants() {
+fn order_is_bounded_in_threads_and_memory() {
     let (server, _) = server(NativeSettings::default());
     type Change = fn(&mut SessionOrder);
     let changes: [(Change, &str); 6] = [
@@ -95,7 +95,7 @@ fn an_order_takes_no_more_threads_and_memory_than_the_server_grants() {
 }
 
 #[test]
-fn datagrams_go_only_to_the_host_that_asked_for_them() {
+fn datagrams_go_only_to_the_ordering_host() {
     let (server, natives) = server(NativeSettings::default());
     let (mut control, name) = ordered_by_hand(server.local_addr(), |_| ());
     assert!(matches!(hear(&mut control), ServerMessage::Ready { .. }));
@@ -113,7 +113,7 @@ fn datagrams_go_only_to_the_host_that_asked_for_them() {
 }
 
 #[test]
-fn clients_beyond_those_that_are_told_so_find_the_door_shut() {
+fn clients_beyond_the_refusal_limit_are_closed() {
     let (server, _) = server(NativeSettings { sessions_max: 1, ..NativeSettings::default() });
     let held: Vec<TcpStream> = (0..80)
         .map(|_| {
@@ -129,7 +129,7 @@ fn clients_beyond_those_that_are_told_so_find_the_door_shut() {
 }
 
 #[test]
-fn a_flood_of_greetings_for_many_flows_is_led_one_after_the_other() {
+fn flood_of_udp_cookies_opens_all_flows() {
     let (server, _) = server(NativeSettings::default());
     let flows = 400;
     let (mut control, name) = ordered_by_hand(server.local_addr(), |order| order.flows = flows);

@@ -113,7 +113,7 @@ fn clients_of_both_kinds_are_served_at_once_on_one_port() {
 }
 
 #[test]
-fn a_server_of_iperf3_is_known_as_such() {
+fn iperf3_server_is_detected() {
     if !is_installed("iperf3") {
         return;
     }
@@ -148,7 +148,7 @@ fn a_server_of_iperf3_is_known_as_such() {
 }
 
 #[test]
-fn what_an_iperf3_server_cannot_do_is_said_before_anything_moves() {
+fn unsupported_settings_for_iperf3_fail_before_the_start() {
     if !is_installed("iperf3") {
         return;
     }

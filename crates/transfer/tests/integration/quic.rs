@@ -124,7 +124,7 @@ fn a_timed_transfer_balances_and_leaves_its_beginning_out() {
 }
 
 #[test]
-fn hundreds_of_streams_are_told_apart() {
+fn hundreds_of_streams_are_identified() {
     let (_, report) =
         transfer(json!({ "bytes": "4000300B", "flows": 400, "size": "1000B", "window": "256KiB" }));
     let (sender, receiver) = ends(&report, Direction::Up);
@@ -149,7 +149,7 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_server_that_dies_is_named_and_the_own_end_is_kept() {
+fn dead_server_is_named_and_own_counts_are_kept() {
     let (server, natives) = server();
     let settings = quic(json!({ "time": "60s" }));
     let ready = prepare(server.local_addr(), &settings, Arc::new(StopHandle::new().unwrap())).unwrap();
@@ -162,7 +162,7 @@ fn a_server_that_dies_is_named_and_the_own_end_is_kept() {
 }
 
 #[test]
-fn a_server_with_another_certificate_than_told_is_refused() {
+fn server_with_another_certificate_is_refused() {
     let (server, natives) = server();
     let settings = quic(json!({ "bytes": "1MB" }));
     let from = Instant::now();

@@ -18,7 +18,7 @@ use transfer::settings::Waiting;
 const EACH: u64 = 200;
 
 #[test]
-fn every_request_has_its_answer() {
+fn each_request_has_an_answer() {
     for is_udp in [false, true] {
         for waiting in WAITINGS {
             for (size_bytes, answer_bytes, flows, threads) in
@@ -96,7 +96,7 @@ fn messages_larger_than_all_buffers() {
 }
 
 #[test]
-fn a_moment_ends_both_sides_and_the_beginning_is_left_out() {
+fn end_time_ends_both_sides_without_the_omitted_time() {
     for is_udp in [false, true] {
         for waiting in WAITINGS {
             let deadline = Deadline::after(GUARD);
@@ -163,7 +163,7 @@ fn a_stop_is_prompt_on_either_side() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_told() {
+fn closed_peer_is_reported() {
     for (waiting, threads, flows) in [(Waiting::Block, 0, 1), (Waiting::Spin, 0, 1), (Waiting::Block, 1, 2)] {
         let order = RequestSpec { waiting, threads, ..asks(RequestEnd::Requests(1 << 40)) };
         // In order, and by a reset.
@@ -204,7 +204,7 @@ fn a_peer_that_is_gone_is_told() {
 }
 
 #[test]
-fn a_datagram_peer_that_is_gone_is_told() {
+fn closed_datagram_peer_is_reported() {
     for waiting in WAITINGS {
         let order = RequestSpec { waiting, ..asks(RequestEnd::Requests(1 << 40)) };
         let (near, far) = pairs(true, 1);
@@ -221,7 +221,7 @@ fn a_datagram_peer_that_is_gone_is_told() {
 }
 
 #[test]
-fn a_silent_peer_is_told() {
+fn silent_peer_is_reported() {
     for is_udp in [false, true] {
         for (waiting, threads, flows) in
             [(Waiting::Block, 0, 1), (Waiting::Spin, 0, 1), (Waiting::Block, 1, 2)]
@@ -241,7 +241,7 @@ fn a_silent_peer_is_told() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_told() {
+fn unrequested_answers_are_reported() {
     let (near, mut peer) = streams();
     peer.write_all(b"hello").unwrap();
     let report = finish(start(vec![tcp(near)], &asks(RequestEnd::Peer)));
@@ -250,7 +250,7 @@ fn answers_that_nobody_asked_for_are_told() {
 }
 
 #[test]
-fn a_spinning_wait_is_told_as_one() {
+fn spinning_wait_is_one_span() {
     for flows in [1, 3] {
         let recorder = Recorder::start(0);
         let order = RequestSpec {
@@ -285,7 +285,7 @@ fn next(socket: &UdpFlow) -> Vec<u8> {
 }
 
 #[test]
-fn a_lost_datagram_is_given_up_and_a_late_one_answers_nothing() {
+fn lost_datagram_is_given_up_and_late_one_is_ignored() {
     for size_bytes in [1, 20] {
         let (near, far) = datagrams();
         let order = RequestSpec { size_bytes, answer_bytes: size_bytes, ..asks(RequestEnd::Requests(3)) };
@@ -342,7 +342,7 @@ fn five_hundred_flows_share_a_thread() {
 }
 
 #[test]
-fn senseless_orders_are_refused_in_words() {
+fn impossible_orders_are_refused_with_a_reason() {
     for (order, part) in [
         (RequestSpec { size_bytes: 0, ..asks(RequestEnd::Peer) }, "a request of 0 bytes; choose 1 to 65507"),
         (RequestSpec { answer_bytes: 65_508, ..asks(RequestEnd::Peer) }, "an answer of 65508 bytes"),

@@ -22,7 +22,7 @@ fn at(rate_per_s: f64, end: RequestEnd) -> RequestSpec {
 }
 
 #[test]
-fn the_schedule_is_kept_to_the_request() {
+fn schedule_sends_each_request() {
     for is_udp in [false, true] {
         for waiting in WAITINGS {
             for (flows, threads) in [(1, 0), (5, 1)] {
@@ -72,7 +72,7 @@ fn requests_leave_though_no_answer_comes_and_time_counts_from_the_moment() {
 }
 
 #[test]
-fn what_is_not_answered_by_the_end_is_counted() {
+fn unanswered_requests_are_counted() {
     for (is_udp, waiting) in [(false, Waiting::Block), (true, Waiting::Spin)] {
         let start_ns = monotonic_ns() + LEAD_NS;
         let order = RequestSpec {
@@ -91,7 +91,7 @@ fn what_is_not_answered_by_the_end_is_counted() {
 }
 
 #[test]
-fn lost_datagrams_hold_nothing_up() {
+fn lost_datagrams_do_not_delay_others() {
     let (near, mut far) = datagrams();
     // Room for all requests: those that the kernel drops are none of the test's.
     far.set_receive_buffer(4 << 20).unwrap();
@@ -120,7 +120,7 @@ fn lost_datagrams_hold_nothing_up() {
 }
 
 #[test]
-fn a_path_that_carries_less_is_told_as_late() {
+fn slow_path_is_reported_as_late_requests() {
     // 100 requests of 1 MiB a second, and a peer that takes 16 MiB/s at most.
     let (near, mut peer) = streams();
     let start_ns = monotonic_ns() + LEAD_NS;
@@ -166,7 +166,7 @@ fn both_sides_may_be_larger_than_all_buffers() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_told_with_what_was_due() {
+fn closed_peer_is_reported_with_due_requests() {
     let (near, mut peer) = streams();
     let asking = start(vec![tcp(near)], &at(1000.0, RequestEnd::Requests(1 << 30)));
     let mut came = [0; 10];

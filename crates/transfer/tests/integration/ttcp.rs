@@ -140,7 +140,7 @@ fn both_ends_here() {
 }
 
 #[test]
-fn nobody_and_silence_and_a_stop_end_every_wait() {
+fn each_wait_ends_by_deadline_silence_or_stop() {
     for protocol in [Protocol::Tcp, Protocol::Udp] {
         let patience = Patience { first: Duration::from_millis(100), silence: Duration::from_millis(300) };
         let manner = Manner { patience, ..manner(protocol) };

@@ -61,7 +61,8 @@ impl ServeArgs {
         let listen = listen.map_or_else(|| Ok(([127, 0, 0, 1], PORT).into()), address)?;
         if !listen.ip().is_loopback() && self.allow.is_empty() && !self.open {
             return Err(Failure::usage(format!(
-                "--listen {listen}: beyond loopback anybody could make this host send and receive as fast as it can; \
+                "--listen {listen}: beyond loopback anybody could make this host send and receive \
+                 as fast as it can; \
                  say who may, such as --allow 10.0.0.0/24, or --open for everybody"
             )));
         }
