@@ -1,18 +1,15 @@
 //! A fleet of real agents on this machine, each with a folder of its own, and runs over it.
 
-use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
-use nix::unistd::Uid;
 use serde_json::Value;
 
-use crate::{Live, World, wait_until};
+use crate::{Live, MachineLock, World, beside_others, wait_until};
 
 /// No step of a fleet's test takes longer, however busy the machine is.
 pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
@@ -38,8 +35,7 @@ pub struct Fleet {
     pub endpoint: String,
     /// What everybody is given besides: credentials.
     bundles: Option<PathBuf>,
-    /// The lightest of traffic disturbs nobody else of this kind, but whoever measures alone.
-    _beside: Flock<File>,
+    _beside: MachineLock,
 }
 
 impl Default for Fleet {
@@ -57,13 +53,8 @@ pub fn free_port() -> u16 {
 impl Fleet {
     /// A fleet without credentials, over loopback.
     pub fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("kagiri-tests-{}.lock", Uid::effective()));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let beside = Flock::lock(file, FlockArg::LockShared);
-        let _beside = beside.unwrap_or_else(|(_, error)| panic!("flock: {error}"));
         let endpoint = format!("tcp/127.0.0.1:{}", free_port());
-        Self { world: World::new(), endpoint, bundles: None, _beside }
+        Self { world: World::new(), endpoint, bundles: None, _beside: beside_others() }
     }
 
     /// A fleet without credentials that meets at a UNIX socket, in a folder `bus` of the user's own.

@@ -1,28 +1,28 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
 mod bpf;
-mod disturbed;
 mod fleet;
 mod hostile;
 mod lab;
+mod leak_check;
 mod machine;
 mod namespaces;
 mod nginx;
 mod program;
+mod retry;
 mod slurm;
-mod traces;
 
 pub use bpf::{is_any_loaded, loaded_programs};
-pub use disturbed::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
-pub use lab::UpLab;
-pub use machine::{Alone, SmallDisk, alone, is_root, missing, wait_until};
+pub use lab::{RunInLab, UpLab, unique_name};
+pub use leak_check::Traces;
+pub use machine::{MachineLock, SmallDisk, alone, beside_others, is_root, missing, wait_until};
 pub use namespaces::Namespaces;
 pub use nginx::Nginx;
 pub use program::{Ended, Live, World, program, workspace};
+pub use retry::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
 pub use slurm::Slurm;
-pub use traces::Traces;
 
 /// End a test early, saying why, unless it runs as root.
 #[macro_export]

@@ -9,17 +9,26 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::Uid;
 
-/// The machine for oneself, among all tests of all binaries, until it is dropped.
+/// A lock that all test binaries of this user share; held until it is dropped.
 #[must_use]
-pub struct Alone(#[allow(dead_code, reason = "held, not read")] Flock<File>);
+pub struct MachineLock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
 
-/// Wait until no other test needs the machine for itself. Whoever offers traffic, or crashes kagiri on
-/// purpose (the next measurement would tidy up after it), does it under this lock.
-pub fn alone() -> Alone {
+/// Wait until no other test uses the lock. For tests that judge timings, fill the machine, or crash kagiri on
+/// purpose (the next measurement would undo what the crash left).
+pub fn alone() -> MachineLock {
+    lock(FlockArg::LockExclusive)
+}
+
+/// Wait until no test needs the machine alone. For tests that offer light traffic, which disturbs only those.
+pub fn beside_others() -> MachineLock {
+    lock(FlockArg::LockShared)
+}
+
+fn lock(kind: FlockArg) -> MachineLock {
     let path = std::env::temp_dir().join(format!("kagiri-tests-{}.lock", Uid::effective()));
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Alone(Flock::lock(file, FlockArg::LockExclusive).unwrap_or_else(|(_, error)| panic!("flock: {error}")))
+    MachineLock(Flock::lock(file, kind).unwrap_or_else(|(_, error)| panic!("flock: {error}")))
 }
 
 /// Whether the tests run as root.

@@ -258,7 +258,8 @@ proptest! {
 /// What `kagiri runs export --format trials-csv` writes of a real run reads back as the table that it is.
 #[test]
 fn an_exported_run_reads_back() {
-    let snapshot = include_str!("../../../tests/tests/snapshots/exports__trials_csv.snap");
+    let snapshot =
+        include_str!("../../../tests/tests/integration/snapshots/integration__exports__trials_csv.snap");
     let text = &snapshot[snapshot.find("run,trial,").expect("the head of the export")..];
     let table = table(text);
     assert_eq!(table.load_unit, "streams");

@@ -1,10 +1,12 @@
-//! Ctrl-C in every phase, and crashes: what was measured stays, nothing else does.
+//! Ctrl-C and `kill -9` in every phase: what was measured stays, nothing else does. Crashes that leave
+//! journals behind are in `tests/alone/crash.rs`.
 
 use std::time::Duration;
 
-use kagiri_tests::{ATTEMPTS, Ended, Live, World, alone, need_root, until_undisturbed, valid, wait_until};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use kagiri_tests::{
+    ATTEMPTS, Ended, Live, RunInLab, World, beside_others, need_root, until_undisturbed, wait_until,
+};
+use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -64,7 +66,7 @@ fn phases(document: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn while_making_content() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     // More than can be made before the signal comes; the beginning of the file is the sign that it is being
     // made.
@@ -80,7 +82,7 @@ fn while_making_content() {
 
 #[test]
 fn killed_while_making_content() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let mut live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
     let part = world.path("film.ts.part");
@@ -97,9 +99,9 @@ fn killed_while_making_content() {
 
 #[test]
 fn while_indexing() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
-    world.run(&["content", "make", "film.ts", "--duration", "600s", "--quiet"]).code(0);
+    world.run(&["content", "make", "film.ts", "--duration", "200s", "--quiet"]).code(0);
     // Whoever disturbs this test for a second finds the film indexed before the signal came.
     let interrupted = (0..ATTEMPTS).any(|_| {
         std::fs::remove_file(world.path("film.ts.kgi")).unwrap_or_default();
@@ -150,7 +152,7 @@ fn while_serving() {
 
 #[test]
 fn during_the_search() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     let ended = interrupted_at(&world, 16, "2 streams  ", &["--json"]);
@@ -165,7 +167,7 @@ fn during_the_search() {
 
 #[test]
 fn before_the_first_trial_has_ended() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     let mut live = search(&world, 1, &[]);
@@ -176,7 +178,7 @@ fn before_the_first_trial_has_ended() {
 
 #[test]
 fn during_the_confirmation_and_on_the_way_down() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     interrupted_at(&world, 1, "  confirm  ", &[]);
@@ -189,22 +191,8 @@ fn during_the_confirmation_and_on_the_way_down() {
 }
 
 #[test]
-fn while_a_survey_calibrates_and_measures() {
-    let _alone = alone();
-    let world = World::new();
-    for (part, measured) in [("disk: reading", false), ("streams (search), 0:", true)] {
-        let mut live = world.start(&["survey"]);
-        live.wait_for(part, PATIENCE * 3);
-        let ended = interrupt(&world, live);
-        assert_eq!(ended.stderr.contains("4 of 4"), measured, "{}", ended.stderr);
-        let listed = world.run(&["runs", "list"]).code(0).stdout;
-        assert_eq!(!listed.contains("no runs"), measured, "a run begins with the first trials: {listed}");
-    }
-}
-
-#[test]
 fn a_second_signal_leaves_at_once() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     let mut live = search(&world, 16, &[]);
@@ -220,61 +208,16 @@ fn a_second_signal_leaves_at_once() {
     assert_eq!((document["state"].as_str(), phases(&document)[0]), (Some("interrupted"), "search"));
 }
 
-/// A plan in a lab that changes everything that can be changed: disk, group, link, namespace. Returns the
-/// lab's name.
-fn write_plan(world: &World) -> String {
-    let name = format!("it-{}", std::process::id());
-    let lab = format!(
-        "name = '{name}'\n[host.server]\ncpu_quota_percent = 90\n[host.server.disk]\nsize = '200MB'\n\
-         read_limit = '100Mbit/s'\n[host.viewer]\n[[link]]\nbetween = ['server', 'viewer']\nrate = '100Mbit/s'\n"
-    );
-    world.write("lab.toml", lab);
-    let plan = "workload = 'stream'\nlab = 'lab.toml'\n[place]\nserver = 'server'\nviewers = 'viewer'\n\
-                [stream]\nmax = 3\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '5Mbit/s'\n\
-                content.duration = '60s'\n";
-    world.write("plan.toml", plan);
-    name
-}
-
-/// Namespaces of a lab's hosts.
-fn hosts_of(lab: &str) -> Vec<String> {
-    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("kagiri-{lab}-"))).collect()
-}
-
-/// The process that keeps the lab of this world.
-fn keeper(world: &World, kagiri: u32) -> u32 {
-    let processes = world.traces(kagiri).processes;
-    let keeps = processes.iter().find(|(_, words)| words.contains(" lab keep "));
-    keeps.unwrap_or_else(|| panic!("no keeper: {processes:?}")).0
-}
-
-/// A run in its lab whose kagiri and keeper are both killed: nobody is left to put anything back.
-fn crash(world: &World) -> (u32, u32) {
-    write_plan(world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 stream   ", PATIENCE);
-    let (pid, keeper) = (live.pid(), keeper(world, live.pid()));
-    kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).expect("the keeper can be killed");
-    live.signal(Signal::SIGKILL);
-    let _ = live.end(PATIENCE);
-    // Agents die with their keeper, and what they run with them.
-    wait_until("the agents' end", PATIENCE, || world.traces(pid).processes.is_empty());
-    (pid, keeper)
-}
-
 #[test]
 fn while_a_lab_and_its_content_are_made() {
     need_root!();
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
-    let lab = write_plan(&world);
     for moment in ["is up", "of content"] {
-        let mut live = world.start(&["run", "plan.toml"]);
+        let RunInLab { mut live, lab } = RunInLab::start(&world);
         live.wait_for(moment, PATIENCE);
         interrupt(&world, live);
-        assert_eq!(hosts_of(&lab), Vec::<String>::new(), "{moment}");
+        assert_eq!(lab.namespaces(), Vec::<String>::new(), "{moment}");
     }
     assert!(phases(&stored(&world)).is_empty());
 }
@@ -282,18 +225,15 @@ fn while_a_lab_and_its_content_are_made() {
 #[test]
 fn a_plan_that_is_interrupted_takes_its_lab_down() {
     need_root!();
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
-    let lab = write_plan(&world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 stream   ", PATIENCE);
-    let keeper = keeper(&world, live.pid());
+    let (RunInLab { live, lab }, keeper) = RunInLab::measured(&world, PATIENCE);
     let traces = world.traces(keeper);
     assert!(!traces.mounts.is_empty() && !traces.loop_devices.is_empty(), "{traces:#?}");
-    assert!(!traces.cgroups.is_empty() && !hosts_of(&lab).is_empty(), "{traces:#?}");
+    assert!(!traces.cgroups.is_empty() && !lab.namespaces().is_empty(), "{traces:#?}");
     interrupt(&world, live);
     world.assert_nothing_left(keeper);
-    assert_eq!(hosts_of(&lab), Vec::<String>::new());
+    assert_eq!(lab.namespaces(), Vec::<String>::new());
     assert!(!phases(&stored(&world)).is_empty());
 }
 
@@ -301,56 +241,16 @@ fn a_plan_that_is_interrupted_takes_its_lab_down() {
 #[test]
 fn a_run_that_is_killed_takes_its_lab_along() {
     need_root!();
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
-    let lab = write_plan(&world);
-    let mut live = world.start(&["run", "plan.toml"]);
-    live.wait_for("1 stream   ", PATIENCE);
-    let (pid, keeper) = (live.pid(), keeper(&world, live.pid()));
+    let (RunInLab { live, lab }, keeper) = RunInLab::measured(&world, PATIENCE);
+    let pid = live.pid();
     live.signal(Signal::SIGKILL);
     let _ = live.end(PATIENCE);
-    wait_until("the lab's end", PATIENCE, || hosts_of(&lab).is_empty());
+    wait_until("the lab's end", PATIENCE, || lab.namespaces().is_empty());
     world.run(&["undo"]).code(0);
     world.assert_nothing_left(pid);
     world.assert_nothing_left(keeper);
     let document = stored(&world);
     assert!(!phases(&document).is_empty(), "a crash loses no finished trial");
-}
-
-#[test]
-fn what_a_crash_leaves_is_undone() {
-    need_root!();
-    let _alone = alone();
-    let world = World::new();
-    let (pid, keeper) = crash(&world);
-    let left = world.traces(keeper);
-    assert!(!left.mounts.is_empty() && !left.cgroups.is_empty() && !left.journals.is_empty(), "{left:#?}");
-    let undone = world.run(&["undo"]).code(0).stdout;
-    for word in ["unmount", "detach", "control group", "network namespace"] {
-        assert!(undone.contains(word), "no '{word}' in\n{undone}");
-    }
-    world.assert_nothing_left(pid);
-    world.assert_nothing_left(keeper);
-    let again = world.run(&["undo"]).code(0).stdout;
-    assert_eq!(again, "Nothing was left changed.\n");
-}
-
-#[test]
-fn the_next_measurement_tidies_up_after_a_crash() {
-    need_root!();
-    let _alone = alone();
-    let world = World::new();
-    let (pid, keeper) = crash(&world);
-    film(&world);
-    let words = ["stream", "--content", "film.ts", "--streams", "1", "--hold", "1s", "--json"];
-    let mut said = String::new();
-    let (next, _) = valid(|| {
-        let next = world.measure(&words, PATIENCE);
-        said += &next.stderr;
-        next
-    });
-    next.code(0);
-    assert!(said.contains("unmount"), "and says so: {said}");
-    world.assert_nothing_left(pid);
-    world.assert_nothing_left(keeper);
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kagiri_tests::{
-    Ended, Live, World, alone, need_programs, need_root, program, valid, wait_until, workspace,
+    Ended, Live, World, beside_others, need_programs, need_root, program, valid, wait_until, workspace,
 };
 use tempfile::TempDir;
 
@@ -155,7 +155,7 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
 fn a_fleet_is_started_runs_and_is_stopped_over_ssh() {
     need_root!();
     need_programs!("ssh", "sshd", "ssh-keygen", "unshare", "setpriv", "bash", "tar", "sha256sum");
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let hosts = Hosts::start(&["alpha", "beta"]);
     let fleet = hosts.path("fleet").display().to_string();

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Live, World, alone, need_programs, workspace};
+use kagiri_tests::{Live, World, beside_others, need_programs, workspace};
 
 /// Every verb, as it is typed.
 const VERBS: [&[&str]; 22] = [
@@ -289,7 +289,7 @@ fn an_old_cargo_is_named_before_anything_is_built() {
 #[test]
 fn progress_says_what_is_tried_and_how_much_is_left() {
     need_programs!("script");
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let film = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "2Mbit/s", "--quiet"];
     world.run(&film).code(0);

@@ -1,4 +1,4 @@
-//! The seeds of truth: servers whose limit is known, found by the search with the cause named.
+//! Servers whose limit is known: the search finds it and names its cause.
 //!
 //! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end
 //! before the reader's patience does.

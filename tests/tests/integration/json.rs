@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use kagiri_tests::{World, alone, with_verdict, workspace};
+use kagiri_tests::{World, beside_others, with_verdict, workspace};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -20,7 +20,7 @@ fn assert_valid(world: &World, document: &Value) {
 
 #[test]
 fn a_measurement_is_one_document_of_the_contract() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let words = [&LIGHT[..], &["--streams", "2", "--json", "--require", "capacity>=2"]].concat();
     let (ended, document) = with_verdict("pass", || world.measure(&words, PATIENCE));
@@ -63,7 +63,7 @@ fn a_measurement_is_one_document_of_the_contract() {
 
 #[test]
 fn a_requirement_that_does_not_hold_is_exit_code_3() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let out = world.path("out");
     let words = [
@@ -89,7 +89,7 @@ fn a_requirement_that_does_not_hold_is_exit_code_3() {
 
 #[test]
 fn a_failure_is_a_document_too() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let ended = world.measure(&["stream", "http://127.0.0.1:1/x.ts", "--streams", "1", "--json"], PATIENCE);
     let document = ended.fails(1, &["refused"]).json();

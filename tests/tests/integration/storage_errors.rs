@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use kagiri_tests::{Live, SmallDisk, World, alone, need_programs, need_root, valid, workspace};
+use kagiri_tests::{Live, SmallDisk, World, beside_others, need_programs, need_root, valid, workspace};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -42,7 +42,7 @@ fn a_full_disk_while_making_content() {
 #[test]
 fn a_full_disk_while_a_plan_makes_its_content() {
     need_root!();
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let small = world.path("small");
     let _small = SmallDisk::mount(&small, 8 << 20);
@@ -57,7 +57,7 @@ fn a_full_disk_while_a_plan_makes_its_content() {
 #[test]
 fn a_full_disk_while_storing_results_loses_no_finished_trial() {
     need_root!();
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     let small = world.path("small");
@@ -153,7 +153,7 @@ fn a_place_for_results_that_cannot_be_written() {
 fn without_root_a_plan_that_needs_it_says_so() {
     need_root!();
     need_programs!("setpriv");
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::of_nobody();
     world.write("lab.toml", "name = 'mine'\n[host.server]\n");
     let plan = "workload = 'stream'\nlab = 'lab.toml'\n[place]\nserver = 'server'\nviewers = 'server'\n\
@@ -166,7 +166,7 @@ fn without_root_a_plan_that_needs_it_says_so() {
 fn without_root_everything_else_works() {
     need_root!();
     need_programs!("setpriv");
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::of_nobody();
     film(&world);
     let words = ["stream", "--content", "film.ts", "--cold", "--streams", "1", "--hold", "2s", "--json"];

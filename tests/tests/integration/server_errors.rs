@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Ended, HostileServer, Live, Manner, World, alone, valid, with_verdict};
+use kagiri_tests::{Ended, HostileServer, Live, Manner, World, beside_others, valid, with_verdict};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -12,7 +12,7 @@ fn stream(world: &World, url: &str) -> Ended {
 }
 
 fn against(manner: Manner) -> (World, Ended) {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let server = HostileServer::start(|_| manner);
     let ended = stream(&world, &server.url());
@@ -25,7 +25,7 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_server_that_refuses() {
-    let _alone = alone();
+    let _beside = beside_others();
     // Port 1 of loopback: nobody listens below 1024 there unasked.
     let refused = stream(&World::new(), "http://127.0.0.1:1/film.ts");
     refused.fails(1, &["http://127.0.0.1:1/film.ts", "Connection refused", "is the server running"]);
@@ -33,7 +33,7 @@ fn a_server_that_refuses() {
 
 #[test]
 fn a_host_that_does_not_exist() {
-    let _alone = alone();
+    let _beside = beside_others();
     // RFC 6761 keeps this name from ever being one.
     stream(&World::new(), "http://nowhere.invalid/film.ts")
         .fails(1, &["nowhere.invalid", "not found", "check the name"]);
@@ -41,7 +41,7 @@ fn a_host_that_does_not_exist() {
 
 #[test]
 fn an_address_that_is_none() {
-    let _alone = alone();
+    let _beside = beside_others();
     for (url, part) in
         [("ftp://127.0.0.1/film.ts", "only http"), ("http://", "http://"), ("http://[::1/film.ts", "[::1")]
     {
@@ -123,7 +123,7 @@ fn film(world: &World) -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn a_server_that_resets_within_the_film_fails_the_trial() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let (film, index) = film(&world);
     // Enough for the play to begin, not for the hold.
@@ -147,7 +147,7 @@ fn serve(world: &World) -> (Live, String) {
 
 #[test]
 fn content_without_an_index_works_with_a_doubt() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     film(&world);
     std::fs::remove_file(world.path("film.ts.kgi")).unwrap();
@@ -166,7 +166,7 @@ fn content_without_an_index_works_with_a_doubt() {
 
 #[test]
 fn content_that_was_cut_after_it_was_indexed() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let (film, _) = film(&world);
     std::fs::write(world.path("film.ts"), &film[..film.len() / 2 / 188 * 188]).unwrap();
@@ -182,7 +182,7 @@ fn content_that_was_cut_after_it_was_indexed() {
 
 #[test]
 fn content_of_ones_own_that_cannot_be_played() {
-    let _alone = alone();
+    let _beside = beside_others();
     let world = World::new();
     let (film, _) = film(&world);
     std::fs::remove_file(world.path("film.ts.kgi")).unwrap();

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kagiri_tests::{Live, Slurm, World, alone, need_programs, need_root, program, wait_until, workspace};
+use kagiri_tests::{
+    Live, Slurm, World, beside_others, need_programs, need_root, program, wait_until, workspace,
+};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,7 +102,7 @@ fn a_job_runs_on_three_nodes_and_nothing_is_left() {
 fn agents_that_srun_started_run_a_plan() {
     need_root!();
     need_programs!("munged", "slurmctld", "slurmd", "srun", "setpriv");
-    let _alone = alone();
+    let _beside = beside_others();
     let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
     credentials(&world, ["node1", "node2", "node3"]);
     world.write("plan.toml", plan("node", 1, "2s"));
@@ -124,7 +126,7 @@ fn agents_that_srun_started_run_a_plan() {
 fn a_cancelled_job_ends_the_run_and_says_why() {
     need_root!();
     need_programs!("munged", "slurmctld", "slurmd", "srun", "scancel", "setpriv");
-    let _alone = alone();
+    let _beside = beside_others();
     let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
     credentials(&world, ["node1", "node2", "node3"]);
     world.write("plan.toml", plan("node", 1, "50s"));
@@ -186,7 +188,7 @@ fn job_says(slurm: &Slurm, world: &World, part: &str) {
 fn the_ready_job_runs_a_plan() {
     need_root!();
     need_programs!("munged", "slurmctld", "slurmd", "srun", "sbatch", "setpriv");
-    let _alone = alone();
+    let _beside = beside_others();
     let (world, slurm, port) = (World::new(), Slurm::start(3), free_port());
     world.write("plan.toml", plan("agent-", 0, "2s"));
     let job = submit(&slurm, &world, port, "plan.toml");
