@@ -134,15 +134,15 @@ pub fn word(cause: Cause) -> &'static str {
 /// What a cause means.
 pub fn meaning(cause: Cause) -> &'static str {
     match cause {
-        Cause::Host => "the last source's host had other things to do, or heard the order late",
-        Cause::Order => "an order was lost on its way and had to be repeated",
+        Cause::Host => "the last source's host was busy, or received the order late",
+        Cause::Order => "an order was lost and had to be repeated",
         Cause::Queueing => "the last fragment waited in a queue on its way",
         Cause::TailLossProbe => {
             "a lone fragment was lost; TCP noticed after 2 round trips and rto_min (RFC 8985)"
         }
         Cause::RetransmissionTimeout => "a fragment was lost and TCP waited for its timeout, perhaps doubled",
         Cause::Loss => "a fragment was lost and sent again at once, or asked for again",
-        Cause::Builder => "the builder itself read late, or sent this trigger or one just before it late",
+        Cause::Builder => "the builder read late, or sent this trigger or the one before it late",
         Cause::Gone => "the source's connection had ended",
     }
 }

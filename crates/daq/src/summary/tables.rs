@@ -161,25 +161,25 @@ pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         }
     }
     row("built", ledger.built, "part of a complete event");
-    row("in incomplete events", ledger.in_incomplete, "came before their event was given up");
-    row("late", ledger.late, "came after their event had been given up");
-    row("twice", ledger.duplicate, "had come before");
+    row("in incomplete events", ledger.in_incomplete, "received before the builder gave up their event");
+    row("late", ledger.late, "received after the builder gave up their event");
+    row("twice", ledger.duplicate, "received more than once");
     for (reason, count) in &ledger.refused {
-        row(&format!("refused: {}", reason.replace('_', " ")), *count, "not looked at any further");
+        row(&format!("refused: {}", reason.replace('_', " ")), *count, "not used");
     }
     for (reason, count) in &ledger.turned_away {
         let reason = reason.replace('_', " ");
-        row(&format!("turned away: {reason}"), *count, "of nobody known as a source; part of no sum");
+        row(&format!("turned away: {reason}"), *count, "not from a known source; not part of the sums");
     }
     match balance {
         Some(balance) if balance.is_cut => {
             let missing = balance.sent.saturating_sub(balance.seen);
-            row("under way or lost", missing, "the trial was ended while some were under way");
+            row("under way or lost", missing, "the trial ended while some were under way");
         }
         Some(balance) => {
-            row("lost", balance.lost().unwrap_or(0), "sent, and not seen by any builder");
+            row("lost", balance.lost().unwrap_or(0), "sent, but not received by any builder");
             if balance.unexplained() > 0 {
-                row("unexplained", balance.unexplained(), "seen, and sent by nobody who tells");
+                row("unexplained", balance.unexplained(), "received, but not counted by any source");
             }
         }
         None => {}
@@ -320,18 +320,26 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         |of: fn(&super::super::report::SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
-        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that might send"),
+        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that were allowed to send"),
         ("pulls", sum(|builder| builder.orders.pulls), "single sources that were asked"),
-        ("given again to all", sum(|builder| builder.orders.repeated), "nothing had come from a whole group"),
+        (
+            "given again to all",
+            sum(|builder| builder.orders.repeated),
+            "no fragment arrived from a whole group",
+        ),
         (
             "given again to one",
             sum(|builder| builder.orders.unicast),
-            "over its connection, as that did not help",
+            "over its connection, after the repetition to all",
         ),
         ("asked for bytes again", sum(|builder| builder.orders.nacks), "NACK, of UDP"),
         ("heard", of_sources(|host| host.orders), "by all groups of sources together"),
-        ("dropped on purpose", of_sources(|host| host.orders_dropped), "as was asked for"),
-        ("missed", of_sources(|host| host.orders_missed), "never came; a later one told of them"),
+        (
+            "dropped on purpose",
+            of_sources(|host| host.orders_dropped),
+            "fault injection (drop_orders_percent)",
+        ),
+        ("missed", of_sources(|host| host.orders_missed), "did not arrive; a later order showed it"),
         (
             "overflowed",
             of_sources(|host| host.orders_overflowed.unwrap_or(0)),
@@ -340,7 +348,7 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         (
             "caught up",
             of_sources(|host| host.caught_up),
-            "fragments sent because a later order was heard first",
+            "fragments sent because a later order arrived first",
         ),
     ];
     let rows = all.into_iter().filter(|(_, count, _)| *count > 0);
