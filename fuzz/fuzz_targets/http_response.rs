@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stream::viewer::http::{HEAD_BYTES_MAX, Head, HeadReader, HttpError};
+use stream::http::{HEAD_BYTES_MAX, Head, HeadReader, HttpError};
 
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Option<(Head, usize)>, HttpError> {
     let (mut reader, mut before) = (HeadReader::default(), 0);

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use mpegts::ContentIndex;
-use stream::viewer::content::Content;
+use stream::content::Content;
 
 const HEADER_BYTES: usize = 64;
 

@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 use mpegts::{ContentIndex, scan};
-use stream::viewer::content::Content;
-use stream::viewer::content::timeline::TimelineError;
+use stream::content::Content;
+use stream::content::timeline::TimelineError;
 
 fuzz_target!(|data: &[u8]| {
     let (how, rest) = fuzz::choice(data);

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stream::viewer::http;
-use stream::viewer::http::url::Url;
+use stream::http;
+use stream::http::url::Url;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use stream::viewer::http::url::Url;
-use stream::viewer::http::{HeadReader, get};
+use stream::http::url::Url;
+use stream::http::{HeadReader, get};
 use sys::clock::monotonic_ns;
 use sys::net::{ConnectState, Epoll, Events, Interest, Moved, SocketOptions, TcpSocket};
 use sys::thread::{pin_to_cpu, thread_cpu_ns};

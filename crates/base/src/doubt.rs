@@ -22,22 +22,12 @@ pub enum Doubt {
     NoisyNeighbour { other_cpu_percent: f64 },
     /// The hypervisor gave CPU time to somebody else: of all CPUs, in % of one core.
     CpuStolen { steal_percent: f64 },
-    /// The measuring side was close to its own limit: its busiest thread, in % of its core.
-    GeneratorNearSaturation { cpu_percent: f64 },
-    /// The measuring side did its work later than intended.
-    GeneratorLate { late_ms_max: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },
     /// What was to be sampled and could not be, and why: a sentence each.
     NotSampled { what: Vec<String> },
     /// The server runs elsewhere, so that its load could not be read.
     ServerNotVisible { server: String },
-    /// The content was (partly) in memory although a cold run was asked for.
-    CacheNotCold { resident_percent: f64 },
-    /// Streams read the same part of the file, so that one's reading warms the cache for another.
-    RegionsOverlap { streams: u64, content_s: f64 },
-    /// A hold of this length cannot tell neighbouring loads apart by stalls alone.
-    HoldTooShort { hold_s: f64, resolves_load: f64 },
     /// The search ended at its upper end or at the generator's limit: the target may carry more.
     CapacityIsLowerBound { reason: String },
     /// The capacity was not confirmed as often as planned.
@@ -59,8 +49,6 @@ pub enum Doubt {
     CeilingRefuted { resource: Resource, ceiling: Ceiling, most_used: f64 },
     /// The predicted and the measured capacity differ.
     PredictionDisagrees { predicted: f64, measured: f64 },
-    /// The index was made by reading the content once, which also warmed the caches.
-    IndexMadeByReading,
     /// Hosts were lost, so that the run went on with fewer.
     HostsLost { hosts: Vec<String>, why: String },
     /// Hosts of one role are not alike in what should be alike.
@@ -101,17 +89,11 @@ impl Doubt {
         match self {
             Self::NoisyNeighbour { .. } => "repeat on a quiet host, or with --repeat 5, and compare medians",
             Self::CpuStolen { .. } => "repeat at another hour or on a host of your own",
-            Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
-                "use --depth discard, fewer parsing players, or viewers on another host"
-            }
             Self::SamplesMissing { .. } => {
                 "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
             }
             Self::NotSampled { .. } => "run as root, or on a kernel that has it; until then it is unknown",
             Self::ServerNotVisible { .. } => "run an agent on the server's host to see its load",
-            Self::CacheNotCold { .. } => "close other users of the file, or run as root",
-            Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
-            Self::HoldTooShort { .. } => "hold longer with --hold",
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
                 lower_bound::NO_LOAD_FAILED => "raise --max (of a transfer, --search)",
                 lower_bound::OTHERS => "measure again when the host is quiet",
@@ -130,7 +112,6 @@ impl Doubt {
             Self::PredictionDisagrees { .. } => {
                 "look at the evidence: a resource that was not sampled may be the limit"
             }
-            Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
             Self::HostsLost { .. } => "look at what the agent says, and repeat with all hosts",
             Self::HostsDiffer { .. } => "make the hosts alike, or place a role on those that are",
             Self::ClockUncertain { .. } => {
@@ -156,10 +137,7 @@ impl Doubt {
         match self {
             Self::NoisyNeighbour { other_cpu_percent: degree }
             | Self::CpuStolen { steal_percent: degree }
-            | Self::GeneratorNearSaturation { cpu_percent: degree }
-            | Self::GeneratorLate { late_ms_max: degree }
             | Self::SamplesMissing { missing_percent: degree, .. }
-            | Self::CacheNotCold { resident_percent: degree }
             | Self::ClockUncertain { bound_us: degree, .. } => *degree,
             Self::OnHost { doubt, .. } => doubt.gravity(),
             Self::Workload(stored) => stored.gravity(),
@@ -177,12 +155,6 @@ impl fmt::Display for Doubt {
             Self::CpuStolen { steal_percent } => {
                 write!(f, "the hypervisor took {steal_percent:.1} % of a core")
             }
-            Self::GeneratorNearSaturation { cpu_percent } => {
-                write!(f, "the busiest player thread used {cpu_percent:.0} % of its core")
-            }
-            Self::GeneratorLate { late_ms_max } => {
-                write!(f, "the players were up to {late_ms_max:.1} ms late")
-            }
             Self::SamplesMissing { resource, missing_percent } => {
                 write!(f, "{missing_percent:.0} % of the samples of {resource} are missing")
             }
@@ -192,16 +164,6 @@ impl fmt::Display for Doubt {
             }
             Self::ServerNotVisible { server } => {
                 write!(f, "the load of the server {server} could not be seen")
-            }
-            Self::CacheNotCold { resident_percent } => {
-                write!(f, "{resident_percent:.0} % of the content was in memory at the start of a cold trial")
-            }
-            Self::RegionsOverlap { streams, content_s } => f.write_str(&overlapping(*streams, *content_s)),
-            Self::HoldTooShort { hold_s, resolves_load } => {
-                write!(
-                    f,
-                    "a hold of {hold_s:.0} s tells loads apart by stalls only to {resolves_load:.1} streams"
-                )
             }
             Self::CapacityIsLowerBound { reason } => write!(f, "the capacity is a lower bound: {reason}"),
             Self::CapacityUnconfirmed { passed, wanted } => {
@@ -223,7 +185,6 @@ impl fmt::Display for Doubt {
             Self::PredictionDisagrees { predicted, measured } => {
                 write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
             }
-            Self::IndexMadeByReading => f.write_str("the content had no index and was read once to make one"),
             Self::Interrupted => f.write_str("the run was interrupted"),
             Self::Workload(stored) => f.write_str(stored.message()),
             of_hosts => of_hosts.fmt_of_hosts(f),
@@ -261,11 +222,6 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
     format!(
         "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
     )
-}
-
-/// How many streams share the content.
-fn overlapping(streams: u64, content_s: f64) -> String {
-    format!("{streams} streams share {content_s:.0} s of content, so some read what others had read")
 }
 
 /// How far beyond the measured loads a predicted one is.

@@ -4,7 +4,13 @@
 //! a group of virtual players ([`viewer`]). [`mpegts`] is what is played, [`httpd`] the embedded content
 //! server.
 
+pub mod content;
+pub mod doubt;
+pub mod http;
+pub mod judge;
+mod metrics;
 pub mod origin;
+pub mod report;
 pub mod settings;
 pub mod viewer;
 
@@ -42,7 +48,7 @@ impl Workload for Stream {
     }
 
     fn metrics(&self) -> &'static [MetricSpec] {
-        viewer::judge::METRICS
+        judge::METRICS
     }
 
     fn roles(&self) -> &'static [Role] {
@@ -94,9 +100,9 @@ impl Workload for Stream {
     }
 
     fn judge(&self, _: &StreamSettings, _: &TrialContext, reports: &Reports) -> Result<Judgement, PartError> {
-        let mut judgement = viewer::judge::judge_reports(reports.of_role::<Viewers>(VIEWERS)?)?;
+        let mut judgement = judge::judge_reports(reports.of_role::<Viewers>(VIEWERS)?)?;
         let cache = reports.get::<ContentCache>(CACHE)?;
-        judgement.doubts.extend(cache.and_then(|report| report.doubt()));
+        judgement.doubts.extend(cache.and_then(|report| report.doubt()).map(Into::into));
         received_stands_for_network(&mut judgement);
         Ok(judgement)
     }

@@ -363,7 +363,12 @@ pub fn player_limited() -> Run {
     let last = &mut run.trials[2];
     last.verdict = Verdict::Invalid;
     last.reasons = vec!["the players' core was busy for 97 % of the hold".into()];
-    last.doubts = vec![Doubt::GeneratorNearSaturation { cpu_percent: 97.0 }.into()];
+    let doubt = json!({
+        "kind": "generator_near_saturation", "cpu_percent": 97.0,
+        "message": "the busiest player thread used 97 % of its core",
+        "advice": "use --depth discard, fewer parsing players, or viewers on another host",
+    });
+    last.doubts = vec![serde_json::from_value(doubt).expect("a doubt")];
     let variant = &mut run.variants[0];
     variant.capacity = Capacity {
         value: Some(2.0),

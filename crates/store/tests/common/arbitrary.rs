@@ -55,8 +55,11 @@ fn doubt() -> impl Strategy<Value = DoubtNote> {
     let doubt = prop_oneof![
         Just(Doubt::Interrupted),
         number().prop_map(|steal_percent| Doubt::CpuStolen { steal_percent }),
-        (any::<u64>(), number())
-            .prop_map(|(streams, content_s)| Doubt::RegionsOverlap { streams, content_s }),
+        (any::<u64>(), number()).prop_map(|(streams, content_s)| {
+            // A workload's doubt.
+            let doubt = json!({"kind": "regions_overlap", "streams": streams, "content_s": content_s});
+            serde_json::from_value(doubt).expect("a doubt")
+        }),
         (any::<u32>(), any::<u32>())
             .prop_map(|(passed, wanted)| Doubt::CapacityUnconfirmed { passed, wanted }),
         text().prop_map(|one| Doubt::NotSampled { what: vec![one] }),

@@ -5,7 +5,7 @@ pub mod arbitrary;
 
 use std::collections::BTreeMap;
 
-use base::doubt::Doubt;
+use base::doubt::{Doubt, DoubtNote};
 use base::outcome::{
     Capacity, Certainty, Evidence, Limit, Phase, Resource, Run, SCHEMA, Saturation, State, Trial,
     VariantOutcome,
@@ -33,13 +33,23 @@ pub fn trial(number: u32, load: f64) -> Trial {
             ("server_cpu_percent".into(), Some(load * 20.0 + 0.1)),
             ("disk_bit_per_s".into(), None),
         ]),
-        doubts: vec![Doubt::HoldTooShort { hold_s: 10.0, resolves_load: 2.5 }.into()],
+        doubts: vec![hold_too_short()],
         started_at: "2026-11-21T14:30:12.000000001Z".parse().unwrap(),
         hold_from_s: 2.0,
         hold_to_s: 12.0,
         series: vec![cpu],
         account: Default::default(),
     }
+}
+
+/// A workload's doubt, as a stored run has it.
+fn hold_too_short() -> DoubtNote {
+    let note = json!({
+        "kind": "hold_too_short", "hold_s": 10.0, "resolves_load": 2.5,
+        "message": "a hold of 10 s tells loads apart by stalls only to 2.5 streams",
+        "advice": "hold longer with --hold",
+    });
+    serde_json::from_value(note).expect("a doubt")
 }
 
 /// A capacity known to one stream.

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use base::doubt::Doubt;
 use base::part::{HostContext, PartError, Progress};
 use base::permit::SystemChange;
 use serde::{Deserialize, Serialize};
 use sys::disk;
 use workload::part::{Part, Peers};
+
+use crate::doubt::StreamDoubt;
 
 /// Checks of the file read a page or two back; more than this is a warm cache.
 const RESIDENT_PERCENT_MAX: f64 = 2.0;
@@ -27,9 +28,9 @@ pub struct CacheReport {
 
 impl CacheReport {
     /// The doubt about a trial that was not cold.
-    pub(crate) fn doubt(&self) -> Option<Doubt> {
+    pub(crate) fn doubt(&self) -> Option<StreamDoubt> {
         let resident_percent = self.resident_percent;
-        (resident_percent > RESIDENT_PERCENT_MAX).then_some(Doubt::CacheNotCold { resident_percent })
+        (resident_percent > RESIDENT_PERCENT_MAX).then_some(StreamDoubt::CacheNotCold { resident_percent })
     }
 }
 

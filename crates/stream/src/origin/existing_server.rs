@@ -10,9 +10,9 @@ use sys::proc::Listening;
 
 use super::OriginEndpoint;
 use super::sampling_target::{self, ServerHost};
+use crate::http::fetch;
+use crate::http::fetch_error::FetchError;
 use crate::settings::StreamSettings;
-use crate::viewer::http::fetch;
-use crate::viewer::http::fetch_error::FetchError;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 use base::plan::PlanError;
 
 use super::{ServerKind, ServerSettings, StreamSettings};
-use crate::viewer::http::url::Url;
+use crate::http::url::Url;
 use mpegts::Codec;
 use workload::settings::Settings;
 

@@ -1,17 +1,15 @@
-//! One stream's connection: connect, request, read head and body, request again at the content's end. Never
-//! blocks.
+//! One stream's connection: request, read head and body, request again at the content's end. Never blocks.
 
 use std::net::SocketAddr;
 
-use sys::net::{ConnectState, Moved, NetError, SocketOptions, TcpSocket};
+use sys::net::{Moved, NetError, TcpSocket};
 use sys::span::{SpanName, time};
 
-use super::content::Content;
-use super::http::url::Url;
-use super::http::{self, HeadReader, HttpError};
 use super::sink::Sink;
+use crate::content::Content;
+use crate::http::url::Url;
+use crate::http::{self, HeadReader, HttpError};
 
-static CONNECT: SpanName = SpanName::new("connect");
 static SEND: SpanName = SpanName::new("send");
 static RECV: SpanName = SpanName::new("recv");
 static RECV_TRUNCATED: SpanName = SpanName::new("recv (MSG_TRUNC)");
@@ -46,6 +44,7 @@ pub enum ConnectionError {
 #[derive(Debug)]
 enum Phase {
     Idle,
+    Unconnected,
     Connecting,
     Requesting { sent_bytes: usize },
     Head,
@@ -93,21 +92,28 @@ impl Connection {
         }
     }
 
-    /// Begin to connect.
-    ///
-    /// # Errors
-    /// [`ConnectionError::Net`].
-    pub fn connect(&mut self, source: &ContentSource) -> Result<(), ConnectionError> {
-        // A fixed buffer holds a fraction of a second; with auto-tuning it would hide 10 s of content.
-        let options = SocketOptions {
-            receive_buffer_bytes: Some(source.receive_buffer_bytes),
-            nodelay: Some(true),
-            ..SocketOptions::default()
-        };
-        self.socket = Some(time(&CONNECT, || TcpSocket::connect_start(source.address, None, &options))?);
+    /// Whether the next connection is to be made now.
+    #[inline]
+    pub fn needs_connection(&self) -> bool {
+        matches!(self.phase, Phase::Unconnected)
+    }
+
+    /// A connection is being made.
+    pub fn connecting(&mut self) {
         self.phase = Phase::Connecting;
+        self.socket = None;
+    }
+
+    /// A connection was made.
+    pub fn connected(&mut self, source: &ContentSource, socket: TcpSocket) {
+        self.socket = Some(socket);
         self.is_reused = false;
-        Ok(())
+        self.begin_request(source);
+    }
+
+    fn begin_request(&mut self, source: &ContentSource) {
+        self.request = http::get(&source.url, self.from_bytes, None);
+        self.phase = Phase::Requesting { sent_bytes: 0 };
     }
 
     #[must_use]
@@ -126,7 +132,7 @@ impl Connection {
     pub fn waiting_for(&self) -> &'static str {
         match self.phase {
             Phase::Idle => "its start",
-            Phase::Connecting => "the connection",
+            Phase::Unconnected | Phase::Connecting => "the connection",
             Phase::Requesting { .. } | Phase::Head => "a response",
             Phase::Body => "content",
         }
@@ -148,12 +154,12 @@ impl Connection {
     ) -> Result<ReadProgress, ConnectionError> {
         let mut read = ReadProgress::default();
         if !self.is_open() {
-            read.bytes = match self.open(source, content, sink, buffer) {
+            read.bytes = match self.open(content, sink, buffer) {
                 // A server may close a kept connection at any moment: connect again (RFC 9112, 9.3.1).
                 Err(ConnectionError::NoResponse | ConnectionError::Net(_))
                     if self.is_reused && self.reader.is_empty() =>
                 {
-                    self.connect(source)?;
+                    self.phase = Phase::Unconnected;
                     0
                 }
                 other => other?,
@@ -165,7 +171,7 @@ impl Connection {
         read.is_open = true;
         read.bytes += self.read_body(sink, content, buffer, wanted_bytes.saturating_sub(read.bytes))?;
         if self.left_bytes == 0 {
-            self.request_next_lap(source, content, sink)?;
+            self.request_next_lap(source, content, sink);
         }
         Ok(read)
     }
@@ -173,19 +179,11 @@ impl Connection {
     /// Everything before the body. Returns the bytes of the body that came with the head.
     fn open(
         &mut self,
-        source: &ContentSource,
         content: &Content,
         sink: &mut Sink,
         buffer: &mut [u8],
     ) -> Result<u64, ConnectionError> {
         let Some(socket) = &self.socket else { return Ok(0) };
-        if matches!(self.phase, Phase::Connecting) {
-            if socket.connect_result()? == ConnectState::InProgress {
-                return Ok(0);
-            }
-            self.request = http::get(&source.url, self.from_bytes, None);
-            self.phase = Phase::Requesting { sent_bytes: 0 };
-        }
         if let Phase::Requesting { sent_bytes } = &mut self.phase {
             while *sent_bytes < self.request.len() {
                 match time(&SEND, || socket.send(&self.request[*sent_bytes..], false))? {
@@ -264,20 +262,14 @@ impl Connection {
     }
 
     /// At the content's end: request it from its beginning, on the same connection if the server keeps it.
-    fn request_next_lap(
-        &mut self,
-        source: &ContentSource,
-        content: &Content,
-        sink: &mut Sink,
-    ) -> Result<(), ConnectionError> {
+    fn request_next_lap(&mut self, source: &ContentSource, content: &Content, sink: &mut Sink) {
         sink.wrap();
         self.from_bytes = content.timeline.base_bytes();
         if self.keep_alive {
             self.is_reused = true;
-            self.request = http::get(&source.url, self.from_bytes, None);
-            self.phase = Phase::Requesting { sent_bytes: 0 };
-            return Ok(());
+            self.begin_request(source);
+        } else {
+            self.phase = Phase::Unconnected;
         }
-        self.connect(source)
     }
 }

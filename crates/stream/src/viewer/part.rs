@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use workload::part::{Part, Peers};
 
 use super::connection::ContentSource;
-use super::content::{Content, IndexLimits};
 use super::group::Group;
-use super::http::fetch::{self, ContentLocation};
 use super::part_settings::ViewerSettings;
-use super::report::{ViewerReport, builder};
+use super::report_builder;
 use super::worker::{SLOT_NS, SLOTS};
+use crate::content::{Content, IndexLimits};
+use crate::http::fetch::{self, ContentLocation};
+use crate::report::ViewerReport;
 
 /// A server that has not answered by then is not there.
 const LOCATE_WITHIN: Duration = Duration::from_secs(5);
@@ -134,7 +135,7 @@ impl Part for Viewers {
             return Err(PartError::new("the players were not started, so there is no report"));
         };
         let record = group.finish().map_err(PartError::new)?;
-        let report = builder::build(&record, prepared.located.ranges);
+        let report = report_builder::build(&record, prepared.located.ranges);
         // Of a part of the players the others' reports say more.
         if !self.settings.is_part() {
             report.check_measured()?;

@@ -8,7 +8,7 @@
 //! until [`BufferRules::resume_ns`] are buffered. The player reads no more than [`BufferRules::cap_ns`] ahead
 //! of the picture on the screen.
 
-use super::content::timeline::{Cursor, Timeline};
+use crate::content::timeline::{Cursor, Timeline};
 
 /// How much a player buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

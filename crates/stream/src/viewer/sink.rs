@@ -2,7 +2,7 @@
 
 use mpegts::{TsChecker, TsCounts};
 
-use super::content::Content;
+use crate::content::Content;
 use crate::settings::Depth;
 
 /// Checks a stream's bytes.

@@ -1,10 +1,10 @@
 //! One stream of a group: player, connection, and its figures at the ends of the hold.
 
 use super::connection::{Connection, ConnectionError, ContentSource};
-use super::content::Content;
 use super::player::{BufferRules, Player, State};
 use super::sink::Sink;
 use super::throughput_check::ThroughputCheck;
+use crate::content::Content;
 use crate::settings::Depth;
 
 /// Throughput is compared with demand over windows of this length.
@@ -64,7 +64,7 @@ pub struct ViewerStream {
     pub slack_ns: Option<u64>,
     window_end_ns: u64,
     has_started: bool,
-    /// Whether epoll watches the connection.
+    /// Whether the event loop watches the connection.
     pub is_watched: bool,
 }
 
@@ -116,10 +116,7 @@ impl ViewerStream {
                     self.player.advance(timeline, now_ns, received);
                     self.record_slack(content, now_ns, read.bytes >= wanted);
                 }
-                Err(error) => {
-                    self.snapshot_hold_ends(content, hold, now_ns, self.player.received_bytes());
-                    self.fail(now_ns, error);
-                }
+                Err(error) => self.fail(content, hold, now_ns, error),
             }
         } else {
             self.snapshot_hold_ends(content, hold, now_ns, self.player.received_bytes());
@@ -129,7 +126,8 @@ impl ViewerStream {
         started
     }
 
-    pub fn fail(&mut self, now_ns: u64, error: ConnectionError) {
+    pub fn fail(&mut self, content: &Content, hold: Hold, now_ns: u64, error: ConnectionError) {
+        self.snapshot_hold_ends(content, hold, now_ns, self.player.received_bytes());
         self.player.end(now_ns);
         self.slack_ns = None;
         self.error = Some((now_ns, error));

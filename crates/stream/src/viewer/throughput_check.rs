@@ -4,8 +4,8 @@
 //! received bytes are compared with *demanded* ones: those of the frames by which the content advanced,
 //! counted from the end of the buffer. A ratio of 1 keeps the buffer at its level.
 
-use super::content::timeline::Timeline;
 use super::player::{Player, State};
+use crate::content::timeline::Timeline;
 
 /// Received over demanded bytes of one window.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,34 +1,111 @@
 //! One thread of a group: a timer wheel of 8 slots of 5 ms, each with its share of the streams.
 //!
 //! Every stream is read once per revolution (40 ms). Reading by timer instead of on arrival makes a few large
-//! reads out of many small ones, and the lateness of slots measures the generator's own health. `epoll`
-//! serves connections only until their first head has been read, so that start-up times are not rounded up to
-//! a revolution.
+//! reads out of many small ones, and the lateness of slots measures the generator's own health. The event
+//! loop watches a connection only until its first head has been read, so that start-up times are not rounded
+//! up to a revolution.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::histogram::Histogram;
-use sys::clock::{monotonic_ns, sleep_until_ns};
-use sys::net::{Epoll, Events, Interest};
+use base::limit_rules::THREAD;
+use reactor::{Backoff, ConnectSettings, Connector, EventLoop, Reactor, StateMachine, StopHandle, Token};
+use sys::clock::monotonic_ns;
+use sys::net::{Event, Interest, NetError, SocketOptions};
 use sys::span::{Handle, SpanName, time};
-use sys::thread::{pin_to_cpu, set_timer_slack_ns, thread_cpu_ns};
+use sys::thread::thread_cpu_ns;
 
-use super::group::Shared;
+use super::connection::ContentSource;
+use super::part_settings::ViewerSettings;
 use super::player::State;
-use super::report::{Combine, Sample, SlackSum};
-use super::stream::ViewerStream;
+use super::stream::{Hold, ViewerStream};
+use crate::content::Content;
+use crate::report::{Combine, SAMPLE_NS, Sample, SlackSum};
 
 static EPOLL_WAIT: SpanName = SpanName::new("epoll_pwait2");
-static SLEEP: SpanName = SpanName::new("clock_nanosleep");
+static CONNECT: SpanName = SpanName::new("connect");
 
 /// Slots of the wheel.
 pub const SLOTS: u64 = 8;
 pub const SLOT_NS: u64 = 5_000_000;
-/// Slots from sample to sample: 100 ms.
-pub const SAMPLE_SLOTS: u64 = 20;
+const SAMPLE_SLOTS: u64 = SAMPLE_NS / SLOT_NS;
 /// One call reads 40 ms of 25 Mbit/s (125 kB); fits the L2 cache.
 const BUFFER_BYTES: usize = 256 * 1024;
-const EVENTS: usize = 256;
+const EVENTS_MAX: usize = 256;
+/// Least length of a hold that is ended early: long enough to sample the resources' rates.
+const ABORTED_HOLD_NS_MIN: u64 = 1_000_000_000;
+
+/// Tokens of open connections; their index is that of the stream.
+const STREAM_CLASS: u8 = 0;
+const CONNECTOR_CLASS: u8 = 1;
+
+/// What the threads of a group share.
+#[derive(Debug)]
+pub struct Shared {
+    pub plan: ViewerSettings,
+    pub source: ContentSource,
+    pub content: Arc<Content>,
+    /// On the monotonic clock.
+    pub start_ns: u64,
+    /// The verdict is certain before the hold's end.
+    aborted: AtomicBool,
+    /// The beginning of the hold.
+    hold_from_ns: AtomicU64,
+    /// Streams that have shown a picture.
+    playing: AtomicU64,
+}
+
+impl Shared {
+    pub fn new(plan: ViewerSettings, source: ContentSource, content: Arc<Content>, start_ns: u64) -> Self {
+        let latest_ns = start_ns + plan.hold_after_ns().next_multiple_of(SLOT_NS);
+        let (aborted, playing) = (AtomicBool::new(false), AtomicU64::new(0));
+        let hold_from_ns = AtomicU64::new(latest_ns);
+        Self { plan, source, content, start_ns, aborted, hold_from_ns, playing }
+    }
+
+    #[inline]
+    pub fn hold(&self) -> Hold {
+        let from_ns = self.hold_from_ns.load(Ordering::Relaxed);
+        Hold { from_ns, to_ns: from_ns.saturating_add(self.plan.hold.ns()) }
+    }
+
+    fn latest_end_ns(&self) -> u64 {
+        self.start_ns + self.plan.hold_after_ns() + self.plan.hold.ns()
+    }
+
+    /// Count a stream's first picture. After the last one the hold can begin, unless `warm_up` fixes its
+    /// beginning or other hosts, whose progress is unknown here, hold at the same time.
+    fn record_playback_start(&self, now_ns: u64) {
+        let playing = self.playing.fetch_add(1, Ordering::Relaxed) + 1;
+        if playing == self.plan.streams && self.plan.warm_up.is_none() && !self.plan.is_part() {
+            self.set_hold_start(now_ns + 2 * self.plan.cap.ns());
+        }
+    }
+
+    /// Begin the hold with the slot at or after `from_ns`, but not later than planned.
+    fn set_hold_start(&self, from_ns: u64) {
+        let slots = (from_ns - self.start_ns).div_ceil(SLOT_NS);
+        self.hold_from_ns.fetch_min(self.start_ns + slots * SLOT_NS, Ordering::Relaxed);
+    }
+
+    /// End the hold early: the verdict is certain.
+    fn abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// Whether the threads end at the slot that is due at `due_ns`.
+    fn is_over(&self, due_ns: u64) -> bool {
+        let hold = self.hold();
+        let is_aborted = self.is_aborted() && due_ns >= hold.from_ns.saturating_add(ABORTED_HOLD_NS_MIN);
+        due_ns >= hold.to_ns || is_aborted
+    }
+}
 
 /// What a thread measured.
 #[derive(Debug)]
@@ -56,16 +133,14 @@ fn missed_revolutions(now_ns: u64, due_ns: u64) -> u64 {
     now_ns.saturating_sub(due_ns) / (SLOTS * SLOT_NS)
 }
 
-/// A running thread.
+/// One thread's streams and their schedule.
 pub struct Worker {
     shared: Arc<Shared>,
     record: ThreadRecord,
     buffer: Vec<u8>,
-    epoll: Epoll,
-    /// `None` while its events are served.
-    events: Option<Events>,
-    /// Connections that epoll watches.
-    watched: u64,
+    connector: Connector,
+    /// The next slot.
+    slot: u64,
     /// The first stream that has not begun to connect.
     next_start: usize,
     /// CPU and wall time at the beginning of the hold.
@@ -75,11 +150,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A thread for `streams`, sorted by their start.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub fn new(shared: Arc<Shared>, streams: Vec<ViewerStream>) -> Result<Self, sys::net::NetError> {
+    /// A worker for `streams`, sorted by their start.
+    pub fn new(shared: Arc<Shared>, streams: Vec<ViewerStream>) -> Self {
         let samples_max = (shared.latest_end_ns().saturating_sub(shared.start_ns)) / (SLOT_NS * SAMPLE_SLOTS);
         let hold_s = shared.plan.hold.ns().div_ceil(1_000_000_000);
         let record = ThreadRecord {
@@ -95,70 +167,57 @@ impl Worker {
             wall_ns: 0,
             thread_id: 0,
         };
-        Ok(Self {
+        let options = SocketOptions {
+            // A fixed buffer holds a fraction of a second; with auto-tuning it would hide 10 s of content.
+            receive_buffer_bytes: Some(shared.source.receive_buffer_bytes),
+            nodelay: Some(true),
+            ..SocketOptions::default()
+        };
+        // Viewers connect when they like and wait as long as their kernel does: the start window paces them.
+        let (handshakes_max, timeout) = (usize::MAX, Duration::MAX);
+        let settings =
+            ConnectSettings { local: None, options, handshakes_max, timeout, backoff: Backoff::NONE };
+        Self {
             shared,
             record,
             buffer: vec![0; BUFFER_BYTES],
-            epoll: Epoll::new()?,
-            events: Some(Events::with_capacity(EVENTS)),
-            watched: 0,
+            connector: Connector::new(CONNECTOR_CLASS, settings),
+            slot: 0,
             next_start: 0,
             cpu_from: None,
             second_from: None,
-        })
+        }
+    }
+
+    /// An event loop for a worker.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn event_loop(stop: Arc<StopHandle>) -> Result<EventLoop, NetError> {
+        Ok(EventLoop::new(stop, EVENTS_MAX)?.with_wait_span(&EPOLL_WAIT))
     }
 
     /// Run until the hold ends or the group is stopped; `recorder` times the calls.
-    pub fn run(mut self, cpu: Option<usize>, recorder: Option<&Handle>) -> ThreadRecord {
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn run(
+        mut self,
+        events: &mut EventLoop,
+        recorder: Option<&Handle>,
+    ) -> Result<ThreadRecord, NetError> {
         let _recorded = recorder.map(Handle::join);
-        // If either fails, slots come a little later, which is measured.
-        let _ = set_timer_slack_ns(1);
-        if let Some(cpu) = cpu {
-            let _ = pin_to_cpu(cpu);
-        }
         self.record.thread_id = sys::thread::thread_id();
-        let mut slot = 0;
-        loop {
-            let due_ns = self.shared.start_ns + slot * SLOT_NS;
-            self.wait_until(due_ns);
-            let now_ns = monotonic_ns();
-            let hold = self.shared.hold();
-            self.record_lateness(now_ns, due_ns);
-            if due_ns >= hold.to_ns || self.shared.should_stop(due_ns) {
-                break;
-            }
-            self.start_streams(now_ns);
-            self.serve_slot(slot);
-            while self.record.samples.len() as u64 * SAMPLE_SLOTS <= slot {
-                self.sample();
-            }
-            // A read takes all that is wanted, so missed revolutions are skipped: making up for them would
-            // only split the same bytes into smaller reads.
-            slot += 1 + missed_revolutions(now_ns, due_ns) * SLOTS;
-        }
-        self.finish()
+        events.run(&mut self)?;
+        Ok(self.finish(events.reactor()))
     }
 
-    /// Serve connecting streams until the slot is due.
-    fn wait_until(&mut self, due_ns: u64) {
-        // A slot that is due comes first; it serves these connections too.
-        while self.watched > 0 && monotonic_ns() < due_ns {
-            // Always there: it is put back below.
-            let Some(mut events) = self.events.take() else { return };
-            let waited = time(&EPOLL_WAIT, || self.epoll.wait_until(&mut events, due_ns));
-            for event in events.iter() {
-                self.serve(event.token as usize);
-            }
-            self.events = Some(events);
-            if waited.is_err() {
-                break;
-            }
-        }
-        time(&SLEEP, || sleep_until_ns(due_ns));
+    fn slot_due_ns(&self) -> u64 {
+        self.shared.start_ns + self.slot * SLOT_NS
     }
 
     #[inline]
-    fn serve(&mut self, at: usize) {
+    fn serve(&mut self, reactor: &mut Reactor, at: usize) {
         let Some(stream) = self.record.streams.get_mut(at) else { return };
         let (now_ns, hold) = (monotonic_ns(), self.shared.hold());
         if stream.tick(&self.shared.source, &self.shared.content, &mut self.buffer, hold, now_ns) {
@@ -166,38 +225,58 @@ impl Worker {
         }
         if stream.is_watched && (stream.connection.is_open() || stream.error.is_some()) {
             stream.is_watched = false;
-            self.watched -= 1;
             if let Some(socket) = stream.connection.socket() {
                 // If this fails, further events are ignored.
-                let _ = self.epoll.delete(socket);
+                let _ = reactor.unwatch(socket);
+            }
+        }
+        if stream.connection.needs_connection() && stream.error.is_none() {
+            self.connect(reactor, at);
+        }
+    }
+
+    fn connect(&mut self, reactor: &mut Reactor, at: usize) {
+        let address = self.shared.source.address;
+        self.record.streams[at].connection.connecting();
+        time(&CONNECT, || self.connector.connect(reactor, at as u64, address));
+        self.take_connections(reactor);
+    }
+
+    /// Hand connections over to their streams.
+    fn take_connections(&mut self, reactor: &mut Reactor) {
+        while let Some(outcome) = self.connector.next_outcome() {
+            let at = outcome.key as usize;
+            let stream = &mut self.record.streams[at];
+            match outcome.result {
+                Ok(socket) => {
+                    let token = Token::fixed(STREAM_CLASS, at as u32);
+                    // Not watched: served by its slot alone.
+                    stream.is_watched =
+                        reactor.watch(&socket, token, Interest::READ | Interest::EDGE).is_ok();
+                    stream.connection.connected(&self.shared.source, socket);
+                    self.serve(reactor, at);
+                }
+                Err(error) => {
+                    let hold = self.shared.hold();
+                    stream.fail(&self.shared.content, hold, monotonic_ns(), error.into());
+                }
             }
         }
     }
 
-    fn start_streams(&mut self, now_ns: u64) {
-        while let Some(stream) = self.record.streams.get_mut(self.next_start) {
-            if stream.spec.connect_ns > now_ns {
-                return;
-            }
-            let both = Interest::READ | Interest::WRITE | Interest::EDGE;
-            match stream.connection.connect(&self.shared.source) {
-                Ok(()) => {
-                    let socket = stream.connection.socket();
-                    let added = socket.map(|s| self.epoll.add(s, self.next_start as u64, both));
-                    // Not watched: served by its slot alone.
-                    stream.is_watched = matches!(added, Some(Ok(())));
-                    self.watched += u64::from(stream.is_watched);
-                }
-                Err(error) => stream.fail(now_ns, error),
-            }
+    fn start_streams(&mut self, reactor: &mut Reactor, now_ns: u64) {
+        while let Some(stream) = self.record.streams.get(self.next_start)
+            && stream.spec.connect_ns <= now_ns
+        {
+            self.connect(reactor, self.next_start);
             self.next_start += 1;
         }
     }
 
-    fn serve_slot(&mut self, slot: u64) {
+    fn serve_slot(&mut self, reactor: &mut Reactor) {
         let mut disturbed = false;
-        for at in ((slot % SLOTS) as usize..self.record.streams.len()).step_by(SLOTS as usize) {
-            self.serve(at);
+        for at in ((self.slot % SLOTS) as usize..self.record.streams.len()).step_by(SLOTS as usize) {
+            self.serve(reactor, at);
             disturbed |= self.record.streams[at].is_disturbed();
         }
         if disturbed && self.shared.plan.abort_early && !self.may_be_at_fault() {
@@ -210,7 +289,7 @@ impl Worker {
         let late_ns = self.record.late_ns_max.max(self.record.late_before_ns_max);
         let busy = self.cpu_from.is_some_and(|(cpu_ns, wall_ns)| {
             let wall_ns = monotonic_ns().saturating_sub(wall_ns);
-            wall_ns > 0 && (thread_cpu_ns() - cpu_ns) as f64 > 0.9 * wall_ns as f64
+            wall_ns > 0 && THREAD.is_used_up((thread_cpu_ns() - cpu_ns) as f64 / wall_ns as f64)
         });
         busy || late_ns > self.shared.plan.cap.ns() / 4
     }
@@ -275,10 +354,10 @@ impl Worker {
         self.record.samples.push(sample);
     }
 
-    fn finish(mut self) -> ThreadRecord {
+    fn finish(mut self, reactor: &mut Reactor) -> ThreadRecord {
         // A last read, so that every stream takes its snapshot of the hold's end.
         for at in 0..self.record.streams.len() {
-            self.serve(at);
+            self.serve(reactor, at);
         }
         let now_ns = monotonic_ns();
         for stream in &mut self.record.streams {
@@ -288,5 +367,50 @@ impl Worker {
             (self.record.cpu_ns, self.record.wall_ns) = (thread_cpu_ns() - cpu_from, now_ns - wall_from);
         }
         self.record
+    }
+}
+
+impl StateMachine for Worker {
+    /// A handshake has ended, or a response has begun.
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+        if token.class() == CONNECTOR_CLASS {
+            self.connector.on_ready(reactor, token);
+            self.take_connections(reactor);
+        } else {
+            self.serve(reactor, token.index());
+        }
+    }
+
+    fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
+        self.connector.on_timer(reactor, token);
+        self.take_connections(reactor);
+    }
+
+    fn on_stop(&mut self, _: &mut Reactor) {}
+
+    /// Serves the slot that is due, before the connections that become ready meanwhile.
+    fn before_events(&mut self, reactor: &mut Reactor) {
+        let due_ns = self.slot_due_ns();
+        let now_ns = monotonic_ns();
+        if now_ns < due_ns {
+            return;
+        }
+        self.record_lateness(now_ns, due_ns);
+        if self.shared.is_over(due_ns) {
+            reactor.finish();
+            return;
+        }
+        self.start_streams(reactor, now_ns);
+        self.serve_slot(reactor);
+        while self.record.samples.len() as u64 * SAMPLE_SLOTS <= self.slot {
+            self.sample();
+        }
+        // A read takes all that is wanted, so missed revolutions are skipped: making up for them would
+        // only split the same bytes into smaller reads.
+        self.slot += 1 + missed_revolutions(now_ns, due_ns) * SLOTS;
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        Some(self.slot_due_ns())
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::common;
 use common::{MS, vbr_timeline};
+use stream::report::buffer_trend::{TrendContext, judge};
 use stream::viewer::player::{BufferRules, Player, State};
-use stream::viewer::report::buffer_trend::{TrendContext, judge};
 
 /// What a simulated hold gave.
 struct Hold {

@@ -11,9 +11,9 @@ use base::part::Endpoints;
 use mpegts::{ContentSpec, make_file};
 use proptest::prelude::*;
 use serde_json::json;
-use stream::viewer::http::fetch::locate;
-use stream::viewer::http::fetch_error::FetchError;
-use stream::viewer::http::{HEAD_BYTES_MAX, HeadReader};
+use stream::http::fetch::locate;
+use stream::http::fetch_error::FetchError;
+use stream::http::{HEAD_BYTES_MAX, HeadReader};
 
 /// A server that does `answer` with every connection, given the request's head; it ends with the test
 /// program.

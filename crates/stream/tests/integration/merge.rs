@@ -6,9 +6,10 @@ use base::doubt::Doubt;
 use base::verdict::Verdict;
 use proptest::prelude::*;
 use reports::{clean, stream};
-use stream::viewer::judge::{judge, judge_reports};
-use stream::viewer::report::merge::merge;
-use stream::viewer::report::{Broken, Sample, SlackSum, ViewerReport};
+use stream::doubt::StreamDoubt;
+use stream::judge::{judge, judge_reports};
+use stream::report::merge::merge;
+use stream::report::{Broken, Sample, SlackSum, ViewerReport};
 
 /// What one stream of a group has seen.
 #[derive(Debug, Clone)]
@@ -53,13 +54,10 @@ fn group(streams: &[(usize, &Seen)]) -> ViewerReport {
     report.samples = vec![Sample::default(); 4];
     report.slack = vec![SlackSum::default(); 3];
     for (number, seen) in streams {
-        report.streams.push(stream::viewer::report::StreamReport {
-            begins_at_s: seen.begins_at_s,
-            ..stream(*number as u64)
-        });
         report
-            .threads
-            .push(stream::viewer::report::ThreadReport { thread_id: *number as i32, ..thread.clone() });
+            .streams
+            .push(stream::report::StreamReport { begins_at_s: seen.begins_at_s, ..stream(*number as u64) });
+        report.threads.push(stream::report::ThreadReport { thread_id: *number as i32, ..thread.clone() });
         for (sum, one) in report.samples.iter_mut().zip(&seen.samples) {
             sum.playing += one.playing;
             sum.begun += one.begun;
@@ -156,7 +154,7 @@ fn reasons_and_doubts_name_the_host() {
     let mut reports = two();
     reports[1].threads[0].cpu_percent = Some(80.0);
     let doubts = judge(&merged(reports)).doubts;
-    assert_eq!(doubts, [Doubt::GeneratorNearSaturation { cpu_percent: 80.0 }.on("pc-2")]);
+    assert_eq!(doubts, [Doubt::from(StreamDoubt::GeneratorNearSaturation { cpu_percent: 80.0 }).on("pc-2")]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use stream::viewer::player::{BufferRules, Player, State};
 use stream::viewer::throughput_check::ThroughputCheck;
 
 /// A player that has been answered.
-fn opened(timeline: &stream::viewer::content::timeline::Timeline, gop: usize) -> Player {
+fn opened(timeline: &stream::content::timeline::Timeline, gop: usize) -> Player {
     let mut player = Player::new(BufferRules::default(), timeline, gop);
     player.opened();
     player

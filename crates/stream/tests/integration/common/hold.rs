@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, PartSpec, Progress};
 use base::workload::Judgement;
 use serde_json::Value;
-use stream::viewer::judge::judge;
+use stream::judge::judge;
+use stream::report::ViewerReport;
 use stream::viewer::part::Viewers;
-use stream::viewer::report::ViewerReport;
 use workload::part::{self, Part};
 
 /// No test waits longer than this beyond what a hold takes.

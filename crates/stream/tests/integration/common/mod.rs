@@ -5,7 +5,7 @@ pub mod hold;
 pub mod permit;
 pub mod reports;
 
-use stream::viewer::content::timeline::{Frame, Gop, Timeline};
+use stream::content::timeline::{Frame, Gop, Timeline};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000_000_000;

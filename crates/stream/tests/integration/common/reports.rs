@@ -1,8 +1,8 @@
 //! Reports of undisturbed players.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use stream::report::{ChecksReport, SlackSum, StreamReport, ThreadReport, ViewerReport};
 use stream::settings::Depth;
-use stream::viewer::report::{ChecksReport, SlackSum, StreamReport, ThreadReport, ViewerReport};
 
 pub fn stream(number: u64) -> StreamReport {
     StreamReport {

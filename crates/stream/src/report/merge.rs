@@ -5,7 +5,7 @@
 use base::part::{HERE, PartError};
 
 use super::{Combine, PlayerCalls, StreamReport, ThreadReport, ViewerReport};
-use crate::viewer::content::start_offsets;
+use crate::content::start_offsets;
 
 /// Merge reports by host (`None`: all played on one host).
 ///

@@ -1,7 +1,6 @@
 //! What a group of players measured, as sent over the bus and stored.
 
 pub mod buffer_trend;
-pub mod builder;
 pub mod merge;
 
 use base::part::PartError;
@@ -9,7 +8,6 @@ use base::series::Series;
 use base::timeline::CallTimes;
 use serde::{Deserialize, Serialize};
 
-use super::worker::{SAMPLE_SLOTS, SLOT_NS};
 use crate::settings::Depth;
 use buffer_trend::{BufferTrend, TrendContext};
 
@@ -210,6 +208,8 @@ pub struct ViewerReport {
     pub calls: Vec<PlayerCalls>,
 }
 
+/// Interval of the samples.
+pub const SAMPLE_NS: u64 = 100_000_000;
 const NS_PER_S: f64 = 1e9;
 
 impl ViewerReport {
@@ -220,7 +220,7 @@ impl ViewerReport {
         let mut slack = Series::new("slack_s", "s");
         let mut rate = Series::new("received_bit_per_s", "bit/s");
         let mut buffered = Series::new("buffered_s", "s");
-        let step_s = (SLOT_NS * SAMPLE_SLOTS) as f64 / NS_PER_S;
+        let step_s = SAMPLE_NS as f64 / NS_PER_S;
         let mut before = None;
         for (at, sample) in self.samples.iter().enumerate() {
             let at_s = at as f64 * step_s;

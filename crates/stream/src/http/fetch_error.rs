@@ -1,14 +1,14 @@
 use std::net::SocketAddr;
 
 use base::part::PartError;
-use mpegts::ContentError;
 
 use super::HttpError;
-use super::fetch::REDIRECTS_MAX;
 use super::url::UrlError;
-use crate::viewer::content::timeline::TimelineError;
 
-/// Why content cannot be fetched or played. Every message names the URL.
+/// Redirects that are followed.
+pub(super) const REDIRECTS_MAX: usize = 5;
+
+/// Why content cannot be fetched. Every message names the URL.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error(transparent)]
@@ -43,10 +43,6 @@ pub enum FetchError {
     Http { url: String, source: HttpError },
     #[error("{url} has {bytes} bytes, more than the limit of {bytes_max}; {advice}")]
     TooLarge { url: String, bytes: u64, bytes_max: u64, advice: &'static str },
-    #[error("{url}: {source}")]
-    Content { url: String, source: ContentError },
-    #[error("{url}: {source}")]
-    Timeline { url: String, source: TimelineError },
 }
 
 impl From<FetchError> for PartError {

@@ -1,14 +1,14 @@
 //! Builds the report from the records of a group's threads.
 
-use super::{
+use super::group::GroupRecord;
+use super::player::Player;
+use super::stream::{Snapshot, ViewerStream};
+use super::worker::ThreadRecord;
+use crate::content::start_offsets;
+use crate::content::timeline::Timeline;
+use crate::report::{
     Broken, ChecksReport, Combine, PlayerCalls, StallReport, StreamReport, ThreadReport, ViewerReport,
 };
-use crate::viewer::content::start_offsets;
-use crate::viewer::content::timeline::Timeline;
-use crate::viewer::group::GroupRecord;
-use crate::viewer::player::Player;
-use crate::viewer::stream::{Snapshot, ViewerStream};
-use crate::viewer::worker::ThreadRecord;
 
 const S: f64 = 1e9;
 

@@ -8,14 +8,12 @@ use base::part::HostContext;
 use sys::clock::Deadline;
 
 use super::connect::{FetchDeadline, connect, resolve};
-use super::fetch_error::FetchError;
+use super::fetch_error::{FetchError, REDIRECTS_MAX};
 use super::url::Url;
 use super::{Head, HeadReader, HttpError};
 
 /// Longest time without a byte of the body.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Redirects that are followed.
-pub(super) const REDIRECTS_MAX: usize = 5;
 
 /// Where content is, after redirects.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::part::{HostContext, PartError};
-use mpegts::{ContentIndex, load_index, scan};
+use mpegts::{ContentError, ContentIndex, load_index, scan};
 use sys::clock::Deadline;
 
-use super::http::connect::FetchDeadline;
-use super::http::fetch::{self, ContentLocation};
-use super::http::fetch_error::FetchError;
+use crate::http::connect::FetchDeadline;
+use crate::http::fetch::{self, ContentLocation};
+use crate::http::fetch_error::FetchError;
 use timeline::{Frame, Gop, Timeline, TimelineError};
 
 /// Largest index that is fetched; it would cover days of content.
@@ -26,6 +26,26 @@ const CACHED_MAX: usize = 16;
 type CacheKey = (String, Option<String>, u64);
 
 static CACHE: Mutex<Vec<(CacheKey, Arc<Content>)>> = Mutex::new(Vec::new());
+
+/// Why content cannot be played. Every message names the URL.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("{url}: {source}")]
+    Content { url: String, source: ContentError },
+    #[error("{url}: {source}")]
+    Timeline { url: String, source: TimelineError },
+}
+
+impl From<LoadError> for PartError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Fetch(error) => error.into(),
+            other => Self::new(other),
+        }
+    }
+}
 
 /// A content as players need it.
 #[derive(Debug, PartialEq)]
@@ -74,13 +94,13 @@ impl Content {
     /// progress to `host`. An index that is missing, damaged or of another length is ignored.
     ///
     /// # Errors
-    /// [`FetchError`].
+    /// [`LoadError`].
     pub fn load(
         location: &ContentLocation,
         path: Option<&Path>,
         limits: IndexLimits,
         host: &HostContext,
-    ) -> Result<Arc<Self>, FetchError> {
+    ) -> Result<Arc<Self>, LoadError> {
         let url = location.url.to_string();
         let key: CacheKey = (url.clone(), location.etag.clone(), location.total_bytes);
         let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +118,7 @@ impl Content {
             None => index_by_reading(location, limits, host)?,
         };
         let content = Self::new(&index, made_by_reading);
-        let content = Arc::new(content.map_err(|source| FetchError::Timeline { url, source })?);
+        let content = Arc::new(content.map_err(|source| LoadError::Timeline { url, source })?);
         let mut cache = cache();
         if cache.len() == CACHED_MAX {
             cache.remove(0);
@@ -128,11 +148,12 @@ fn index_by_reading(
     location: &ContentLocation,
     limits: IndexLimits,
     host: &HostContext,
-) -> Result<ContentIndex, FetchError> {
+) -> Result<ContentIndex, LoadError> {
     let (url, total) = (location.url.to_string(), location.total_bytes);
     if total > limits.content_bytes_max {
         let advice = "make an index beside it with 'kagiri content index'";
-        return Err(FetchError::TooLarge { url, bytes: total, bytes_max: limits.content_bytes_max, advice });
+        let bytes_max = limits.content_bytes_max;
+        return Err(FetchError::TooLarge { url, bytes: total, bytes_max, advice }.into());
     }
     // The server sends at its full rate, however few players there will be.
     host.permit.rate(u64::MAX).map_err(|refusal| {
@@ -156,7 +177,7 @@ fn index_by_reading(
         if host.stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     index.map_err(|error| match error {
-        mpegts::ContentError::Io { source, .. } => body.fetch_error(source),
-        source => FetchError::Content { url, source },
+        ContentError::Io { source, .. } => body.fetch_error(source).into(),
+        source => LoadError::Content { url, source },
     })
 }

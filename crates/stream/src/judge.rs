@@ -1,21 +1,21 @@
 //! From the players' report to the verdict, with reasons.
 
 use base::doubt::Doubt;
+use base::limit_rules::THREAD;
 use base::outcome::{Account, Table};
 use base::part::PartError;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
-use super::metrics;
-pub use super::metrics::METRICS;
-use super::part_settings::STARTUP_MAX_NS;
-use super::report::{ChecksReport, PlayerCalls, StreamReport, ThreadReport, ViewerReport, merge};
+use crate::doubt::StreamDoubt;
+use crate::metrics;
+pub use crate::metrics::METRICS;
+use crate::report::{ChecksReport, PlayerCalls, StreamReport, ThreadReport, ViewerReport, merge};
+use crate::viewer::part_settings::STARTUP_MAX_NS;
 
 /// Received over demanded bytes of a 5 s window may be off by this much.
 const RATIO_TOLERANCE: f64 = 0.05;
-/// The busiest thread of a healthy generator stays below this share of its core.
-const CPU_PERCENT_MAX: f64 = 90.0;
-/// Above this it is near its limit, which is worth a doubt.
+/// A player thread above this share of its core is near its limit, which is worth a doubt.
 const CPU_PERCENT_NEAR: f64 = 75.0;
 /// Disturbed streams that are named one by one.
 const NAMED_MAX: usize = 5;
@@ -195,7 +195,7 @@ fn at_fault(report: &ViewerReport, disturbed: &[(f64, String)]) -> Option<String
             format!("the players{at} read up to {before_ms:.0} ms later than intended before the hold");
         return Some(words + ": they are the limit");
     }
-    let too_busy = |(percent, _): &(f64, &ThreadReport)| *percent > CPU_PERCENT_MAX;
+    let too_busy = |(percent, _): &(f64, &ThreadReport)| THREAD.is_used_up(*percent / 100.0);
     if let Some((busiest, at)) = metrics::busiest(report).filter(too_busy) {
         let at = on(at.host.as_deref());
         return Some(format!(
@@ -224,30 +224,32 @@ fn doubts(report: &ViewerReport, verdict: Verdict) -> Vec<Doubt> {
     if let Some((cpu_percent, thread)) =
         metrics::busiest(report).filter(|(percent, _)| *percent > CPU_PERCENT_NEAR)
     {
-        doubts.push(at(Doubt::GeneratorNearSaturation { cpu_percent }, thread));
+        doubts.push(at(StreamDoubt::GeneratorNearSaturation { cpu_percent }.into(), thread));
     }
     let late_ms = report.cap_s * 1000.0 / 16.0;
     if let Some((late_ms_max, thread)) =
         latest(report, |thread| thread.late_ms_max).filter(|(ms, _)| *ms > late_ms)
     {
-        doubts.push(at(Doubt::GeneratorLate { late_ms_max }, thread));
+        doubts.push(at(StreamDoubt::GeneratorLate { late_ms_max }.into(), thread));
     }
     if let Some(streams) = report.overlapping.filter(|&streams| streams > 0) {
-        doubts.push(Doubt::RegionsOverlap { streams, content_s: report.content_s });
+        doubts.push(StreamDoubt::RegionsOverlap { streams, content_s: report.content_s }.into());
     }
     if report.index_made_by_reading {
-        doubts.push(Doubt::IndexMadeByReading);
+        doubts.push(StreamDoubt::IndexMadeByReading.into());
     }
     if report.stopped {
         doubts.push(Doubt::Interrupted);
     }
-    doubts.extend((verdict == Verdict::Pass).then(|| hold_too_short(report)).flatten());
+    if verdict == Verdict::Pass {
+        doubts.extend(hold_too_short(report).map(Into::into));
+    }
     doubts
 }
 
 /// Stalls tell N from N + 1 streams only after (buffer in player and kernel) x (N + 1) seconds. A trend of
 /// the slack tells them apart long before, so only a hold without one is too short.
-fn hold_too_short(report: &ViewerReport) -> Option<Doubt> {
+fn hold_too_short(report: &ViewerReport) -> Option<StreamDoubt> {
     let (from, to) = report.hold_s?;
     if report.slack_trend().is_some_and(|trend| trend.interval.is_some()) {
         return None;
@@ -257,5 +259,5 @@ fn hold_too_short(report: &ViewerReport) -> Option<Doubt> {
     let resolves_load = (report.cap_s + kernel_s) * (streams + 1.0) / (to - from);
     // To within one stream, or 2 % of many.
     (resolves_load > 1.0_f64.max(0.02 * streams))
-        .then_some(Doubt::HoldTooShort { hold_s: to - from, resolves_load })
+        .then_some(StreamDoubt::HoldTooShort { hold_s: to - from, resolves_load })
 }

@@ -1,0 +1,66 @@
+//! Doubts of streaming.
+
+use base::doubt::WorkloadDoubt;
+use serde::Serialize;
+
+/// What weakens a trial of streams.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StreamDoubt {
+    /// The busiest player thread was close to its limit, in % of its core.
+    GeneratorNearSaturation { cpu_percent: f64 },
+    /// The players read later than intended.
+    GeneratorLate { late_ms_max: f64 },
+    /// The content was partly in memory although a cold trial was requested.
+    CacheNotCold { resident_percent: f64 },
+    /// Streams read the same part of the file, so that one's reading warms the cache for another.
+    RegionsOverlap { streams: u64, content_s: f64 },
+    /// A hold of this length cannot tell neighbouring loads apart by stalls alone.
+    HoldTooShort { hold_s: f64, resolves_load: f64 },
+    /// The content had no index and was read once to make one.
+    IndexMadeByReading,
+}
+
+impl WorkloadDoubt for StreamDoubt {
+    fn message(&self) -> String {
+        match self {
+            Self::GeneratorNearSaturation { cpu_percent } => {
+                format!("the busiest player thread used {cpu_percent:.0} % of its core")
+            }
+            Self::GeneratorLate { late_ms_max } => {
+                format!("the players were up to {late_ms_max:.1} ms late")
+            }
+            Self::CacheNotCold { resident_percent } => {
+                format!("{resident_percent:.0} % of the content was in memory at the start of a cold trial")
+            }
+            Self::RegionsOverlap { streams, content_s } => format!(
+                "{streams} streams share {content_s:.0} s of content, so some read what others had read"
+            ),
+            Self::HoldTooShort { hold_s, resolves_load } => format!(
+                "a hold of {hold_s:.0} s tells loads apart by stalls only to {resolves_load:.1} streams"
+            ),
+            Self::IndexMadeByReading => "the content had no index and was read once to make one".to_owned(),
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
+                "use --depth discard, fewer parsing players, or viewers on another host"
+            }
+            Self::CacheNotCold { .. } => "close other users of the file, or run as root",
+            Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
+            Self::HoldTooShort { .. } => "hold longer with --hold",
+            Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
+        }
+    }
+
+    fn gravity(&self) -> f64 {
+        match self {
+            Self::GeneratorNearSaturation { cpu_percent: degree }
+            | Self::GeneratorLate { late_ms_max: degree }
+            | Self::CacheNotCold { resident_percent: degree } => *degree,
+            Self::RegionsOverlap { .. } | Self::HoldTooShort { .. } | Self::IndexMadeByReading => 0.0,
+        }
+    }
+}
