@@ -23,7 +23,8 @@ pub enum FetchError {
     #[error("{url} cannot be reached at {address}: {why}; is the server running, and is this its port?")]
     Connect { url: String, address: SocketAddr, why: String },
     #[error(
-        "{url}: the connection broke after {received_bytes} bytes of the response: {why}; check the server's log"
+        "{url}: the connection broke after {received_bytes} bytes of the response: {why}; \
+         check the server's log"
     )]
     Broken { url: String, received_bytes: u64, why: String },
     #[error(

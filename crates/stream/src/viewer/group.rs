@@ -12,8 +12,9 @@ use sys::span::Recorder;
 
 use super::connection::ContentSource;
 use super::part_settings::ViewerSettings;
+use super::shared::Shared;
 use super::stream::{StreamSpec, ViewerStream};
-use super::worker::{Shared, ThreadRecord, Worker};
+use super::worker::{ThreadRecord, Worker};
 use crate::content::Content;
 use crate::content::start_offsets;
 use crate::settings::Depth;

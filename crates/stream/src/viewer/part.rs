@@ -11,7 +11,7 @@ use super::connection::ContentSource;
 use super::group::Group;
 use super::part_settings::ViewerSettings;
 use super::report_builder;
-use super::worker::{SLOT_NS, SLOTS};
+use super::shared::{SLOT_NS, SLOTS};
 use crate::content::{Content, IndexLimits};
 use crate::http::fetch::{self, ContentLocation};
 use crate::report::ViewerReport;
