@@ -1,0 +1,120 @@
+//! Parts on agents go through the same phases as parts here, and what is lost is named.
+
+use crate::common::{
+    Agent, GUARD, bus, coordinator, coordinator_as, endpoint, error_text, spec, start_in_time, until, wish,
+};
+use base::part::{Endpoints, Progress};
+use fleet::agent::End;
+use fleet::session::{self, Role};
+use fleet::{Bus, BusError};
+use serde_json::{Value, json};
+
+#[test]
+fn parts_on_agents_and_here_start_together() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let agents: Vec<_> = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), true)).into();
+    let mut coordinator = coordinator(&endpoint, "run-1");
+    coordinator.recruit(&[wish("pc-[1-2]")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    assert_eq!(bus.hosts(), ["pc-1", "pc-2", "here"]);
+    assert_eq!(bus.facts()["pc-2"]["kagiri"], "0");
+    assert_eq!(bus.facts()["pc-2"]["address"], "127.0.0.1", "where it joined from");
+
+    let specs = [("a", "pc-1"), ("b", "pc-2"), ("c", "here")].map(|(name, host)| spec(name, host, json!({})));
+    let peers = Endpoints::from([("server".to_owned(), json!("there"))]);
+    let outcomes = start_in_time(&mut bus, &specs, &peers);
+    assert_eq!(outcomes["b"], json!({ "host": "pc-2", "peers": ["server"] }));
+    until("they finish", || {
+        ["a", "b", "c"].iter().all(|part| bus.progress(part).unwrap() == Progress::Finished)
+    });
+    let timing = bus.timing().unwrap();
+    let reports = bus.stop(&["a", "b", "c"]);
+    let moment = |part: &str| reports[part].as_ref().unwrap()["started_ns"].as_u64().unwrap();
+    // All three have one clock, so the moments differ by no more than the clocks are believed to.
+    let apart_ns = moment("a").abs_diff(moment("b")).max(moment("a").abs_diff(moment("c")));
+    assert!(apart_ns <= timing.bound_ns, "{apart_ns} ns apart, {timing:?}");
+    assert!(bus.timing().is_none(), "returned once");
+    drop(bus);
+    for agent in agents {
+        assert_eq!(agent.end().unwrap(), End::RunOver);
+    }
+}
+
+#[test]
+fn agent_that_ends_is_reported_lost_with_its_parts() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let other = Agent::start("pc", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-2");
+    coordinator.recruit(&[wish("nas"), wish("pc")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    let specs = [("a", "nas"), ("b", "pc")].map(|(name, host)| spec(name, host, json!({ "holds": true })));
+    start_in_time(&mut bus, &specs, &Endpoints::new());
+    drop(agent);
+    until("it is missed", || bus.progress("a").is_err());
+    assert!(error_text(bus.progress("a")).starts_with("host nas was lost:"));
+    assert_eq!(bus.progress("b").unwrap(), Progress::Running { done: None });
+    let mut ended = bus.stop(&["a", "b"]);
+    assert!(matches!(ended.remove("a").unwrap(), Err(BusError::HostLost { .. })));
+    assert!(ended["b"].is_ok());
+    assert_eq!(bus.hosts(), ["pc", "here"]);
+    let why = "nas: its agent ended, was killed, or was cut off".to_owned();
+    assert_eq!(bus.unusable(), [("nas".to_owned(), why)]);
+    drop((bus, other));
+}
+
+#[test]
+fn part_error_names_part_and_host() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-3");
+    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    bus.place(vec![spec("a", "nas", json!({ "fails_in": "prepare" }))]).unwrap();
+    assert_eq!(error_text(bus.prepare(&["a"], &Endpoints::new())), "a on nas: the disk is full");
+    assert!(error_text(bus.place(vec![spec("b", "pc", Value::Null)])).contains("no host 'pc'"));
+    assert!(error_text(bus.prepare(&["z"], &Endpoints::new())).contains("no part 'z'"));
+}
+
+#[test]
+fn missing_and_busy_hosts_are_listed() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agents = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
+    let role = Role::Router { listen: vec![endpoint.clone()] };
+    let _router = session::open(&role, &[], GUARD).unwrap();
+    let on_router = |run: &str| coordinator_as(Role::Client { connect: endpoint.clone() }, run);
+    let mut first = on_router("run-4");
+    first.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+    let short = std::time::Duration::from_millis(300);
+    until("both join", || first.membership().names().len() == 2);
+    let error_text = first.recruit(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
+    assert!(error_text.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{error_text}");
+    // Another run wants what the first one has.
+    let mut second = on_router("run-5");
+    let error_text = second.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap_err().to_string();
+    assert!(error_text.contains("pc-1 is busy with run run-4: wait until that run ends"), "{error_text}");
+    drop(bus(first, dir.path()));
+    second.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap();
+}
+
+#[test]
+fn late_start_fails_alone() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut coordinator = coordinator(&endpoint, "run-6");
+    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
+    let mut bus = bus(coordinator, dir.path());
+    for late in ["nas", "here"] {
+        // Who is kept off its CPU may come too late itself: then once more, until it is the one that was to
+        // be.
+        until("the one that was to be late is", || {
+            let settings = |host: &str| json!({ "fails_in": (host == late).then_some("start-late") });
+            bus.place(["nas", "here"].map(|host| spec(host, host, settings(host))).to_vec()).unwrap();
+            bus.prepare(&["nas", "here"], &Endpoints::new()).unwrap();
+            let error = bus.start(&["nas", "here"]).unwrap_err();
+            assert!(bus.stop(&["nas", "here"]).values().all(Result::is_ok), "nobody is lost");
+            let BusError::LateStart { host, why } = &error else { panic!("{error}") };
+            host == late && why.contains("the moment has passed")
+        });
+    }
+}

@@ -1,0 +1,19 @@
+//! What counts for a whole process: its memory, and the log of zenoh. One test at a time.
+#![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[allow(dead_code, reason = "the other binary uses the rest")]
+#[path = "../integration/common/mod.rs"]
+mod common;
+#[allow(dead_code, reason = "the other binary uses the rest")]
+#[path = "../integration/identity_common/mod.rs"]
+mod identity_common;
+mod identity_zenoh;
+mod scale;
+
+/// Wait until no other test of this process runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

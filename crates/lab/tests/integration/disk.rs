@@ -1,0 +1,306 @@
+//! Modelled disks on the real kernel: as slow as their model, whole, and gone afterwards, whoever was killed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::disk::{Disk, DiskModel, DiskSpec, Service};
+use lab::supervisor::Program;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sys::disk::{DirectFile, FileSystem};
+use sys::journal::Journal;
+
+/// Nothing here takes longer, unless it hangs.
+const LONG: Duration = Duration::from_secs(30);
+const SIZE: u64 = 512 << 20;
+
+fn root() -> bool {
+    let root = sys::environment::is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// This test program, called once more.
+fn program() -> Program {
+    let arguments = ["--exact", "disk::program_under_test", "--nocapture", "--"].map(OsString::from).to_vec();
+    Program { path: std::env::current_exe().unwrap(), arguments }
+}
+
+/// What this test program does when it is called as a disk's server, or as the owner of a disk that is to be
+/// killed.
+#[test]
+fn program_under_test() {
+    let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != "--").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--", "lab", "disk", service] => {
+            let service: Service = serde_json::from_str(service).unwrap();
+            let stop = sys::stop::StopSignal::install().unwrap();
+            lab::disk::serve(&service, stop, || println!("\n{}", Service::READY)).unwrap();
+        }
+        ["--", "own", folder] => {
+            let (_journal, disk) = make(Path::new(folder), "ivdr-2006", FileSystem::Ext4);
+            println!("\nowns {}", disk.server_pid().unwrap());
+            std::thread::sleep(LONG);
+        }
+        // An ordinary run of all tests.
+        _ => {}
+    }
+}
+
+/// Beside the test program, which is on a disk; `/tmp` may be memory.
+fn work_folder() -> tempfile::TempDir {
+    let here = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(here.parent().unwrap()).unwrap()
+}
+
+fn spec(folder: &Path, model: &str, file_system: FileSystem) -> DiskSpec {
+    DiskSpec {
+        size_bytes: SIZE,
+        file_system,
+        model: Some(DiskModel::preset(model).unwrap()),
+        image: folder.join("a.img"),
+        target: folder.join("a"),
+    }
+}
+
+fn make(folder: &Path, model: &str, file_system: FileSystem) -> (Journal, Disk) {
+    let journal = Journal::open(&folder.join("journal")).unwrap();
+    let disk = Disk::create(&journal, &spec(folder, model, file_system), &program()).unwrap();
+    (journal, disk)
+}
+
+/// Whether anything is mounted or attached below `folder`, or any file is left in it.
+fn left_in(folder: &Path) -> Vec<String> {
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut left: Vec<String> =
+        mounts.lines().filter(|line| line.contains(name)).map(str::to_owned).collect();
+    for entry in std::fs::read_dir("/sys/block").unwrap() {
+        let behind = entry.unwrap().path().join("loop/backing_file");
+        left.extend(std::fs::read_to_string(behind).ok().filter(|file| file.contains(name)));
+    }
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    left.extend(files.filter(|path| !path.ends_with("journal")).map(|path| path.display().to_string()));
+    left
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Drops `disk` and checks that it is gone, in a time in which nothing can have hung.
+fn goes(folder: &Path, journal: &Journal, disk: Disk) {
+    let server = disk.server_pid().unwrap();
+    let began = Instant::now();
+    drop(disk);
+    assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
+    assert_eq!(left_in(folder), Vec::<String>::new());
+    assert!(!is_running(server));
+    assert_eq!(journal.pending(), 0);
+}
+
+#[test]
+fn disk_is_never_faster_than_its_model() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let (journal, disk) = make(folder.path(), "hdd-7200", FileSystem::Ext4);
+    let mut device = DirectFile::open(disk.device_path(), 1 << 20, false).unwrap();
+    let (began, bytes) = (Instant::now(), 48 << 20);
+    for offset in (0..bytes).step_by(1 << 20) {
+        device.read_at(offset).unwrap();
+    }
+    // 150 MB/s, less a few milliseconds that the clocks of the ways may differ by.
+    let least = Duration::from_secs_f64(bytes as f64 / 150e6 * 0.97);
+    assert!(began.elapsed() > least, "{:?} < {least:?}", began.elapsed());
+
+    drop(device);
+    let before = disk.counters().unwrap().unwrap();
+    let mut device = DirectFile::open(disk.device_path(), 4096, false).unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    let (began, reads) = (Instant::now(), 100);
+    for _ in 0..reads {
+        device.read_at(random.u64(0..SIZE / 4096) * 4096).unwrap();
+    }
+    let after = disk.counters().unwrap().unwrap();
+    // A mean seek of 8.4 ms and half a turn of 4.2 ms; the mean of a hundred is within a quarter of that.
+    assert!(began.elapsed() > reads * Duration::from_micros(9_400), "{:?}", began.elapsed());
+    assert!(after.paced && after.reads >= before.reads + u64::from(reads), "{after:?}");
+    assert!(after.seeks >= before.seeks + 95, "{before:?} {after:?}");
+
+    // The same without its model: only the way there and back.
+    disk.set_paced(false).unwrap();
+    let unpaced = disk.counters().unwrap().unwrap();
+    device.read_at(0).unwrap();
+    assert!(!unpaced.paced && disk.counters().unwrap().unwrap().busy_ns == unpaced.busy_ns);
+    drop(device);
+    goes(folder.path(), &journal, disk);
+}
+
+#[test]
+fn written_data_is_kept_and_fsync_waits_for_the_platter() {
+    if !root() {
+        return;
+    }
+    for file_system in [FileSystem::Ext4, FileSystem::Xfs] {
+        let folder = work_folder();
+        let (journal, disk) = make(folder.path(), "ivdr-2006", file_system);
+        let content: Vec<u8> = (0..6_000_000u32).map(|index| (index * 7 % 251) as u8).collect();
+        let path = disk.target().join("content");
+        let began = Instant::now();
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&content).unwrap();
+        file.sync_all().unwrap();
+        // 6 MB at 13.75 MB/s, and nothing is left in a cache.
+        assert!(began.elapsed() > Duration::from_millis(436), "{:?}", began.elapsed());
+        sys::disk::drop_file_cache(&path).unwrap();
+        let began = Instant::now();
+        let mut back = Vec::new();
+        File::open(&path).unwrap().read_to_end(&mut back).unwrap();
+        assert!(back == content);
+        // The first of it may still be in the drive's buffer.
+        assert!(began.elapsed() > Duration::from_millis(300), "{:?}", began.elapsed());
+        let counters = disk.counters().unwrap().unwrap();
+        assert!(counters.flushes > 0 && counters.written_bytes >= 6_000_000, "{counters:?}");
+        drop(file);
+        goes(folder.path(), &journal, disk);
+    }
+}
+
+/// Somebody who writes to the disk without end, and his process id.
+fn writer(target: &Path) -> std::process::Child {
+    Command::new("dd")
+        .args(["if=/dev/zero", "bs=1M", "count=200", "conv=fsync"])
+        .arg(format!("of={}", target.join("zeros").display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn waits_for_the_disk(disk: &Disk) {
+    let began = Instant::now();
+    while disk.counters().unwrap().unwrap().waiting == 0 {
+        assert!(began.elapsed() < LONG, "nothing was ever written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn ends(mut child: std::process::Child) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < LONG, "a writer hangs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn killed_or_hung_server_blocks_nobody() {
+    if !root() {
+        return;
+    }
+    for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+        let folder = work_folder();
+        let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
+        let mut writing = writer(disk.target());
+        waits_for_the_disk(&disk);
+        kill(Pid::from_raw(disk.server_pid().unwrap()), signal).unwrap();
+        if signal == Signal::SIGKILL {
+            let output = disk.counters().unwrap_err().to_string();
+            assert!(output.contains("stats"), "{output}");
+        }
+        // Asked to end while he waits in the kernel: he is free when the disk is gone.
+        writing.kill().unwrap();
+        goes(folder.path(), &journal, disk);
+        ends(writing);
+    }
+}
+
+#[test]
+fn writes_finish_when_the_server_stops() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
+    let mut writing = writer(disk.target());
+    waits_for_the_disk(&disk);
+    kill(Pid::from_raw(disk.server_pid().unwrap()), Signal::SIGTERM).unwrap();
+    // 200 MiB would take 15 s at the disk's rate; they all arrive.
+    assert!(writing.wait().unwrap().success());
+    assert_eq!(std::fs::metadata(disk.target().join("zeros")).unwrap().len(), 200 << 20);
+    assert!(!disk.counters().unwrap().unwrap().paced);
+    goes(folder.path(), &journal, disk);
+}
+
+#[test]
+fn undo_removes_the_disk_of_a_killed_owner() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let own = program();
+    let mut owner = Command::new(own.path)
+        .args(own.arguments)
+        .arg("own")
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = std::io::BufReader::new(owner.stdout.take().unwrap());
+    let server = std::io::BufRead::lines(&mut output)
+        .find_map(|line| line.unwrap().strip_prefix("owns ").map(|pid| pid.parse::<i32>().unwrap()))
+        .unwrap();
+    let target: PathBuf = folder.path().join("a");
+    let mut writing = writer(&target);
+    let began = Instant::now();
+    while std::fs::metadata(target.join("zeros")).is_ok_and(|file| file.len() == 0) && began.elapsed() < LONG
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    writing.kill().unwrap();
+    let began = Instant::now();
+    let leftovers = Journal::leftovers(&folder.path().join("journal")).unwrap();
+    assert_eq!(leftovers.len(), 1);
+    for result in leftovers.into_iter().flat_map(Journal::replay) {
+        assert!(result.outcome.is_settled(), "{result}");
+    }
+    assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
+    assert_eq!(left_in(folder.path()), Vec::<String>::new());
+    assert!(!is_running(server), "it died with its owner");
+    ends(writing);
+}
+
+#[test]
+fn failed_creation_reports_and_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let folder = work_folder();
+    let journal = Journal::open(&folder.path().join("journal")).unwrap();
+    let good = spec(folder.path(), "ssd-sata", FileSystem::Ext4);
+    let wrong = Program { path: "/bin/false".into(), arguments: Vec::new() };
+    let output = Disk::create(&journal, &good, &wrong).unwrap_err().to_string();
+    assert!(output.contains("before it was ready"), "{output}");
+    // Too small for its file system: mkfs says so.
+    let small = DiskSpec { size_bytes: 1 << 20, file_system: FileSystem::Xfs, ..good.clone() };
+    let output = Disk::create(&journal, &small, &program()).unwrap_err().to_string();
+    assert!(output.contains("mkfs.xfs"), "{output}");
+    std::fs::write(&good.image, "precious").unwrap();
+    let output = Disk::create(&journal, &good, &program()).unwrap_err().to_string();
+    assert!(output.contains("exists already"), "{output}");
+    assert_eq!(std::fs::read(&good.image).unwrap(), b"precious");
+    std::fs::remove_file(&good.image).unwrap();
+    assert_eq!(left_in(folder.path()), Vec::<String>::new());
+    assert_eq!(journal.pending(), 0);
+}

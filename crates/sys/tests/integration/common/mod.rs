@@ -1,0 +1,62 @@
+//! What several of these tests need.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use sys::journal::Journal;
+use sys::netns::Namespace;
+
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// Whether this is root; says so if not.
+pub fn root() -> bool {
+    let root = sys::environment::is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// Beside the test program, which is on a disk; `/tmp` may be memory.
+pub fn work_folder() -> tempfile::TempDir {
+    let here = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(here.parent().unwrap()).unwrap()
+}
+
+pub fn journal(folder: &Path) -> Journal {
+    Journal::open(&folder.join("journal")).unwrap()
+}
+
+/// The name of a namespace of this process.
+pub fn own_name(name: &str) -> String {
+    format!("kagiri-{}-{name}", std::process::id())
+}
+
+/// Two namespaces and a link, `eth0` in both, with addresses for documentation (RFC 5737).
+pub struct Pair {
+    pub server: Namespace,
+    pub client: Namespace,
+}
+
+impl Pair {
+    pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+    pub fn make(journal: &Journal, name: &str) -> Self {
+        let namespace =
+            |side: &str| Namespace::create(journal, &own_name(&format!("{name}-{side}"))).unwrap();
+        let this = Self { server: namespace("server"), client: namespace("client") };
+        let other = this.client.name();
+        this.server.ip(&format!("link add eth0 type veth peer name eth0 netns {other}")).unwrap();
+        for (side, address) in [(&this.server, "192.0.2.1/30"), (&this.client, "192.0.2.2/30")] {
+            side.ip(&format!("address add {address} dev eth0\nlink set eth0 up")).unwrap();
+        }
+        this
+    }
+
+    /// Limits what the server sends to 8 Mbit/s (tc-tbf(8)).
+    pub fn limit(&self, burst_bytes: u32, buffer_bytes: u32) {
+        let command = "qdisc replace dev eth0 root tbf rate 8mbit";
+        self.server.tc(&format!("{command} burst {burst_bytes}b limit {buffer_bytes}b")).unwrap();
+    }
+}
