@@ -69,6 +69,6 @@ pub fn configuration_of(settings: &DaqSettings) -> u64 {
 
 /// What a hello says of this host's boot: 16 bytes out of the kernel's boot id; zeros where it is not known.
 pub fn boot_of_host() -> [u8; 16] {
-    let digits: String = sys::environment::boot_id().chars().filter(char::is_ascii_hexdigit).collect();
+    let digits: String = sys::proc::boot_id().chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 use zenoh::{Config, Session, Wait};
 
 use crate::FleetError;
-use crate::identity::connect_error::without_source_locations;
 
 /// A link without traffic for this long is dead. zenoh sends a keep-alive four times within it, which is the
 /// whole load of an idle agent. TCP retransmits 0.2, 0.6, 1.4 and 3 s after a short outage: this lease
@@ -71,6 +70,23 @@ fn plain(error: &str) -> String {
             .to_owned(),
         false => without_source_locations(error),
     }
+}
+
+/// Removes locations in zenoh's source, which contain paths of the build machine.
+pub(crate) fn without_source_locations(line: &str) -> String {
+    let is_place = |word: &str| {
+        word.trim_end_matches(['.', ']'])
+            .rsplit_once(".rs:")
+            .is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+    };
+    let mut words: Vec<&str> = Vec::new();
+    for word in line.split_whitespace() {
+        match is_place(word) && words.last() == Some(&"at") {
+            true => drop(words.pop()),
+            false => words.push(word),
+        }
+    }
+    words.join(" ")
 }
 
 /// Builds zenoh's configuration from plain JSON at once. Setting by setting as JSON5, the rules for 1,000

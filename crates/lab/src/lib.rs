@@ -14,5 +14,6 @@ pub mod state;
 pub mod supervisor;
 
 mod error;
+mod program;
 
 pub use error::{Error, Result};

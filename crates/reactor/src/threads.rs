@@ -144,9 +144,6 @@ impl<R: Send + 'static> ThreadGroup<R> {
     }
 
     /// Starts a thread, at once: `work` waits for the common start itself.
-    ///
-    /// # Errors
-    /// [`ThreadError::Start`].
     pub fn spawn(
         &mut self,
         spec: ThreadSpec,

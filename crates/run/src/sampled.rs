@@ -40,7 +40,7 @@ struct Whereabouts {
 impl Whereabouts {
     /// Of this process.
     fn own() -> Self {
-        let (boot_id, pid_namespace) = (sys::environment::boot_id(), sys::environment::pid_namespace());
+        let (boot_id, pid_namespace) = (sys::proc::boot_id(), sys::proc::pid_namespace());
         Self { boot_id, pid_namespace, pid: std::process::id() }
     }
 

@@ -10,6 +10,7 @@ mod limits;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::journal::ownership::PREFIX;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::mounts::{Mount, mounts};
 use crate::proc::{BlockDevice, CgroupCpu};
@@ -22,7 +23,6 @@ pub use limits::{GroupLimits, cpu_reader_of, limits_of};
 const PERIOD_US: u64 = 100_000;
 /// The least quota the kernel takes, microseconds.
 const QUOTA_LEAST_US: u64 = 1_000;
-const PREFIX: &str = "kagiri-";
 
 /// The version of the control group interface a controller is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -67,11 +67,6 @@ impl Hierarchies {
         };
         Ok(Self { cpu: either("cpu", "cpu"), cpu_accounting: v1("cpuacct"), io: either("blkio", "io") })
     }
-}
-
-/// Whether a folder's name says that this program made it.
-pub(crate) fn is_our_name(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|rest| !rest.is_empty())
 }
 
 /// A control group that this program has made. Dropping it removes it; processes still in it go to the group

@@ -2,8 +2,6 @@
 
 mod detached;
 mod output;
-mod pidfd;
-pub(crate) mod spawner;
 pub mod suspended_child;
 
 use std::ffi::{OsStr, OsString};
@@ -20,15 +18,13 @@ use crate::clock::Deadline;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::netns::Namespace;
 use crate::proc::start_ticks;
+use crate::process::{KILL_FOR, PidFd, kill_group, spawner};
 use crate::{Error, Result};
 use output::Output;
 
+pub use crate::process::{is_running, terminate};
 pub use detached::{redirect_output, start_detached};
-pub(crate) use pidfd::{PidFd, end_all, end_if_started_at};
-pub use pidfd::{is_running, terminate};
 
-/// How long a killed process may take to disappear.
-const KILL_FOR: Duration = Duration::from_secs(5);
 /// How long the last words of an ended process may take. Its pipes are closed by then, for its group was
 /// killed with it; only the threads that read them may still wait for a CPU, or one that left the group hold
 /// them open.
@@ -275,7 +271,7 @@ impl Child {
     /// Kills what is left of its group while its own id is still taken (by itself or as a zombie), so that
     /// the id cannot mean another group; then takes its status.
     fn reap_within(&mut self, within: Duration) -> Result<ExitStatus> {
-        pidfd::kill_group(self.pid);
+        kill_group(self.pid);
         let _ = self.signal(Signal::SIGKILL);
         if !self.handle.wait_ended(Deadline::after(within)) {
             return Err(Error::Deadline {
@@ -291,7 +287,7 @@ impl Child {
         if let Some(status) = self.ended {
             return Ok(status);
         }
-        pidfd::kill_group(self.pid);
+        kill_group(self.pid);
         let status =
             self.process.wait().map_err(|error| Error::call(format!("wait for `{}`", self.name), error))?;
         self.ended = Some(status);

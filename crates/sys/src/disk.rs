@@ -17,7 +17,6 @@ pub use direct::DirectFile;
 pub use image::{DiskImage, FileSystem, ImageSpec};
 pub use image_file::ImageFile;
 pub use loop_device::LoopDevice;
-pub(crate) use loop_device::detach_if_backed_by;
 
 /// Cuts a file system in user space off from its server: whoever waits for it gets an error at once, though
 /// the server may hang, or be in the middle of its end (umount(2), `MNT_FORCE`: the kernel does this first,

@@ -59,17 +59,6 @@ pub struct CgroupSupport {
     pub io: Option<CgroupVersion>,
 }
 
-/// Names this boot of this machine's kernel (`random(4)`); empty where the kernel does not say.
-pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
-/// Names the namespace in which this process has its id (pid_namespaces(7)), among those of this boot:
-/// `pid:[4026531836]`. `None` where the kernel does not say.
-pub fn pid_namespace() -> Option<String> {
-    std::fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned())
-}
-
 /// Whether this program runs as root.
 pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()

@@ -25,9 +25,6 @@ use crate::Error;
 
 pub use owned::OwnedFolder;
 
-/// The file in a folder of ours that says whose it is, see [`crate::journal::Undo::RemoveTree`].
-pub const OWNER_FILE: &str = ".kagiri-owner";
-
 /// How often a lookup is tried again that raced with a rename (`openat2(2)` answers EAGAIN).
 const RACES_MAX: usize = 16;
 

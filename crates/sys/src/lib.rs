@@ -16,6 +16,7 @@ pub mod net;
 pub mod netlink;
 pub mod netns;
 pub mod proc;
+mod process;
 pub mod random;
 pub mod span;
 pub mod stop;
@@ -24,6 +25,5 @@ pub mod thread;
 pub mod trace;
 
 mod error;
-mod helper_command;
 
 pub use error::{Error, Result};

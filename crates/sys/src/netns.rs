@@ -8,9 +8,8 @@ mod subnet;
 
 use std::time::Duration;
 
-use crate::helper_command::HelperCommand;
+use crate::process::HelperCommand;
 
-pub(crate) use namespace::end_processes_in;
 pub use namespace::{Namespace, enter};
 pub use subnet::Subnet;
 
@@ -19,12 +18,3 @@ const IP: HelperCommand =
 const TC: HelperCommand =
     HelperCommand { program: "tc", package: "iproute2", purpose: "limit the rate of a link" };
 const TOOL_FOR: Duration = Duration::from_secs(10);
-const PREFIX: &str = "kagiri-";
-
-/// Where namespaces have their names, by the custom of `ip netns`.
-const FOLDER: &str = "/run/netns";
-
-/// Whether a namespace's name says that this program made it.
-pub(crate) fn is_our_namespace(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
-}

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::session::without_source_locations;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -52,23 +53,6 @@ impl ZenohLog {
         }
         lines.push_back(line);
     }
-}
-
-/// Removes locations in zenoh's source, which contain paths of the build machine.
-pub(crate) fn without_source_locations(line: &str) -> String {
-    let is_place = |word: &str| {
-        word.trim_end_matches(['.', ']'])
-            .rsplit_once(".rs:")
-            .is_some_and(|(_, number)| number.parse::<u32>().is_ok())
-    };
-    let mut words: Vec<&str> = Vec::new();
-    for word in line.split_whitespace() {
-        match is_place(word) && words.last() == Some(&"at") {
-            true => drop(words.pop()),
-            false => words.push(word),
-        }
-    }
-    words.join(" ")
 }
 
 impl<S: Subscriber> Layer<S> for ZenohLog {

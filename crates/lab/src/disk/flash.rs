@@ -1,7 +1,7 @@
 //! Access times of a flash disk: latency on one of its channels, and transfer on a shared bus.
 
+use super::mechanism::{Direction, MechanismStats, transfer_ns};
 use super::model::Flash;
-use super::service_time::{Direction, MechanismStats, transfer_ns};
 
 #[derive(Debug)]
 pub(super) struct FlashDisk {

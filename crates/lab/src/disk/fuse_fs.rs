@@ -16,7 +16,8 @@ use sys::clock::monotonic_ns;
 
 use super::Counters;
 use super::delay_queue::{DelayQueue, DelayedReply};
-use super::service_time::{Direction, ServiceTime};
+use super::mechanism::Direction;
+use super::service_time::ServiceTime;
 
 /// Largest request, as of block devices.
 const REQUEST_BYTES: u32 = 1 << 20;

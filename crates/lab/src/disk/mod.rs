@@ -4,6 +4,7 @@ mod counters;
 mod delay_queue;
 mod flash;
 mod fuse_fs;
+mod mechanism;
 mod model;
 mod mount;
 mod platter;
@@ -12,7 +13,8 @@ mod serve;
 mod service_time;
 
 pub use counters::Counters;
+pub use mechanism::{Direction, MechanismStats};
 pub use model::{DiskModel, Flash, ModelError, Rotating};
 pub use mount::{Disk, DiskSpec};
 pub use serve::{Service, serve};
-pub use service_time::{Direction, MechanismStats, ServiceTime};
+pub use service_time::ServiceTime;

@@ -172,7 +172,7 @@ impl DiskModel {
 impl Flash {
     /// Time of a random read of `bytes` on an idle disk, in ns.
     pub fn random_read_ns(&self, bytes: u64) -> u64 {
-        self.read_latency.ns() + super::service_time::transfer_ns(bytes, self.rate_read.byte_per_s())
+        self.read_latency.ns() + super::mechanism::transfer_ns(bytes, self.rate_read.byte_per_s())
     }
 }
 

@@ -14,7 +14,7 @@ use sys::proc::BlockDevice;
 
 use super::fuse_fs::{IMAGE, OVERHEAD, OVERHEAD_NS_MAX, PACE, STATS};
 use super::{Counters, DiskModel, Flash, Service};
-use crate::supervisor::Program;
+use crate::program::Program;
 use crate::{Error, Result};
 
 const READY_WITHIN: Duration = Duration::from_secs(10);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::mechanism::MechanismStats;
 use super::model::Rotating;
 use super::platter::Platter;
-use super::service_time::MechanismStats;
 
 /// The head writes at most this much of its cache before it checks for reads.
 const DESTAGE_BYTES: u64 = 256 << 10;
@@ -237,7 +237,7 @@ impl RotatingDisk {
     }
 
     fn interface_ns(&self, bytes: u64) -> u64 {
-        super::service_time::transfer_ns(bytes, self.interface_byte_per_s)
+        super::mechanism::transfer_ns(bytes, self.interface_byte_per_s)
     }
 
     fn is_dirty(&self, offset: u64, end: u64) -> bool {

@@ -8,7 +8,6 @@ mod network;
 mod processes;
 mod running_lab;
 
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,17 +25,10 @@ use crate::file::Lab;
 use crate::state::{CONTROL_SOCKET, Folders, LOG_FILE, ProcessId, Request, Response, State};
 use running_lab::RunningLab;
 
+pub use crate::program::Program;
 pub(crate) use running_lab::variables;
 
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
-
-/// How to start this program again: as supervisor, agent or delay lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    pub path: PathBuf,
-    /// Arguments before the command; none for the program itself.
-    pub arguments: Vec<OsString>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupervisorOptions {

@@ -51,12 +51,6 @@ fn each_controller_is_taken_from_where_it_is() {
 }
 
 #[test]
-fn only_our_names_are_ours() {
-    assert!(is_our_name("kagiri-12-cpu"));
-    assert!(!is_our_name("kagiri-") && !is_our_name("system.slice") && !is_our_name(""));
-}
-
-#[test]
 fn bad_names_and_values_are_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(&dir.path().join("journal")).unwrap();

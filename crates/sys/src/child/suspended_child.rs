@@ -13,15 +13,13 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 
-use super::pidfd::PidFd;
-use super::spawner;
 use crate::clock::Deadline;
 use crate::proc::process::set::all_pids;
+use crate::process::{KILL_FOR, PidFd, spawner};
 use crate::{Error, Result};
 
-/// Time to end after SIGTERM, and after SIGKILL.
+/// Time to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-const KILL_FOR: Duration = Duration::from_secs(5);
 /// Sent to the child: execute the program, or exit.
 const GO: u8 = b'g';
 const GIVE_UP: u8 = b'e';

@@ -7,9 +7,9 @@ use nix::mount::{MsFlags, mount};
 use serde::{Deserialize, Serialize};
 
 use super::{ImageFile, LoopDevice, absolute};
-use crate::helper_command::HelperCommand;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::BlockDevice;
+use crate::process::HelperCommand;
 use crate::{Error, Result};
 
 /// Making a file system on a large sparse file takes seconds at most.

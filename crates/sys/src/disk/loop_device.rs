@@ -4,14 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::clock::Deadline;
-use crate::journal::{EntryId, Journal, Outcome, Undo};
+use crate::journal::{EntryId, Journal, Undo};
 use crate::proc::BlockDevice;
 use crate::{Error, Result};
 
-const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 /// The kernel detaches the file when the last user closes or unmounts the device.
@@ -165,49 +162,6 @@ fn configure(device: &Path, backing: &File) -> io::Result<File> {
         other => other?,
     }
     Ok(file)
-}
-
-/// Detaches `device` if the file behind it is `backing_file`, and waits until the kernel has let go of it.
-pub(crate) fn detach_if_backed_by(
-    device: &Path,
-    backing_file: &Path,
-    within: Duration,
-) -> std::result::Result<Outcome, String> {
-    let root = Path::new("/");
-    let behind =
-        || BlockDevice::from_special_file(root, device).ok().flatten().and_then(|found| found.backing_file());
-    // The kernel appends this when the file has been removed.
-    let removed = PathBuf::from(format!("{} (deleted)", backing_file.display()));
-    let ours = |found: &PathBuf| found == backing_file || *found == removed;
-    match behind() {
-        None => return Ok(Outcome::AlreadyGone),
-        Some(found) if !ours(&found) => {
-            return Ok(Outcome::NotOurs(format!("{} is behind it", found.display())));
-        }
-        Some(_) => {}
-    }
-    let deadline = Deadline::after(within);
-    loop {
-        {
-            let file = File::open(device).map_err(|error| error.to_string())?;
-            // SAFETY: LOOP_CLR_FD takes no argument. A device in use is detached when its last user leaves.
-            if unsafe { libc::ioctl(file.as_raw_fd(), LOOP_CLR_FD, 0) } != 0 {
-                let error = io::Error::last_os_error();
-                if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO)) {
-                    return Err(error.to_string());
-                }
-            }
-        }
-        if !behind().as_ref().is_some_and(ours) {
-            return Ok(Outcome::Done);
-        }
-        if !deadline.pause(Duration::from_millis(10)) {
-            let (device, within_s) = (device.display(), within.as_secs());
-            return Err(format!(
-                "{device} is still in use after {within_s} s; end the program that has it open"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use super::OWNER_FILE;
+use crate::journal::ownership::OWNER_FILE;
 use crate::journal::{EntryId, Journal, Undo};
 use crate::{Error, Result};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::EntryId;
-use crate::environment::boot_id;
+use crate::proc::boot_id;
 use crate::{Error, Result};
 
 /// The format of a journal file; readers refuse a newer one.
@@ -56,7 +56,7 @@ pub enum Undo {
     RemoveTree {
         /// The folder. It must not be a link, and nothing may be mounted below it.
         path: PathBuf,
-        /// What its file [`crate::file::OWNER_FILE`] says; another's folder of that name is left alone.
+        /// What its file `.kagiri-owner` says; another's folder of that name is left alone.
         owner: String,
     },
     /// Delete a named network namespace.

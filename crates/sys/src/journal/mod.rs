@@ -9,6 +9,8 @@
 //! and `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun.
 
 mod entry;
+pub(crate) mod ownership;
+mod processes;
 mod recovery;
 mod undo;
 

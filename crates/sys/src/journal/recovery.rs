@@ -9,7 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::entry::{Header, Line, VERSION};
 use super::{EntryId, Outcome, Undo, UndoResult, perform};
-use crate::environment::boot_id;
+use crate::proc::boot_id;
 use crate::{Error, Result};
 
 /// Larger files are no journals.

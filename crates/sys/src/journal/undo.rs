@@ -1,6 +1,8 @@
 //! Undoes one change within a deadline, after checking that it is still ours.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -8,10 +10,14 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
+use super::ownership::{OWNER_FILE, is_our_group, is_our_namespace, namespace_path};
+use super::processes::{end_if_started_at, end_processes_in};
 use super::{Outcome, Undo, UndoResult};
 use crate::clock::Deadline;
+use crate::proc::BlockDevice;
 use crate::proc::mounts::{Mount, mounts};
 
+const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 /// Longest time of retries while a step is busy.
 const BUSY_FOR: Duration = Duration::from_secs(5);
 /// Longest time of a step that hangs in the kernel.
@@ -50,16 +56,12 @@ fn run(undo: &Undo) -> Outcome {
         Undo::RemoveCgroup { folders } => remove_cgroup(folders),
         Undo::DisableControllers { file, controllers } => disable_controllers(file, controllers),
         Undo::Unmount { target, source } => unmount(target, source),
-        Undo::DetachLoop { device, backing_file } => {
-            crate::disk::detach_if_backed_by(device, backing_file, BUSY_FOR)
-        }
+        Undo::DetachLoop { device, backing_file } => detach_loop(device, backing_file),
         Undo::RemoveFile { path } => gone_or(std::fs::remove_file(path)),
         Undo::RemoveFolder { path } => remove_folder(path),
         Undo::RemoveTree { path, owner } => remove_tree(path, owner),
         Undo::DeleteNetns { name, end_processes } => delete_netns(name, *end_processes),
-        Undo::KillProcess { pid, start_ticks, group } => {
-            crate::child::end_if_started_at(*pid, *start_ticks, *group)
-        }
+        Undo::KillProcess { pid, start_ticks, group } => end_if_started_at(*pid, *start_ticks, *group),
     };
     step.unwrap_or_else(Outcome::Failed)
 }
@@ -86,7 +88,7 @@ fn remove_folder(path: &Path) -> Step {
 
 fn remove_tree(path: &Path, owner: &str) -> Step {
     let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
-    let mark = path.join(crate::file::OWNER_FILE);
+    let mark = path.join(OWNER_FILE);
     let marked = std::fs::read_to_string(&mark).ok();
     let held = || std::fs::read_dir(path).map_or(usize::MAX, Iterator::count);
     match marked {
@@ -121,7 +123,7 @@ fn remove_tree(path: &Path, owner: &str) -> Step {
 fn remove_cgroup(folders: &[PathBuf]) -> Step {
     let mut outcome = Outcome::AlreadyGone;
     for folder in folders {
-        let ours = folder.file_name().and_then(|name| name.to_str()).is_some_and(crate::cgroup::is_our_name);
+        let ours = folder.file_name().and_then(|name| name.to_str()).is_some_and(is_our_group);
         if !ours {
             return Ok(Outcome::NotOurs(format!("{} is not named like a group of ours", folder.display())));
         }
@@ -177,6 +179,45 @@ fn disable_controllers(file: &Path, controllers: &[String]) -> Step {
     Ok(outcome)
 }
 
+/// Detaches `device` if the file behind it is `backing_file`, and waits until the kernel has let go of it.
+fn detach_loop(device: &Path, backing_file: &Path) -> Step {
+    let root = Path::new("/");
+    let behind =
+        || BlockDevice::from_special_file(root, device).ok().flatten().and_then(|found| found.backing_file());
+    // The kernel appends this when the file has been removed.
+    let removed = PathBuf::from(format!("{} (deleted)", backing_file.display()));
+    let ours = |found: &PathBuf| found == backing_file || *found == removed;
+    match behind() {
+        None => return Ok(Outcome::AlreadyGone),
+        Some(found) if !ours(&found) => {
+            return Ok(Outcome::NotOurs(format!("{} is behind it", found.display())));
+        }
+        Some(_) => {}
+    }
+    let deadline = Deadline::after(BUSY_FOR);
+    loop {
+        {
+            let file = File::open(device).map_err(|error| error.to_string())?;
+            // SAFETY: LOOP_CLR_FD takes no argument. A device in use is detached when its last user leaves.
+            if unsafe { libc::ioctl(file.as_raw_fd(), LOOP_CLR_FD, 0) } != 0 {
+                let error = io::Error::last_os_error();
+                if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO)) {
+                    return Err(error.to_string());
+                }
+            }
+        }
+        if !behind().as_ref().is_some_and(ours) {
+            return Ok(Outcome::Done);
+        }
+        if !deadline.pause(RETRY_EVERY) {
+            let (device, within_s) = (device.display(), BUSY_FOR.as_secs());
+            return Err(format!(
+                "{device} is still in use after {within_s} s; end the program that has it open"
+            ));
+        }
+    }
+}
+
 /// What is mounted at `target` and visible there.
 fn mounted_at(target: &Path) -> Option<Mount> {
     let mounts = mounts(Path::new("/")).ok()?;
@@ -213,13 +254,13 @@ fn unmount(target: &Path, source: &Path) -> Step {
 }
 
 fn delete_netns(name: &str, end_processes: bool) -> Step {
-    if !crate::netns::is_our_namespace(name) {
+    if !is_our_namespace(name) {
         return Ok(Outcome::NotOurs("it is not named like a namespace of ours".to_owned()));
     }
     if end_processes {
-        crate::netns::end_processes_in(name)?;
+        end_processes_in(name)?;
     }
-    let path = Path::new("/run/netns").join(name);
+    let path = namespace_path(name);
     // What `ip netns delete` does: take away the name. Namespaces end with their last process and name.
     match umount2(&path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => gone_or(std::fs::remove_file(&path)),

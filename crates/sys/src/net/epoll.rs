@@ -160,9 +160,6 @@ impl Epoll {
     ///
     /// The time limit is exact to the timer slack of the thread (`epoll_pwait2(2)`); on kernels before 5.11
     /// it is rounded up to a millisecond.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize, NetError> {
         events.filled = 0;
         let n = if NO_PWAIT2.load(Ordering::Relaxed) {
@@ -187,9 +184,6 @@ impl Epoll {
     }
 
     /// [`Epoll::wait`] until `deadline_ns` on `CLOCK_MONOTONIC`; a deadline in the past only collects.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn wait_until(&self, events: &mut Events, deadline_ns: u64) -> Result<usize, NetError> {
         let left_ns = deadline_ns.saturating_sub(crate::clock::monotonic_ns());
         self.wait(events, Some(Duration::from_nanos(left_ns)))

@@ -46,9 +46,6 @@ impl Pipe {
     /// keeps them in pieces of up to 32 KiB: what `vmsplice(2)` or a file give are pages of 4 KiB, each
     /// of which is counted again in every duplicate and every packet. Over loopback, streams into a
     /// kernel that drops them were 1.6 times as fast.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn append(&self, bytes: &[u8]) -> Result<usize, NetError> {
         let fail = |e: io::Error| NetError::new("fill", "a pipe", e);
         let (mut to, from) = UnixStream::pair().map_err(fail)?;
@@ -71,9 +68,6 @@ impl Pipe {
 
     /// Duplicates up to `bytes` from the start of this pipe to the end of `to`, without consuming them
     /// (`tee(2)`). Returns how many; 0 when this is empty or `to` is full.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn tee(&self, to: &Self, bytes: usize) -> Result<usize, NetError> {
         match tee(&self.read, &to.write, bytes, SpliceFFlags::SPLICE_F_NONBLOCK) {
             Err(Errno::EAGAIN) => Ok(0),

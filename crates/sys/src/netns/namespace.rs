@@ -3,22 +3,18 @@
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use super::{FOLDER, IP, TC, TOOL_FOR, is_our_namespace};
-use crate::child::{PidFd, end_all};
+use super::{IP, TC, TOOL_FOR};
+use crate::journal::ownership::{NETNS_FOLDER as FOLDER, is_our_namespace, namespace_path};
 use crate::journal::{EntryId, Journal, Undo};
-use crate::proc::process::set::all_pids;
+use crate::process::HelperCommand;
 use crate::{Error, Result};
-
-/// How long processes of a namespace that is to go may take to end by themselves.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback,
 /// which is down. Dropping it ends the processes in it and deletes it, with all its links.
@@ -98,7 +94,7 @@ impl Namespace {
         self.batch(&TC, commands)
     }
 
-    fn batch(&self, tool: &crate::helper_command::HelperCommand, commands: &str) -> Result<()> {
+    fn batch(&self, tool: &HelperCommand, commands: &str) -> Result<()> {
         if commands.is_empty() {
             return Ok(());
         }
@@ -146,11 +142,6 @@ fn failed_line<'a>(commands: &'a str, said: &str) -> &'a str {
     number.and_then(|number| commands.lines().nth(number.checked_sub(1)?)).unwrap_or_default()
 }
 
-/// The file of the namespace called `name`, for setns(2).
-pub(super) fn namespace_path(name: &str) -> PathBuf {
-    Path::new(FOLDER).join(name)
-}
-
 /// Puts this thread, and what it starts from now on, into the namespace called `name`: setns(2).
 ///
 /// Errors: there is no such namespace, or no right to enter it.
@@ -191,30 +182,6 @@ fn make(path: &Path) -> Result<OwnedFd> {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic),
     })
-}
-
-/// Ends all processes in namespace `name`: SIGTERM, a grace time, SIGKILL. Those that start others meanwhile
-/// are met again.
-pub(crate) fn end_processes_in(name: &str) -> std::result::Result<(), String> {
-    // A file without a namespace behind it belongs to no process.
-    let Ok(wanted) = std::fs::metadata(namespace_path(name)) else { return Ok(()) };
-    let wanted = (wanted.dev(), wanted.ino());
-    let ended = end_all(GRACE, || processes_in(wanted));
-    ended.map(drop).map_err(|error| format!("{name}: {error}"))
-}
-
-/// The living processes in the namespace that is this device and inode (namespaces(7)), but never this one.
-fn processes_in(namespace: (u64, u64)) -> Vec<PidFd> {
-    let is_in = |pid: i32| {
-        let facts = std::fs::metadata(format!("/proc/{pid}/ns/net"));
-        facts.is_ok_and(|facts| (facts.dev(), facts.ino()) == namespace)
-    };
-    let own = nix::unistd::getpid().as_raw();
-    let others = all_pids(Path::new("/")).into_iter().filter(|pid| *pid > 1 && *pid != own && is_in(*pid));
-    // Looked at again once there is a handle: the number may have come to mean another process.
-    others
-        .filter_map(|pid| PidFd::open(pid).ok().filter(|process| is_in(pid) && !process.has_ended()))
-        .collect()
 }
 
 #[cfg(test)]

@@ -35,3 +35,14 @@ pub use process::set::ProcessSet;
 pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
 
 pub(crate) use proc_file::ProcFile;
+
+/// Names this boot of this machine's kernel (`random(4)`); empty where the kernel does not say.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Names the namespace in which this process has its id (pid_namespaces(7)), among those of this boot:
+/// `pid:[4026531836]`. `None` where the kernel does not say.
+pub fn pid_namespace() -> Option<String> {
+    std::fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned())
+}

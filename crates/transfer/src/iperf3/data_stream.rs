@@ -96,7 +96,7 @@ pub(super) fn set_up_tcp(
 ) -> Result<(), NetError> {
     socket.set_silence_limit(silence)?;
     let options = SocketOptions { congestion: None, ..socket_options(parameters) };
-    options.apply(socket)?;
+    socket.set_options(&options)?;
     if let Some(name) = &parameters.congestion {
         let _ = socket.set_congestion(name);
     }

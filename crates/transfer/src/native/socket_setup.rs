@@ -38,7 +38,7 @@ pub(super) fn options(order: &SessionOrder) -> SocketOptions {
 /// Prepares a TCP socket that the client opened.
 pub(super) fn set_up_tcp(socket: &TcpSocket, order: &SessionOrder) -> Result<(), NetError> {
     socket.set_silence_limit(SILENCE)?;
-    options(order).apply(socket)
+    socket.set_options(&options(order))
 }
 
 pub(super) fn set_up_udp(flow: &mut UdpFlow, order: &SessionOrder) -> Result<(), NetError> {

@@ -14,9 +14,6 @@ impl TcpSocket {
     /// kernel, at most for `wait` (`SO_RCVTIMEO`, `SO_SNDTIMEO`, socket(7); to the kernel's timer tick,
     /// at least 1 ms); after it they give what they have, or [`Moved::WouldBlock`]. `None`, as a new
     /// socket: they never wait.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
         socket_option::set_wait(self.inner(), wait).map_err(|e| self.fail("set the waiting time of", e))
     }
@@ -72,9 +69,6 @@ impl TcpSocket {
 
     /// Lets the kernel send at most so many bytes a second, evenly spaced (`SO_MAX_PACING_RATE`, socket(7));
     /// `u64::MAX` is no limit.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_pacing_rate(&self, byte_per_s: u64) -> Result<(), NetError> {
         socket_option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, byte_per_s)
             .map_err(|e| self.fail("set SO_MAX_PACING_RATE of", e))

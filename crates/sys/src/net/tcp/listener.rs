@@ -45,7 +45,7 @@ impl Listener {
         inner.set_reuse_address(true).map_err(fail)?;
         inner.set_reuse_port(options.reuse_port).map_err(fail)?;
         let socket = TcpSocket::from_socket(inner);
-        options.socket.apply(&socket)?;
+        socket.set_options(&options.socket)?;
         let inner = socket.into_socket();
         inner.bind(&addr.into()).map_err(fail)?;
         inner.listen(options.backlog).map_err(fail)?;

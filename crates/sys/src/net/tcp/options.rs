@@ -1,7 +1,5 @@
 //! Socket options that a plan may ask for, applied together and read back.
 
-use crate::net::{NetError, TcpSocket};
-
 /// Options for a socket. `None` leaves the kernel's default.
 ///
 /// Buffers are set before `connect`/`listen`, because the window scale is agreed in the SYN (RFC 7323).
@@ -22,35 +20,4 @@ pub struct SocketOptions {
     pub congestion: Option<String>,
     /// `TCP_MAXSEG` in bytes: the largest segment to send and to offer (`tcp(7)`).
     pub segment_bytes: Option<u32>,
-}
-
-impl SocketOptions {
-    /// Sets every option that is `Some` on `socket`.
-    ///
-    /// # Errors
-    /// The first option the kernel refuses, by name.
-    pub fn apply(&self, socket: &TcpSocket) -> Result<(), NetError> {
-        if let Some(bytes) = self.receive_buffer_bytes {
-            socket.set_receive_buffer(bytes)?;
-        }
-        if let Some(bytes) = self.send_buffer_bytes {
-            socket.set_send_buffer(bytes)?;
-        }
-        if let Some(on) = self.nodelay {
-            socket.set_nodelay(on)?;
-        }
-        if let Some(bytes) = self.notsent_lowat_bytes {
-            socket.set_notsent_lowat(bytes)?;
-        }
-        if let Some(bytes) = self.receive_lowat_bytes {
-            socket.set_receive_lowat(bytes)?;
-        }
-        if let Some(name) = &self.congestion {
-            socket.set_congestion(name)?;
-        }
-        if let Some(bytes) = self.segment_bytes {
-            socket.set_segment(bytes)?;
-        }
-        Ok(())
-    }
 }

@@ -52,9 +52,6 @@ impl PacketOptions {
 impl TcpSocket {
     /// `TCP_QUICKACK` off: acknowledge with the response, the second segment, or after 40 ms (RFC 5681,
     /// section 4.2). The kernel may return to quick acknowledgements, as after a loss (`tcp(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn delay_acknowledgements(&self) -> Result<(), NetError> {
         let off: libc::c_int = 0;
         socket_option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, off)
@@ -75,9 +72,6 @@ impl TcpSocket {
     /// Aborts the connection when the peer's host has been silent for about `limit`: unacknowledged data
     /// (`TCP_USER_TIMEOUT`), or three unanswered keep-alive probes on an idle connection (`TCP_KEEPIDLE`,
     /// tcp(7)). Also applies to data left to send after a close.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_silence_limit(&self, limit: Duration) -> Result<(), NetError> {
         let fail = |e| NetError::new("limit the silence of", "a connection", e);
         let number = |value: u128| libc::c_int::try_from(value.max(1)).unwrap_or(libc::c_int::MAX);

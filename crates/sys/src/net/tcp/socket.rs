@@ -66,12 +66,38 @@ impl TcpSocket {
             inner.bind(&local.into()).map_err(|e| NetError::new("bind to", local, e))?;
         }
         let socket = Self { inner };
-        options.apply(&socket)?;
+        socket.set_options(options)?;
         match socket.inner.connect(&peer.into()) {
             Ok(()) => Ok(socket),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(socket),
             Err(e) => Err(fail(e)),
         }
+    }
+
+    /// Sets every option that is `Some`; the error names the first that the kernel refuses.
+    pub fn set_options(&self, options: &SocketOptions) -> Result<(), NetError> {
+        if let Some(bytes) = options.receive_buffer_bytes {
+            self.set_receive_buffer(bytes)?;
+        }
+        if let Some(bytes) = options.send_buffer_bytes {
+            self.set_send_buffer(bytes)?;
+        }
+        if let Some(on) = options.nodelay {
+            self.set_nodelay(on)?;
+        }
+        if let Some(bytes) = options.notsent_lowat_bytes {
+            self.set_notsent_lowat(bytes)?;
+        }
+        if let Some(bytes) = options.receive_lowat_bytes {
+            self.set_receive_lowat(bytes)?;
+        }
+        if let Some(name) = &options.congestion {
+            self.set_congestion(name)?;
+        }
+        if let Some(bytes) = options.segment_bytes {
+            self.set_segment(bytes)?;
+        }
+        Ok(())
     }
 
     /// How the connect ended (`SO_ERROR`, then `getpeername`).
@@ -104,9 +130,6 @@ impl TcpSocket {
 
     /// Receives and drops up to `bytes_max` bytes without copying them: with `MSG_TRUNC` TCP frees the queued
     /// data in the kernel and reads no buffer (`tcp(7)`).
-    ///
-    /// # Errors
-    /// As [`TcpSocket::recv`].
     pub fn recv_discard(&self, bytes_max: usize) -> Result<Moved, NetError> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         // SAFETY: for TCP, MSG_TRUNC makes the kernel drop the data and never touch the buffer, so null is
@@ -148,17 +171,11 @@ impl TcpSocket {
     }
 
     /// Bytes received and not yet read (`FIONREAD`, `tcp(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn queued_bytes(&self) -> Result<u64, NetError> {
         self.ioctl_bytes(libc::FIONREAD as libc::Ioctl, "count the received bytes of")
     }
 
     /// Bytes written and not yet acknowledged (`SIOCOUTQ`, `tcp(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn unacked_bytes(&self) -> Result<u64, NetError> {
         self.ioctl_bytes(libc::TIOCOUTQ as libc::Ioctl, "count the unacknowledged bytes of")
     }
@@ -182,17 +199,11 @@ impl TcpSocket {
     }
 
     /// Makes the coming close a reset that frees the kernel's buffers at once (`SO_LINGER` 0).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn reset_on_close(&self) -> Result<(), NetError> {
         self.inner.set_linger(Some(Duration::ZERO)).map_err(|e| self.fail("set SO_LINGER on", e))
     }
 
     /// `TCP_INFO` now.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn info(&self) -> Result<TcpInfo, NetError> {
         let mut bytes = [0_u8; TcpInfo::BYTES_MAX];
         let mut len = bytes.len() as libc::socklen_t;
@@ -214,9 +225,6 @@ impl TcpSocket {
 
     /// Sets `SO_RCVBUF` and returns what the kernel made of it (twice the request, capped by
     /// `net.core.rmem_max`; `socket(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let ask = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
         self.inner.set_recv_buffer_size(ask).map_err(|e| self.fail("set SO_RCVBUF of", e))?;
@@ -224,18 +232,12 @@ impl TcpSocket {
     }
 
     /// `SO_RCVBUF` in bytes, including the kernel's bookkeeping.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn receive_buffer(&self) -> Result<u64, NetError> {
         self.inner.recv_buffer_size().map(|n| n as u64).map_err(|e| self.fail("read SO_RCVBUF of", e))
     }
 
     /// Sets `SO_SNDBUF` and returns what the kernel made of it (twice the request, capped by
     /// `net.core.wmem_max`; `socket(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_send_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let ask = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
         self.inner.set_send_buffer_size(ask).map_err(|e| self.fail("set SO_SNDBUF of", e))?;
@@ -243,42 +245,27 @@ impl TcpSocket {
     }
 
     /// `SO_SNDBUF` in bytes, including the kernel's bookkeeping.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn send_buffer(&self) -> Result<u64, NetError> {
         self.inner.send_buffer_size().map(|n| n as u64).map_err(|e| self.fail("read SO_SNDBUF of", e))
     }
 
     /// Sets `TCP_NODELAY`.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_nodelay(&self, on: bool) -> Result<(), NetError> {
         self.inner.set_tcp_nodelay(on).map_err(|e| self.fail("set TCP_NODELAY of", e))
     }
 
     /// Sets `TCP_CORK`: while set, a segment that is not full waits for more data (at most 200 ms); unsetting
     /// sends what waits (`tcp(7)`). Overrules `TCP_NODELAY` while set.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_cork(&self, on: bool) -> Result<(), NetError> {
         self.inner.set_tcp_cork(on).map_err(|e| self.fail("set TCP_CORK of", e))
     }
 
     /// Sets `TCP_NOTSENT_LOWAT` in bytes (`tcp(7)`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_notsent_lowat(&self, bytes: u32) -> Result<(), NetError> {
         self.inner.set_tcp_notsent_lowat(bytes).map_err(|e| self.fail("set TCP_NOTSENT_LOWAT of", e))
     }
 
     /// Sets `SO_RCVLOWAT` in bytes (`socket(7)`); the kernel enlarges the receive buffer to fit.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_receive_lowat(&self, bytes: u32) -> Result<(), NetError> {
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         socket_option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
@@ -296,9 +283,6 @@ impl TcpSocket {
     }
 
     /// The congestion control in use.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn congestion(&self) -> Result<String, NetError> {
         let raw = self.inner.tcp_congestion().map_err(|e| self.fail("read TCP_CONGESTION of", e))?;
         let end = raw.iter().position(|&b| b == 0).unwrap_or(raw.len());
@@ -306,9 +290,6 @@ impl TcpSocket {
     }
 
     /// This end's address.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn local_addr(&self) -> Result<SocketAddr, NetError> {
         let addr = self.inner.local_addr().map_err(|e| self.fail("read the local address of", e))?;
         addr.as_socket()

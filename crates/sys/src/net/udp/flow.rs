@@ -71,9 +71,6 @@ impl UdpFlow {
     }
 
     /// This end's address.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn local_addr(&self) -> Result<SocketAddr, NetError> {
         let address = self.inner.local_addr().map_err(|e| self.fail("read the local address towards", e))?;
         let kind = io::ErrorKind::Unsupported;
@@ -82,35 +79,23 @@ impl UdpFlow {
 
     /// Lets calls wait in the kernel, at most for `wait` (at least 1 ms, to the kernel's timer tick); `None`,
     /// as a new socket: they never wait.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
         socket_option::set_wait(&self.inner, wait).map_err(|e| self.fail("set the waiting time towards", e))
     }
 
     /// Cuts what [`UdpFlow::send`] is given into datagrams of `bytes` each (`UDP_SEGMENT`, since Linux 4.18);
     /// 0 sends it as one. Returns `false` where the kernel cannot.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_segment(&self, bytes: u16) -> Result<bool, NetError> {
         self.switch(libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(bytes), "set UDP_SEGMENT towards")
     }
 
     /// Takes datagrams that came in a row, of one size, in one call (`UDP_GRO`, since Linux 5.0). Returns
     /// `false` where the kernel cannot.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_coalesce(&self, on: bool) -> Result<bool, NetError> {
         self.switch(libc::SOL_UDP, libc::UDP_GRO, i32::from(on), "set UDP_GRO towards")
     }
 
     /// Lets [`Batch::overflows`] be told (`SO_RXQ_OVFL`). Returns `false` where the kernel cannot.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn count_overflows(&self) -> Result<bool, NetError> {
         self.switch(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1, "set SO_RXQ_OVFL towards")
     }
@@ -160,9 +145,6 @@ impl UdpFlow {
     }
 
     /// The same, and never waits, whatever the socket may.
-    ///
-    /// # Errors
-    /// As [`UdpFlow::receive`].
     pub fn receive_now(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
         self.receive_with(buffer, libc::MSG_DONTWAIT)
     }
@@ -219,18 +201,12 @@ impl UdpFlow {
 
     /// Sets `SO_RCVBUF`, beyond `net.core.rmem_max` where this process may (`SO_RCVBUFFORCE`, socket(7));
     /// returns what the kernel made of it (twice the request).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_receive_buffer(&mut self, bytes: u64) -> Result<u64, NetError> {
         self.receive_buffer_chosen = true;
         self.enlarge_receive_buffer(bytes)
     }
 
     /// As [`UdpFlow::set_receive_buffer`], unless somebody has chosen a size before.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn suggest_receive_buffer(&self, bytes: u64) -> Result<(), NetError> {
         if self.receive_buffer_chosen { Ok(()) } else { self.enlarge_receive_buffer(bytes).map(drop) }
     }
@@ -247,9 +223,6 @@ impl UdpFlow {
 
     /// Sets `SO_SNDBUF` and returns what the kernel made of it (twice the request, at most twice
     /// `net.core.wmem_max`).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_send_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let ask = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
         self.inner.set_send_buffer_size(ask).map_err(|e| self.fail("set SO_SNDBUF towards", e))?;
@@ -257,9 +230,6 @@ impl UdpFlow {
     }
 
     /// The MTU of the path as the kernel knows it, bytes (`IP_MTU`, ip(7)).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn path_mtu(&self) -> Result<u32, NetError> {
         socket_option::path_mtu(self.as_fd(), self.peer.is_ipv6())
             .map_err(|e| self.fail("read the path MTU towards", e))

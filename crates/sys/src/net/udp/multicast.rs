@@ -39,9 +39,6 @@ impl MulticastReceiver {
 
     /// Takes the next datagram: how many bytes of `buffer` it fills (what has no room is lost). `None`: none
     /// waits.
-    ///
-    /// # Errors
-    /// [`NetError`].
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, NetError> {
         loop {
@@ -97,9 +94,6 @@ impl MulticastSender {
     }
 
     /// The address that its datagrams come from.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn local_addr(&self) -> Result<std::net::SocketAddr, NetError> {
         self.inner.local_addr().map_err(|e| NetError::new("read the address of", "a multicast sender", e))
     }

@@ -45,9 +45,6 @@ impl UdpPort {
     }
 
     /// As [`UdpPort::receive`], but leaves the datagram where it is.
-    ///
-    /// # Errors
-    /// As [`UdpPort::receive`].
     pub fn peek(&self, buffer: &mut [u8]) -> Result<Option<(usize, SocketAddr)>, NetError> {
         take(|| self.inner.peek_from(buffer)).map_err(|e| NetError::new("receive on", self.local, e))
     }
@@ -64,9 +61,6 @@ impl UdpPort {
     }
 
     /// Sends a datagram to `peer`, or drops it where there is no room.
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn send_to(&self, bytes: &[u8], peer: SocketAddr) -> Result<(), NetError> {
         match self.inner.send_to(bytes, peer) {
             Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -78,9 +72,6 @@ impl UdpPort {
 
     /// Asks for so much room for what arrives (`SO_RCVBUF`), beyond `net.core.rmem_max` where this process
     /// may (`SO_RCVBUFFORCE`, socket(7)); returns what the kernel made of it (twice the request).
-    ///
-    /// # Errors
-    /// [`NetError`].
     pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let fail = |e| NetError::new("set SO_RCVBUF of", self.local, e);
         let ask = i32::try_from(bytes).unwrap_or(i32::MAX);

@@ -11,14 +11,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::clock::Deadline;
-use crate::journal::Outcome;
-use crate::proc::process::set::{all_pids, group_of};
 use crate::proc::start_ticks;
 use crate::{Error, Result};
 
-/// How long a process left over from a crash may take to end by itself.
-const GRACE: Duration = Duration::from_secs(2);
-const KILL_FOR: Duration = Duration::from_secs(5);
+/// How long a killed process may take to disappear.
+pub(crate) const KILL_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct PidFd(OwnedFd);
@@ -28,7 +25,7 @@ impl PidFd {
         Self::try_open(pid).map_err(|error| Error::call(format!("open a handle on process {pid}"), error))
     }
 
-    fn try_open(pid: i32) -> io::Result<Self> {
+    pub(crate) fn try_open(pid: i32) -> io::Result<Self> {
         // SAFETY: `pidfd_open` takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
@@ -100,16 +97,6 @@ pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
     Err(Error::Deadline { what: format!("the end of process {pid}"), within, detail: String::new() })
 }
 
-/// Ends process `pid` (and the rest of its group) if it was started at `start_ticks`: SIGTERM, a grace time,
-/// SIGKILL.
-pub(crate) fn end_if_started_at(pid: i32, started: u64, group: bool) -> std::result::Result<Outcome, String> {
-    if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
-        return Ok(Outcome::NotOurs("it is this process or the first one".to_owned()));
-    }
-    let anybody = end_all(GRACE, || running(pid, started, group))?;
-    Ok(if anybody { Outcome::Done } else { Outcome::AlreadyGone })
-}
-
 /// Ends whom `find` finds, until it finds nobody, for one that starts others while it is signalled leaves
 /// some that were not: SIGTERM, a time of `grace`, SIGKILL. Returns whether there was anybody.
 ///
@@ -140,33 +127,4 @@ pub(crate) fn end_all(
         }
         signal = Signal::SIGKILL;
     }
-}
-
-/// The process `pid` that was started at `started` and, if asked for, the rest of its group, as far as they
-/// run.
-fn running(pid: i32, started: u64, group: bool) -> Vec<PidFd> {
-    let root = Path::new("/");
-    let mut found = Vec::new();
-    // The handle is opened before the check, so the process checked is the process signalled.
-    if let Ok(handle) = PidFd::try_open(pid) {
-        match start_ticks(root, pid) {
-            Ok(ticks) if ticks == started => found.push(handle),
-            // Another process has this number now, so no group of ours can have it.
-            Ok(_) => return Vec::new(),
-            Err(_) => {}
-        }
-    }
-    if group {
-        // Members outlive their leader; while one lives, the number is not given to a new process.
-        for member in all_pids(root).into_iter().filter(|member| *member != pid) {
-            if let Ok(handle) = PidFd::try_open(member)
-                && group_of(root, member) == Some(pid)
-                && start_ticks(root, member).is_ok_and(|ticks| ticks >= started)
-            {
-                found.push(handle);
-            }
-        }
-    }
-    found.retain(|process| !process.has_ended());
-    found
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 
-use crate::child::{PidFd, spawner};
+use super::{PidFd, spawner};
 use crate::clock::Deadline;
 use crate::{Error, Result};
 
