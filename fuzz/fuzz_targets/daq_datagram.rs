@@ -1,14 +1,16 @@
 //! Fragments in datagrams: a part lies within its fragment, and only what its checksum vouches for is taken.
 #![no_main]
 
+use daq::wire::{DatagramHeader, PAYLOAD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
-use daq::wire::{PAYLOAD_BYTES_MAX, DatagramHeader};
 
 fn read(datagram: &[u8]) {
     let Ok((datagram_header, payload)) = DatagramHeader::decode(datagram) else { return };
     assert_eq!(payload.len(), datagram_header.fragment.payload_bytes as usize);
     assert!(datagram.ends_with(payload) && datagram_header.fragment.payload_matches(payload));
-    assert!(u64::from(datagram_header.offset) + payload.len() as u64 <= u64::from(datagram_header.whole_bytes));
+    assert!(
+        u64::from(datagram_header.offset) + payload.len() as u64 <= u64::from(datagram_header.whole_bytes)
+    );
     assert!(datagram_header.whole_bytes <= PAYLOAD_BYTES_MAX);
     let again = [&datagram_header.encode()[..], payload].concat();
     assert_eq!(DatagramHeader::decode(&again), Ok((datagram_header, payload)));

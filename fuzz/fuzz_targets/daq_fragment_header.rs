@@ -1,8 +1,8 @@
 //! What sources say over their connections: headers, hellos and what belongs to both.
 #![no_main]
 
+use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, PAYLOAD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
-use daq::wire::{HEADER_BYTES, Hello, Kind, PAYLOAD_BYTES_MAX, FragmentHeader};
 
 fn read(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(bytes) {

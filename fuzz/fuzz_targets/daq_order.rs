@@ -1,18 +1,24 @@
-//! Orders, as sources hear them from whoever knows the multicast group: what is read is written and read again as the same.
+//! Orders, as sources hear them from whoever knows the multicast group: what is read is written and read
+//! again as the same.
 #![no_main]
 
+use daq::wire::{CommonHeader, HEADER_BYTES, Kind, Order, WireError};
 use libfuzzer_sys::fuzz_target;
-use daq::wire::{HEADER_BYTES, CommonHeader, Kind, Order, WireError};
 
 fn read(bytes: &[u8]) {
     let order = match Order::decode(bytes) {
         Ok((order, length)) => {
             assert!((HEADER_BYTES..=bytes.len()).contains(&length));
-            assert_eq!(CommonHeader::read(bytes).map(|head| (head.kind, head.run)), Ok((order.kind, order.run)));
+            assert_eq!(
+                CommonHeader::read(bytes).map(|head| (head.kind, head.run)),
+                Ok((order.kind, order.run))
+            );
             order
         }
         Err(error) => {
-            assert!(error != WireError::Short || bytes.len() < HEADER_BYTES || CommonHeader::read(bytes).is_ok());
+            assert!(
+                error != WireError::Short || bytes.len() < HEADER_BYTES || CommonHeader::read(bytes).is_ok()
+            );
             return;
         }
     };

@@ -1,9 +1,10 @@
-//! A connection's stream of messages, as a builder takes it apart: what is found in it does not depend on how it comes.
+//! A connection's stream of messages, as a builder takes it apart: what is found in it does not depend on how
+//! it comes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use daq::assembly::message_parser::{Destination, MessageParser, MessageSink};
-use daq::wire::{PAYLOAD_BYTES_MAX, FragmentHeader, WireError};
+use daq::wire::{FragmentHeader, PAYLOAD_BYTES_MAX, WireError};
+use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Default, PartialEq)]
 struct Found {

@@ -1,5 +1,5 @@
-//! Messages between coordinator and agents: any bytes are decoded or rejected with a reason, and a decoded message
-//! survives a round trip.
+//! Messages between coordinator and agents: any bytes are decoded or rejected with a reason, and a decoded
+//! message survives a round trip.
 #![no_main]
 
 use fleet::protocol::{self, Notification, Renewal, Request, Response};

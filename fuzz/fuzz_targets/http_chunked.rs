@@ -1,8 +1,8 @@
 //! The chunked transfer coding: the content does not depend on how it comes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use httpd::chunked::{BadChunk, Decoder, Step};
+use libfuzzer_sys::fuzz_target;
 
 /// The content, and how many bytes the coding took, if it ended.
 type Decoded = Result<(Vec<u8>, Option<usize>), BadChunk>;

@@ -1,11 +1,11 @@
 //! Ranges, entity tags, dates and preconditions; fields are separated by newlines.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use httpd::conditional::{Validator, judge_put};
 use httpd::date;
 use httpd::range::{self, Range};
 use httpd::request::Conditions;
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let mut fields =

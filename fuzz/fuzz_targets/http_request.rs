@@ -1,9 +1,9 @@
 //! Heads of requests to the embedded server, as its connections read them.
 #![no_main]
 
+use httpd::request::{self, Parsed};
 use libfuzzer_sys::fuzz_target;
 use std::path::Component;
-use httpd::request::{self, Parsed};
 
 const HEADERS_MAX: usize = 100;
 
@@ -23,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
         Parsed::Incomplete => {}
         Parsed::Refused(refusal) => assert!((400..=505).contains(&refusal.status)),
         Parsed::Complete(request, len) => {
-            // The server parses once the end is seen; were they to differ, two requests could be taken for one.
+            // The server parses once the end is seen; were they to differ, two requests could be taken for
+            // one.
             assert_eq!(end, Some(len), "where the head ends is read in two ways");
             assert!(request.target.path.components().all(|part| matches!(part, Component::Normal(_))));
             assert_eq!(

@@ -1,10 +1,10 @@
 //! Request targets: whatever is asked for stays beneath the root, and is written as it is read.
 #![no_main]
 
+use httpd::target::{parse, percent_encode};
 use libfuzzer_sys::fuzz_target;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Component;
-use httpd::target::{parse, percent_encode};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

@@ -1,4 +1,5 @@
-//! The first words of whoever comes to a server of transfers: cookies, states, the datagrams that open UDP streams.
+//! The first words of whoever comes to a server of transfers: cookies, states, the datagrams that open UDP
+//! streams.
 #![no_main]
 
 use iperf3::{COOKIE_BYTES, Cookie, ServerError, State, udp_connect};

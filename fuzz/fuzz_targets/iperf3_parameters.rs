@@ -1,10 +1,10 @@
-//! What an iperf3 client asks for: read within bounds or refused with a reason, and what is read is written and read
-//! again as the same.
+//! What an iperf3 client asks for: read within bounds or refused with a reason, and what is read is written
+//! and read again as the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use iperf3::json::{self, PARAMETERS_BYTES_MAX};
 use iperf3::{Parameters, STREAMS_MAX, length};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Some((head, text)) = data.split_first_chunk::<4>() {

@@ -1,10 +1,10 @@
-//! What the other end of an iperf3 test saw, with whatever numbers: only finite ones at or above zero are taken, and
-//! what is taken is written and read again as the same.
+//! What the other end of an iperf3 test saw, with whatever numbers: only finite ones at or above zero are
+//! taken, and what is taken is written and read again as the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use iperf3::json;
 use iperf3::{Results, StreamResult};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(object) = json::parse(data) else { return };

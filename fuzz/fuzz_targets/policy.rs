@@ -1,9 +1,10 @@
-//! Agents' policies in TOML; what is accepted never lets traffic out that nobody has listed, however it is addressed.
+//! Agents' policies in TOML; what is accepted never lets traffic out that nobody has listed, however it is
+//! addressed.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use fleet::policy::{HostInfo, Policy, ActionRequest, Action};
+use fleet::policy::{Action, ActionRequest, HostInfo, Policy};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -22,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
         Err(other) => panic!("a text has no file: {other}"),
     };
     let decide = |action| {
-        let decided = policy.decide(&ActionRequest { coordinator: "c1", part: "stream.viewers", fleet: &[], action });
+        let decided =
+            policy.decide(&ActionRequest { coordinator: "c1", part: "stream.viewers", fleet: &[], action });
         if let Err(refusal) = &decided {
             assert!(refusal.to_string().starts_with("the policy of host nas"), "{refusal}");
         }

@@ -1,4 +1,5 @@
-//! What the other end of kagiri's own transfer says: whatever numbers a report has, it can be judged and told.
+//! What the other end of kagiri's own transfer says: whatever numbers a report has, it can be judged and
+//! told.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

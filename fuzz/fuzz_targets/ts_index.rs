@@ -1,5 +1,5 @@
-//! Index files, as they come from a disk or a stranger's server. Half of the inputs get the length and checksum that
-//! their counts ask for, so that what lies behind those checks is reached.
+//! Index files, as they come from a disk or a stranger's server. Half of the inputs get the length and
+//! checksum that their counts ask for, so that what lies behind those checks is reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

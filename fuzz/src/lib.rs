@@ -1,5 +1,5 @@
-//! What the fuzz targets share: cutting an input into the pieces in which a network would bring it, and making
-//! transport streams whose tables have the right checksum, which no fuzzer guesses.
+//! What the fuzz targets share: cutting an input into the pieces in which a network would bring it, and
+//! making transport streams whose tables have the right checksum, which no fuzzer guesses.
 
 /// Bytes in a transport packet.
 pub const PACKET_BYTES: usize = 188;
@@ -27,8 +27,9 @@ pub fn pieces(data: &[u8], seed: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A transport stream that `script` describes: tables that announce a stream of pictures of a type that the script's
-/// first byte chooses, then a packet for every few bytes of the script: which PID, which flags, how it begins.
+/// A transport stream that `script` describes: tables that announce a stream of pictures of a type that the
+/// script's first byte chooses, then a packet for every few bytes of the script: which PID, which flags, how
+/// it begins.
 pub fn stream(script: &[u8]) -> Vec<u8> {
     let (codec, mut script) = choice(script);
     let mut out = Vec::new();
@@ -47,8 +48,8 @@ pub fn stream(script: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A packet; bits 3 to 5 of `flags` say whether a unit starts in it, an adaptation field allows random access, and
-/// the payload begins with a PES header. Whether a picture is a key frame is left to `head`.
+/// A packet; bits 3 to 5 of `flags` say whether a unit starts in it, an adaptation field allows random
+/// access, and the payload begins with a PES header. Whether a picture is a key frame is left to `head`.
 fn packet(out: &mut Vec<u8>, pid: u16, flags: u8, head: &[u8]) {
     let (starts, key, pes) = (flags & 8 != 0, flags & 16 != 0, flags & 32 != 0);
     let end = out.len() + PACKET_BYTES;
@@ -95,8 +96,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A message of builders or sources out of these bytes: whatever they say, with magic, version and checksum put right. The
-/// kind and the header's length are such that they can be, mostly.
+/// A message of builders or sources out of these bytes: whatever they say, with magic, version and checksum
+/// put right. The kind and the header's length are such that they can be, mostly.
 pub fn daq_message(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().max(64), 0);
@@ -109,8 +110,8 @@ pub fn daq_message(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Messages of sources one after another, as a script describes them: kind, flags and length of the payload of each; the
-/// payloads are what follows in the script.
+/// Messages of sources one after another, as a script describes them: kind, flags and length of the payload
+/// of each; the payloads are what follows in the script.
 pub fn daq_messages(mut script: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let [kind, flags, length, rest @ ..] = script {

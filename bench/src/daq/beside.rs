@@ -33,8 +33,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     };
     let mut found = Found {
         compared: format!(
-            "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} hosts (ours), through \
-             the same port of 200 Mbit/s and 64 KiB, for {} s.",
+            "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} \
+             hosts (ours), through the same port of 200 Mbit/s and 64 KiB, for {} s.",
             settings.seconds
         ),
         versions: tools::versions(&["iperf3"]),

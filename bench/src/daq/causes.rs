@@ -84,9 +84,9 @@ fn bunched() -> String {
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
-        compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that the account gives for \
-                   the events that took long are held against it. Longer than 4 x the median or 20 ms more is long. There is \
-                   no peer."
+        compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that \
+                   the account gives for the events that took long are held against it. Longer than 4 x the \
+                   median or 20 ms more is long. There is no peer."
             .to_owned(),
         ..Found::default()
     };

@@ -41,9 +41,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         found.notes.push(format!("skew of {FEW} sources: {skew_us:.0} us, median; predicted {predicted:.1}"));
     }
     found.compared = format!(
-        "How many sources of {BYTES} bytes can push at once through a port of 200 Mbit/s and 64 KiB before less than \
-         {BROKEN_PERCENT} % of ideal is left, by halving, measured (ours) against (buffer + rate x skew) / frame (peer), the \
-         skew taken from {FEW} sources."
+        "How many sources of {BYTES} bytes can push at once through a port of 200 Mbit/s and 64 KiB before \
+         less than {BROKEN_PERCENT} % of ideal is left, by halving, measured (ours) against (buffer + rate x \
+         skew) / frame (peer), the skew taken from {FEW} sources."
     );
     found.rows = vec![row.goal_ratio("within 15 %", |ratio| (0.85..=1.15).contains(&ratio))];
     Ok(found)

@@ -8,9 +8,10 @@ use crate::suite::Found;
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let lab = stage.lab(Port { rate: None, ..SHALLOW })?;
     let mut found = Found {
-        compared: "8 groups of sources on hosts of a lab are asked for their time before, during and after the hold, with a \
-                   trigger every 100 ms (idle) and with 875 sources flat out (loaded). All hosts have one true clock, so that \
-                   an estimate that is off by more than its bound is known as such. There is no peer."
+        compared: "8 groups of sources on hosts of a lab are asked for their time before, during and after \
+                   the hold, with a trigger every 100 ms (idle) and with 875 sources flat out (loaded). All \
+                   hosts have one true clock, so that an estimate that is off by more than its bound is \
+                   known as such. There is no peer."
             .to_owned(),
         ..Found::default()
     };

@@ -40,8 +40,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let of = |(credit, rate): (u32, &f64)| format!("{credit}: {rate:.1}");
     let told: Vec<String> = FIXED.into_iter().zip(&medians).map(of).collect();
     Ok(Found {
-        compared: "80 sources of 1 KiB through a port of 200 Mbit/s and 64 KiB, by multicast grants: the credit found by itself \
-                   (ours) against the best median of fixed credits (peer)."
+        compared: "80 sources of 1 KiB through a port of 200 Mbit/s and 64 KiB, by multicast grants: the \
+                   credit found by itself (ours) against the best median of fixed credits (peer)."
             .to_owned(),
         rows: vec![rate.goal_ratio("ratio >= 0.95", |ratio| ratio >= 0.95), credits],
         notes: vec![format!("events/s by fixed credit, medians: {}", told.join(", "))],

@@ -61,11 +61,11 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     };
     Ok(Found {
         compared: format!(
-            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback as fast as {WINDOW} events under way \
-             allow, in one process, for {seconds} s. The peer is neper's tcp_rr with {SOURCES} flows, in two processes of a \
-             thread each: a byte asks, {BYTES} bytes answer; a flow waits for no other flow, but for the answer before it asks \
-             again, where our sources send for two events in one write if both are due. With more threads the peer \
-             answers less."
+            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback as fast as {WINDOW} \
+             events under way allow, in one process, for {seconds} s. The peer is neper's tcp_rr with \
+             {SOURCES} flows, in two processes of a thread each: a byte asks, {BYTES} bytes answer; a flow \
+             waits for no other flow, but for the answer before it asks again, where our sources send for \
+             two events in one write if both are due. With more threads the peer answers less."
         ),
         rows,
         versions,
@@ -97,8 +97,8 @@ pub fn long(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     ];
     Ok(Found {
         compared: format!(
-            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback, {events} events, every payload with a \
-             checksum. There is no peer."
+            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback, {events} events, every \
+             payload with a checksum. There is no peer."
         ),
         rows,
         ..Found::default()
@@ -112,9 +112,9 @@ pub fn dropped(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let Settings { seconds, pace, .. } = settings;
     let mut found = Found {
         compared: format!(
-            "{FEW} sources of {BYTES} bytes over loopback; each group of sources overhears {PERCENT} % of the orders, by \
-             chance, for {seconds} s. Recovery counts from the trigger to the arrival of a fragment whose order came by \
-             repetition, or by a later one. There is no peer."
+            "{FEW} sources of {BYTES} bytes over loopback; each group of sources overhears {PERCENT} % of \
+             the orders, by chance, for {seconds} s. Recovery counts from the trigger to the arrival of a \
+             fragment whose order came by repetition, or by a later one. There is no peer."
         ),
         ..Found::default()
     };
@@ -124,8 +124,9 @@ pub fn dropped(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             let told: Vec<Told> = (0..settings.times())
                 .map(|_| {
                     let text = format!(
-                        "sources = {FEW}\nsize = '{BYTES}B'\ntriggers = '{triggers}'\npattern = '{pattern}'\n{credit}\
-                         drop_orders_percent = {PERCENT}\nwindow = {WINDOW}\ntime = '{seconds}s'"
+                        "sources = {FEW}\nsize = '{BYTES}B'\ntriggers = '{triggers}'\npattern = \
+                         '{pattern}'\n{credit}drop_orders_percent = {PERCENT}\nwindow = {WINDOW}\ntime = \
+                         '{seconds}s'"
                     );
                     stage.run(None, &text, (*seconds).into(), pace)
                 })

@@ -28,13 +28,15 @@ pub struct DaqArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// How often each thing is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Fragments of the long case, in thousands
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     thousand_fragments: u64,
     /// neper's tcp_rr, to compare with; without it the rate is measured alone
     #[arg(long, value_name = "FILE")]

@@ -28,7 +28,8 @@ fn told_of(name: &str, told: &[Told]) -> [Row; 4] {
 
 fn where_(sources: u32, size: &str, port: &Port) -> String {
     format!(
-        "{sources} sources of {size} on {HOSTS} hosts of a lab send to one builder, whose port carries {} and holds {}",
+        "{sources} sources of {size} on {HOSTS} hosts of a lab send to one builder, whose port carries {} \
+         and holds {}",
         port.rate.unwrap_or("what it can"),
         port.buffer
     )
@@ -49,8 +50,8 @@ pub fn shallow(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let grant = with_goal(grant, ">= 90", |percent| percent >= 90.0);
     Ok(Found {
         compared: format!(
-            "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). Ideal is what \
-             the rate carries with all headers. There is no peer.",
+            "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). \
+             Ideal is what the rate carries with all headers. There is no peer.",
             where_(80, "1 KiB", &SHALLOW)
         ),
         rows: push.chain(grant).collect(),
@@ -86,7 +87,8 @@ pub fn large(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let lab = stage.lab(SHALLOW)?;
     let text = |pattern| {
         format!(
-            "sources = 40\nsize = '32KiB'\nwindow = 2\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = '{pattern}'"
+            "sources = 40\nsize = '32KiB'\nwindow = 2\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = \
+             '{pattern}'"
         )
     };
     let [ideal, rest @ ..] = told_of("pull", &runs(stage, &lab, settings, &text("pull"))?);
@@ -94,8 +96,8 @@ pub fn large(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let ideal = ideal.goal_ours(">= 98", |percent| percent >= 98.0);
     Ok(Found {
         compared: format!(
-            "{}, two events under way: asked one by one with a credit that is found by itself (pull), and all at once (push). \
-             There is no peer.",
+            "{}, two events under way: asked one by one with a credit that is found by itself (pull), and \
+             all at once (push). There is no peer.",
             where_(40, "32 KiB", &SHALLOW)
         ),
         rows: std::iter::once(ideal).chain(rest).chain(push).collect(),
@@ -108,14 +110,15 @@ pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let lab = stage.lab(GIGABIT)?;
     let text = |pattern| {
         format!(
-            "sources = 1000\nsize = '1KiB'\nwindow = 8\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = 'poisson 60/s'\n\
+            "sources = 1000\nsize = '1KiB'\nwindow = 8\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = \
+             'poisson 60/s'\n\
              pattern = '{pattern}'"
         )
     };
     let mut found = Found {
         compared: format!(
-            "{}, at 60 triggers a second at random moments, of which eight events may be under way; what comes on top is dead \
-             time. There is no peer.",
+            "{}, at 60 triggers a second at random moments, of which eight events may be under way; what \
+             comes on top is dead time. There is no peer.",
             where_(1000, "1 KiB", &GIGABIT)
         ),
         ..Found::default()
@@ -158,9 +161,9 @@ pub fn many(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     rows.extend(held("switch", &switched));
     Ok(Found {
         compared: format!(
-            "{SOURCES} sources of 1 KiB push to one builder over unshaped links of a lab, three events under way: on one host \
-             that is linked to the builder's directly, and on {HOSTS} hosts behind a switch, each with an agent, all on the \
-             CPUs of this machine. There is no peer."
+            "{SOURCES} sources of 1 KiB push to one builder over unshaped links of a lab, three events under \
+             way: on one host that is linked to the builder's directly, and on {HOSTS} hosts behind a \
+             switch, each with an agent, all on the CPUs of this machine. There is no peer."
         ),
         rows,
         ..Found::default()

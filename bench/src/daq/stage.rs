@@ -64,7 +64,8 @@ impl Port {
         };
         let sources: String = (1..=*hosts).map(|host| format!("[host.source-{host}]\n")).collect();
         format!(
-            "{sources}[host.builder]\n{host}\n{switch}[[link]]\nfrom = \"builder\"\nto = \"{to}\"\n{shape}{link}\n"
+            "{sources}[host.builder]\n{host}\n{switch}[[link]]\nfrom = \"builder\"\nto = \
+             \"{to}\"\n{shape}{link}\n"
         )
     }
 }

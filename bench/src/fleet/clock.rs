@@ -59,10 +59,12 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     truth.ours.push(wrong as f64);
     rows.push(truth.goal_each("0", |violated| violated == 0.0));
     Ok(Found {
-        compared: "A prober in one network namespace asks a responder in another; both read the one clock of one kernel, \
-                   so that the true difference is 0 and a violated bound shows. A batch ends at 64 probes or at a bound \
-                   of 5 us, as in a run. Busy is a thread for each core that never rests."
-            .to_owned(),
+        compared:
+            "A prober in one network namespace asks a responder in another; both read the one clock of \
+                   one kernel, so that the true difference is 0 and a violated bound shows. A batch ends at \
+                   64 probes or at a bound of 5 us, as in a run. Busy is a thread for each core that never \
+                   rests."
+                .to_owned(),
         rows,
         notes,
         ..Found::default()

@@ -66,10 +66,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let killed = killed.goal_each("<= 1 s, each", |s| s <= 1.0);
     let cut = cut.goal_each("<= 3 s, each", |s| s <= 3.0);
     Ok(Found {
-        compared: "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is killed, started \
-                   again, cut off by taking its host's port on the switch down, and let in again; then it is started \
-                   once more, after strangers connected. Times are from before the signal, the command or the strangers \
-                   until the coordinator's roster no longer has (or has) its name. There is no peer."
+        compared: "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is \
+                   killed, started again, cut off by taking its host's port on the switch down, and let in \
+                   again; then it is started once more, after strangers connected. Times are from before the \
+                   signal, the command or the strangers until the coordinator's roster no longer has (or \
+                   has) its name. There is no peer."
             .to_owned(),
         rows: vec![killed, cut, back, late],
         ..Found::default()

@@ -21,7 +21,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let text = format!(
-        "[host.robot]\ncount = {}\n[host.server]\n[switch.floor]\n[[link]]\nbetween = [\"robot-*\", \"floor\"]\n\
+        "[host.robot]\ncount = {}\n[host.server]\n[switch.floor]\n[[link]]\nbetween = [\"robot-*\", \
+         \"floor\"]\n\
          [[link]]\nbetween = [\"server\", \"floor\"]\nrate = \"50Mbit/s\"\nbuffer = \"750kB\"\n",
         HOSTS - 1
     );
@@ -46,10 +47,10 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         notes.extend(remains);
     }
     Ok(Found {
-        compared: "Hosts on a switch, one of them behind 50 Mbit/s, each with a real agent; from asking for it until the \
-                   keeper says that all is there, and until it has ended. Then once more, its keeper killed by SIGKILL, \
-                   and put back by `kagiri undo`. The work of the lab's own processes counts as noise here. There is no \
-                   peer."
+        compared: "Hosts on a switch, one of them behind 50 Mbit/s, each with a real agent; from asking for \
+                   it until the keeper says that all is there, and until it has ended. Then once more, its \
+                   keeper killed by SIGKILL, and put back by `kagiri undo`. The work of the lab's own \
+                   processes counts as noise here. There is no peer."
             .to_owned(),
         rows: vec![
             up.goal_each("<= 3 s, each", |s| s <= 3.0),

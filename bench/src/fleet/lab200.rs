@@ -19,16 +19,18 @@ const WITHIN: Duration = Duration::from_secs(300);
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let hosts = settings.pace.full_or(200, 6);
     let text = format!(
-        "[host.server]\n[host.viewer]\ncount = {}\n[switch.hall]\n[[link]]\nbetween = [\"viewer-*\", \"hall\"]\n[[link]]\n\
+        "[host.server]\n[host.viewer]\ncount = {}\n[switch.hall]\n[[link]]\nbetween = [\"viewer-*\", \
+         \"hall\"]\n[[link]]\n\
          between = [\"server\", \"hall\"]\n",
         hosts - 1
     );
     let mut found = Found {
         compared: format!(
-            "A lab of {hosts} hosts, each with a real agent, on one machine; `kagiri run` of one trial of the workload \
-             stream in it, the server on one host, one player of 2 Mbit/s on each of the others, 5 s. What is said of \
-             clocks is what the run itself says; all hosts have one true clock, so that the difference that is found \
-             between two of them is the error of their common start. There is no peer."
+            "A lab of {hosts} hosts, each with a real agent, on one machine; `kagiri run` of one trial of \
+             the workload stream in it, the server on one host, one player of 2 Mbit/s on each of the \
+             others, 5 s. What is said of clocks is what the run itself says; all hosts have one true clock, \
+             so that the difference that is found between two of them is the error of their common start. \
+             There is no peer."
         ),
         ..Found::default()
     };
@@ -95,7 +97,8 @@ fn run(stage: &Stage, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, No
     std::fs::write(
         &plan,
         format!(
-            "schema = 1\nworkload = 'stream'\n[place]\nserver = 'server'\nviewers = 'viewer-[1-{viewers}]'\n[stream]\n\
+            "schema = 1\nworkload = 'stream'\n[place]\nserver = 'server'\nviewers = \
+             'viewer-[1-{viewers}]'\n[stream]\n\
              bitrate = '2Mbit/s'\nstreams = {viewers}\nhold = '5s'\ncontent.duration = '60s'\n"
         ),
     )?;

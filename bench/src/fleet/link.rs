@@ -29,11 +29,12 @@ const TO: &str = "taker";
 /// Measures.
 pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
-        compared: "Rates: one TCP stream fills the link, and the taker's content is counted over 3 s after 1 s, full frames \
-                   taken for granted (1448 bytes of content in 1514). Delays: single datagrams, one every 2 ms, from \
-                   before they are sent to the kernel's stamp on arrival; both hosts read one clock, so that it is the \
-                   delay in one direction. There is no peer."
-            .to_owned(),
+        compared:
+            "Rates: one TCP stream fills the link, and the taker's content is counted over 3 s after 1 \
+                   s, full frames taken for granted (1448 bytes of content in 1514). Delays: single \
+                   datagrams, one every 2 ms, from before they are sent to the kernel's stamp on arrival; \
+                   both hosts read one clock, so that it is the delay in one direction. There is no peer."
+                .to_owned(),
         ..Found::default()
     };
     for mbit in RATES_MBIT {

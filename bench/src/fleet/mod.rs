@@ -27,10 +27,12 @@ pub struct FleetArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// How often each thing is measured
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Agents of the case that has most of them
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=5000))]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(10..=5000))]
     agents: u32,
     #[command(flatten)]
     options: Options,

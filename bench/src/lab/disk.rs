@@ -33,8 +33,9 @@ const AT_ONCE: usize = 128 << 10;
 /// Measures.
 pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
-        compared: "A disk that `kagiri lab` makes from a preset (a FUSE file whose server answers when the model says, \
-             a loop device with direct I/O on it, ext4) against what the preset's parameters say (peer)."
+        compared: "A disk that `kagiri lab` makes from a preset (a FUSE file whose server answers when the \
+             model says, a loop device with direct I/O on it, ext4) against what the preset's parameters say \
+             (peer)."
             .into(),
         ..Found::default()
     };

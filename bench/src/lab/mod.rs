@@ -20,7 +20,8 @@ pub struct LabArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// Values of each comparison
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
     #[command(flatten)]
     options: Options,

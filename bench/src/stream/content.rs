@@ -72,10 +72,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut rows = vec![against_loop.goal_ours("<= 5 s", |s| s <= 5.0), against_copy];
     rows.extend(counted);
     Ok(Found {
-        compared: "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) against ffmpeg \
-             repeating ten encoded seconds without encoding (the fastest way with common tools: the same pictures \
-             and sizes again and again, no index), and against cp of the finished file, which is what these bytes \
-             cost on this disk. All go through the page cache; the disk is synchronised before each."
+        compared: "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) \
+             against ffmpeg repeating ten encoded seconds without encoding (the fastest way with common \
+             tools: the same pictures and sizes again and again, no index), and against cp of the finished \
+             file, which is what these bytes cost on this disk. All go through the page cache; the disk is \
+             synchronised before each."
             .into(),
         rows,
         ..Found::default()

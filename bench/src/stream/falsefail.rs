@@ -64,8 +64,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         ));
     }
     Ok(Found {
-        compared: "`kagiri stream --streams 750`, half of what one core of players is to carry, against its own embedded \
-             server, without pinning. There is no peer; the truth is known: nothing limits at this load."
+        compared: "`kagiri stream --streams 750`, half of what one core of players is to carry, against its \
+             own embedded server, without pinning. There is no peer; the truth is known: nothing limits at \
+             this load."
             .into(),
         rows: vec![
             stalls.goal_each("0, each", |stalls| stalls == 0.0),

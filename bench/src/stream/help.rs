@@ -24,8 +24,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     }
     row.noise.push(meter.finish(0)?);
     Ok(Found {
-        compared: "From starting the process to having seen its end (known to about 1 ms), in turn with /bin/true, which is what \
-             starting any process costs here."
+        compared: "From starting the process to having seen its end (known to about 1 ms), in turn with \
+             /bin/true, which is what starting any process costs here."
             .into(),
         rows: vec![row.goal_ours("< 20 ms", |ms| ms < 20.0)],
         ..Found::default()

@@ -32,10 +32,12 @@ pub struct StreamArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// Pairs of each comparison
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
     /// Searches of each plan
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     searches: u32,
     /// Plans to search, of those under plans/
     #[arg(

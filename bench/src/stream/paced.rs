@@ -52,9 +52,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         rows.push(row.goal_ours("<= 0.03 %", |percent| percent <= 0.03));
     }
     Ok(Found {
-        compared: "CPU of `kagiri content serve` (ours) and of nginx (peer) on core 0 while virtual players on core 1 \
-             play 25 Mbit/s VBR from memory, each from its own place in a 60 s film. Over loopback part of the \
-             receiving side's work is charged to the server: an upper bound."
+        compared: "CPU of `kagiri content serve` (ours) and of nginx (peer) on core 0 while virtual players \
+             on core 1 play 25 Mbit/s VBR from memory, each from its own place in a 60 s film. Over loopback \
+             part of the receiving side's work is charged to the server: an upper bound."
             .into(),
         rows,
         notes,

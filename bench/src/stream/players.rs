@@ -68,13 +68,14 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         rows.push(cpu);
     }
     Ok(Found {
-        compared: "Virtual players on core 1 (one thread) play 25 Mbit/s VBR from nginx on core 0, each from its own \
-             place in a 60 s film in memory; 10 s hold after start-up and two full buffers. `discard` drops the \
-             bytes in the kernel and counts them against the index, `copy` copies them to user memory, `parse` \
-             checks every packet. Carried means: no stall, no broken stream, no read later than 500 ms. \
-             No peer paces a body by frames; the prototypes before this program, in C, had been shown with 1600 \
-             (discard), 800 (copy) and 400 (parse) streams."
-            .into(),
+        compared:
+            "Virtual players on core 1 (one thread) play 25 Mbit/s VBR from nginx on core 0, each from \
+             its own place in a 60 s film in memory; 10 s hold after start-up and two full buffers. \
+             `discard` drops the bytes in the kernel and counts them against the index, `copy` copies them \
+             to user memory, `parse` checks every packet. Carried means: no stall, no broken stream, no read \
+             later than 500 ms. No peer paces a body by frames; the prototypes before this program, in C, \
+             had been shown with 1600 (discard), 800 (copy) and 400 (parse) streams."
+                .into(),
         rows,
         notes,
         ..Found::default()
@@ -94,8 +95,8 @@ fn describe(depth: &str, streams: u64, played: &Played) -> String {
         _ => format!(" ({})", played.judgement.reasons.first().map_or("", String::as_str)),
     };
     format!(
-        "{depth} {streams}: {}{why}; stalls {}, latest read {} ms, players' core {} %, server {} %, least slack {} s, \
-         others {:.0} %",
+        "{depth} {streams}: {}{why}; stalls {}, latest read {} ms, players' core {} %, server {} %, least \
+         slack {} s, others {:.0} %",
         played.judgement.verdict,
         metric("stalls"),
         metric("tick_late_max_ms"),

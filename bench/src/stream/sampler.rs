@@ -52,8 +52,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         notes = vec![what];
     }
     Ok(Found {
-        compared: "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the content and the loopback \
-             device, ten times a second."
+        compared: "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the \
+             content and the loopback device, ten times a second."
             .into(),
         rows: vec![
             idle.goal_ours("<= 0.5 %", |percent| percent <= 0.5),

@@ -63,11 +63,12 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     rows.sort_by_key(|(place, _)| *place);
     let rows = rows.into_iter().flat_map(|(_, rows)| rows.finish()).collect();
     Ok(Found {
-        compared: "`kagiri run plans/NAME.toml --repeat 1`, each search with another seed, against the truth that the plan builds: \
-             what the search finds, what it names as the limit, how long it takes, and what the explanation would \
-             have forecast from loads up to the capacity less two. A plan of two variants counts half its time for \
-             each."
-            .into(),
+        compared:
+            "`kagiri run plans/NAME.toml --repeat 1`, each search with another seed, against the truth \
+             that the plan builds: what the search finds, what it names as the limit, how long it takes, and \
+             what the explanation would have forecast from loads up to the capacity less two. A plan of two \
+             variants counts half its time for each."
+                .into(),
         rows,
         notes,
         ..Found::default()
@@ -120,7 +121,8 @@ impl Rows {
         self.right.noise.push(noise);
         let text = |value: Option<f64>| value.map_or("unknown".to_owned(), crate::render::number);
         format!(
-            "{}, {}: capacity {}, limit {} ({:?}), forecast from lower loads {}, {minutes:.1} min, others {:.0} %{}",
+            "{}, {}: capacity {}, limit {} ({:?}), forecast from lower loads {}, {minutes:.1} min, others \
+             {:.0} %{}",
             truth.plan,
             variant.name,
             text(capacity),

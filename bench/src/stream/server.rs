@@ -42,11 +42,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let per_core = per_core.goal_ratio("ratio >= 0.9", |ratio| ratio >= 0.9);
     Ok(Found {
         compared: format!(
-            "`kagiri content serve` (ours) and nginx with sendfile and one worker (peer), each alone on core 0, \
-             serve the same 60 s film of 188 MB from memory over loopback to the same client on core 1: \
-             {CONNECTIONS} connections that ask for it again and again and drop it in the kernel (MSG_TRUNC). \
-             CPU by schedstat of all of the server's threads; the receiving side's softirq runs partly on the \
-             server's core, so the figure is the cost of sending and part of receiving."
+            "`kagiri content serve` (ours) and nginx with sendfile and one worker (peer), each alone on core \
+             0, serve the same 60 s film of 188 MB from memory over loopback to the same client on core 1: \
+             {CONNECTIONS} connections that ask for it again and again and drop it in the kernel \
+             (MSG_TRUNC). CPU by schedstat of all of the server's threads; the receiving side's softirq runs \
+             partly on the server's core, so the figure is the cost of sending and part of receiving."
         ),
         rows: vec![per_core, wall, client],
         ..Found::default()

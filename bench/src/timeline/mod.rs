@@ -29,10 +29,12 @@ pub struct TimelineArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// Pairs of each comparison
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
     /// Thousands of calls that the watched program makes
-    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     kilocalls: u32,
     #[command(flatten)]
     options: Options,
@@ -150,8 +152,8 @@ impl Bench {
         let goal = format!("<= {most_ns:.0}");
         Ok(Found {
             compared: format!(
-                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its own \
-                 times, less those of the same unwatched between the two.",
+                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its \
+                 own times, less those of the same unwatched between the two.",
                 self.kilocalls / 2,
                 ours[1..].join(" "),
                 peer.join(" ")
@@ -206,7 +208,8 @@ fn span_cost(pace: &Pace) -> anyhow::Result<Found> {
     let states: Vec<&str> = times.calls.iter().map(|row| row.state.name()).collect();
     Ok(Found {
         compared: format!(
-            "Spans of nothing on one thread (clock: {:?}; told apart: {}), {} lost; the medians of 200 batches of {SPANS}.",
+            "Spans of nothing on one thread (clock: {:?}; told apart: {}), {} lost; the medians of 200 \
+             batches of {SPANS}.",
             span::clock(),
             states.join(", "),
             times.events_lost

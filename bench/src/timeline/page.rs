@@ -25,26 +25,34 @@ const LANES: u64 = 8;
 /// page and the browser.
 const WATCH: &str = r#"<script>
 const browsers = requestAnimationFrame.bind(window), drawn = [];
-window.requestAnimationFrame = draw => browsers(at => { const from = performance.now(); draw(at); drawn.push(performance.now() - from); });
+window.requestAnimationFrame = draw => browsers(at => {
+  const from = performance.now();
+  draw(at);
+  drawn.push(performance.now() - from);
+});
 </script>"#;
 /// What moves the picture as its reader would, and says how long every frame took: the script alone, and from
 /// frame to frame with all that the browser does to show it.
 const DRIVE: &str = r#"<script>
 addEventListener('load', async () => {
-  const ready = performance.now(), canvas = document.getElementById('lanes'), box = canvas.getBoundingClientRect();
+  const ready = performance.now(), canvas = document.getElementById('lanes');
+  const box = canvas.getBoundingClientRect();
   const frame = () => new Promise(browsers);
   async function drive(frames, deltaY, shiftKey) {
     drawn.length = 0;
     let last = await frame(), gaps = [];
     for (let i = 0; i < frames; i++) {
-      canvas.dispatchEvent(new WheelEvent('wheel', { deltaY, shiftKey, clientX: box.left + box.width * 0.6, clientY: box.top + 50, cancelable: true }));
+      canvas.dispatchEvent(new WheelEvent('wheel', {
+        deltaY, shiftKey, clientX: box.left + box.width * 0.6, clientY: box.top + 50, cancelable: true,
+      }));
       const at = await frame();
       gaps.push(at - last);
       last = at;
     }
     return { script: drawn.slice(), frame: gaps };
   }
-  const whole = await drive(120, 60, true), zooming = await drive(120, -20, false), deep = await drive(120, 60, true);
+  const whole = await drive(120, 60, true), zooming = await drive(120, -20, false);
+  const deep = await drive(120, 60, true);
   console.log('kagiri-frames ' + JSON.stringify({ ready, whole, zooming, deep }));
 });
 </script>"#;
@@ -104,8 +112,8 @@ pub(super) fn measure(dir: &Path, pace: &Pace) -> anyhow::Result<Found> {
     );
     Ok(Found {
         compared: format!(
-            "The page with {SPANS} spans in {LANES} lanes of threads and 4 of CPUs, moved by the wheel in {BROWSER} without a \
-             screen or GPU, 1200 x 900 pixels. A frame comes at most every 16.7 ms."
+            "The page with {SPANS} spans in {LANES} lanes of threads and 4 of CPUs, moved by the wheel in \
+             {BROWSER} without a screen or GPU, 1200 x 900 pixels. A frame comes at most every 16.7 ms."
         ),
         rows,
         versions: tools::versions(&[BROWSER]),

@@ -24,8 +24,8 @@ pub(super) fn measure(stage: &Stage) -> anyhow::Result<Found> {
     let least = row("slowest flow", "kbit/s", told.metric("flow_least_bit_per_s")? / 1e3);
     Ok(Found {
         compared: format!(
-            "`kagiri transfer --flows {FLOWS}` and `kagiri transfer --serve`, a process each, over loopback: all flows send \
-             flat out for {seconds} s."
+            "`kagiri transfer --flows {FLOWS}` and `kagiri transfer --serve`, a process each, over loopback: \
+             all flows send flat out for {seconds} s."
         ),
         rows: vec![
             least.goal_each("> 0: every flow moved", |kbit_per_s| kbit_per_s > 0.0),

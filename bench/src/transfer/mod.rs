@@ -33,7 +33,8 @@ pub struct TransferArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
     /// Pairs of each comparison
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -165,7 +166,8 @@ impl Case {
         }
         let what = if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" };
         let compared = format!(
-            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
+            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move \
+             {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
             load.flows,
             if load.mode == Mode::Copy {
                 "memory of the receiver"

@@ -52,9 +52,9 @@ pub(super) fn measure(stage: &Stage, waiting: Waiting, goal: f64) -> anyhow::Res
     let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
     Ok(Found {
         compared: format!(
-            "`kagiri transfer --rr` and its server (ours, {how}), and sockperf ping-pong and its server (peer, asleep while \
-             they wait), a process each, send {BYTES} bytes to and fro over one TCP connection on loopback for \
-             {seconds} s, the first 0.4 s left out."
+            "`kagiri transfer --rr` and its server (ours, {how}), and sockperf ping-pong and its server \
+             (peer, asleep while they wait), a process each, send {BYTES} bytes to and fro over one TCP \
+             connection on loopback for {seconds} s, the first 0.4 s left out."
         ),
         rows: vec![rate.goal_ratio(&format!("ratio >= {goal}"), |ratio| ratio >= goal), p50, p99],
         versions: tools::versions(&["sockperf"]),

@@ -175,7 +175,8 @@ mod tests {
         bus.place(vec![spec(0)]).unwrap();
         let late = bus.start_in_time(&["counter"], 0).unwrap_err();
         assert!(
-            matches!(&late, BusError::LateStart { host, why } if host == HERE && why == "counter: it does not start"),
+            matches!(&late, BusError::LateStart { host, why } if host == HERE && why == "counter: it does \
+                                                                                         not start"),
             "{late}"
         );
         let own = bus.start_in_time(&["counter"], u64::MAX).unwrap_err();

@@ -66,7 +66,8 @@ pub fn close(session: &Session) {
 /// zenoh's error without locations in its source.
 fn plain(error: &str) -> String {
     match error.contains("Address already in use") {
-        true => "it is in use by another kagiri run or another program; wait for it to end, or choose another port with --listen"
+        true => "it is in use by another kagiri run or another program; wait for it to end, or choose \
+                 another port with --listen"
             .to_owned(),
         false => without_source_locations(error),
     }

@@ -63,8 +63,8 @@ pub fn require_root() -> Result<()> {
         return Ok(());
     }
     Err(Error::Refused(
-        "a lab needs root: it makes network namespaces, links, control groups and disks (run it with sudo). Without root, \
-         every workload runs on this machine as it is, and between real hosts"
+        "a lab needs root: it makes network namespaces, links, control groups and disks (run it with sudo). \
+         Without root, every workload runs on this machine as it is, and between real hosts"
             .to_owned(),
     ))
 }
@@ -128,8 +128,8 @@ fn terminate(supervisor: &mut Child) -> Result<()> {
     };
     ended.map_err(|error| {
         Error::Refused(format!(
-            "the lab's supervisor, process {pid}, cannot be ended: {error}; once it is gone, 'kagiri undo' clears away what \
-             it made"
+            "the lab's supervisor, process {pid}, cannot be ended: {error}; once it is gone, 'kagiri undo' \
+             clears away what it made"
         ))
     })?;
     // Reaps it.

@@ -6,7 +6,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a lab could not be made, reached or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}:{} {}", path.display(), problem.line.map(|line| format!("{line}:")).unwrap_or_default(), problem.problem)]
+    #[error(
+        "{}:{} {}",
+        path.display(),
+        problem.line.map(|line| format!("{line}:")).unwrap_or_default(),
+        problem.problem
+    )]
     File { path: PathBuf, problem: base::plan::PlanError },
     /// A combination of values that is impossible.
     #[error("{0}")]

@@ -218,8 +218,8 @@ impl Addresses {
             // Network and broadcast address (RFC 1122, 3.2.1.3).
             Some(address) if [0, size - 1].map(|number| subnet.host(number)).contains(&address) => {
                 return Err(Error::Layout(format!(
-                    "host {host}: {address} is the first or the last address of its network {subnet}, which no host \
-                     can have; choose one in between"
+                    "host {host}: {address} is the first or the last address of its network {subnet}, which \
+                     no host can have; choose one in between"
                 )));
             }
             Some(address) => address,
@@ -253,8 +253,10 @@ mod tests {
 
     #[test]
     fn linked_switches_are_one_network_and_each_direct_link_its_own() {
-        let text = "name = 'x'\nrouter = 'c'\n[host.a]\n[host.b]\n[host.c]\n[host.d]\n[switch.s]\n[switch.t]\n[switch.u]\n\
-                    [[link]]\nbetween = ['a', 's']\n[[link]]\nbetween = ['b', 't']\n[[link]]\nbetween = ['t', 's']\n\
+        let text = "name = 'x'\nrouter = \
+                    'c'\n[host.a]\n[host.b]\n[host.c]\n[host.d]\n[switch.s]\n[switch.t]\n[switch.u]\n\
+                    [[link]]\nbetween = ['a', 's']\n[[link]]\nbetween = ['b', 't']\n[[link]]\nbetween = \
+                    ['t', 's']\n\
                     [[link]]\nbetween = ['c', 's']\n[[link]]\nfrom = 'c'\nto = 'd'\n";
         let layout = layout(text).unwrap();
         let expected =
@@ -299,7 +301,8 @@ mod tests {
     fn large_networks_fit_and_small_subnets_are_rejected() {
         let text = |subnet: &str| {
             format!(
-                "name = 'x'\nsubnet = '{subnet}'\n[host.a]\ncount = 300\n[switch.s]\n[[link]]\nbetween = ['a-*', 's']\n"
+                "name = 'x'\nsubnet = '{subnet}'\n[host.a]\ncount = 300\n[switch.s]\n[[link]]\nbetween = \
+                 ['a-*', 's']\n"
             )
         };
         let wide = layout(&text("10.77.0.0/16")).unwrap();

@@ -100,7 +100,9 @@ impl Cgroup {
         let found = found.map_err(|error| Error::file("read", "/proc/self/mountinfo", error))?;
         if found.cpu.is_none() && found.io.is_none() {
             return Err(Error::Refused(
-                "this machine offers no CPU or disk control group (neither version 1 nor 2 is mounted with them)".to_owned(),
+                "this machine offers no CPU or disk control group (neither version 1 nor 2 is mounted with \
+                 them)"
+                    .to_owned(),
             ));
         }
         let folder_name = format!("{PREFIX}{}-{name}", std::process::id());
@@ -177,14 +179,6 @@ impl Cgroup {
         }
     }
 
-    /// Takes the CPU quota away.
-    pub fn clear_cpu_quota(&self) -> Result<()> {
-        match self.cpu_place()? {
-            (CgroupVersion::V1, folder) => write(&folder.join("cpu.cfs_quota_us"), "-1"),
-            (CgroupVersion::V2, folder) => write(&folder.join("cpu.max"), &format!("max {PERIOD_US}")),
-        }
-    }
-
     fn cpu_place(&self) -> Result<(CgroupVersion, &Path)> {
         let place = self.cpu.as_ref().map(|(version, folder)| (*version, folder.as_path()));
         place.ok_or_else(|| Error::Refused("this machine offers no CPU control group".to_owned()))
@@ -208,18 +202,6 @@ impl Cgroup {
                 write(&folder.join("blkio.throttle.read_bps_device"), &format!("{numbers} {bytes_per_s}"))
             }
             CgroupVersion::V2 => write(&folder.join("io.max"), &format!("{numbers} rbps={bytes_per_s}")),
-        }
-    }
-
-    /// Takes the read limit of `device` away.
-    pub fn clear_read_limit(&self, device: &BlockDevice) -> Result<()> {
-        let (version, folder) = self.io_place()?;
-        let numbers = device.numbers();
-        match version {
-            CgroupVersion::V1 => {
-                write(&folder.join("blkio.throttle.read_bps_device"), &format!("{numbers} 0"))
-            }
-            CgroupVersion::V2 => write(&folder.join("io.max"), &format!("{numbers} rbps=max")),
         }
     }
 

@@ -44,26 +44,6 @@ pub fn space(path: &Path) -> Result<Space> {
     Ok(Space { total_bytes: bytes(stat.blocks()), available_bytes: bytes(stat.blocks_available()) })
 }
 
-/// Reserves `bytes` for `file` without changing its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`): what is
-/// written later cannot fail for lack of space, and lies together on the disk.
-///
-/// `path` is for the message only. Returns `false` where the file system cannot do it. Errors: no space, no
-/// rights.
-pub fn preallocate(file: &std::fs::File, path: &Path, bytes: u64) -> Result<bool> {
-    use nix::errno::Errno;
-    use nix::fcntl::{FallocateFlags, fallocate};
-    let length = libc::off_t::try_from(bytes)
-        .map_err(|_| Error::Refused(format!("{bytes} B are more than a file can have")))?;
-    if length == 0 {
-        return Ok(true);
-    }
-    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
-        Ok(()) => Ok(true),
-        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(false),
-        Err(error) => Err(Error::file("reserve space for", path, error)),
-    }
-}
-
 /// A path as the kernel shows it in `/proc` and `/sys`: absolute and without links.
 fn real(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| Error::file("find", path, error))
@@ -85,20 +65,5 @@ mod tests {
         let space = space(Path::new("/")).unwrap();
         assert!(space.total_bytes > 0 && space.available_bytes <= space.total_bytes);
         assert!(super::space(Path::new("/nowhere")).is_err());
-    }
-
-    #[test]
-    fn reserved_space_does_not_change_the_length() {
-        use std::os::unix::fs::MetadataExt;
-        let file = tempfile::NamedTempFile::new().unwrap();
-        if preallocate(file.as_file(), file.path(), 1 << 20).unwrap() {
-            let meta = file.as_file().metadata().unwrap();
-            assert_eq!(meta.len(), 0);
-            assert!(meta.blocks() * 512 >= 1 << 20);
-        }
-        assert!(preallocate(file.as_file(), file.path(), 0).unwrap());
-        let too_much = preallocate(file.as_file(), file.path(), 1 << 62).unwrap_err();
-        assert!(too_much.to_string().contains("reserve space"), "{too_much}");
-        assert!(preallocate(file.as_file(), file.path(), u64::MAX).is_err());
     }
 }

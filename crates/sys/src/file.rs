@@ -40,7 +40,8 @@ impl Directory {
     /// Opens a directory by any path.
     ///
     /// # Errors
-    /// [`Error::File`]: missing, not a directory, no permission; [`Error::Refused`]: the kernel lacks `openat2`.
+    /// [`Error::File`]: missing, not a directory, no permission; [`Error::Refused`]: the kernel lacks
+    /// `openat2`.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|e| Error::file("open directory", path, e))?;
         let directory = Self { fd: file.into() };

@@ -168,7 +168,8 @@ fn serve(
     while !worker.is_done() {
         if !deadline.pause(LEAVE_POLL) {
             notify(
-                "leaving although a part has not ended yet; if it leaves something behind, 'kagiri undo' removes it",
+                "leaving although a part has not ended yet; if it leaves something behind, 'kagiri undo' \
+                 removes it",
             );
             break;
         }

@@ -45,7 +45,8 @@ pub fn permitted_target(
             Ok(DatagramAddress::Unix(path))
         }
         DatagramAddress::Unix(path) => Err(PartError::new(format!(
-            "clocks are not compared over {}: it is not in the folder of the socket that the agent joined, {join}",
+            "clocks are not compared over {}: it is not in the folder of the socket that the agent joined, \
+             {join}",
             path.display()
         ))),
     }

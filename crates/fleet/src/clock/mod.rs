@@ -20,7 +20,8 @@ pub use wire::Key;
 pub enum ClockError {
     /// The address is in use.
     #[error(
-        "cannot listen at {place}: it is in use by another kagiri run or another program; wait for it to end, or {or}"
+        "cannot listen at {place}: it is in use by another kagiri run or another program; wait for it to \
+         end, or {or}"
     )]
     Taken {
         place: String,
@@ -28,7 +29,8 @@ pub enum ClockError {
         or: &'static str,
     },
     #[error(
-        "cannot open the clock socket {address}: {source}; is the address on this machine, or the folder yours?"
+        "cannot open the clock socket {address}: {source}; is the address on this machine, or the folder \
+         yours?"
     )]
     Open { address: String, source: std::io::Error },
     #[error("the clock socket {address} failed: {source}")]

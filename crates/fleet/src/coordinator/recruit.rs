@@ -190,7 +190,8 @@ fn rejection(coordinator: &Coordinator, agent: &Description) -> Option<String> {
     let name = &agent.name;
     if agent.protocol != PROTOCOL {
         return Some(format!(
-            "{name} runs kagiri {} (protocol version {}, this host {PROTOCOL}): install the same kagiri on both",
+            "{name} runs kagiri {} (protocol version {}, this host {PROTOCOL}): install the same kagiri on \
+             both",
             agent.version, agent.protocol
         ));
     }

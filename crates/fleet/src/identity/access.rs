@@ -192,7 +192,8 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
     }
     config["low_pass_filter"] = long_messages();
     format!(
-        "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as the folder's\n\
+        "// An external router of a kagiri fleet, made by 'kagiri fleet init'. Start it in this folder, as \
+         the folder's\n\
          // owner: zenohd --config zenohd.json5\n\
          // To connect further routers, list them in connect.endpoints: \"tls/OTHER:7447\".\n{config:#}\n"
     )

@@ -93,8 +93,8 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
     (
         "certificate not valid for name",
         Side::Joins,
-        "the coordinator's certificate is not for the name it was joined by; join by one of its names, or renew \
-         it: kagiri fleet init DIR --coordinator NAME,ADDRESS --replace",
+        "the coordinator's certificate is not for the name it was joined by; join by one of its names, or \
+         renew it: kagiri fleet init DIR --coordinator NAME,ADDRESS --replace",
     ),
     (
         "peer certificate: UnknownIssuer",
@@ -130,13 +130,14 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
     (
         "fatal alert: CertificateRequired",
         Side::Joins,
-        "the coordinator wants a certificate, and these credentials have none: they are of another fleet, or of one \
-         with passwords",
+        "the coordinator wants a certificate, and these credentials have none: they are of another fleet, or \
+         of one with passwords",
     ),
     (
         "fatal alert: CertificateExpired",
         Side::Joins,
-        "the coordinator refused this host's certificate: it has expired, or the coordinator's clock is ahead",
+        "the coordinator refused this host's certificate: it has expired, or the coordinator's clock is \
+         ahead",
     ),
     ("fatal alert:", Side::Joins, "the coordinator refused this host's certificate"),
     (
@@ -187,7 +188,8 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
     (
         "fatal alert:",
         Side::Listens,
-        "a host did not trust this coordinator's certificate: the host's bundle is of another fleet, or has expired",
+        "a host did not trust this coordinator's certificate: the host's bundle is of another fleet, or has \
+         expired",
     ),
     ("corrupt message", Side::Listens, "a host connected without TLS"),
 ];

@@ -159,8 +159,8 @@ fn check_pair(dir: &Path, ca: &Certificate, now: SystemTime) -> Result<Certifica
     let key = KeyPair::from_pem(&file::read_secret(&key_path)?)
         .map_err(|error| IdentityError::invalid(&key_path, format!("it is no private key: {error}")))?;
     if !certificate.is_signed_by(ca)? {
-        let problem = "the authority beside it (ca.pem) has not signed it: the two are of different fleets; copy the \
-                       whole bundle again";
+        let problem = "the authority beside it (ca.pem) has not signed it: the two are of different fleets; \
+                       copy the whole bundle again";
         return Err(IdentityError::invalid(path, problem));
     }
     if !certificate.belongs_to(&key) {

@@ -246,14 +246,17 @@ impl FleetDir<'_> {
         let others = match others.is_empty() {
             true => String::new(),
             false => format!(
-                "\n{coordinator} is what the coordinator is called. If this host does not know that name, join by what its\n\
+                "\n{coordinator} is what the coordinator is called. If this host does not know that name, \
+                 join by what its\n\
                  certificate is good for, too: {others}.\n"
             ),
         };
         format!(
-            "The credentials of host {name}. Copy this folder to it over an encrypted way, readable by the agent's user\n\
+            "The credentials of host {name}. Copy this folder to it over an encrypted way, readable by the \
+             agent's user\n\
              alone, look through policy.toml, and start there:\n\n    \
-             kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy policy.toml\n{others}"
+             kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy \
+             policy.toml\n{others}"
         )
     }
 

@@ -75,8 +75,8 @@ fn check_name(name: &str) -> Result<(), IdentityError> {
     match name.len() <= NAME_LENGTH_MAX && name.chars().all(fits) && name.split('.').all(label) {
         true => Ok(()),
         false => Err(IdentityError::Usage(format!(
-            "'{name}' cannot be a host's name: at most {NAME_LENGTH_MAX} lower-case letters, digits, '-' and '.', \
-             such as pc-1 or pc-1.lab"
+            "'{name}' cannot be a host's name: at most {NAME_LENGTH_MAX} lower-case letters, digits, '-' and \
+             '.', such as pc-1 or pc-1.lab"
         ))),
     }
 }

@@ -66,8 +66,8 @@ pub(super) fn parse(text: &str, owner: &HostInfo) -> Result<Vec<Rule>, PolicyErr
     for (index, rule) in rules.iter().enumerate() {
         if let Some(earlier) = rules[..index].iter().find(|earlier| covers(earlier, rule)) {
             let problem = format!(
-                "this rule is never reached: the rule at line {} covers all its parts and coordinators, and the first \
-                 that fits decides; put the narrower rule first",
+                "this rule is never reached: the rule at line {} covers all its parts and coordinators, and \
+                 the first that fits decides; put the narrower rule first",
                 earlier.line.unwrap_or_default()
             );
             return Err(error(problem, rule.line));

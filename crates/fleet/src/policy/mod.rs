@@ -151,16 +151,6 @@ impl Policy {
         Self { host: owner.host.clone(), origin: "built in, there is no file".into(), rules: vec![rule] }
     }
 
-    /// Allows everything, for the bus within one process.
-    pub fn allow_all() -> Self {
-        let rule = Rule::any_part(
-            vec![PeerRange::Any],
-            SYSTEM_CHANGES.iter().map(|(_, kind)| *kind).collect(),
-            vec![Program::Any],
-        );
-        Self { host: base::part::HERE.into(), origin: "open".into(), rules: vec![rule] }
-    }
-
     pub fn parse(text: &str, owner: &HostInfo) -> Result<Self, PolicyError> {
         let rules = file::parse(text, owner)?;
         Ok(Self { host: owner.host.clone(), origin: "its policy file".into(), rules })

@@ -36,7 +36,10 @@ impl PeerRange {
         }
         let net = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let net = net.ok_or_else(|| {
-            format!("'{text}' is no peer: write a range such as 10.0.0.0/8 or fd00::/8, an address, loopback, fleet or any")
+            format!(
+                "'{text}' is no peer: write a range such as 10.0.0.0/8 or fd00::/8, an address, \
+                     loopback, fleet or any"
+            )
         })?;
         if net.trunc() != net {
             return Err(format!(

@@ -99,7 +99,8 @@ proptest! {
         }
         // Never wider than the best batch, there and then; of many, it may have been left out for its equal.
         let best = batches.iter().min_by_key(|batch| batch.bound_ns()).unwrap();
-        prop_assert!(batches.len() > 64 || offset.bound_ns(best.lower.at_ns) <= best.bound_ns() + 1 + fade(best));
+        let bound_most_ns = best.bound_ns() + 1 + fade(best);
+        prop_assert!(batches.len() > 64 || offset.bound_ns(best.lower.at_ns) <= bound_most_ns);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The fleet: clocks, identities, policies, agents and coordinators over loopback. `process` is a process of its
-//! own for what counts process-wide.
+//! The fleet: clocks, identities, policies, agents and coordinators over loopback. `process` is a process of
+//! its own for what counts process-wide.
 #![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 mod clock_estimate;

@@ -325,7 +325,9 @@ fn decodes_as(bytes: &[u8]) -> [bool; 4] {
 proptest! {
     #[test]
     fn damaged_messages_are_decoded_or_rejected(
-        which in 0..4usize, cut in any::<prop::sample::Index>(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6)
+        which in 0..4usize,
+        cut in any::<prop::sample::Index>(),
+        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6)
     ) {
         let mut bytes = sample_messages()[which].clone();
         prop_assert!(decodes_as(&bytes).contains(&true));

@@ -209,7 +209,8 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
             ends => {
                 let ends = ends.len();
                 let problem = format!(
-                    "link: between has {ends} name{}, and a link has two ends, as in between = [\"A\", \"B\"]",
+                    "link: between has {ends} name{}, and a link has two ends, as in between = [\"A\", \
+                     \"B\"]",
                     if ends == 1 { "" } else { "s" }
                 );
                 return wrong(at, problem);

@@ -120,8 +120,8 @@ fn folder_in_use(path: &Path, name: &str) -> Error {
             format!("lab {name} was left by a crash; remove it with 'kagiri undo', then try again")
         }
         _ => format!(
-            "lab {name} is up already, or starting; see 'kagiri lab status {name}', end it with 'kagiri lab down \
-             {name}', or give the file another name"
+            "lab {name} is up already, or starting; see 'kagiri lab status {name}', end it with 'kagiri lab \
+             down {name}', or give the file another name"
         ),
     })
 }

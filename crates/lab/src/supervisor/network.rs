@@ -145,8 +145,8 @@ fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
         Queue::Htb => writeln!(
             batch,
             "qdisc add dev {device} root handle 1: htb default 1\n\
-             class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit burst {burst}b cburst \
-             {burst}b quantum {PACKET_BYTES}\n\
+             class add dev {device} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit burst {burst}b \
+             cburst {burst}b quantum {PACKET_BYTES}\n\
              qdisc add dev {device} parent 1:1 handle 10: bfifo limit {limit}b"
         ),
     };
@@ -179,8 +179,8 @@ fn set_all(settings: &BTreeMap<String, String>) -> std::result::Result<(), Strin
         let file = net.join(name.replace('.', "/"));
         std::fs::write(&file, value).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => format!(
-                "settings: net.{name} does not exist in a network namespace of this kernel (is it one of the whole \
-                 machine?)"
+                "settings: net.{name} does not exist in a network namespace of this kernel (is it one of the \
+                 whole machine?)"
             ),
             std::io::ErrorKind::PermissionDenied => {
                 format!("settings: a network namespace may not set net.{name} to '{value}' on this kernel")

@@ -260,7 +260,8 @@ fn agent(state: &State, index: usize, data: &Path, options: &SupervisorOptions) 
 /// Policy of the lab's agents: everything on this machine, but no traffic outside the lab.
 fn policy(lab: &Lab) -> String {
     format!(
-        "[[allow]]\nparts = [\"*\"]\npeers = [\"loopback\", \"{}\"]\ndirectories = [\"/\"]\nsystem_changes = true\n\
+        "[[allow]]\nparts = [\"*\"]\npeers = [\"loopback\", \"{}\"]\ndirectories = [\"/\"]\nsystem_changes = \
+         true\n\
          programs = [\"any\"]\n",
         lab.subnet
     )

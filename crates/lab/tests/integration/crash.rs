@@ -10,7 +10,8 @@ use sys::journal::Journal;
 
 /// One of everything.
 const ALL: &str = "agents = false\n[host.a]\ncpu_quota_percent = 50\nrun = ['sleep 600 & exec sleep 600']\n\
-    [host.a.disk]\nsize = '16MiB'\n[host.b]\n[host.c]\n[switch.s]\n[[link]]\nbetween = ['*', 's']\nrate = '10Mbit/s'\n\
+    [host.a.disk]\nsize = '16MiB'\n[host.b]\n[host.c]\n[switch.s]\n[[link]]\nbetween = ['*', 's']\nrate = \
+    '10Mbit/s'\n\
     [[link]]\nbetween = ['a', 'b']\ndelay = '1ms'\n";
 
 fn start(options: &SupervisorOptions) -> Child {

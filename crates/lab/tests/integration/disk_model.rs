@@ -239,7 +239,10 @@ proptest! {
 
     /// However it is cut into accesses, what comes from the media takes at least its time there.
     #[test]
-    fn no_pattern_reads_faster_than_the_media(model in models(), starts in prop::collection::vec(0..64u64, 1..40)) {
+    fn no_pattern_reads_faster_than_the_media(
+        model in models(),
+        starts in prop::collection::vec(0..64u64, 1..40),
+    ) {
         let DiskModel::Rotating(disk) = &model else { return Ok(()) };
         let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let mut now = 0;
@@ -252,7 +255,10 @@ proptest! {
     }
 
     #[test]
-    fn no_access_panics(model in models(), list in prop::collection::vec((any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>()), 0..50)) {
+    fn no_access_panics(
+        model in models(),
+        list in prop::collection::vec((any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>()), 0..50),
+    ) {
         let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let mut now = 0u64;
         for (pause, write, offset, bytes) in list {

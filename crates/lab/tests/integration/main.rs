@@ -1,5 +1,5 @@
-//! Labs, their links and disks on the real kernel. The tests call this program again as the supervisor, a delay
-//! line or a disk server.
+//! Labs, their links and disks on the real kernel. The tests call this program again as the supervisor, a
+//! delay line or a disk server.
 #![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 mod common;

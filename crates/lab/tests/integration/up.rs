@@ -44,7 +44,8 @@ fn lab_matches_its_file_and_leaves_nothing() {
                 [host.server.disk]\nsize = '64MiB'\nread_limit = '80Mbit/s'\n\
                 [switch.floor]\n[switch.room]\n\
                 [[link]]\nbetween = ['robot-*', 'floor']\n[[link]]\nbetween = ['gate', 'floor']\n\
-                [[link]]\nbetween = ['gate', 'room']\n[[link]]\nbetween = ['server', 'room']\nrate = '100Mbit/s'\n";
+                [[link]]\nbetween = ['gate', 'room']\n[[link]]\nbetween = ['server', 'room']\nrate = \
+                '100Mbit/s'\n";
     let lab = UpLab::new(&bench, "full", text);
     // Across two networks and the router between them, both ways.
     assert_eq!(transfer(&lab, "robot-3", "server", 300_000), 300_000);

@@ -287,8 +287,8 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     let lost = times.events_lost as f64 / (times.events_counted.max(1)) as f64;
     if lost > 0.0 {
         doubts.push(format!(
-            "{} of {} events ({:.2} %) found no room and were lost, {} calls with them: the table is of the rest; a \
-             larger --ring or fewer --calls lose less",
+            "{} of {} events ({:.2} %) found no room and were lost, {} calls with them: the table is of the \
+             rest; a larger --ring or fewer --calls lose less",
             times.events_lost,
             times.events_counted,
             lost * 100.0,
@@ -314,8 +314,8 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     let shortest_us = times.calls.iter().map(|row| row.p50_us).fold(f64::INFINITY, f64::min);
     if let Some(cost_ns) = times.cost_ns_per_call.filter(|cost_ns| *cost_ns > shortest_us * 1e3) {
         doubts.push(format!(
-            "tracing adds about {cost_ns:.0} ns to a call, more than the shortest of them takes: programs that make \
-             many short calls run slower than alone"
+            "tracing adds about {cost_ns:.0} ns to a call, more than the shortest of them takes: programs \
+             that make many short calls run slower than alone"
         ));
     }
     doubts

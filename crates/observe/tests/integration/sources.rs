@@ -7,8 +7,8 @@ use base::part::Watch;
 use observe::sampler::{Quantity, Sources};
 
 const BLOCK: &str = "10 0 200 30 5 0 100 20 1 40 50 0 0 0 0 0 0\n";
-const DEVICES: &str = "Inter-| Receive | Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n  \
-    lo: 1000 10 0 1 0 0 0 0 2000 20 0 2 0 0 0 0\n";
+const DEVICES: &str = "Inter-| Receive | Transmit\n face |bytes packets errs drop fifo frame compressed \
+    multicast|bytes\n  lo: 1000 10 0 1 0 0 0 0 2000 20 0 2 0 0 0 0\n";
 
 fn put(root: &Path, name: &str, text: &str) {
     let path = root.join(name);

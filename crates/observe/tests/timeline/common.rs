@@ -154,7 +154,8 @@ impl Tally {
     pub fn with(&self, lines: &str) -> String {
         let path = self.path.display().to_string();
         format!(
-            "import mmap\nwith open({path:?}, 'r+b') as file: tally = memoryview(mmap.mmap(file.fileno(), 0)).cast('Q')\n\
+            "import mmap\nwith open({path:?}, 'r+b') as file: tally = memoryview(mmap.mmap(file.fileno(), \
+             0)).cast('Q')\n\
              def count(n): tally[n] += 1\n{lines}"
         )
     }

@@ -15,8 +15,8 @@ use crate::common::{
 /// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
 fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
     python(&format!(
-        "import os\nfd = os.open('/dev/null', os.O_RDWR)\nfor n in range({times}):\n  os.pwrite(fd, b'abc', 0)\n  \
-         os.pread(fd, 8, 0)\n  os.writev(fd, [b'1', b'23'])"
+        "import os\nfd = os.open('/dev/null', os.O_RDWR)\nfor n in range({times}):\n  os.pwrite(fd, b'abc', \
+         0)\n  os.pread(fd, 8, 0)\n  os.writev(fd, [b'1', b'23'])"
     ))
 }
 

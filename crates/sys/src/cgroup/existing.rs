@@ -29,7 +29,8 @@ impl ExistingGroup {
         let is_plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
         if !is_plain || inside.as_os_str().is_empty() {
             return Err(Error::Refused(format!(
-                "`{name}` cannot name a control group: write its path below the hierarchies' top, without `..`"
+                "`{name}` cannot name a control group: write its path below the hierarchies' top, without \
+                 `..`"
             )));
         }
         let unreadable = |error| Error::file("read", "/proc/self/mountinfo", error);
@@ -41,7 +42,8 @@ impl ExistingGroup {
         folders.dedup();
         if folders.is_empty() {
             return Err(Error::Refused(format!(
-                "there is no control group `{name}` in any hierarchy of this machine; make it, or name another"
+                "there is no control group `{name}` in any hierarchy of this machine; make it, or name \
+                 another"
             )));
         }
         let cpu = Hierarchies::find(root).map_err(unreadable)?.cpu.map(|(_, top)| top.join(inside));

@@ -187,7 +187,8 @@ fn make_private_folder(folder: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "the journal folder {} is a link, belongs to somebody else or can be written by others; name another one",
+        "the journal folder {} is a link, belongs to somebody else or can be written by others; name another \
+         one",
         folder.display()
     )))
 }
@@ -218,6 +219,3 @@ fn append(file: &mut File, path: &Path, line: &impl serde::Serialize, sync: bool
     file.write_all(&text).map_err(failed)?;
     if sync { file.sync_data().map_err(failed) } else { Ok(()) }
 }
-
-/// The journal format this program writes.
-pub const FORMAT: u32 = VERSION;

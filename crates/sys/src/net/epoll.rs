@@ -19,10 +19,6 @@ impl Interest {
     pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
     /// Report changes only, not states (`EPOLLET`).
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
-    /// Report once, then wait for [`Epoll::modify`].
-    pub const ONESHOT: Self = Self(libc::EPOLLONESHOT as u32);
-    /// Of several epolls that wait for this descriptor wake one (`EPOLLEXCLUSIVE`).
-    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 }
 
 impl BitOr for Interest {

@@ -26,8 +26,8 @@ impl Pipe {
     /// A pipe that holds at least `capacity_bytes` (`F_SETPIPE_SZ`, fcntl(2)).
     ///
     /// # Errors
-    /// [`NetError`]: no descriptors left, or more than `/proc/sys/fs/pipe-max-size` and `pipe-user-pages-soft` allow
-    /// a user (pipe(7)).
+    /// [`NetError`]: no descriptors left, or more than `/proc/sys/fs/pipe-max-size` and
+    /// `pipe-user-pages-soft` allow a user (pipe(7)).
     pub fn new(capacity_bytes: usize) -> Result<Self, NetError> {
         let fail = |e: nix::Error| NetError::new("create", "a pipe", e.into());
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(fail)?;

@@ -119,7 +119,8 @@ mod tests {
     use proptest::prelude::*;
 
     const ROUTES: &[u8] = br#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]},
-        {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","scope":"link","prefsrc":"192.0.2.2","flags":[]},
+        {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","scope":"link",
+         "prefsrc":"192.0.2.2","flags":[]},
         {"type":"local","dst":"10.1.2.3","dev":"dummy0","table":"local","flags":[]},
         {"type":"unreachable","dst":"10.9.0.0/16","flags":[]}]"#;
 

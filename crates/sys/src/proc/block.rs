@@ -97,28 +97,6 @@ pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<Block
     }
 }
 
-/// The regular files process `pid` has open now, without repetition. Needs the rights to look into the
-/// process.
-///
-/// With [`block_device_of_path`] this finds the disk a server reads from.
-pub fn open_files(root: &Path, pid: i32) -> io::Result<Vec<PathBuf>> {
-    let folder = root.join("proc").join(pid.to_string()).join("fd");
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(&folder).map_err(|error| with_path(&folder, &error))? {
-        let Ok(entry) = entry else { continue };
-        // Descriptors come and go while we look.
-        if let (Ok(meta), Ok(target)) = (std::fs::metadata(entry.path()), std::fs::read_link(entry.path()))
-            && meta.is_file()
-            && target.is_absolute()
-        {
-            files.push(target);
-        }
-    }
-    files.sort_unstable();
-    files.dedup();
-    Ok(files)
-}
-
 /// A block device's counters since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockReading {
@@ -168,8 +146,8 @@ fn parse(text: &[u8]) -> Option<BlockReading> {
         *field = decimal(words.next()?)?;
     }
     // Field 2 (from 0) is sectors READ, field 6 sectors written.
-    let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, in_flight, busy_ms, queue_ms] =
-        fields;
+    let [reads, _, read_sectors, read_ms, rest @ ..] = fields;
+    let [writes, _, written_sectors, write_ms, in_flight, busy_ms, queue_ms] = rest;
     Some(BlockReading {
         reads,
         read_bytes: read_sectors.saturating_mul(SECTOR_BYTES),
@@ -189,8 +167,8 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
 
-    const SAMPLE: &str = "   54593     9964  3976578    28866    42428    19011  4171968    12938        2    17604    \
-        43167    11301       73  1067848     1027     6956      334\n";
+    const SAMPLE: &str = "   54593     9964  3976578    28866    42428    19011  4171968    12938        \
+        2    17604    43167    11301       73  1067848     1027     6956      334\n";
 
     #[test]
     fn a_real_sample_and_an_old_kernel() {
@@ -239,16 +217,6 @@ mod tests {
         if let Some(device) = block_device_of_path(root, &here).unwrap() {
             assert!(BlockDeviceReader::open(&device).unwrap().read().unwrap().reads > 0);
         }
-    }
-
-    #[test]
-    fn open_files_of_this_process() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let pid = i32::try_from(std::process::id()).unwrap();
-        let open = open_files(Path::new("/"), pid).unwrap();
-        assert!(open.contains(&file.path().canonicalize().unwrap()));
-        assert!(!open.contains(&PathBuf::from("/dev/null")));
-        assert!(open_files(Path::new("/"), i32::MAX).is_err());
     }
 
     proptest! {

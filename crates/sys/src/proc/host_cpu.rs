@@ -180,7 +180,9 @@ mod tests {
         }
 
         #[test]
-        fn numbers_survive(cpus in proptest::collection::vec(proptest::array::uniform8(0u64..1 << 40), 1..9)) {
+        fn numbers_survive(
+            cpus in proptest::collection::vec(proptest::array::uniform8(0u64..1 << 40), 1..9),
+        ) {
             let mut text = String::from("cpu 1 2 3 4\n");
             for (number, ticks) in cpus.iter().enumerate() {
                 text.push_str(&format!("cpu{number} "));

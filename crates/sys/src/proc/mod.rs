@@ -20,7 +20,7 @@ pub mod process;
 
 mod proc_file;
 
-pub use block::{BlockDevice, BlockDeviceReader, BlockReading, block_device_of_path, open_files};
+pub use block::{BlockDevice, BlockDeviceReader, BlockReading, block_device_of_path};
 pub use cgroup_cpu::{CgroupCpu, CgroupCpuReading};
 pub use host_cpu::{CpuTimes, HostCpu, HostCpuReading};
 pub use listener::Listening;

@@ -68,8 +68,8 @@ pub enum TraceError {
     },
     /// The kernel does not let this user trace.
     #[error(
-        "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the rights: \
-         sudo setcap {}+ep PATH/TO/kagiri (everybody who may execute that file has them then)",
+        "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the \
+         rights: sudo setcap {}+ep PATH/TO/kagiri (everybody who may execute that file has them then)",
         backend.name(), backend.rights()
     )]
     NotPermitted {

@@ -1,4 +1,5 @@
-//! The picture in Perfetto's format (TrackEvent): <https://perfetto.dev/docs/reference/synthetic-track-event>.
+//! The picture in Perfetto's format (TrackEvent):
+//! <https://perfetto.dev/docs/reference/synthetic-track-event>.
 //!
 //! Written by hand: names are interned, so that a span takes at most 40 bytes in recordings of up to an hour.
 //! Times count from 0, because viewers that keep them in floating point would make neighbours overlap. Every

@@ -1,4 +1,5 @@
-//! Protocol Buffers' wire format, as much as is written here: <https://protobuf.dev/programming-guides/encoding/>.
+//! Protocol Buffers' wire format, as much as is written here:
+//! <https://protobuf.dev/programming-guides/encoding/>.
 
 /// A message that grows.
 #[derive(Debug, Default)]

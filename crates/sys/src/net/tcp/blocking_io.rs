@@ -67,13 +67,6 @@ impl TcpSocket {
         self.moved(n, "discard from")
     }
 
-    /// Lets the kernel send at most so many bytes a second, evenly spaced (`SO_MAX_PACING_RATE`, socket(7));
-    /// `u64::MAX` is no limit.
-    pub fn set_pacing_rate(&self, byte_per_s: u64) -> Result<(), NetError> {
-        socket_option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, byte_per_s)
-            .map_err(|e| self.fail("set SO_MAX_PACING_RATE of", e))
-    }
-
     /// The MTU of the path as the kernel knows it, bytes (`IP_MTU`, ip(7)).
     ///
     /// # Errors

@@ -23,8 +23,8 @@ impl MulticastReceiver {
     /// its routes.
     ///
     /// # Errors
-    /// [`NetError`]: no multicast address, no interface with that address, the port is taken by somebody who does not
-    /// share it, too many groups (`net.ipv4.igmp_max_memberships`).
+    /// [`NetError`]: no multicast address, no interface with that address, the port is taken by somebody who
+    /// does not share it, too many groups (`net.ipv4.igmp_max_memberships`).
     pub fn join(group: SocketAddrV4, local: Ipv4Addr) -> Result<Self, NetError> {
         let fail = |e| NetError::new("join", format_args!("the multicast group {group} at {local}"), e);
         let socket = udp().map_err(fail)?;

@@ -2,9 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 const DEV: &[u8] = b"Inter-|   Receive                                                |  Transmit\n \
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
- lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       0          0\n  \
- eth0: 355534453    8483    1    2    0     0          0         0   530459    5047    3    4    0     0       0          0\n\
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls \
+ carrier compressed\n    \
+ lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       \
+ 0          0\n  \
+ eth0: 355534453    8483    1    2    0     0          0         0   530459    5047    3    4    0     0 \
+ 0          0\n\
 eth01:7 0 0 0 0 0 0 0 8 0 0 0 0 0 0 0\n";
 
 const SOFTNET: &[u8] = b"00000014 00000000 00000000 00000000 00000000 00000000\n\
@@ -14,10 +17,12 @@ const SOCKSTAT: &[u8] = b"sockets: used 17\nTCP: inuse 1 orphan 0 tw 5 alloc 2 m
 UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
 
 const SNMP: &[u8] = b"Ip: Forwarding DefaultTTL\nIp: 2 64\n\
-Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors\n\
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs \
+OutSegs RetransSegs InErrs OutRsts InCsumErrors\n\
 Tcp: 1 200 120000 -1 80 5 1 59 0 8991 5349 7 0 70 0\n";
 
-const NETSTAT: &[u8] = b"TcpExt: SyncookiesSent RcvPruned ListenOverflows ListenDrops TCPTimeouts TCPMemoryPressures TCPToZeroWindowAdv\n\
+const NETSTAT: &[u8] = b"TcpExt: SyncookiesSent RcvPruned ListenOverflows ListenDrops TCPTimeouts \
+                         TCPMemoryPressures TCPToZeroWindowAdv\n\
 TcpExt: 0 1 2 3 4 5 809\nIpExt: InNoRoutes\nIpExt: 9\n";
 
 #[test]

@@ -81,7 +81,8 @@ fn no_such_process() {
 #[test]
 fn a_real_child_that_works_in_a_grandchild() {
     // The shell waits for its child, which spins until its input ends, so the CPU time is the grandchild's.
-    let script = "sh -c 'echo ready; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done; read x' </dev/fd/0; :";
+    let script = "sh -c 'echo ready; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done; read x' \
+                  </dev/fd/0; :";
     let mut child =
         Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();

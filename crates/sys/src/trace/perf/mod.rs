@@ -382,7 +382,10 @@ fn of_open(thread: i32, error: io::Error) -> TraceError {
         Some(libc::ESRCH) => TraceError::NoProcess { pid: thread },
         Some(libc::EMFILE | libc::ENFILE) => TraceError::Unsupported {
             backend: Backend::Perf,
-            why: "it needs three open files for each thread and CPU, and there may be no more; raise 'ulimit -n'".into(),
+            why:
+                "it needs three open files for each thread and CPU, and there may be no more; raise 'ulimit \
+                  -n'"
+                .into(),
         },
         _ => refused(&format!("follow thread {thread}"), error),
     }

@@ -187,7 +187,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_event_or_nothing(kind in 0u32..20, body in proptest::collection::vec(any::<u8>(), 0..90)) {
+        fn any_bytes_are_an_event_or_nothing(
+            kind in 0u32..20,
+            body in proptest::collection::vec(any::<u8>(), 0..90),
+        ) {
             let _ = event_of(&record(kind, 0, &body), &POINTS);
             let _ = event_of(&body, &POINTS);
         }

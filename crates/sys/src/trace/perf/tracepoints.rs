@@ -43,9 +43,9 @@ impl Tracepoints {
             let events = format!("/proc/self/fd/{}/events", own.as_raw_fd());
             return Self::read_below(Path::new(&events)).map_err(of_call);
         }
-        let why = "no tracefs at /sys/kernel/tracing; as root, kagiri mounts one for itself. For others: mount it (mount -t \
-                   tracefs none /sys/kernel/tracing), or enter a network namespace with 'nsenter --net=/run/netns/NAME' \
-                   where 'ip netns exec' hides it";
+        let why = "no tracefs at /sys/kernel/tracing; as root, kagiri mounts one for itself. For others: \
+                   mount it (mount -t tracefs none /sys/kernel/tracing), or enter a network namespace with \
+                   'nsenter --net=/run/netns/NAME' where 'ip netns exec' hides it";
         Err(TraceError::Unsupported { backend: Backend::Perf, why: why.to_owned() })
     }
 
