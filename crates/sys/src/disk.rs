@@ -18,24 +18,22 @@ pub use image::{DiskImage, FileSystem, ImageSpec};
 pub use image_file::ImageFile;
 pub use loop_device::LoopDevice;
 
-/// Cuts a file system in user space off from its server: whoever waits for it gets an error at once, though
-/// the server may hang, or be in the middle of its end (umount(2), `MNT_FORCE`: the kernel does this first,
-/// busy or not). Where it is in use it stays mounted; taking it away is left to its undoing.
+/// Disconnects a FUSE file system from its server, which may hang: pending requests fail at once (umount(2),
+/// `MNT_FORCE`). A file system in use stays mounted until its undo.
 pub fn cut_off(mount: &Path) {
-    // Busy is what it is as a rule, and one that has gone needs no cutting off.
+    // It is usually busy, and one that is gone needs nothing.
     let _ = umount2(mount, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
 }
 
-/// Room in a file system, in bytes.
+/// Space in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
     pub total_bytes: u64,
     /// Free for users without special rights.
     pub available_bytes: u64,
 }
 
-/// The room in the file system that holds `path` (statvfs(3)).
+/// The space of the file system that holds `path` (statvfs(3)).
 pub fn space(path: &Path) -> Result<Space> {
     let stat =
         nix::sys::statvfs::statvfs(path).map_err(|error| Error::file("look at the space of", path, error))?;

@@ -12,7 +12,6 @@ use crate::proc::parse::lines;
 /// A description of the host. What could not be found out is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// The host's name.
     pub host_name: Option<String>,
     /// The kernel's release, `6.18.44`.
     pub kernel_release: Option<String>,
@@ -20,13 +19,11 @@ pub struct Environment {
     pub kernel_version: Option<String>,
     /// The processor architecture, `x86_64`.
     pub architecture: Option<String>,
-    /// The processor's model.
     pub cpu_model: Option<String>,
     /// CPUs the machine has online.
     pub cpus: Option<usize>,
     /// CPUs this program may use; fewer in a container.
     pub cpus_usable: Option<usize>,
-    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
     /// Whether the machine is a virtual one.
     pub virtualised: Option<bool>,
@@ -40,7 +37,6 @@ pub struct Environment {
     pub clock_source: Option<String>,
     /// Whether pressure stall information is there.
     pub pressure: bool,
-    /// The distribution's name.
     pub distribution: Option<String>,
     /// Whether this program runs as root.
     pub root: bool,

@@ -15,23 +15,15 @@ pub enum Error {
     File {
         /// What was being done, as a verb: `read`, `mount`, `create cgroup`.
         action: &'static str,
-        /// The file it was done to.
         path: PathBuf,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// A system call that concerns no file failed.
     #[error("{action}: {source}{}", advice(source))]
-    Call {
-        /// What was being done.
-        action: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Call { action: String, source: io::Error },
     /// A helper program is not installed.
     #[error("program `{program}` was not found; install {package} (needed to {purpose})")]
     MissingProgram {
-        /// The program's name.
         program: String,
         /// The Debian package that has it.
         package: &'static str,
@@ -41,9 +33,7 @@ pub enum Error {
     /// A helper program ran and said no.
     #[error("`{command}` failed ({status}): {stderr}")]
     Command {
-        /// The command line.
         command: String,
-        /// How it ended.
         status: String,
         /// The end of what it wrote on standard error.
         stderr: String,
@@ -51,9 +41,7 @@ pub enum Error {
     /// Something did not happen before its deadline.
     #[error("{what} did not happen within {:.1} s{detail}", within.as_secs_f64())]
     Deadline {
-        /// What was waited for.
         what: String,
-        /// How long.
         within: Duration,
         /// What was seen meanwhile; empty or starting with `: `.
         detail: String,

@@ -76,9 +76,6 @@ impl Directory {
     }
 
     /// Its entries, `.` and `..` left out, in the file system's order. Needs `/proc`.
-    ///
-    /// # Errors
-    /// `io::Error` of the directory's read.
     pub fn entries(&self) -> io::Result<ReadDir> {
         std::fs::read_dir(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }

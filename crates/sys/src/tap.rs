@@ -64,7 +64,6 @@ impl Tap {
         Ok(Self { file, name: name.to_owned() })
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

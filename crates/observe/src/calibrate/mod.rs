@@ -41,7 +41,6 @@ pub enum CalibrateError {
         action: &'static str,
         /// On which directory's file.
         path: String,
-        /// The kernel's answer.
         source: std::io::Error,
     },
     /// There is nothing to measure, or too little was measured to say a number.

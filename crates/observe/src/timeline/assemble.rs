@@ -41,7 +41,6 @@ struct Thread {
 /// Takes events in the order of each thread's time, and fills the table and the picture.
 #[derive(Debug)]
 pub struct Assembler {
-    /// The table.
     pub table: Table,
     /// The picture, where one is wanted.
     pub lanes: Option<Lanes>,

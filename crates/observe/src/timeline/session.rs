@@ -77,7 +77,6 @@ pub struct Session {
 /// What came of it.
 #[derive(Debug)]
 pub struct Watched {
-    /// The table.
     pub times: CallTimes,
     /// The picture, where one was wanted.
     pub picture: Option<Picture>,

@@ -1,4 +1,4 @@
-//! Control groups that somebody else has made: programs are started in them, nothing of them is changed.
+//! Existing control groups of others: programs are started in them, the groups are not changed.
 
 use std::path::{Component, Path, PathBuf};
 

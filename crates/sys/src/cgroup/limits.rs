@@ -9,8 +9,8 @@ use crate::proc::parse::{decimal, lines, words};
 use crate::proc::{BlockDevice, CgroupCpu};
 use crate::{Error, Result};
 
-/// What the groups of a process allow it; `None` where there is no limit. The tightest of all groups above it
-/// counts.
+/// The limits of a process's groups; `None` where there is no limit. The tightest of all groups above it
+/// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupLimits {
     /// CPU time, in percent of one CPU.
@@ -22,8 +22,8 @@ pub struct GroupLimits {
 impl Cgroup {
     /// Lets the group write at most `bytes_per_s` to `device`, a whole disk.
     ///
-    /// In version 1 this holds for direct and synchronous writes only: what is written through the page cache
-    /// reaches the disk in the name of the whole machine. Errors: as [`Cgroup::set_read_limit`].
+    /// Version 1 limits direct and synchronous writes only: writes through the page cache are not accounted
+    /// to the group. Errors: as [`Cgroup::set_read_limit`].
     pub fn set_write_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
         if bytes_per_s == 0 {
             return Err(Error::Refused(

@@ -1,4 +1,4 @@
-//! Reading and writing past the page cache: what a disk takes, and not what memory does. open(2), `O_DIRECT`.
+//! Direct I/O, which bypasses the page cache: open(2), `O_DIRECT`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::clock::monotonic_ns;
 use crate::{Error, Result};
 
-/// Memory, places and lengths must be multiples of a block; this is one on every disk.
+/// Buffers, offsets and lengths must be multiples of the block size; 4096 is one on every disk.
 const BLOCK_BYTES: usize = 4096;
 
-/// A file or block device, read and written past the page cache in requests of one size.
+/// A file or block device, read and written by direct I/O in requests of one size.
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,

@@ -21,7 +21,6 @@ const MKFS_FOR: Duration = Duration::from_secs(120);
 pub enum FileSystem {
     /// ext3: journal, no extents.
     Ext3,
-    /// ext4.
     Ext4,
     /// XFS; at least 300 MiB.
     Xfs,
@@ -30,7 +29,6 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Ext3, Self::Ext4, Self::Xfs, Self::Btrfs];
 
     /// The name that `mount` and `mkfs` know it by.
@@ -72,14 +70,12 @@ impl FileSystem {
     }
 }
 
-/// What to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSpec {
     /// The file that becomes the disk; must not exist. Put it where direct I/O works (not on tmpfs).
     pub image: PathBuf,
     /// Its size in bytes. The file is sparse: it takes space as it is written to.
     pub size_bytes: u64,
-    /// The file system on it.
     pub file_system: FileSystem,
     /// Where to mount it; made if it does not exist.
     pub target: PathBuf,
@@ -123,12 +119,10 @@ impl DiskImage {
         Ok(Self { mount, device, _image: None, file_system })
     }
 
-    /// Where it is mounted.
     pub fn target(&self) -> &Path {
         &self.mount.target
     }
 
-    /// The file system on it.
     pub fn file_system(&self) -> FileSystem {
         self.file_system
     }

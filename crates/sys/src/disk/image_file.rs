@@ -44,7 +44,6 @@ impl ImageFile {
         Ok(this)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

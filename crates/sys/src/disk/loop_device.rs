@@ -15,7 +15,7 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// The file is read past the page cache, or everything would be cached twice.
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Other programs may take the free device we were told of; try that often.
+/// Attempts to attach: another program may take the free device first.
 const TRIES: usize = 16;
 
 /// `struct loop_info64` of linux/loop.h.
@@ -122,8 +122,7 @@ impl LoopDevice {
         self.direct_io
     }
 
-    /// Tells the kernel whether the device turns, as far as it decides by that (ext4's allocator, some
-    /// schedulers).
+    /// Sets whether the kernel treats the device as rotational (ext4's allocator, some schedulers).
     ///
     /// Nothing is to be undone: the kernel forgets it when another file is attached. Error: no rights.
     pub fn set_rotational(&self, rotational: bool) -> Result<()> {
@@ -131,7 +130,7 @@ impl LoopDevice {
         std::fs::write(&file, if rotational { "1" } else { "0" }).map_err(|e| Error::file("write", &file, e))
     }
 
-    /// Lets go of the open device: from now on only a mount keeps it.
+    /// Closes the device: from now on only a mount keeps it.
     pub(super) fn release(&mut self) {
         self.device = None;
     }

@@ -30,7 +30,6 @@ pub enum Undo {
     },
     /// Unmount `target` if `source` is what is mounted there.
     Unmount {
-        /// Where it is mounted.
         target: PathBuf,
         /// The device.
         source: PathBuf,
@@ -39,19 +38,12 @@ pub enum Undo {
     DetachLoop {
         /// The device, `/dev/loop3`.
         device: PathBuf,
-        /// The file.
         backing_file: PathBuf,
     },
     /// Remove a file that did not exist before.
-    RemoveFile {
-        /// The file.
-        path: PathBuf,
-    },
+    RemoveFile { path: PathBuf },
     /// Remove a folder that did not exist before, if it is empty.
-    RemoveFolder {
-        /// The folder.
-        path: PathBuf,
-    },
+    RemoveFolder { path: PathBuf },
     /// Remove a folder that did not exist before, with all that is in it.
     RemoveTree {
         /// The folder. It must not be a link, and nothing may be mounted below it.

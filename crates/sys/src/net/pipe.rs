@@ -77,9 +77,6 @@ impl Pipe {
 
     /// Moves up to `bytes` from this pipe into `socket` (`splice(2)`); waits if the socket may
     /// ([`TcpSocket::set_wait`]).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn splice_to(&self, socket: &TcpSocket, bytes: usize) -> Result<Moved, NetError> {
         let spliced = splice(&self.read, None, socket, None, bytes, SpliceFFlags::SPLICE_F_MOVE);
         socket.did(spliced.map_err(Into::into), "splice into")

@@ -1,4 +1,4 @@
-//! Options of sockets that neither `socket2` nor `nix` names, and those that both kinds of flow share.
+//! Socket options that neither `socket2` nor `nix` offers, and those that TCP and UDP sockets share.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use socket2::Socket;
 
-/// The least and the most that a call may wait: 0 would mean "for ever" to the kernel, and years overflow its
-/// type.
+/// Bounds of a call's timeout: 0 means "no timeout" to the kernel, and years overflow its type.
 const WAIT_LEAST: Duration = Duration::from_millis(1);
 const WAIT_MOST: Duration = Duration::from_secs(3600);
 

@@ -52,9 +52,6 @@ impl Connections {
 
     /// Hands each connection to `take`. The kernel walks its table of all connections for it, which takes
     /// about a millisecond, and a few microseconds more for each that is handed out.
-    ///
-    /// # Errors
-    /// Those of the kernel.
     pub fn read(&mut self, take: &mut dyn FnMut(Connection)) -> io::Result<()> {
         // A server on `::` holds connections from IPv4 peers in sockets of IPv6.
         for family in [libc::AF_INET, libc::AF_INET6] {

@@ -48,9 +48,6 @@ impl Sockets {
     }
 
     /// Hands each socket to `take`. The kernel walks its tables for it, which takes about a millisecond.
-    ///
-    /// # Errors
-    /// Those of the kernel.
     pub fn read(&mut self, take: &mut dyn FnMut(SocketState)) -> io::Result<()> {
         for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
             for family in [libc::AF_INET, libc::AF_INET6] {

@@ -12,7 +12,6 @@ use super::parse::{decimal, keyed_decimal};
 /// microseconds in one file. Both are nanoseconds here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupCpuReading {
-    /// CPU time used.
     pub usage_ns: Option<u64>,
     /// Quota periods in which the group wanted to run.
     pub periods: Option<u64>,
@@ -38,7 +37,6 @@ impl CgroupCpu {
         Ok(Self { stat: ProcFile::open_path(stat.to_path_buf())?, usage })
     }
 
-    /// Reads it now.
     pub fn read(&mut self) -> io::Result<CgroupCpuReading> {
         let mut reading = parse(self.stat.read_once()?);
         if let Some(usage) = &mut self.usage {

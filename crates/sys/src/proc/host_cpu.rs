@@ -68,7 +68,6 @@ pub struct HostCpuReading {
     pub context_switches: Option<u64>,
 }
 
-/// Reads the CPUs of the host.
 #[derive(Debug)]
 pub struct HostCpu {
     file: ProcFile,

@@ -10,9 +10,7 @@ use super::proc_file::malformed;
 /// The host's memory at one moment, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostMemoryReading {
-    /// All of it.
     pub total_bytes: Option<u64>,
-    /// Unused.
     pub free_bytes: Option<u64>,
     /// What programs could still get, an estimate of the kernel (since Linux 3.14).
     pub available_bytes: Option<u64>,
@@ -32,7 +30,6 @@ pub struct HostMemoryReading {
     pub shared_bytes: Option<u64>,
 }
 
-/// Reads the host's memory.
 #[derive(Debug)]
 pub struct HostMemory {
     file: ProcFile,

@@ -36,13 +36,13 @@ pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
 
 pub(crate) use proc_file::ProcFile;
 
-/// Names this boot of this machine's kernel (`random(4)`); empty where the kernel does not say.
+/// Identifies this boot of the kernel (`random(4)`); empty where the kernel does not offer it.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Names the namespace in which this process has its id (pid_namespaces(7)), among those of this boot:
-/// `pid:[4026531836]`. `None` where the kernel does not say.
+/// Identifies this process's PID namespace (pid_namespaces(7)) within this boot: `pid:[4026531836]`. `None`
+/// where the kernel does not offer it.
 pub fn pid_namespace() -> Option<String> {
     std::fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned())
 }

@@ -14,7 +14,6 @@ pub struct Mount {
     pub major: u32,
     /// See `major`.
     pub minor: u32,
-    /// Where it is mounted.
     pub target: PathBuf,
     /// Its type: `ext4`, `cgroup2`.
     pub fs_type: String,

@@ -21,7 +21,6 @@ const OUTPUT_BYTES: u64 = 8 << 20;
 /// Bytes of the end of standard error in a message.
 const MESSAGE_BYTES: usize = 600;
 
-/// A helper program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelperCommand {
     pub(crate) program: &'static str,

@@ -1,4 +1,4 @@
-//! Handles on processes that cannot come to mean another process: pidfd_open(2).
+//! Process handles that stay valid when the process id is reused: pidfd_open(2).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -72,17 +72,16 @@ pub(crate) fn kill_group(group: i32) {
     }
 }
 
-/// Whether process `pid` still runs and is the one that was started at `started` (see [`start_ticks`]). One
-/// that has ended and only waits for its parent to notice does not run.
+/// Whether process `pid` runs and was started at `started` (see [`start_ticks`]). A zombie does not run.
 pub fn is_running(pid: i32, started: u64) -> bool {
     let Ok(handle) = PidFd::try_open(pid) else { return false };
     start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) && !handle.has_ended()
 }
 
-/// Asks process `pid` to end (SIGTERM) if it was started at `start_ticks`, waits `within` and kills it if it
-/// has not. One that is there no more, or means another by now, is left alone.
+/// Sends SIGTERM to process `pid` if it was started at `started`, and SIGKILL after `within`. Does nothing
+/// when the process has ended or the id belongs to another process.
 ///
-/// Errors: no right to signal it, or it hangs in the kernel.
+/// Errors: no permission to signal it, or it hangs in the kernel.
 pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
     let Ok(handle) = PidFd::try_open(pid) else { return Ok(()) };
     if !start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) {
@@ -97,10 +96,10 @@ pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
     Err(Error::Deadline { what: format!("the end of process {pid}"), within, detail: String::new() })
 }
 
-/// Ends whom `find` finds, until it finds nobody, for one that starts others while it is signalled leaves
-/// some that were not: SIGTERM, a time of `grace`, SIGKILL. Returns whether there was anybody.
+/// Ends the processes that `find` returns (SIGTERM, after `grace` SIGKILL), and repeats until it returns
+/// none: a process can start others while it is signalled. Returns whether there were any.
 ///
-/// Errors: no right to signal one, or somebody is left after `grace` and 5 s.
+/// Errors: no permission to signal one, or one is left after `grace` and 5 s.
 pub(crate) fn end_all(
     grace: Duration,
     mut find: impl FnMut() -> Vec<PidFd>,

@@ -21,7 +21,7 @@ struct Request {
     answer: SyncSender<io::Result<Child>>,
 }
 
-/// The way to the thread; made at the first start.
+/// Requests to the thread, which the first spawn starts.
 static SPAWNER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 
 /// Runs `command.spawn()` on the thread that lives as long as the process.
@@ -44,8 +44,7 @@ fn start_thread() -> io::Result<Sender<Request>> {
     let (sender, receiver) = channel::<Request>();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
         for mut request in receiver {
-            // Whoever asked may have given up; then the child is dropped, not killed, but its death signal
-            // remains.
+            // The caller may have ended; the child is then dropped, not killed, but keeps its death signal.
             let _ = request.answer.send(request.command.spawn());
         }
     })?;

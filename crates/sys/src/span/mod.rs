@@ -61,7 +61,6 @@ fn names() -> MutexGuard<'static, Vec<&'static str>> {
 }
 
 impl SpanName {
-    /// A name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, number: AtomicU32::new(0) }
     }
@@ -87,7 +86,7 @@ impl SpanName {
     }
 }
 
-/// How many threads of this program are recorded.
+/// Number of recorded threads in this process.
 static RECORDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -121,13 +120,13 @@ impl Drop for Joined {
     }
 }
 
-/// A span that goes on until this is dropped.
+/// A span that ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
     from: u64,
     switches: Option<u64>,
-    /// 0 while nobody records.
+    /// 0 while not recording.
     number: u32,
 }
 
@@ -141,7 +140,7 @@ pub fn enter(name: &SpanName) -> Entered {
     Entered { from, switches: off_cpu::switches(), number }
 }
 
-/// Does something as a span.
+/// Runs `work` in a span.
 #[inline]
 pub fn time<T>(name: &SpanName, what: impl FnOnce() -> T) -> T {
     let _span = enter(name);
@@ -149,7 +148,7 @@ pub fn time<T>(name: &SpanName, what: impl FnOnce() -> T) -> T {
 }
 
 impl Entered {
-    /// Leaves the span out, as if it had not been.
+    /// Discards the span.
     #[inline]
     pub fn discard(mut self) {
         self.number = 0;
@@ -177,7 +176,7 @@ impl Drop for Entered {
     }
 }
 
-/// What a span is, as a ring keeps it.
+/// A span's name and state, packed for the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct What {
     number: u32,
@@ -202,11 +201,8 @@ impl What {
 /// One recorded span, ns of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// What it is called.
     pub name: &'static str,
-    /// When it began.
     pub from_ns: u64,
-    /// When it ended.
     pub to_ns: u64,
     /// Whether the thread was switched out inside.
     pub state: CallState,
@@ -219,9 +215,8 @@ pub struct ThreadSpans {
     pub thread: u32,
     /// Its name when it joined; empty if it has none.
     pub name: String,
-    /// Its spans.
     pub spans: Vec<Span>,
-    /// How many found no room.
+    /// Spans lost because the ring was full.
     pub lost: u64,
 }
 

@@ -27,7 +27,7 @@ const SIGNATURE: u32 = 0x5305_3053;
 /// The area's member `rseq_cs`, from its beginning.
 const SEQUENCE_AT: isize = 8;
 
-/// What marks lie on.
+/// The sequence that marks refer to.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are none on other architectures"))]
 struct Marks {
@@ -42,7 +42,7 @@ thread_local! {
     static TIMES_AWAY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// `None` where the system does not tell.
+/// `None` where the system does not support it.
 static MARKS: OnceLock<Option<Marks>> = OnceLock::new();
 
 /// A count that changes when this thread is switched out; `None` if this system does not support it. Call

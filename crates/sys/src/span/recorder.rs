@@ -1,4 +1,4 @@
-//! Summing up what threads record of themselves, while they do.
+//! Summarises the spans of threads while they record.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,18 +24,17 @@ pub struct Recorder {
     began_ns: u64,
 }
 
-/// What threads join a [`Recorder`] by.
+/// Threads join a [`Recorder`] with it.
 #[derive(Debug, Clone)]
 pub struct Handle(Arc<Shared>);
 
-/// What came of it.
+/// The result of a [`Recorder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// The table.
     pub times: CallTimes,
     /// When the last span of it ended, monotonic ns; 0 where there is none.
     pub last_ns: u64,
-    /// The spans themselves, as many as were to be kept.
+    /// The first spans, up to the requested number.
     pub threads: Vec<ThreadSpans>,
 }
 
@@ -71,8 +70,7 @@ impl Handle {
 }
 
 impl Recorder {
-    /// Begins to record. The first `spans_max` spans are kept as they are, beside the table; 0 for the table
-    /// alone.
+    /// Starts recording. The first `spans_max` spans are kept beside the table.
     pub fn start(spans_max: usize) -> Self {
         clock::choose();
         off_cpu::is_supported();
@@ -84,13 +82,13 @@ impl Recorder {
         Self { shared, summing: summing.ok(), began_ns }
     }
 
-    /// What threads join it by.
+    /// Threads join the recorder with it.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.shared))
     }
 
-    /// Ends the recording and sums up. `target` says whose spans these are. Spans that have not ended are not
-    /// in it.
+    /// Stops recording and summarises. `target` names the owner of the spans. Spans that have not ended are
+    /// left out.
     pub fn finish(mut self, target: &str) -> Recorded {
         let ended_ns = monotonic_ns();
         let sum = self.end();
@@ -145,7 +143,7 @@ impl Sum {
         }
     }
 
-    /// Takes what comes, until the recording is over.
+    /// Collects spans until the recording stops.
     fn whole(mut self, shared: &Shared) -> Self {
         self.cost = cost_of_a_span();
         loop {
@@ -255,7 +253,7 @@ fn name_of(names: &[&'static str], number: u32) -> &'static str {
     names.get((number as usize).wrapping_sub(1)).copied().unwrap_or("")
 }
 
-/// What a span costs on this machine, by this thread's CPU time: one of nothing, recorded, and not.
+/// The CPU time of an empty span on this machine, while recording and while not.
 fn cost_of_a_span() -> TraceCost {
     const BATCHES: usize = 50;
     const SPANS_OF_BATCH: u32 = 500;

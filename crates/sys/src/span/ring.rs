@@ -1,4 +1,4 @@
-//! One thread's spans on their way to who records them: the thread writes, one reads, neither waits.
+//! A ring of one thread's spans: the thread writes, one reader reads, neither waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,7 +55,7 @@ impl Ring {
         self.written.store(written + 1, Ordering::Release);
     }
 
-    /// Hands out what is there; called by one reader at a time.
+    /// Delivers pending spans; called by one reader at a time.
     pub(super) fn take(&self, mut each: impl FnMut(u64, u64, u64)) {
         let written = self.written.load(Ordering::Acquire);
         for count in self.taken.load(Ordering::Relaxed)..written {
@@ -67,7 +67,7 @@ impl Ring {
         self.taken.store(written, Ordering::Release);
     }
 
-    /// How many were lost since the last time.
+    /// Spans lost since the last call.
     pub(super) fn lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is followed, and the threads that it has.
+//! The traced target and its threads.
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -6,12 +6,12 @@ use nix::unistd::Pid;
 
 use super::TraceError;
 
-/// Whom a tracer follows.
+/// What a tracer traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A running process with all its threads.
     Process(i32),
-    /// One thread alone.
+    /// One thread.
     Thread(i32),
     /// A child of ours that has not executed its program yet ([`crate::child::suspended_child`]).
     Suspended(i32),
@@ -53,7 +53,7 @@ pub(super) fn process_of(thread: i32) -> i32 {
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(thread)
 }
 
-/// What a thread is called now (`/proc/PID/comm`, proc(5)); `None` once it has ended.
+/// A thread's current name (`/proc/PID/comm`, proc(5)); `None` once it has ended.
 pub fn name_of_thread(thread: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{thread}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
@@ -67,8 +67,7 @@ pub fn waits_in(thread: i32) -> Option<u16> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether there is a thread of this number (kill(2) with signal 0); asked without a file, of which there may
-/// be no more.
+/// Whether thread `id` exists (kill(2) with signal 0). Opens no file, since descriptors may have run out.
 fn is_there(thread: i32) -> bool {
     kill(Pid::from_raw(thread), None) != Err(Errno::ESRCH)
 }

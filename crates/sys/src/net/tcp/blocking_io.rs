@@ -1,5 +1,4 @@
-//! Moving much over one TCP connection: calls that may wait in the kernel for a bounded time, which spares a
-//! readiness call for each, and the options that go with them.
+//! Blocking I/O on one TCP connection with a bounded wait, which saves a readiness call for each transfer.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,17 +10,14 @@ use crate::net::{Moved, NetError, TcpSocket, socket_option};
 impl TcpSocket {
     /// Lets [`TcpSocket::send_all_of`], [`TcpSocket::send_waiting`], [`TcpSocket::recv_waiting`],
     /// [`TcpSocket::discard_waiting`] and [`Pipe::splice_to`](crate::net::Pipe::splice_to) wait in the
-    /// kernel, at most for `wait` (`SO_RCVTIMEO`, `SO_SNDTIMEO`, socket(7); to the kernel's timer tick,
-    /// at least 1 ms); after it they give what they have, or [`Moved::WouldBlock`]. `None`, as a new
-    /// socket: they never wait.
+    /// kernel for up to `wait` (`SO_RCVTIMEO`, `SO_SNDTIMEO`, socket(7); resolution: the kernel's timer tick,
+    /// at least 1 ms). On timeout they return what they transferred, or [`Moved::WouldBlock`]. `None`, the
+    /// default: they never wait.
     pub fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
         socket_option::set_wait(self.inner(), wait).map_err(|e| self.fail("set the waiting time of", e))
     }
 
     /// Sends the bytes of `slices`, one after the other, in one call (`sendmsg(2)`, at most 1,024 slices).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn send_all_of(&self, slices: &[IoSlice<'_>]) -> Result<Moved, NetError> {
         // SAFETY: all fields are integers and pointers, for which zero (null) is a value.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -34,9 +30,6 @@ impl TcpSocket {
     }
 
     /// Sends from `buffer` (`send(2)`); waits for room if the socket may ([`TcpSocket::set_wait`]).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn send_waiting(&self, buffer: &[u8]) -> Result<Moved, NetError> {
         let fd = self.as_fd().as_raw_fd();
         // SAFETY: the pointer and length come from a live slice that the kernel only reads.
@@ -46,9 +39,6 @@ impl TcpSocket {
 
     /// Receives into `buffer` (`recv(2)`); waits for the first bytes if the socket may
     /// ([`TcpSocket::set_wait`]).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn recv_waiting(&self, buffer: &mut [u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live, exclusively borrowed slice.
         let n = unsafe { libc::recv(self.as_fd().as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -57,9 +47,6 @@ impl TcpSocket {
 
     /// As [`TcpSocket::recv_discard`], and waits for the first bytes if the socket may
     /// ([`TcpSocket::set_wait`]).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn discard_waiting(&self, bytes_max: usize) -> Result<Moved, NetError> {
         // SAFETY: for TCP, MSG_TRUNC makes the kernel drop the data and never touch the buffer, so null is
         // allowed (tcp(7)).
@@ -76,10 +63,7 @@ impl TcpSocket {
         socket_option::path_mtu(self.as_fd(), is_v6).map_err(|e| self.fail("read the path MTU of", e))
     }
 
-    /// Takes the error that waits at the socket, if one does (`SO_ERROR`, socket(7)).
-    ///
-    /// # Errors
-    /// [`NetError`] with it.
+    /// Takes the socket's pending error (`SO_ERROR`, socket(7)).
     pub fn check(&self) -> Result<(), NetError> {
         match self.inner().take_error() {
             Ok(None) => Ok(()),
@@ -89,7 +73,7 @@ impl TcpSocket {
     }
 }
 
-/// Whether a call failed because the kernel has no such thing, or does not allow it here.
+/// Whether a call failed because the kernel does not support it, or does not allow it here.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -10,18 +10,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::net::{NetError, SocketOptions, TcpInfo, socket_option};
 
-/// What a non-blocking transfer achieved.
+/// The result of a non-blocking transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// This many bytes moved (> 0, unless 0 were asked for).
+    /// Bytes transferred (> 0, unless 0 were requested).
     Bytes(usize),
     /// Nothing now; wait for readiness.
     WouldBlock,
-    /// No more will come: the peer closed its sending side, or the file ended.
+    /// End of data: the peer closed its sending side, or the file ended.
     End,
 }
 
-/// How far a non-blocking connect is.
+/// The state of a non-blocking connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectState {
     /// Not yet; wait until writable and ask again.
@@ -117,9 +117,6 @@ impl TcpSocket {
     }
 
     /// Receives into `buffer` (`recv(2)`).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn recv(&self, buffer: &mut [u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live, exclusively borrowed slice.
         let n = unsafe {
@@ -140,9 +137,6 @@ impl TcpSocket {
 
     /// Sends from `buffer`. `more`: further data follows at once, so let the kernel fill the segment
     /// (`MSG_MORE`, `send(2)`).
-    ///
-    /// # Errors
-    /// [`NetError`], see [`NetError::is_peer_gone`].
     pub fn send(&self, buffer: &[u8], more: bool) -> Result<Moved, NetError> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         // SAFETY: the pointer and length come from a live slice that the kernel only reads.
@@ -198,12 +192,11 @@ impl TcpSocket {
         self.inner.shutdown(Shutdown::Write).map_err(|e| self.fail("shut down", e))
     }
 
-    /// Makes the coming close a reset that frees the kernel's buffers at once (`SO_LINGER` 0).
+    /// Makes the next close send a reset and free the kernel's buffers at once (`SO_LINGER` 0).
     pub fn reset_on_close(&self) -> Result<(), NetError> {
         self.inner.set_linger(Some(Duration::ZERO)).map_err(|e| self.fail("set SO_LINGER on", e))
     }
 
-    /// `TCP_INFO` now.
     pub fn info(&self) -> Result<TcpInfo, NetError> {
         let mut bytes = [0_u8; TcpInfo::BYTES_MAX];
         let mut len = bytes.len() as libc::socklen_t;
@@ -223,7 +216,7 @@ impl TcpSocket {
         Ok(TcpInfo::parse(&bytes[..(len as usize).min(TcpInfo::BYTES_MAX)]))
     }
 
-    /// Sets `SO_RCVBUF` and returns what the kernel made of it (twice the request, capped by
+    /// Sets `SO_RCVBUF` and returns the resulting size (twice the request, capped by
     /// `net.core.rmem_max`; `socket(7)`).
     pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let ask = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
@@ -236,7 +229,7 @@ impl TcpSocket {
         self.inner.recv_buffer_size().map(|n| n as u64).map_err(|e| self.fail("read SO_RCVBUF of", e))
     }
 
-    /// Sets `SO_SNDBUF` and returns what the kernel made of it (twice the request, capped by
+    /// Sets `SO_SNDBUF` and returns the resulting size (twice the request, capped by
     /// `net.core.wmem_max`; `socket(7)`).
     pub fn set_send_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let ask = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
@@ -282,14 +275,12 @@ impl TcpSocket {
             .map_err(|e| NetError::new("set the congestion control to", name, e))
     }
 
-    /// The congestion control in use.
     pub fn congestion(&self) -> Result<String, NetError> {
         let raw = self.inner.tcp_congestion().map_err(|e| self.fail("read TCP_CONGESTION of", e))?;
         let end = raw.iter().position(|&b| b == 0).unwrap_or(raw.len());
         Ok(String::from_utf8_lossy(&raw[..end]).into_owned())
     }
 
-    /// This end's address.
     pub fn local_addr(&self) -> Result<SocketAddr, NetError> {
         let addr = self.inner.local_addr().map_err(|e| self.fail("read the local address of", e))?;
         addr.as_socket()
@@ -306,12 +297,11 @@ impl TcpSocket {
             .ok_or_else(|| self.fail("read the peer address of", io::ErrorKind::Unsupported.into()))
     }
 
-    /// What a call achieved: a number of bytes, or the error of this thread's last call.
+    /// The result of a call that returned `n`; -1 is this thread's last error.
     pub(crate) fn moved(&self, n: libc::ssize_t, action: &'static str) -> Result<Moved, NetError> {
         self.did(usize::try_from(n).map_err(|_| io::Error::last_os_error()), action)
     }
 
-    /// What a call achieved.
     pub(crate) fn did(&self, called: io::Result<usize>, action: &'static str) -> Result<Moved, NetError> {
         match called {
             Ok(0) => Ok(Moved::End),

@@ -70,7 +70,6 @@ impl UdpFlow {
         self.peer
     }
 
-    /// This end's address.
     pub fn local_addr(&self) -> Result<SocketAddr, NetError> {
         let address = self.inner.local_addr().map_err(|e| self.fail("read the local address towards", e))?;
         let kind = io::ErrorKind::Unsupported;

@@ -162,7 +162,6 @@ impl SocketMemory {
         })
     }
 
-    /// Reads it now.
     pub fn read(&mut self) -> io::Result<SocketMemoryReading> {
         Ok(parse_sockstat(self.file.read_once()?, self.page_bytes))
     }
@@ -233,7 +232,6 @@ impl TcpCounters {
         Ok(Self { snmp: ProcFile::open(root, "proc/thread-self/net/snmp")?, netstat })
     }
 
-    /// Reads them now.
     pub fn read(&mut self) -> io::Result<TcpCountersReading> {
         let mut reading = TcpCountersReading::default();
         parse_tcp(self.snmp.read_all()?, b"Tcp:", &mut reading);

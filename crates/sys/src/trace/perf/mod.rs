@@ -67,7 +67,6 @@ struct Opened {
     event: OwnedFd,
 }
 
-/// The open events.
 #[derive(Debug)]
 pub(super) struct PerfTracer {
     setting: Setting,

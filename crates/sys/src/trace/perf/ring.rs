@@ -10,16 +10,15 @@ use crate::proc::page_bytes;
 /// Where `data_head` stands in `struct perf_event_mmap_page`; `data_tail` is 8 bytes further.
 const HEAD_OFFSET: usize = 1024;
 const TAIL_OFFSET: usize = HEAD_OFFSET + 8;
-/// More than this no reader needs; a power of two.
+/// Upper bound of a ring's size; a power of two.
 const BYTES_MAX: usize = 1 << 30;
 
-/// One ring, mapped.
 #[derive(Debug)]
 pub(super) struct Ring {
     start: *mut u8,
     mapped: usize,
     page: usize,
-    /// A record whose end lies before its beginning, put together.
+    /// A record that wraps around the end of the ring, joined.
     whole: Vec<u8>,
 }
 
@@ -71,7 +70,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.start.add(self.page + at), length) }
     }
 
-    /// Hands every record that is there to `take`, and then gives its room back.
+    /// Passes every pending record to `take`, then frees its space.
     pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         let head = self.position(HEAD_OFFSET).load(Ordering::Acquire);
         let mut tail = self.position(TAIL_OFFSET).load(Ordering::Relaxed);
