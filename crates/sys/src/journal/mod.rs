@@ -27,7 +27,7 @@ pub use recovery::Leftover;
 pub(crate) use undo::perform;
 
 use crate::{Error, Result};
-use entry::{Header, Line, VERSION};
+use entry::{Header, Line};
 
 /// Names one entry of a [`Journal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
