@@ -119,6 +119,12 @@ impl Reactor {
         }
     }
 
+    /// Whether a token is queued, so that the next wait does not block.
+    #[inline]
+    pub fn has_resumes(&self) -> bool {
+        !self.resumes.is_empty()
+    }
+
     /// The monotonic clock when the last wait ended.
     #[inline]
     pub fn now_ns(&self) -> u64 {
@@ -233,7 +239,7 @@ impl Deref for Reactor {
 
 impl Reactor {
     fn timeout(&mut self, deadline_ns: Option<u64>, until_ns: u64) -> Option<Duration> {
-        if !self.resumes.is_empty() || until_ns == 0 {
+        if self.has_resumes() || until_ns == 0 {
             return Some(Duration::ZERO);
         }
         let next_ns = self.timers.next_ns().into_iter().chain(deadline_ns).fold(until_ns, u64::min);

@@ -1,6 +1,8 @@
-//! The configuration of one builder.
+//! What the part and one builder share: its configuration and its progress.
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::assembly::AssemblerConfig;
 use crate::settings::{DaqSettings, Draw, Size};
@@ -75,5 +77,37 @@ impl BuilderConfig {
             sizes: self.sizes.clone(),
             memory_bytes: self.settings.memory.bytes(),
         }
+    }
+}
+
+/// What a builder thread publishes while it runs.
+#[derive(Debug, Default)]
+pub(super) struct BuilderProgress {
+    done_millionths: AtomicU32,
+    /// Why the trial cannot be measured.
+    failure: OnceLock<String>,
+    /// Complete events, also before the hold.
+    pub(super) complete: AtomicU64,
+    /// Events given up.
+    pub(super) incomplete: AtomicU64,
+    /// Connected sources.
+    pub(super) connected: AtomicU32,
+}
+
+impl BuilderProgress {
+    pub(super) fn set_done(&self, share: f64) {
+        self.done_millionths.store((share.clamp(0.0, 1.0) * 1e6) as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn done(&self) -> f64 {
+        f64::from(self.done_millionths.load(Ordering::Relaxed)) / 1e6
+    }
+
+    pub(super) fn fail(&self, why: &str) {
+        let _ = self.failure.set(why.to_owned());
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 }

@@ -38,26 +38,26 @@ pub(super) enum Received {
 pub(super) struct Connection {
     socket: TcpSocket,
     peer: SocketAddr,
-    accepted_ns: u64,
     parser: MessageParser,
     identity: Option<Identity>,
     queued: Vec<u8>,
     /// Whether epoll reports when it is writable.
     is_write_watched: bool,
     delay_again_ns: u64,
+    is_peer_done: bool,
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpSocket, peer: SocketAddr, now_ns: u64) -> Self {
+    pub(super) fn new(socket: TcpSocket, peer: SocketAddr) -> Self {
         Self {
             socket,
             peer,
-            accepted_ns: now_ns,
             parser: MessageParser::default(),
             identity: None,
             queued: Vec::new(),
             is_write_watched: false,
             delay_again_ns: 0,
+            is_peer_done: false,
         }
     }
 
@@ -69,8 +69,13 @@ impl Connection {
         self.peer
     }
 
-    pub(super) const fn accepted_ns(&self) -> u64 {
-        self.accepted_ns
+    /// Whether the peer sends no more.
+    pub(super) const fn is_peer_done(&self) -> bool {
+        self.is_peer_done
+    }
+
+    pub(super) const fn set_peer_done(&mut self) {
+        self.is_peer_done = true;
     }
 
     pub(super) const fn identity(&self) -> Option<&Identity> {

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use reactor::Token;
 use sys::clock::monotonic_ns;
 
 use super::clocks::Clocks;
-use super::config::BuilderConfig;
+use super::config::{BuilderConfig, BuilderProgress};
 use super::connection::{Connection, Identity};
-use super::control::Control;
 use super::credit_search::RoundStats;
 use super::order_scheduler::{OrderContext, OrderScheduler};
 use super::order_sender::MULTICAST_PROBE;
@@ -31,7 +31,7 @@ const PROBE_DELAY_NS: u64 = 100_000_000;
 
 pub(super) struct EventBuilder {
     config: Arc<BuilderConfig>,
-    control: Arc<Control>,
+    progress: Arc<BuilderProgress>,
     boot: [u8; 16],
     sources: SourceRegistry,
     orders: OrderScheduler,
@@ -64,10 +64,10 @@ fn recorder_plan(config: &BuilderConfig) -> RecorderPlan {
 }
 
 impl EventBuilder {
-    pub(super) fn new(config: Arc<BuilderConfig>, control: Arc<Control>) -> Self {
+    pub(super) fn new(config: Arc<BuilderConfig>, progress: Arc<BuilderProgress>) -> Self {
         let sources = config.sources();
         Self {
-            control,
+            progress,
             boot: boot_of_host(),
             sources: SourceRegistry::new(sources),
             orders: OrderScheduler::new(config.clone()),
@@ -154,7 +154,7 @@ impl EventBuilder {
     }
 
     /// A source sent a valid hello over the connection `at`.
-    pub(super) fn source_connected(&mut self, source: u32, hello: Hello, at: usize, sockets: &mut Sockets) {
+    pub(super) fn source_connected(&mut self, source: u32, hello: Hello, at: Token, sockets: &mut Sockets) {
         let Some(peer) = sockets.connection(at).map(Connection::peer) else { return };
         let is_same_kernel = self.boot != [0; 16] && hello.boot == self.boot;
         let (group, is_new) = self.clocks.join(hello.group, source, is_same_kernel, monotonic_ns());
@@ -170,7 +170,7 @@ impl EventBuilder {
     }
 
     /// Closes a connection; `reason`: why what it sent is refused.
-    pub(super) fn close(&mut self, at: usize, reason: Option<&'static str>, sockets: &mut Sockets) {
+    pub(super) fn close(&mut self, at: Token, reason: Option<&'static str>, sockets: &mut Sockets) {
         let Some(connection) = sockets.remove(at) else { return };
         let ledger = self.assembler.ledger();
         let Some(&Identity { source, group, .. }) = connection.identity() else {
@@ -189,7 +189,7 @@ impl EventBuilder {
     }
 
     fn publish_connected(&self) {
-        self.control.connected.store(self.sources.connected(), Ordering::Relaxed);
+        self.progress.connected.store(self.sources.connected(), Ordering::Relaxed);
     }
 
     /// Handles a datagram at the builder's UDP port: a clock answer, or with UDP (a part of) a fragment.
@@ -256,7 +256,7 @@ impl EventBuilder {
     }
 
     /// Orders the next source if the large fragment that arrives over this connection is nearly complete.
-    pub(super) fn pull_next_early(&mut self, at: usize, sockets: &mut Sockets) {
+    pub(super) fn pull_next_early(&mut self, at: Token, sockets: &mut Sockets) {
         if !self.orders.pulls_early() {
             return;
         }
@@ -311,7 +311,7 @@ impl EventBuilder {
         let times = recorder.ended(&ended, fragments);
         let is_complete = missing.is_empty();
         self.fragment_gap_ns = times.spread_ns / number;
-        let counter = if is_complete { &self.control.complete } else { &self.control.incomplete };
+        let counter = if is_complete { &self.progress.complete } else { &self.progress.incomplete };
         counter.fetch_add(1, Ordering::Relaxed);
         if let Some(round) = &mut self.round {
             let EventTimes { took_ns, transit_ns, spread_ns, wire_bytes } = times;

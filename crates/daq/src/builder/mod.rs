@@ -1,21 +1,19 @@
 //! The builder: sends the orders, receives the fragments and assembles the events.
 //!
-//! Each builder is a thread. [`trial`] drives its phases; [`event_loop`] reads sockets and moves data;
+//! Each builder is a thread. [`trial`] drives its phases; [`machine`] reads sockets and moves data;
 //! [`event_builder`] assembles events, [`order_scheduler`] orders their fragments. Decisions are made by
 //! types without I/O: [`trigger_scheduler`], [`credit`], [`credit_search`], [`retransmit_queue`] and
 //! [`clocks`].
 
-mod acceptor;
 mod clocks;
 mod config;
 mod connection;
-mod control;
 mod credit;
 mod credit_rounds;
 mod credit_search;
 mod driver;
 mod event_builder;
-mod event_loop;
+mod machine;
 mod order_scheduler;
 mod order_sender;
 pub mod part;

@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::part::{HostContext, Live, PartError, Progress};
+use reactor::{ThreadControl, ThreadGroup, ThreadSpec};
 use serde::{Deserialize, Serialize};
 use sys::clock::Deadline;
 use workload::part::{Part, Peers};
 
-use super::config::BuilderConfig;
-use super::control::Control;
+use super::config::{BuilderConfig, BuilderProgress};
 use super::driver::Driver;
 use super::trial::Trial;
 use super::trigger_scheduler::{SchedulerPlan, TriggerScheduler};
@@ -24,7 +23,6 @@ use crate::task::{BuilderTask, PortEndpoint};
 
 /// How long the threads may take to end when they are told to.
 const LEAVE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
 /// Files that a process has open besides connections, and strangers' connections.
 const FILES_BESIDES: u64 = 4_500;
 
@@ -38,7 +36,9 @@ pub struct BuildersEndpoint {
 /// The part `daq.builder`.
 pub struct BuilderPart {
     task: BuilderTask,
-    threads: Vec<(Arc<Control>, JoinHandle<BuilderReport>)>,
+    threads: Option<ThreadGroup<BuilderReport>>,
+    /// One per builder.
+    progress: Vec<Arc<BuilderProgress>>,
 }
 
 /// The text of a file that a setting names.
@@ -113,7 +113,7 @@ impl Part for BuilderPart {
     type Report = BuildersReport;
 
     fn new(task: BuilderTask) -> Result<Self, PartError> {
-        Ok(Self { task, threads: Vec::new() })
+        Ok(Self { task, threads: None, progress: Vec::new() })
     }
 
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<BuildersEndpoint, PartError> {
@@ -127,79 +127,62 @@ impl Part for BuilderPart {
         let connections = self.task.settings.sources * configs.len() as u64;
         // Sources in this process need as many again, and see to it.
         files::allow(connections, false, connections + FILES_BESIDES)?;
+        let mut threads = ThreadGroup::new(u64::MAX).map_err(PartError::new)?;
         for (slot, one) in configs.into_iter().enumerate() {
-            let control = Arc::new(Control::new().map_err(PartError::new)?);
+            let progress = Arc::<BuilderProgress>::default();
             let name = format!("builder-{}", one.builder);
-            let driver =
-                Driver::new(one, control.clone(), scheduler.clone(), slot).map_err(PartError::new)?;
-            let work = move || {
-                // Without it timers are 50 us late; with it nothing is lost but accuracy.
-                let _ = sys::thread::set_timer_slack_ns(1);
-                Trial::new(driver).run()
-            };
-            let thread = std::thread::Builder::new().name(name).spawn(work);
-            let thread = thread
-                .map_err(|error| PartError::new(format!("cannot start a builder's thread: {error}")))?;
-            self.threads.push((control, thread));
+            let stop = threads.control().stop_handle();
+            let driver = Driver::new(one, progress.clone(), scheduler.clone(), slot, stop);
+            let trial = Trial::new(driver.map_err(PartError::new)?);
+            let spec = ThreadSpec { name, is_precise: true, ..ThreadSpec::default() };
+            threads.spawn(spec, |control: &ThreadControl| trial.run(control)).map_err(PartError::new)?;
+            self.progress.push(progress);
         }
-        Ok(BuildersEndpoint { builders: self.threads.len() })
+        self.threads = Some(threads);
+        Ok(BuildersEndpoint { builders: self.progress.len() })
     }
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
-        if self.threads.is_empty() {
-            return Err(PartError::new("the builder was not prepared"));
-        }
-        self.threads.iter().for_each(|(control, _)| control.start_at(at_monotonic_ns));
+        let threads = self.threads.as_ref();
+        threads.ok_or_else(|| PartError::new("the builder was not prepared"))?.begin(at_monotonic_ns);
         Ok(())
     }
 
     fn progress(&mut self) -> Progress {
-        if let Some(why) = self.threads.iter().find_map(|(control, _)| control.failure()) {
+        if let Some(why) = self.progress.iter().find_map(|one| one.failure()) {
             return Progress::Failed(PartError::new(why));
         }
-        let is_over =
-            |(control, thread): &(Arc<Control>, JoinHandle<_>)| control.is_finished() || thread.is_finished();
-        if self.threads.iter().all(is_over) {
+        if self.threads.as_ref().is_none_or(ThreadGroup::is_finished) {
             return Progress::Finished;
         }
-        let done = self.threads.iter().map(|(control, _)| control.done()).fold(1.0, f64::min);
-        Progress::Running { done: Some(done) }
+        Progress::Running { done: Some(self.progress.iter().map(|one| one.done()).fold(1.0, f64::min)) }
     }
 
     fn live(&mut self) -> Live {
-        let sum = |of: fn(&Control) -> f64| self.threads.iter().map(|(control, _)| of(control)).sum::<f64>();
+        let sum = |of: fn(&BuilderProgress) -> f64| self.progress.iter().map(|one| of(one)).sum::<f64>();
         [
-            ("events", sum(|control| control.complete.load(Ordering::Relaxed) as f64)),
-            ("events_incomplete", sum(|control| control.incomplete.load(Ordering::Relaxed) as f64)),
-            ("sources_connected", sum(|control| f64::from(control.connected.load(Ordering::Relaxed)))),
+            ("events", sum(|one| one.complete.load(Ordering::Relaxed) as f64)),
+            ("events_incomplete", sum(|one| one.incomplete.load(Ordering::Relaxed) as f64)),
+            ("sources_connected", sum(|one| f64::from(one.connected.load(Ordering::Relaxed)))),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
     }
 
     fn stop(&mut self) -> Result<BuildersReport, PartError> {
-        self.threads.iter().for_each(|(control, _)| control.request_stop());
-        let deadline = Deadline::after(LEAVE);
-        let mut report = BuildersReport::default();
-        for (_, thread) in self.threads.drain(..) {
-            while !thread.is_finished() && deadline.pause(LOOK) {}
-            if !thread.is_finished() {
-                return Err(PartError::new("a builder's thread does not end"));
-            }
-            let one = thread
-                .join()
-                .map_err(|_| PartError::new("a builder's thread panicked; this is a bug of kagiri"))?;
-            report.builders.push(one);
-        }
-        Ok(report)
+        let Some(mut threads) = self.threads.take() else { return Ok(BuildersReport::default()) };
+        threads.stop();
+        let builders = threads.finish(Deadline::after(LEAVE)).into_iter().collect::<Result<_, _>>();
+        Ok(BuildersReport { builders: builders.map_err(PartError::new)? })
     }
 }
 
 impl Drop for BuilderPart {
     fn drop(&mut self) {
-        self.threads.iter().for_each(|(control, _)| control.request_stop());
-        // Otherwise the sources of the next trial might find the door of this one.
-        let deadline = Deadline::after(LEAVE);
-        while self.threads.iter().any(|(_, thread)| !thread.is_finished()) && deadline.pause(LOOK) {}
+        if let Some(threads) = &self.threads {
+            threads.stop();
+            // Otherwise the sources of the next trial might connect to this one's port.
+            threads.wait(Deadline::after(LEAVE));
+        }
     }
 }

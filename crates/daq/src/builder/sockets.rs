@@ -1,32 +1,39 @@
-//! The sockets of one builder: connections, UDP port and the epoll(7) instance, which is used here alone.
+//! The sockets of one builder: listeners, connections and the UDP port.
 
 use std::net::SocketAddr;
 
-use sys::clock::sleep_until_ns;
-use sys::net::{Epoll, Events, Interest, Listener, NetError, TcpSocket, UdpPort, Waker};
+use reactor::{ACCEPTS_MAX, Accepted, Acceptor, Reactor, Registry, Slab, Timeouts, Token};
+use sys::net::{Interest, ListenOptions, Listener, NetError, SocketOptions, TcpSocket, UdpPort};
 
 use super::config::BuilderConfig;
 use super::connection::{Connection, Identity};
 use crate::settings::Carrier;
 use crate::theory::packets;
 
-/// Token of the waker.
-pub(super) const WAKER: u64 = u64::MAX;
-/// Token of all listeners.
-pub(super) const LISTENER: u64 = u64::MAX - 1;
-/// Token of the UDP port; connections have their index.
-pub(super) const UDP: u64 = u64::MAX - 2;
+const CONNECTION_CLASS: u8 = 0;
+pub(super) const LISTENER_CLASS: u8 = 1;
+/// Urgent, because delays of clock answers widen the clocks' error bounds.
+pub(super) const UDP: Token = Token::single(Token::URGENT);
 /// Kernel memory of a queued datagram: a page with its bookkeeping.
 const DATAGRAM_BYTES: u64 = 4096;
 const RECEIVE_BYTES_MAX: u64 = 256 << 20;
+/// Limit of connections without a hello.
+const HANDSHAKES_MAX: usize = 4096;
+/// Connections without a hello are closed after so long: TCP repeats a lost hello at least twice within it.
+const HELLO_TIMEOUT_NS: u64 = 5_000_000_000;
+/// Sources per listener: the kernel distributes their connections unevenly over the listen queues, of 4096
+/// each (`net.core.somaxconn`). A full queue delays a connection by a second.
+const SOURCES_PER_LISTENER: u32 = 2500;
+const LISTENERS_MAX: u32 = 16;
 
 pub(super) struct Sockets {
-    epoll: Epoll,
+    registry: Registry,
+    acceptors: Vec<Acceptor>,
     udp: UdpPort,
-    connections: Vec<Option<Connection>>,
-    free: Vec<usize>,
+    connections: Slab<Connection>,
     /// Connections without a hello.
-    unidentified: usize,
+    handshakes: Timeouts<(), 1>,
+    handshake_count: usize,
 }
 
 /// The receive buffer that holds all datagrams of the events under way.
@@ -35,99 +42,112 @@ fn receive_buffer_bytes(config: &BuilderConfig) -> u64 {
     (datagrams * u64::from(config.window()) * DATAGRAM_BYTES).clamp(1 << 20, RECEIVE_BYTES_MAX)
 }
 
+fn listen(config: &BuilderConfig, reactor: &Reactor) -> Result<Vec<Acceptor>, NetError> {
+    let options = ListenOptions {
+        reuse_port: true,
+        backlog: 4096,
+        socket: SocketOptions { nodelay: Some(true), ..SocketOptions::default() },
+    };
+    let number = config.sources().div_ceil(SOURCES_PER_LISTENER).clamp(1, LISTENERS_MAX);
+    let listeners = (0..number).map(|_| Listener::bind(config.address, &options));
+    // Connections may go to any bound listener, so that all are bound before the first accepts.
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    let tokens = (0..).map(|index| Token::fixed(LISTENER_CLASS, index));
+    listeners.into_iter().zip(tokens).map(|(one, token)| Acceptor::new(one, token, reactor)).collect()
+}
+
 impl Sockets {
     /// # Errors
     /// The port is taken; too few file descriptors.
-    pub(super) fn new(config: &BuilderConfig, waker: &Waker) -> Result<Self, NetError> {
+    pub(super) fn new(config: &BuilderConfig, reactor: &Reactor) -> Result<Self, NetError> {
         let udp = UdpPort::bind(config.address)?;
         if config.settings.protocol == Carrier::Udp {
             // With a smaller buffer datagrams are dropped, and the report counts them.
             let _ = udp.set_receive_buffer(receive_buffer_bytes(config));
         }
-        let epoll = Epoll::new()?;
-        epoll.add(waker, WAKER, Interest::READ)?;
-        epoll.add(&udp, UDP, Interest::READ)?;
-        Ok(Self { epoll, udp, connections: Vec::new(), free: Vec::new(), unidentified: 0 })
+        reactor.watch(&udp, UDP, Interest::READ)?;
+        Ok(Self {
+            registry: reactor.registry(),
+            acceptors: listen(config, reactor)?,
+            udp,
+            connections: Slab::new(CONNECTION_CLASS),
+            handshakes: Timeouts::new([HELLO_TIMEOUT_NS]),
+            handshake_count: 0,
+        })
     }
 
-    pub(super) fn watch_listener(&self, listener: &Listener) -> Result<(), NetError> {
-        self.epoll.add(listener, LISTENER, Interest::READ)
-    }
-
-    pub(super) fn ignore_listener(&self, listener: &Listener) {
-        let _ = self.epoll.delete(listener);
-    }
-
-    /// Waits until `until_ns`; first sleeps until `sleep_until`, if set, without looking for events.
-    pub(super) fn wait(
-        &self,
-        ready: &mut Events,
-        sleep_until: Option<u64>,
-        until_ns: u64,
-    ) -> Result<usize, NetError> {
-        if let Some(sleep_ns) = sleep_until {
-            sleep_until_ns(sleep_ns);
-            let found = self.epoll.wait_until(ready, sleep_ns)?;
-            if found > 0 {
-                return Ok(found);
+    /// Accepts the connections that wait at a listener.
+    pub(super) fn accept(&mut self, reactor: &mut Reactor, listener: Token) {
+        for _ in 0..ACCEPTS_MAX {
+            let acceptor = &mut self.acceptors[listener.index()];
+            if self.handshake_count >= HANDSHAKES_MAX {
+                return acceptor.pause(reactor);
+            }
+            match acceptor.accept(reactor) {
+                Accepted::Connection(socket, peer) => self.insert(socket, peer, reactor.now_ns()),
+                Accepted::OutOfDescriptors => return acceptor.pause(reactor),
+                Accepted::None => return,
             }
         }
-        self.epoll.wait_until(ready, until_ns)
     }
 
-    /// Adds an accepted connection.
-    pub(super) fn insert(&mut self, socket: TcpSocket, peer: SocketAddr, now_ns: u64) {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
+    /// The pause of a listener is over.
+    pub(super) fn resume_accepting(&mut self, reactor: &mut Reactor, listener: Token) {
+        self.acceptors[listener.index()].on_timer(reactor);
+    }
+
+    fn insert(&mut self, socket: TcpSocket, peer: SocketAddr, now_ns: u64) {
+        let at = self.connections.insert(Connection::new(socket, peer));
         // Edge-triggered: level-triggered events of bytes that were read already would cost a sixth of all
         // CPU time.
-        if self.epoll.add(&socket, at as u64, Interest::READ | Interest::EDGE).is_err() {
-            return self.free.push(at);
+        let interest = Interest::READ | Interest::EDGE;
+        if self.registry.watch(self.connections[at].socket(), at, interest).is_err() {
+            self.connections.remove(at);
+            return;
         }
-        self.connections[at] = Some(Connection::new(socket, peer, now_ns));
-        self.unidentified += 1;
+        self.handshakes.set(at, (), now_ns);
+        self.handshake_count += 1;
     }
 
-    pub(super) fn connection(&self, at: usize) -> Option<&Connection> {
-        self.connections.get(at)?.as_ref()
+    pub(super) fn connection(&self, at: Token) -> Option<&Connection> {
+        self.connections.get(at)
     }
 
-    pub(super) fn connection_mut(&mut self, at: usize) -> Option<&mut Connection> {
-        self.connections.get_mut(at)?.as_mut()
+    pub(super) fn connection_mut(&mut self, at: Token) -> Option<&mut Connection> {
+        self.connections.get_mut(at)
     }
 
     /// Closes a connection.
-    pub(super) fn remove(&mut self, at: usize) -> Option<Connection> {
-        let connection = self.connections.get_mut(at).and_then(Option::take)?;
-        self.free.push(at);
-        self.unidentified -= usize::from(connection.identity().is_none());
+    pub(super) fn remove(&mut self, at: Token) -> Option<Connection> {
+        let connection = self.connections.remove(at)?;
+        self.end_handshake(at);
         Some(connection)
     }
 
     /// The connection's hello was accepted.
-    pub(super) fn identify(&mut self, at: usize, identity: Identity) {
-        if let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) {
-            self.unidentified -= usize::from(connection.identity().is_none());
+    pub(super) fn identify(&mut self, at: Token, identity: Identity) {
+        self.end_handshake(at);
+        if let Some(connection) = self.connections.get_mut(at) {
             connection.set_identity(identity);
         }
     }
 
-    pub(super) const fn unidentified(&self) -> usize {
-        self.unidentified
+    fn end_handshake(&mut self, at: Token) {
+        self.handshake_count -= usize::from(self.handshakes.kind(at).is_some());
+        self.handshakes.clear(at);
     }
 
-    /// Connections that were accepted before `before_ns` and have not sent a hello.
-    pub(super) fn idle_handshakes(&self, before_ns: u64) -> Vec<usize> {
-        let is_idle =
-            |connection: &Connection| connection.identity().is_none() && connection.accepted_ns() < before_ns;
-        let all = self.connections.iter().enumerate();
-        all.filter(|(_, one)| one.as_ref().is_some_and(is_idle)).map(|(at, _)| at).collect()
+    pub(super) fn next_handshake_timeout_ns(&self) -> Option<u64> {
+        self.handshakes.next_ns()
+    }
+
+    /// A connection that has sent no hello in time.
+    pub(super) fn expired_handshake(&self, now_ns: u64) -> Option<Token> {
+        self.handshakes.expired(now_ns).map(|(at, ())| at)
     }
 
     /// Sends over a connection; what finds no room is queued.
-    pub(super) fn send(&mut self, at: usize, bytes: &[u8]) {
+    pub(super) fn send(&mut self, at: Token, bytes: &[u8]) {
         if let Some(connection) = self.connection_mut(at) {
             connection.send(bytes);
             if connection.has_queued() {
@@ -137,18 +157,19 @@ impl Sockets {
     }
 
     /// Sends what a connection has queued.
-    pub(super) fn flush(&mut self, at: usize) {
-        let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) else { return };
+    pub(super) fn flush(&mut self, at: Token) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
         let Some(is_watched) = connection.flush() else { return };
         let interest = if is_watched { Interest::READ | Interest::WRITE } else { Interest::READ };
-        if self.epoll.modify(connection.socket(), at as u64, interest | Interest::EDGE).is_ok() {
+        if self.registry.change_watch(connection.socket(), at, interest | Interest::EDGE).is_ok() {
             connection.set_write_watched(is_watched);
         }
     }
 
     /// Sends the last bytes over all connections.
     pub(super) fn send_last(&mut self, bytes: &[u8]) {
-        for connection in self.connections.iter_mut().flatten() {
+        for at in self.connections.tokens() {
+            let connection = &mut self.connections[at];
             connection.send(bytes);
             let _ = connection.flush();
             let _ = connection.socket().shutdown_send();

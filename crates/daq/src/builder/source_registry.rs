@@ -1,8 +1,10 @@
 //! Which source is connected where, and to which group it belongs.
 
+use reactor::Token;
+
 #[derive(Debug)]
 pub(super) struct SourceRegistry {
-    connection_of: Vec<Option<u32>>,
+    connection_of: Vec<Option<Token>>,
     /// `u32::MAX`: never connected. Kept after a disconnection.
     group_of: Vec<u32>,
     connected: u32,
@@ -16,17 +18,17 @@ impl SourceRegistry {
     }
 
     /// Registers a source's connection; returns whether the source was connected before.
-    pub(super) fn connect(&mut self, source: u32, connection: usize, group: u32) -> bool {
+    pub(super) fn connect(&mut self, source: u32, connection: Token, group: u32) -> bool {
         let at = source as usize;
         let was_connected = self.group_of[at] != u32::MAX;
-        (self.connection_of[at], self.group_of[at]) = (Some(connection as u32), group);
+        (self.connection_of[at], self.group_of[at]) = (Some(connection), group);
         self.connected += 1;
         self.ever_connected += u32::from(!was_connected);
         was_connected
     }
 
     /// Removes a source's connection; `false`: the source has another one.
-    pub(super) fn disconnect(&mut self, source: u32, connection: usize) -> bool {
+    pub(super) fn disconnect(&mut self, source: u32, connection: Token) -> bool {
         let is_current = self.connection(source) == Some(connection);
         if is_current {
             self.connection_of[source as usize] = None;
@@ -35,8 +37,8 @@ impl SourceRegistry {
         is_current
     }
 
-    pub(super) fn connection(&self, source: u32) -> Option<usize> {
-        self.connection_of.get(source as usize).copied().flatten().map(|at| at as usize)
+    pub(super) fn connection(&self, source: u32) -> Option<Token> {
+        self.connection_of.get(source as usize).copied().flatten()
     }
 
     pub(super) fn is_connected(&self, source: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use reactor::ThreadControl;
 use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
@@ -60,48 +61,47 @@ impl Trial {
     }
 
     /// Runs all phases; always returns a report.
-    pub(super) fn run(mut self) -> BuilderReport {
+    pub(super) fn run(mut self, control: &ThreadControl) -> BuilderReport {
         let guard = SchedulerGuard(self.driver.scheduler.clone(), self.driver.slot);
         let mut report = BuilderReport {
             builder: self.driver.config.builder,
             ended_early: true,
             ..BuilderReport::default()
         };
-        if let Err(Early::Failed(why)) = self.measure(&mut report) {
+        if let Err(Early::Failed(why)) = self.measure(control, &mut report) {
             report.ended_early = false;
             report.broke_off = Some(why);
         }
         drop(guard);
-        let states = self.driver.events.stop(self.driver.event_loop.sockets());
+        let states = self.driver.machine.stop();
         let until_ns = monotonic_ns() + CLOSE_TIMEOUT_NS;
-        while self.driver.events.sources().connected() > 0 && monotonic_ns() < until_ns {
-            if self.driver.event_loop.poll_once(&mut self.driver.events, until_ns).is_err() {
+        while self.driver.events().sources().connected() > 0 && monotonic_ns() < until_ns {
+            if self.driver.poll_stopped(until_ns).is_err() {
                 break;
             }
         }
         let is_udp = self.driver.config.settings.protocol == Carrier::Udp;
         report.datagrams_overflowed =
-            is_udp.then(|| self.driver.event_loop.sockets().datagrams_dropped()).flatten();
+            is_udp.then(|| self.driver.machine.sockets.datagrams_dropped()).flatten();
         report.link_bit_per_s = self.driver.config.link_bit_per_s;
-        self.driver.events.report(&mut report);
+        self.driver.machine.events.report(&mut report);
         for (seen, state) in report.sources_seen.iter_mut().zip(states) {
             (seen.connected, seen.congestion_control) = state;
         }
-        self.driver.control.finish();
         report
     }
 
-    fn measure(&mut self, report: &mut BuilderReport) -> Phase {
-        self.wait_for_start()?;
+    fn measure(&mut self, control: &ThreadControl, report: &mut BuilderReport) -> Phase {
+        self.wait_for_start(control)?;
         self.wait_for_sources(report)?;
         self.wait_for_probes()?;
-        report.orders_note = self.driver.events.orders().sender().settle_multicast();
+        report.orders_note = self.driver.events().orders().sender().settle_multicast();
         if self.driver.config.settings.protocol == Carrier::Udp {
-            self.driver.events.datagrams().enable_requests();
+            self.driver.events().datagrams().enable_requests();
         }
         let search = CreditRounds(&mut self.driver).search_credit()?;
         report.steered = search.as_ref().map(CreditSearch::result);
-        report.credit = self.driver.events.orders().credit().map(|credit| credit.credit());
+        report.credit = self.driver.events().orders().credit().map(|credit| credit.credit());
         let from_ns = self.warm_up()?;
         let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
         let held = self.hold(from_ns);
@@ -110,7 +110,7 @@ impl Trial {
         report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
         held?;
         report.ended_early = false;
-        self.driver.control.set_done(1.0);
+        self.driver.progress.set_done(1.0);
         self.probe_clocks_again()?;
         match search {
             Some(search) => CreditRounds(&mut self.driver).compare_with_push(search, report),
@@ -118,18 +118,18 @@ impl Trial {
         }
     }
 
-    fn wait_for_start(&mut self) -> Phase {
+    fn wait_for_start(&mut self, control: &ThreadControl) -> Phase {
         loop {
             let now_ns = monotonic_ns();
-            match self.driver.control.start_ns() {
-                Some(start_ns) if start_ns <= now_ns => {
-                    self.driver.events.recorder().set_start_ns(start_ns);
-                    return Ok(());
-                }
-                Some(start_ns) => self.driver.poll_until(start_ns)?,
-                None => self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?,
+            let start_ns = control.start_ns();
+            if start_ns <= now_ns {
+                self.driver.events().recorder().set_start_ns(start_ns);
+                return Ok(());
             }
-            self.driver.events.orders().sender().probe_multicast();
+            // The start is `u64::MAX` until it is known; setting it wakes the loop.
+            let probe_ns = if start_ns == u64::MAX { now_ns + PROBE_INTERVAL_NS } else { start_ns };
+            self.driver.poll_until(probe_ns)?;
+            self.driver.events().orders().sender().probe_multicast();
         }
     }
 
@@ -137,15 +137,15 @@ impl Trial {
         let has_front_ends = self.driver.config.settings.front_ends > 0;
         let timeout_ns = if has_front_ends { FRONT_ENDS_TIMEOUT_NS } else { SOURCES_TIMEOUT_NS };
         let until_ns = monotonic_ns() + timeout_ns;
-        while self.driver.events.sources().ever_connected() < self.driver.config.sources()
+        while self.driver.events().sources().ever_connected() < self.driver.config.sources()
             && monotonic_ns() < until_ns
         {
             self.driver.poll_until(monotonic_ns() + PROBE_INTERVAL_NS)?;
-            self.driver.events.orders().sender().probe_multicast();
+            self.driver.events().orders().sender().probe_multicast();
         }
-        report.sources = self.driver.events.sources().ever_connected();
+        report.sources = self.driver.events().sources().ever_connected();
         if let Some(why) = self.missing_front_ends() {
-            self.driver.control.fail(&why);
+            self.driver.progress.fail(&why);
             return Err(Early::Failed(why));
         }
         if report.sources == 0 {
@@ -161,12 +161,12 @@ impl Trial {
         let mut probed_ns = 0;
         while monotonic_ns() < until_ns {
             let now_ns = monotonic_ns();
-            let mut is_open = self.driver.events.orders().sender().is_multicast_open();
+            let mut is_open = self.driver.events().orders().sender().is_multicast_open();
             if is_open && now_ns >= probed_ns + PROBE_INTERVAL_NS {
-                is_open = self.driver.events.orders().sender().probe_multicast();
+                is_open = self.driver.events().orders().sender().probe_multicast();
                 probed_ns = now_ns;
             }
-            if !is_open && self.driver.events.clocks().has_initial_estimate() {
+            if !is_open && self.driver.events().clocks().has_initial_estimate() {
                 break;
             }
             self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?;
@@ -178,7 +178,7 @@ impl Trial {
     fn missing_front_ends(&self) -> Option<String> {
         let (sources, front_ends) = (self.driver.config.sources(), self.driver.config.settings.front_ends);
         let first = u64::from(sources).saturating_sub(front_ends) as u32;
-        let registry = self.driver.events.sources();
+        let registry = self.driver.machine.events.sources();
         let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
         (registry.ever_connected() < sources && !missing.is_empty()).then(|| {
             format!(
@@ -237,8 +237,8 @@ impl Trial {
         let settings = &self.driver.config.settings;
         let (time_ns, events) = (settings.time.ns(), settings.events);
         // Plus one that may have ended just now.
-        let is_full = self.driver.events.outstanding() + 1 >= self.driver.config.window();
-        self.driver.events.recorder().begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
+        let is_full = self.driver.outstanding() + 1 >= self.driver.config.window();
+        self.driver.events().recorder().begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
         let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
         let builders = u64::from(self.driver.config.builders_all.max(1));
         let own_events = events.map(|events| events.div_ceil(builders).max(1));
@@ -246,16 +246,16 @@ impl Trial {
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= until_ns {
-                self.driver.events.recorder().held_until(until_ns);
+                self.driver.events().recorder().held_until(until_ns);
                 break;
             }
             let share = match own_events {
                 Some(own) => begun as f64 / own as f64,
                 None => now_ns.saturating_sub(from_ns) as f64 / time_ns.max(1) as f64,
             };
-            self.driver.control.set_done(share.min(0.999));
+            self.driver.progress.set_done(share.min(0.999));
             self.read_if_due(&mut run, now_ns)?;
-            match self.driver.scheduler.next(self.driver.slot, now_ns, self.driver.events.outstanding()) {
+            match self.driver.scheduler.next(self.driver.slot, now_ns, self.driver.outstanding()) {
                 Assignment::Wait { until_ns: next_ns } => {
                     self.driver.poll_until(next_ns.unwrap_or(u64::MAX).min(until_ns))?;
                     run = TriggerRun::default();
@@ -266,12 +266,12 @@ impl Trial {
         }
         // Triggers that were due in the hold, but that the thread did not get to in time, count as well.
         while let Some(overdue) =
-            self.driver.scheduler.next_overdue(self.driver.slot, until_ns, self.driver.events.outstanding())
+            self.driver.scheduler.next_overdue(self.driver.slot, until_ns, self.driver.outstanding())
         {
             self.execute(overdue);
             self.read_if_due(&mut run, monotonic_ns())?;
         }
-        while self.driver.events.outstanding() > 0 {
+        while self.driver.outstanding() > 0 {
             self.driver.poll_until(u64::MAX)?;
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Trial {
     fn execute(&mut self, assignment: Assignment) -> u64 {
         match assignment {
             Assignment::Due { due_ns } => self.driver.begin_event(due_ns),
-            Assignment::Vetoed { due_ns, times } => self.driver.events.recorder().vetoed(due_ns, times),
+            Assignment::Vetoed { due_ns, times } => self.driver.events().recorder().vetoed(due_ns, times),
             Assignment::Wait { .. } | Assignment::Over => {}
         }
         u64::from(matches!(assignment, Assignment::Due { .. }))
@@ -293,18 +293,18 @@ impl Trial {
             *run = TriggerRun::default();
             return self.driver.poll_until(now_ns);
         }
-        if self.driver.control.stop_requested() { Err(Early::Stopped) } else { Ok(()) }
+        if self.driver.is_stopped() { Err(Early::Stopped) } else { Ok(()) }
     }
 
     /// Probes the clocks after the hold, so that their offsets are bounded from both sides.
     fn probe_clocks_again(&mut self) -> Phase {
-        if self.driver.events.clocks().all_same_kernel() {
+        if self.driver.events().clocks().all_same_kernel() {
             return Ok(());
         }
         let from_ns = monotonic_ns();
-        self.driver.events.clocks().probe_again(from_ns);
+        self.driver.events().clocks().probe_again(from_ns);
         let until_ns = from_ns + PROBES_TIMEOUT_NS;
-        while monotonic_ns() < until_ns && self.driver.events.sources().connected() > 0 {
+        while monotonic_ns() < until_ns && self.driver.events().sources().connected() > 0 {
             self.driver.poll_until(until_ns)?;
         }
         Ok(())
