@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod port;
 mod recorder;
 pub mod report;
+mod scheduling;
 mod series;
 pub mod settings;
 mod slow_event_causes;

@@ -189,7 +189,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn memory_limit_is_never_exceeded(budget in 1_u64..100_000, sizes in proptest::collection::vec(0_u32..30_000, 0..200)) {
+        fn memory_limit_is_never_exceeded(
+            budget in 1_u64..100_000,
+            sizes in proptest::collection::vec(0_u32..30_000, 0..200),
+        ) {
             let mut memory = FragmentMemory::new(budget, 10, 1_000);
             let mut events: Vec<EventMemory> = (0..4).map(|_| EventMemory::default()).collect();
             for (at, size) in sizes.into_iter().enumerate() {
@@ -200,8 +203,9 @@ mod tests {
                 if at % 7 == 0 {
                     memory.release(&mut events[at % 3]);
                 }
-                let really: usize = events.iter().flat_map(|held| &held.blocks).map(|block| block.bytes.len()).sum();
-                prop_assert_eq!(really as u64, memory.held_bytes);
+                let blocks = events.iter().flat_map(|held| &held.blocks);
+                let held_bytes: usize = blocks.map(|block| block.bytes.len()).sum();
+                prop_assert_eq!(held_bytes as u64, memory.held_bytes);
                 prop_assert!(memory.all_bytes() <= budget);
             }
         }

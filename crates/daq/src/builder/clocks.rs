@@ -92,11 +92,10 @@ impl Clocks {
     pub(super) fn join(&mut self, id: u64, source: u32, same_kernel: bool, now_ns: u64) -> (u32, bool) {
         let known = self.clocks.iter().position(|clock| clock.id == id);
         let at = known.unwrap_or_else(|| {
-            let source_range = (source, source);
             let new = Clock {
                 id,
                 same_kernel,
-                source_range,
+                source_range: (source, source),
                 initial_left: INITIAL,
                 next_ns: now_ns,
                 ..Clock::default()
@@ -117,7 +116,6 @@ impl Clocks {
         (at as u32, known.is_none())
     }
 
-    /// A source of the group disconnected.
     pub(super) fn leave(&mut self, group: u32) {
         if let Some(clock) = self.clocks.get_mut(group as usize) {
             clock.sources = clock.sources.saturating_sub(1);
@@ -169,10 +167,8 @@ impl Clocks {
         now_ns: u64,
     ) -> bool {
         let Some(clock) = self.clocks.get_mut((number >> 32) as usize) else { return false };
-        let Some(on) = clock.pending.iter().position(|(pending, _)| *pending == number as u32) else {
-            return false;
-        };
-        let Some((_, asked_ns)) = clock.pending.remove(on) else { return false };
+        let at = clock.pending.iter().position(|(pending, _)| *pending == number as u32);
+        let Some((_, asked_ns)) = at.and_then(|at| clock.pending.remove(at)) else { return false };
         clock.add_probe(&Probe { t1_ns: asked_ns, t2_ns: received_ns, t3_ns: answered_ns, t4_ns: now_ns })
     }
 
@@ -294,5 +290,111 @@ fn merged(neighbours: &[Batch], rate: f64) -> Option<Batch> {
 }
 
 #[cfg(test)]
-#[path = "clocks_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// A group whose clock is ahead and drifts; most answers are slow.
+    struct Group {
+        ahead_ns: f64,
+        ppm: f64,
+        random: fastrand::Rng,
+    }
+
+    impl Group {
+        fn at(&self, builder_ns: u64) -> u64 {
+            (builder_ns as f64 * (1.0 + self.ppm / 1e6) + self.ahead_ns) as u64
+        }
+
+        fn way_ns(&mut self) -> u64 {
+            let slow = if self.random.u8(..100) < 85 { self.random.u64(..2_000_000) } else { 0 };
+            6_000 + self.random.u64(..5_000) + slow
+        }
+    }
+
+    /// Probes and answers until `until_ns`; returns the last time.
+    fn talk(clocks: &mut Clocks, group: &mut Group, mut now_ns: u64, until_ns: u64) -> u64 {
+        while now_ns < until_ns {
+            now_ns = now_ns.max(clocks.next_due_ns().expect("there is a group"));
+            while let Some(probe) = clocks.next_probe(now_ns) {
+                let [there_ns, back_ns] = [(); 2].map(|()| group.way_ns());
+                let received_ns = group.at(now_ns + there_ns);
+                let answered_ns = group.at(now_ns + there_ns + 1_000);
+                let back_ns = now_ns + there_ns + 1_000 + back_ns;
+                assert!(clocks.handle_answer(probe.number, received_ns, answered_ns, back_ns));
+                assert!(!clocks.handle_answer(probe.number, received_ns, answered_ns, back_ns), "only once");
+            }
+        }
+        now_ns
+    }
+
+    #[test]
+    fn times_of_a_drifting_group_are_converted() {
+        for (seed, ahead_ns, ppm) in [(1, 5e12, 20.0), (2, -4e11, -80.0), (3, 1e6, 0.0)] {
+            let mut group = Group { ahead_ns, ppm, random: fastrand::Rng::with_seed(seed) };
+            let mut clocks = Clocks::new(8);
+            let start_ns = 1_000_000_000_000;
+            assert_eq!(clocks.join(7, 0, false, start_ns).0, clocks.join(7, 0, false, start_ns).0);
+            let from_ns = talk(&mut clocks, &mut group, start_ns, start_ns + 1_000_000_000);
+            let to_ns = talk(&mut clocks, &mut group, from_ns, from_ns + 10_000_000_000);
+            assert!(clocks.has_initial_estimate());
+            let now_ns = to_ns - 100_000_000;
+            let seen_ns = clocks.to_builder_ns(0, group.at(now_ns)).expect("it answered");
+            assert!(seen_ns.abs_diff(now_ns) < 50_000, "{} off", seen_ns.abs_diff(now_ns));
+            clocks.probe_again(to_ns);
+            talk(&mut clocks, &mut group, to_ns, to_ns + 1_000_000_000);
+            let report = &clocks.report((from_ns, to_ns))[0];
+            let middle_ns = from_ns + (to_ns - from_ns) / 2;
+            let true_ns = group.at(middle_ns) as i64 - middle_ns as i64;
+            let (offset_ns, bound_ns) = (report.offset_ns.unwrap(), report.bound_ns.unwrap());
+            assert!(offset_ns.abs_diff(true_ns) <= bound_ns, "{report:?}: {true_ns}");
+            assert!(bound_ns <= 20_000, "{report:?}");
+            assert!((report.drift_ppm.unwrap() - ppm).abs() < 12.0, "{report:?}");
+            assert_eq!((report.sources, report.violations), (2, None));
+        }
+    }
+
+    #[test]
+    fn clock_of_the_same_kernel_stays_within_the_bound() {
+        let mut group = Group { ahead_ns: 0.0, ppm: 0.0, random: fastrand::Rng::with_seed(4) };
+        let mut clocks = Clocks::new(8);
+        clocks.join(7, 0, true, 5);
+        let end_ns = talk(&mut clocks, &mut group, 5, 20_000_000_000);
+        let report = &clocks.report((1_000_000_000, end_ns))[0];
+        assert_eq!((report.violations, report.same_kernel), (Some(0), true));
+        assert_eq!(clocks.to_builder_ns(0, 77), Some(77));
+        let mut other = Group { ahead_ns: 1e9, ..group };
+        let mut clocks = Clocks::new(8);
+        clocks.join(7, 0, true, 5);
+        talk(&mut clocks, &mut other, 5, 2_000_000_000);
+        assert!(!clocks.report((0, 1))[0].same_kernel, "the clocks differ by a second");
+    }
+
+    #[test]
+    fn number_of_a_group_that_left_is_reused() {
+        let mut clocks = Clocks::new(2);
+        assert_eq!([clocks.join(1, 0, false, 0), clocks.join(2, 0, false, 0)], [(0, true), (1, true)]);
+        for id in 3..100 {
+            clocks.leave(1);
+            assert_eq!(clocks.join(id, 0, false, 0), (1, true));
+        }
+        assert_eq!((clocks.join(1, 0, false, 0), clocks.clocks.len()), ((0, false), 2));
+    }
+
+    #[test]
+    fn unanswered_probes_and_unexpected_answers_are_ignored() {
+        let mut clocks = Clocks::new(8);
+        assert_eq!((clocks.next_due_ns(), clocks.next_probe(5)), (None, None));
+        clocks.join(1, 0, false, 0);
+        for k in 0..20 {
+            assert!(clocks.next_probe(k * 16_000_000).is_some());
+        }
+        assert_eq!(clocks.to_builder_ns(0, 5), None);
+        for number in [0, 1, 20 << 32, u64::MAX] {
+            assert!(!clocks.handle_answer(number, 1, 1, 1));
+        }
+        assert!(clocks.handle_answer(20, 400_000_000, 400_000_000, 400_000_000));
+        clocks.leave(0);
+        assert_eq!(clocks.next_probe(1_000_000_000_000), None);
+        assert_eq!(clocks.report((0, 10))[0].sources, 1, "it was there");
+    }
+}

@@ -2,10 +2,9 @@
 
 use sys::clock::monotonic_ns;
 
-use super::credit_search::{CreditSearch, Round, RoundStats};
 use super::driver::{Driver, Early, Phase};
-use super::trigger_scheduler::Barrier;
 use crate::report::BuilderReport;
+use crate::scheduling::{Barrier, CreditSearch, Round, RoundStats};
 use crate::settings::Size;
 
 const MS: u64 = 1_000_000;

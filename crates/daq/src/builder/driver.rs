@@ -9,7 +9,7 @@ use sys::net::NetError;
 use super::config::{BuilderConfig, BuilderProgress};
 use super::event_builder::EventBuilder;
 use super::machine::BuilderMachine;
-use super::trigger_scheduler::{Barrier, TriggerScheduler};
+use crate::scheduling::{Barrier, TriggerScheduler};
 
 const MS: u64 = 1_000_000;
 const READY_MAX: usize = 512;

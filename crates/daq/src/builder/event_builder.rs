@@ -9,15 +9,14 @@ use sys::clock::monotonic_ns;
 
 use super::clocks::Clocks;
 use super::config::{BuilderConfig, BuilderProgress};
-use super::connection::{Connection, Identity};
-use super::credit_search::RoundStats;
 use super::order_scheduler::{OrderContext, OrderScheduler};
 use super::order_sender::MULTICAST_PROBE;
-use super::sockets::Sockets;
+use super::sockets::{Connection, Identity, Sockets};
 use super::source_registry::SourceRegistry;
 use crate::assembly::{Assembler, DatagramReassembler};
 use crate::recorder::{ArrivedFragment, EndedEvent, EventTimes, RecorderPlan, TrialRecorder};
 use crate::report::BuilderReport;
+use crate::scheduling::RoundStats;
 use crate::settings::{Carrier, Triggers};
 use crate::task::boot_of_host;
 use crate::theory::queue_full_ns;

@@ -7,8 +7,8 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, NetError};
 
 use super::config::{BuilderConfig, BuilderProgress};
-use super::connection::{Connection, Received};
 use super::event_builder::EventBuilder;
+use super::sockets::{Connection, Received};
 use super::sockets::{LISTENER_CLASS, Sockets, UDP};
 use crate::assembly::ControlMessage;
 use crate::task::configuration_of;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use sys::clock::monotonic_ns;
 
 use super::config::BuilderConfig;
-use super::credit::{CreditManager, GrantScope};
 use super::order_sender::OrderSender;
-use super::retransmit_queue::{RetransmitAction, RetransmitQueue};
 use super::sockets::Sockets;
 use super::source_registry::SourceRegistry;
 use crate::assembly::{DatagramReassembler, EventTable, NewFragment};
 use crate::recorder::OrderTimes;
 use crate::report::OrderCounts;
+use crate::scheduling::{CreditManager, GrantScope, RetransmitAction, RetransmitQueue};
 use crate::settings::Pattern;
 use crate::wire::{Kind, Order, OrderFlags};
 

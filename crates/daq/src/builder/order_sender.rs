@@ -218,8 +218,8 @@ impl OrderSender {
         let unicast = self.groups.iter().filter(|group| group.unicast_only).count();
         (unicast > 0).then(|| {
             format!(
-                "multicast to {} did not reach {unicast} of {} groups of sources, which got their orders over their \
-                 connections; let switches pass it (IGMP snooping needs a querier)",
+                "multicast to {} did not reach {unicast} of {} groups of sources, which got their orders over \
+                 their connections; let switches pass it (IGMP snooping needs a querier)",
                 self.config.group,
                 self.groups.len()
             )

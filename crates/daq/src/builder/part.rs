@@ -14,26 +14,24 @@ use workload::part::{Part, Peers};
 use super::config::{BuilderConfig, BuilderProgress};
 use super::driver::Driver;
 use super::trial::Trial;
-use super::trigger_scheduler::{SchedulerPlan, TriggerScheduler};
 use crate::files;
 use crate::port::PortPart;
 use crate::report::{BuilderReport, BuildersReport};
+use crate::scheduling::{SchedulerPlan, TriggerScheduler};
 use crate::settings::{Draw, Size, Triggers};
 use crate::task::{BuilderTask, PortEndpoint};
 
-/// How long the threads may take to end when they are told to.
-const LEAVE: Duration = Duration::from_secs(10);
-/// Files that a process has open besides connections, and strangers' connections.
-const FILES_BESIDES: u64 = 4_500;
+/// How long the threads may take to end after a stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Open files besides the sources' connections, including connections without a hello.
+const OTHER_FILES: u64 = 4_500;
 
-/// What builders publish.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BuildersEndpoint {
-    /// How many builders are on the host.
+    /// Builders on the host.
     pub builders: usize,
 }
 
-/// The part `daq.builder`.
 pub struct BuilderPart {
     task: BuilderTask,
     threads: Option<ThreadGroup<BuilderReport>>,
@@ -125,8 +123,8 @@ impl Part for BuilderPart {
             host.permit.peer(one.address)?;
         }
         let connections = self.task.settings.sources * configs.len() as u64;
-        // Sources in this process need as many again, and see to it.
-        files::allow(connections, false, connections + FILES_BESIDES)?;
+        // Sources in this process raise the limit for their own ends.
+        files::allow(connections, false, connections + OTHER_FILES)?;
         let mut threads = ThreadGroup::new(u64::MAX).map_err(PartError::new)?;
         for (slot, one) in configs.into_iter().enumerate() {
             let progress = Arc::<BuilderProgress>::default();
@@ -172,7 +170,7 @@ impl Part for BuilderPart {
     fn stop(&mut self) -> Result<BuildersReport, PartError> {
         let Some(mut threads) = self.threads.take() else { return Ok(BuildersReport::default()) };
         threads.stop();
-        let builders = threads.finish(Deadline::after(LEAVE)).into_iter().collect::<Result<_, _>>();
+        let builders = threads.finish(Deadline::after(STOP_TIMEOUT)).into_iter().collect::<Result<_, _>>();
         Ok(BuildersReport { builders: builders.map_err(PartError::new)? })
     }
 }
@@ -182,7 +180,7 @@ impl Drop for BuilderPart {
         if let Some(threads) = &self.threads {
             threads.stop();
             // Otherwise the sources of the next trial might connect to this one's port.
-            threads.wait(Deadline::after(LEAVE));
+            threads.wait(Deadline::after(STOP_TIMEOUT));
         }
     }
 }

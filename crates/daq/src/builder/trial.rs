@@ -7,11 +7,10 @@ use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 use super::credit_rounds::CreditRounds;
-use super::credit_search::CreditSearch;
 use super::driver::{Driver, Early, Phase};
-use super::trigger_scheduler::{Assignment, Barrier, TriggerScheduler};
 use crate::account;
 use crate::report::BuilderReport;
+use crate::scheduling::{Assignment, Barrier, CreditSearch, TriggerScheduler};
 use crate::settings::Carrier;
 
 const MS: u64 = 1_000_000;
@@ -182,8 +181,8 @@ impl Trial {
         let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
         (registry.ever_connected() < sources && !missing.is_empty()).then(|| {
             format!(
-                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start them, or leave \
-                 --front-ends out",
+                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start them, or \
+                 leave --front-ends out",
                 missing.len(),
                 self.driver.config.address,
                 FRONT_ENDS_TIMEOUT_NS / 1_000_000_000,

@@ -21,7 +21,7 @@ impl Default for LogHistogram {
 
 impl LogHistogram {
     pub(crate) const fn count(&mut self, ns: u64) {
-        let bucket = &mut self.counts[place(ns)];
+        let bucket = &mut self.counts[bucket_of(ns)];
         *bucket = bucket.saturating_add(1);
         self.all += 1;
     }
@@ -42,7 +42,7 @@ impl LogHistogram {
     }
 }
 
-const fn place(ns: u64) -> usize {
+const fn bucket_of(ns: u64) -> usize {
     let Some(doublings) = (u64::BITS - ns.leading_zeros()).checked_sub(LEAST_BITS + 1) else { return 0 };
     let thousandths = if doublings + LEAST_BITS >= 10 { ns >> (doublings + LEAST_BITS - 10) } else { 1024 };
     let third = (thousandths >= THIRDS[0]) as usize + (thousandths >= THIRDS[1]) as usize;
@@ -71,7 +71,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_within_an_eighth(times in proptest::collection::vec(4_096..7_000_000_000_u64, 1..300)) {
+        fn percentiles_are_within_an_eighth(
+            times in proptest::collection::vec(4_096..7_000_000_000_u64, 1..300),
+        ) {
             let mut buckets = LogHistogram::default();
             for &ns in &times {
                 buckets.count(ns);

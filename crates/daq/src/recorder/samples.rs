@@ -19,9 +19,8 @@ impl<T> EvenSample<T> {
 
     /// Offers an item; it is only made if it is kept.
     pub(crate) fn offer(&mut self, make: impl FnOnce() -> T) {
-        let fragments = self.seen.is_multiple_of(self.stride);
         self.seen += 1;
-        if !fragments {
+        if !(self.seen - 1).is_multiple_of(self.stride) {
             return;
         }
         self.items.push(make());
@@ -184,12 +183,9 @@ mod tests {
         for k in 0..1000 {
             few.offer(|| k);
         }
-        let fragments = few.into_items();
-        assert!((5..=10).contains(&fragments.len()), "{fragments:?}");
-        assert!(
-            fragments.windows(2).all(|pair| pair[1] - pair[0] == fragments[1] - fragments[0]),
-            "{fragments:?}"
-        );
+        let items = few.into_items();
+        assert!((5..=10).contains(&items.len()), "{items:?}");
+        assert!(items.windows(2).all(|pair| pair[1] - pair[0] == items[1] - items[0]), "{items:?}");
     }
 
     #[test]

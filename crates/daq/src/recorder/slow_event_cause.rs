@@ -113,31 +113,16 @@ pub(crate) fn refine_cause(slow: &SlowEvent, stalls: &[Stall], window: u64, whol
     };
     match (noticed, timeouts) {
         // No retransmission: it was not sent, or it queued.
-        (false, _) if whole && lossy => {
-            if slow.complete {
-                Cause::Queueing
-            } else {
-                Cause::Host
-            }
-        }
+        (false, _) if whole && lossy && slow.complete => Cause::Queueing,
+        (false, _) if whole && lossy => Cause::Host,
         (false, _) => slow.cause,
         (true, 1..) => Cause::RetransmissionTimeout,
         // Every retransmission was needless.
-        (true, 0) if again <= needless => {
-            if lossy {
-                Cause::Queueing
-            } else {
-                slow.cause
-            }
-        }
+        (true, 0) if again <= needless && lossy => Cause::Queueing,
+        (true, 0) if again <= needless => slow.cause,
         (true, 0) if transit_ns >= STALL_NS => Cause::TailLossProbe,
-        (true, 0) => {
-            if lossy {
-                Cause::Loss
-            } else {
-                slow.cause
-            }
-        }
+        (true, 0) if lossy => Cause::Loss,
+        (true, 0) => slow.cause,
     }
 }
 
@@ -178,7 +163,7 @@ mod tests {
         for (why, facts, expected) in [
             ("a stopped host", SlowEventFacts { host_ns: 100 * MS, gap_ns: 95 * MS, ..usual }, Cause::Host),
             (
-                "a stopped host, told again in vain",
+                "a stopped host whose order was repeated",
                 SlowEventFacts { host_ns: 100 * MS, since_repeat_ns: Some(90 * MS), ..usual },
                 Cause::Host,
             ),

@@ -4,13 +4,11 @@ use crate::report::{Arrival, BuilderReport, Incomplete, SourceSeen};
 use crate::settings::Carrier;
 use crate::theory::{fragment_wire_bytes, packets};
 
-use super::event_summary::EventSummary;
+use super::event_summary::{ArrivedFragment, EndedEvent, EventSummary};
 use super::log_histogram::LogHistogram;
 use super::samples::{EvenSample, ExampleEvents, Intervals};
 use super::slow_events::SlowEvents;
 use super::throughput_window::ThroughputWindow;
-
-use super::event_summary::{ArrivedFragment, EndedEvent};
 
 /// Incomplete events that are listed.
 const LISTED: usize = 200;

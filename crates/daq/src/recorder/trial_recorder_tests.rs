@@ -64,7 +64,7 @@ fn tell(
 }
 
 #[test]
-fn only_the_hold_counts_and_every_number_of_it_is_right() {
+fn report_counts_the_hold_only() {
     let mut collect = TrialRecorder::new(plan());
     let measured = tell(&mut collect, 0, 1_001 * MS, None, usual(1_001 * MS));
     let expected =
@@ -105,7 +105,7 @@ fn only_the_hold_counts_and_every_number_of_it_is_right() {
 }
 
 #[test]
-fn faults_are_found_among_usual_events_with_their_source() {
+fn slow_events_get_their_cause_and_source() {
     let mut collect = TrialRecorder::new(plan());
     collect.begin_hold(1_000 * MS, None, true);
     let mut expected = Vec::new();
@@ -159,7 +159,7 @@ fn faults_are_found_among_usual_events_with_their_source() {
 }
 
 #[test]
-fn sources_with_unknown_clocks_and_strange_numbers_do_no_harm() {
+fn unknown_clocks_and_invalid_sources_are_tolerated() {
     let mut collect = TrialRecorder::new(plan());
     let mut report = BuilderReport::default();
     collect.begin_hold(1_000 * MS, None, true);
@@ -179,7 +179,7 @@ fn sources_with_unknown_clocks_and_strange_numbers_do_no_harm() {
 }
 
 #[test]
-fn where_most_events_stall_a_stall_is_still_no_fault_of_others() {
+fn frequent_stalls_do_not_become_the_usual_delay() {
     let mut collect = TrialRecorder::new(plan());
     collect.begin_hold(2_000 * MS, None, true);
     for event in 1..=40 {

@@ -28,7 +28,7 @@ const ROUNDS_MAX: usize = 14;
 
 /// A round to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Round {
+pub(crate) struct Round {
     /// With push: all sources.
     pub credit: u32,
     /// Unless it ends early, see [`RoundStats::is_over`].
@@ -39,7 +39,7 @@ pub(super) struct Round {
 
 /// Statistics of a round.
 #[derive(Debug, Clone)]
-pub(super) struct RoundStats {
+pub(crate) struct RoundStats {
     round: Round,
     started_ns: u64,
     last_ns: u64,
@@ -51,7 +51,7 @@ pub(super) struct RoundStats {
 
 impl RoundStats {
     /// Begins a round at `now_ns`; no earlier event is under way.
-    pub(super) const fn new(round: Round, now_ns: u64) -> Self {
+    pub(crate) const fn new(round: Round, now_ns: u64) -> Self {
         Self {
             round,
             started_ns: now_ns,
@@ -65,7 +65,7 @@ impl RoundStats {
 
     /// An event ended at `now_ns`: it took `took_ns` from its trigger, its slowest fragment `transit_ns`;
     /// `arrived`: wire bytes, and the time from its first fragment to its last.
-    pub(super) fn add_event(
+    pub(crate) fn add_event(
         &mut self,
         took_ns: u64,
         transit_ns: u64,
@@ -85,16 +85,16 @@ impl RoundStats {
     }
 
     /// Whether the round needs no more events.
-    pub(super) const fn is_over(&self) -> bool {
+    pub(crate) const fn is_over(&self) -> bool {
         self.events >= self.round.events || self.stalled >= STALLED_ENOUGH
     }
 
     /// Whether an event stalled or remained incomplete.
-    pub(super) const fn has_stalled(&self) -> bool {
+    pub(crate) const fn has_stalled(&self) -> bool {
         self.stalled > 0
     }
 
-    pub(super) fn trial(&self) -> CreditTrial {
+    pub(crate) fn trial(&self) -> CreditTrial {
         let lasted_s = self.last_ns.saturating_sub(self.started_ns) as f64 / 1e9;
         let mut took_ns = self.took_ns.clone();
         took_ns.sort_unstable();
@@ -110,7 +110,7 @@ impl RoundStats {
 
     /// The rate at which fragments arrived, bit/s on the wire: of the quicker events, which show the port
     /// rather than the sources.
-    pub(super) fn rate_bit_per_s(&self) -> Option<f64> {
+    pub(crate) fn rate_bit_per_s(&self) -> Option<f64> {
         base::statistics::quantile(&self.rates_bit_per_s, 0.75)
     }
 }
@@ -130,7 +130,7 @@ enum Phase {
 
 /// The state of a search.
 #[derive(Debug)]
-pub(super) struct CreditSearch {
+pub(crate) struct CreditSearch {
     sources: u32,
     fragment_bytes: u64,
     phase: Phase,
@@ -149,7 +149,7 @@ pub(super) struct CreditSearch {
 
 impl CreditSearch {
     /// `fragment_bytes`: mean wire length; `buffer_bytes`: the port's buffer, if known.
-    pub(super) fn new(sources: u32, fragment_bytes: u64, buffer_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(sources: u32, fragment_bytes: u64, buffer_bytes: Option<u64>) -> Self {
         let fits = |bytes: u64| crate::theory::credit_that_fits(bytes, fragment_bytes);
         let first = buffer_bytes.map_or(fits(FIRST_BYTES), |bytes| fits(bytes / 2));
         Self {
@@ -170,13 +170,13 @@ impl CreditSearch {
     /// Bounds the estimated rate, bit/s: fragments that queued together seem to arrive faster than the port's
     /// rate.
     #[must_use]
-    pub(super) fn with_link_rate(mut self, link_bit_per_s: Option<f64>) -> Self {
+    pub(crate) fn with_link_rate(mut self, link_bit_per_s: Option<f64>) -> Self {
         self.link_bit_per_s = link_bit_per_s.filter(|&rate| rate > 0.0);
         self
     }
 
     /// The next round; `None`: the search is over.
-    pub(super) fn next(&self) -> Option<Round> {
+    pub(crate) fn next(&self) -> Option<Round> {
         let events = if self.phase == Phase::Confirm { EVENTS.1 } else { EVENTS.0 };
         match self.phase {
             Phase::Done => None,
@@ -186,7 +186,7 @@ impl CreditSearch {
     }
 
     /// Adds a finished round.
-    pub(super) fn add_round(&mut self, stats: &RoundStats) {
+    pub(crate) fn add_round(&mut self, stats: &RoundStats) {
         let trial = stats.trial();
         if trial.stalled == 0 {
             let rate = stats.rate_bit_per_s().into_iter().chain(self.rate_bit_per_s);
@@ -226,12 +226,12 @@ impl CreditSearch {
     }
 
     /// Ends the search: its time is over.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.phase = Phase::Done;
     }
 
     /// The result so far.
-    pub(super) fn result(&self) -> Steered {
+    pub(crate) fn result(&self) -> Steered {
         let stalled = self.smallest_stalled();
         let held = self.tried.iter().filter(|trial| trial.stalled == 0).map(|trial| trial.credit).max();
         let credit = self.best_credit();

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 /// Shortest delay before an order is repeated.
-pub(super) const DELAY_NS_MIN: u64 = 5_000_000;
+pub(crate) const DELAY_NS_MIN: u64 = 5_000_000;
 /// Answers to an earlier order may be read so much later than those to a later one.
 const REORDER_NS: u64 = 500_000;
 /// Earlier events that are searched for overtaken orders.
@@ -23,7 +23,7 @@ const DELAYS_MIN: usize = 16;
 
 /// What to do about pending orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RetransmitAction {
+pub(crate) enum RetransmitAction {
     /// Repeat it to all.
     Multicast { event: u64, first_source: u32, sources: u32 },
     /// Repeat it to those of these sources that belong to `group` and whose fragments are missing, over their
@@ -107,7 +107,7 @@ struct EventRetries {
 
 /// The pending orders of one builder.
 #[derive(Debug, Default)]
-pub(super) struct RetransmitQueue {
+pub(crate) struct RetransmitQueue {
     /// `u32::MAX`: not connected.
     group_of: Vec<u32>,
     delays: Vec<DelayEstimate>,
@@ -122,12 +122,12 @@ pub(super) struct RetransmitQueue {
 
 impl RetransmitQueue {
     /// For the sources 0 to `sources - 1`, none of which is connected.
-    pub(super) fn new(sources: u32) -> Self {
+    pub(crate) fn new(sources: u32) -> Self {
         Self { group_of: vec![u32::MAX; sources as usize], ..Self::default() }
     }
 
     /// The source connected, in this group; groups are numbered from 0.
-    pub(super) fn join(&mut self, source: u32, group: u32) {
+    pub(crate) fn join(&mut self, source: u32, group: u32) {
         if let Some(of) = self.group_of.get_mut(source as usize) {
             *of = group;
         }
@@ -136,14 +136,14 @@ impl RetransmitQueue {
     }
 
     /// The source disconnected: its answers are not waited for.
-    pub(super) fn leave(&mut self, source: u32) {
+    pub(crate) fn leave(&mut self, source: u32) {
         if let Some(of) = self.group_of.get_mut(source as usize) {
             *of = u32::MAX;
         }
     }
 
     /// Begins an event, which is given up at `give_up_ns`; numbers ascend.
-    pub(super) fn begin_event(&mut self, event: u64, give_up_ns: u64) {
+    pub(crate) fn begin_event(&mut self, event: u64, give_up_ns: u64) {
         let mut retries = self.spare.pop().unwrap_or_default();
         (retries.event, retries.give_up_ns) = (event, give_up_ns);
         retries.orders.clear();
@@ -152,7 +152,7 @@ impl RetransmitQueue {
     }
 
     /// At `now_ns` these sources were ordered by multicast to send.
-    pub(super) fn add_order(&mut self, event: u64, first_source: u32, sources: u32, now_ns: u64) {
+    pub(crate) fn add_order(&mut self, event: u64, first_source: u32, sources: u32, now_ns: u64) {
         let Some(at) = self.position(event) else { return };
         self.seen.clear();
         self.seen.resize(self.delays.len(), false);
@@ -180,7 +180,7 @@ impl RetransmitQueue {
     /// A fragment arrived at `now_ns`; `sent_ns`: when it was sent, by the builder's clock, if known. One
     /// sent before the repetition answers the first copy. Returns how many times its order had been repeated
     /// when it was sent.
-    pub(super) fn fragment_arrived(
+    pub(crate) fn fragment_arrived(
         &mut self,
         event: u64,
         source: u32,
@@ -225,20 +225,20 @@ impl RetransmitQueue {
         }
     }
 
-    pub(super) fn end_event(&mut self, event: u64) {
+    pub(crate) fn end_event(&mut self, event: u64) {
         if let Some(retries) = self.position(event).and_then(|at| self.events.remove(at)) {
             self.spare.push(retries);
         }
     }
 
     /// When to call [`Self::next_action`] again; `None`: no event is under way.
-    pub(super) fn next_due_ns(&self) -> Option<u64> {
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
         (!self.events.is_empty()).then_some(self.next_due_ns)
     }
 
     /// The next due action; call it until there is none. After [`RetransmitAction::GiveUp`] call
     /// [`Self::end_event`].
-    pub(super) fn next_action(&mut self, now_ns: u64) -> Option<RetransmitAction> {
+    pub(crate) fn next_action(&mut self, now_ns: u64) -> Option<RetransmitAction> {
         if now_ns < self.next_due_ns {
             return None;
         }

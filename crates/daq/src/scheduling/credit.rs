@@ -11,7 +11,7 @@ use crate::assembly::SourceSet;
 
 /// A range of sources that may send for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(crate) struct Grant {
     pub event: u64,
     pub first_source: u32,
     pub sources: u32,
@@ -19,7 +19,7 @@ pub(super) struct Grant {
 
 /// How many sources a grant addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GrantScope {
+pub(crate) enum GrantScope {
     /// Multicast: a grant is for half the credit at least, to save orders.
     Range,
     /// Over one source's connection.
@@ -39,7 +39,7 @@ struct OpenEvent {
 
 /// What is under way to one builder.
 #[derive(Debug)]
-pub(super) struct CreditManager {
+pub(crate) struct CreditManager {
     sources: u32,
     credit: u32,
     credit_bytes: u64,
@@ -55,7 +55,7 @@ pub(super) struct CreditManager {
 
 impl CreditManager {
     /// For the sources 0 to `sources - 1`; `credit` is at least one.
-    pub(super) fn new(sources: u32, credit: u32, scope: GrantScope) -> Self {
+    pub(crate) fn new(sources: u32, credit: u32, scope: GrantScope) -> Self {
         Self {
             sources,
             credit: credit.max(1),
@@ -70,25 +70,25 @@ impl CreditManager {
     }
 
     /// Limits the fragments under way; at least one.
-    pub(super) fn set_credit(&mut self, credit: u32) {
+    pub(crate) fn set_credit(&mut self, credit: u32) {
         self.credit = credit.max(1);
     }
 
     /// Limits the bytes under way; a single fragment may be larger.
-    pub(super) fn set_credit_bytes(&mut self, bytes: u64) {
+    pub(crate) fn set_credit_bytes(&mut self, bytes: u64) {
         self.credit_bytes = bytes.max(1);
     }
 
-    pub(super) fn credit(&self) -> u32 {
+    pub(crate) fn credit(&self) -> u32 {
         self.credit
     }
 
-    pub(super) fn under_way(&self) -> u32 {
+    pub(crate) fn under_way(&self) -> u32 {
         self.under_way
     }
 
     /// Fragments that must arrive before the next grant.
-    pub(super) fn fragments_until_grant(&self) -> u64 {
+    pub(crate) fn fragments_until_grant(&self) -> u64 {
         let until = match self.scope {
             GrantScope::Single => self.under_way.min(1),
             GrantScope::Range if self.all_granted() => self.under_way,
@@ -98,12 +98,12 @@ impl CreditManager {
     }
 
     /// Whether all sources of all events are granted.
-    pub(super) fn all_granted(&self) -> bool {
+    pub(crate) fn all_granted(&self) -> bool {
         self.events.iter().all(|open| open.next_source >= self.sources)
     }
 
     /// Begins an event; numbers ascend.
-    pub(super) fn begin_event(&mut self, event: u64) {
+    pub(crate) fn begin_event(&mut self, event: u64) {
         let mut open = self.spare.pop().unwrap_or_default();
         open.event = event;
         open.next_source = 0;
@@ -114,7 +114,7 @@ impl CreditManager {
 
     /// The next grant; call it until there is none. `bytes`: the wire length of an event's fragment of a
     /// source, always the same.
-    pub(super) fn next_grant(&mut self, bytes: impl Fn(u64, u32) -> u64) -> Option<Grant> {
+    pub(crate) fn next_grant(&mut self, bytes: impl Fn(u64, u32) -> u64) -> Option<Grant> {
         let sources = self.sources;
         // Skip settled sources.
         let at = self.events.iter_mut().position(|open| {
@@ -169,7 +169,7 @@ impl CreditManager {
 
     /// A fragment arrived (or nearly), granted or not; `bytes` as in [`Self::next_grant`]. Returns whether
     /// credit came back: only the first time.
-    pub(super) fn fragment_arrived(&mut self, event: u64, source: u32, bytes: u64) -> bool {
+    pub(crate) fn fragment_arrived(&mut self, event: u64, source: u32, bytes: u64) -> bool {
         let Some(at) = self.position(event) else { return false };
         let open = &mut self.events[at];
         let is_back = open.settled.insert(source) && source < open.next_source;
@@ -184,7 +184,7 @@ impl CreditManager {
     }
 
     /// The source disconnected: it is not waited for. `bytes` as in [`Self::next_grant`].
-    pub(super) fn source_left(&mut self, source: u32, bytes: impl Fn(u64, u32) -> u64) {
+    pub(crate) fn source_left(&mut self, source: u32, bytes: impl Fn(u64, u32) -> u64) {
         self.gone.insert(source);
         let events: Vec<u64> = self.events.iter().map(|open| open.event).collect();
         for event in events {
@@ -193,12 +193,12 @@ impl CreditManager {
     }
 
     /// The source reconnected: later events wait for it.
-    pub(super) fn source_returned(&mut self, source: u32) {
+    pub(crate) fn source_returned(&mut self, source: u32) {
         self.gone.remove(source);
     }
 
     /// Ends an event; what it had under way is free again.
-    pub(super) fn end_event(&mut self, event: u64) {
+    pub(crate) fn end_event(&mut self, event: u64) {
         let Some(open) = self.position(event).and_then(|at| self.events.remove(at)) else { return };
         self.under_way = self.under_way.saturating_sub(open.under_way);
         self.under_way_bytes = self.under_way_bytes.saturating_sub(open.under_way_bytes);
@@ -292,7 +292,8 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let mut random = fastrand::Rng::with_seed(seed);
-            let mut manager = CreditManager::new(sources, credit, if one { GrantScope::Single } else { GrantScope::Range });
+            let scope = if one { GrantScope::Single } else { GrantScope::Range };
+            let mut manager = CreditManager::new(sources, credit, scope);
             let (mut under_way, mut built) = (Vec::new(), 0);
             let size = |event: u64, source: u32| event * 7 + u64::from(source) + 1;
             for event in 0..4 {
@@ -300,7 +301,8 @@ mod tests {
             }
             while built < 4 * sources {
                 while let Some(grant) = manager.next_grant(size) {
-                    under_way.extend((grant.first_source..grant.first_source + grant.sources).map(|s| (grant.event, s)));
+                    let range = grant.first_source..grant.first_source + grant.sources;
+                    under_way.extend(range.map(|source| (grant.event, source)));
                     prop_assert!(under_way.len() <= credit as usize);
                 }
                 prop_assert_eq!(under_way.len(), manager.under_way() as usize);

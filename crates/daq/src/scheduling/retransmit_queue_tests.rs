@@ -3,7 +3,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 /// Two groups of ten sources with a usual delay of a millisecond.
-fn acquainted() -> RetransmitQueue {
+fn queue_with_known_delays() -> RetransmitQueue {
     let mut queue = RetransmitQueue::new(20);
     for source in 0..20 {
         queue.join(source, source / 10);
@@ -21,7 +21,7 @@ fn acquainted() -> RetransmitQueue {
 
 #[test]
 fn silent_group_is_retried_then_given_up() {
-    let mut queue = acquainted();
+    let mut queue = queue_with_known_delays();
     queue.begin_event(500, 1000 * MS);
     queue.add_order(500, 0, 20, 0);
     queue.fragment_arrived(500, 0, None, MS);
@@ -43,7 +43,7 @@ fn silent_group_is_retried_then_given_up() {
 
 #[test]
 fn one_multicast_serves_two_silent_groups() {
-    let mut queue = acquainted();
+    let mut queue = queue_with_known_delays();
     queue.begin_event(500, 1000 * MS);
     queue.add_order(500, 5, 10, 0);
     assert_eq!(queue.next_action(4 * MS), None);
@@ -60,7 +60,7 @@ fn one_multicast_serves_two_silent_groups() {
 
 #[test]
 fn overtaken_order_is_retransmitted_early() {
-    let mut queue = acquainted();
+    let mut queue = queue_with_known_delays();
     for event in [500, 501] {
         queue.begin_event(event, u64::MAX - 1);
     }
@@ -103,7 +103,7 @@ fn overtaken_order_waits_for_the_usual_delay() {
 
 #[test]
 fn slow_group_gets_a_longer_delay() {
-    let mut queue = acquainted();
+    let mut queue = queue_with_known_delays();
     for event in 1000..1300 {
         let at_ns = event * 1000 * MS;
         queue.begin_event(event, at_ns + 900 * MS);
@@ -132,7 +132,7 @@ fn slow_group_gets_a_longer_delay() {
 
 #[test]
 fn disconnected_and_unknown_sources_are_ignored() {
-    let mut queue = acquainted();
+    let mut queue = queue_with_known_delays();
     (10..20).for_each(|source| queue.leave(source));
     queue.begin_event(500, 1000 * MS);
     queue.add_order(500, 0, 20, 0);

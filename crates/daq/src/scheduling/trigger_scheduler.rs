@@ -20,7 +20,7 @@ const NOTICE_NS: u64 = 10_000_000;
 
 /// What the assignment depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SchedulerPlan {
+pub(crate) struct SchedulerPlan {
     pub choice: BuilderChoice,
     /// Number of this process's first builder.
     pub builder_first: u16,
@@ -36,7 +36,7 @@ pub(super) struct SchedulerPlan {
 
 /// What a builder does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Assignment {
+pub(crate) enum Assignment {
     /// Begin an event, numbered by [`TriggerScheduler::next_event_number`].
     Due {
         /// When its trigger was due.
@@ -60,7 +60,7 @@ pub(super) enum Assignment {
 
 /// Where the builders of a process wait for one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Barrier {
+pub(crate) enum Barrier {
     /// Before the hold.
     Hold,
     /// Before the comparison with push: all holds are over.
@@ -102,14 +102,14 @@ struct State {
 
 /// Shared by the builders of a process.
 #[derive(Debug)]
-pub(super) struct TriggerScheduler {
+pub(crate) struct TriggerScheduler {
     plan: SchedulerPlan,
     state: Mutex<State>,
 }
 
 impl TriggerScheduler {
     /// `due`: the timetable, the same in all processes; `None`: each builder triggers as soon as it has room.
-    pub(super) fn new(plan: SchedulerPlan, due: Option<Due>) -> Self {
+    pub(crate) fn new(plan: SchedulerPlan, due: Option<Due>) -> Self {
         let slots = (0..plan.builders.max(1)).map(|_| BuilderSlot::default()).collect();
         let hosts = u64::from(plan.builders_all.max(1) / plan.builders.max(1)).max(1);
         let left = plan.events.map_or(u64::MAX, |events| events.div_ceil(hosts));
@@ -127,7 +127,7 @@ impl TriggerScheduler {
 
     /// The builder (its slot) has arrived at a barrier. Returns when the barrier opens, the same for all;
     /// `None`: some are missing.
-    pub(super) fn arrive(&self, builder: usize, barrier: Barrier, now_ns: u64) -> Option<u64> {
+    pub(crate) fn arrive(&self, builder: usize, barrier: Barrier, now_ns: u64) -> Option<u64> {
         let mut state = self.state();
         let at = barrier as usize;
         if let Some(slot) = state.slots.get_mut(builder) {
@@ -142,17 +142,17 @@ impl TriggerScheduler {
     }
 
     /// Sets when the timetable begins; the first call counts.
-    pub(super) fn begin_at(&self, start_ns: u64) {
+    pub(crate) fn begin_at(&self, start_ns: u64) {
         self.state().start_ns.get_or_insert(start_ns);
     }
 
     /// The builder leaves: it is not waited for, and its assignments are reassigned. Idempotent.
-    pub(super) fn leave(&self, builder: usize) {
+    pub(crate) fn leave(&self, builder: usize) {
         self.state().leave(&self.plan, builder);
     }
 
     /// The builder's next assignment, with `outstanding` events under way; call it until it is to wait.
-    pub(super) fn next(&self, builder: usize, now_ns: u64, outstanding: u32) -> Assignment {
+    pub(crate) fn next(&self, builder: usize, now_ns: u64, outstanding: u32) -> Assignment {
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(builder) {
             slot.outstanding = outstanding;
@@ -167,7 +167,7 @@ impl TriggerScheduler {
 
     /// Assignments that were due before `until_ns` and that the builder has not fetched; call it until
     /// `None`: then it gets no more.
-    pub(super) fn next_overdue(&self, builder: usize, until_ns: u64, outstanding: u32) -> Option<Assignment> {
+    pub(crate) fn next_overdue(&self, builder: usize, until_ns: u64, outstanding: u32) -> Option<Assignment> {
         let mut state = self.state();
         let slot = state.slots.get_mut(builder).filter(|slot| slot.is_active())?;
         slot.outstanding = outstanding;
@@ -185,7 +185,7 @@ impl TriggerScheduler {
     }
 
     /// The number of the builder's next event.
-    pub(super) fn next_event_number(&self, builder: usize) -> u64 {
+    pub(crate) fn next_event_number(&self, builder: usize) -> u64 {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(builder) else { return 0 };
         let k = slot.begun;
