@@ -15,10 +15,8 @@ use base::verdict::Verdict;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// The rate of one stream.
 const STREAM_BIT_PER_S: f64 = 25e6;
 
-/// One server to be simulated.
 #[derive(Debug, Clone, Copy)]
 pub struct Server {
     pub name: &'static str,
@@ -86,7 +84,6 @@ const NAMES: [(&str, &str); 8] = [
     ("streams_playing", ""),
 ];
 
-/// One trial of the model.
 fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Phase), at_s: f64) -> Trial {
     let mut noise = Noise(u64::from(number) * 7919);
     let demand = f64::from(load) * STREAM_BIT_PER_S;
@@ -152,12 +149,10 @@ fn trial(server: &Server, number: u32, repetition: u32, (load, phase): (u32, Pha
     }
 }
 
-/// What the model's server comes to.
 fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
     let own = || trials.iter().filter(|trial| trial.variant == server.name);
     let best = |verdict| own().filter(move |t| t.verdict == verdict).map(|t| t.load);
-    let value =
-        best(Verdict::Pass).fold(None, |most: Option<f64>, load| Some(most.map_or(load, |m| m.max(load))));
+    let value = best(Verdict::Pass).max_by(f64::total_cmp);
     let failed = best(Verdict::Fail).fold(f64::INFINITY, f64::min);
     let capacity = Capacity {
         value,
@@ -312,7 +307,6 @@ pub fn several() -> Run {
     run
 }
 
-/// One trial at one load.
 pub fn single() -> Run {
     let mut run = run("one look", &[Server { loads: &[(3, Phase::Single)], ..CPU_LIMITED }]);
     run.requirements.clear();

@@ -5,6 +5,7 @@
 //! a CPU to have a ring), all of one CPU write into its one ring.
 
 mod attributes;
+mod filter;
 mod loss_counters;
 mod records;
 mod ring;
@@ -18,6 +19,7 @@ use attributes::{
     Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
     TYPE_TRACEPOINT, cpus,
 };
+use filter::{call_filter, set_filter};
 use loss_counters::LossCounters;
 use ring::Ring;
 use tracepoints::Tracepoints;
@@ -31,7 +33,6 @@ use crate::thread::raise_file_limit;
 const IOC_ENABLE: libc::Ioctl = 0x2400;
 const IOC_DISABLE: libc::Ioctl = 0x2401;
 const IOC_SET_OUTPUT: libc::Ioctl = 0x2405;
-const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406;
 
 /// Descriptors that are needed beside the events.
 const OTHER_FILES: u64 = 256;
@@ -341,27 +342,6 @@ fn sample_of(event: &Event) -> Option<EventKind> {
     }
 }
 
-/// The filter that lets the wanted calls through, checked in the kernel (Documentation/trace/events.rst) from
-/// left to right: the fewer terms, the less a call costs.
-fn call_filter(calls: &[u16]) -> String {
-    let mut sorted = calls.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let runs = sorted.chunk_by(|before, after| before + 1 == *after);
-    let terms = runs.map(|run| match run {
-        [only] => format!("id=={only}"),
-        [first, .., last] => format!("(id>={first}&&id<={last})"),
-        [] => String::new(),
-    });
-    terms.collect::<Vec<_>>().join("||")
-}
-
-fn set_filter(event: &OwnedFd, filter: &str) -> Result<(), TraceError> {
-    let Ok(text) = std::ffi::CString::new(filter) else { return Ok(()) };
-    control(event, IOC_SET_FILTER, text.as_ptr() as libc::c_ulong)
-        .map_err(|error| refused("set a filter", error))
-}
-
 /// An ioctl of an event; `argument` is an integer, or the address of what lives until it returns.
 fn control(event: &OwnedFd, request: libc::Ioctl, argument: libc::c_ulong) -> io::Result<()> {
     // SAFETY: the descriptor is an event's; the requests that are made take an integer, or a terminated text
@@ -387,16 +367,5 @@ fn of_open(thread: i32, error: io::Error) -> TraceError {
                 .into(),
         },
         _ => refused(&format!("follow thread {thread}"), error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_name_every_wanted_call() {
-        assert_eq!(call_filter(&[44, 0, 46, 45]), "id==0||(id>=44&&id<=46)");
-        assert_eq!(call_filter(&[]), "");
     }
 }
