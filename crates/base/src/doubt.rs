@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format;
 use crate::names::first_of;
-use crate::outcome::{Ceiling, Resource};
+use crate::resource::{Ceiling, Resource};
 
 pub use workload::{StoredDoubt, WorkloadDoubt};
 

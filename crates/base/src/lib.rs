@@ -17,6 +17,7 @@ pub mod part;
 pub mod permit;
 pub mod placement;
 pub mod plan;
+pub mod resource;
 pub mod series;
 pub mod statistics;
 pub mod timeline;

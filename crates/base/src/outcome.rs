@@ -3,7 +3,6 @@
 mod figure;
 mod finding;
 mod limit;
-mod resource;
 mod table;
 
 use std::collections::BTreeMap;
@@ -19,23 +18,14 @@ use crate::objective::Requirement;
 use crate::series::Series;
 use crate::verdict::Verdict;
 
+pub use crate::resource::{Ceiling, Resource, ResourceSpec};
 pub use figure::{Axis, Figure, Layer, MARKS_MAX, Marks, Tone};
 pub use finding::Finding;
 pub use limit::{Certainty, Evidence, Limit};
-pub use resource::Resource;
 pub use table::{Cell, Column, Table};
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
 pub const SCHEMA: u32 = 1;
-
-/// The most of a resource that there is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ceiling {
-    /// In the resource's unit.
-    pub value: f64,
-    /// Where the number comes from: "given", "cgroup quota", "2 cores", "calibrated", "link speed".
-    pub source: String,
-}
 
 /// In which phase of the search a trial was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::outcome::{Ceiling, Resource};
 use crate::permit::Permit;
+use crate::resource::{Ceiling, Resource};
 
 /// The name of this host on every bus.
 pub const HERE: &str = "here";

@@ -3,6 +3,7 @@
 use crate::doubt::Doubt;
 use crate::metric::Metrics;
 use crate::outcome::{Account, Phase};
+use crate::resource::ResourceSpec;
 use crate::series::Series;
 use crate::units::Span;
 use crate::verdict::Verdict;
@@ -18,6 +19,42 @@ pub struct TrialContext {
     pub hold: Span,
     /// The same for all loads of a repetition, so that N and N + 1 differ by one stream only.
     pub seed: u64,
+}
+
+/// What of a workload is shown beside its metrics, and the resources that it brings with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Presentation {
+    /// What the sampled side is called: "server".
+    pub target: &'static str,
+    /// Rates that progress shows: the live number's name, and the word after its value.
+    pub live_rates: &'static [(&'static str, &'static str)],
+    /// Panels of the report's timeline above those of the target's resources.
+    pub panels_above: &'static [Panel],
+    /// Panels below them.
+    pub panels_below: &'static [Panel],
+    pub resources: &'static [&'static ResourceSpec],
+}
+
+/// A panel of the report's timeline.
+#[derive(Debug, Clone, Copy)]
+pub struct Panel {
+    pub title: &'static str,
+    /// The first of these series that a run has is drawn.
+    pub series: &'static [&'static str],
+    /// Whether stalls are marked in it.
+    pub has_stalls: bool,
+}
+
+impl Presentation {
+    /// A server, its resources and nothing else.
+    pub const DEFAULT: Self =
+        Self { target: "server", live_rates: &[], panels_above: &[], panels_below: &[], resources: &[] };
+}
+
+impl Default for &Presentation {
+    fn default() -> Self {
+        &Presentation::DEFAULT
+    }
 }
 
 /// What a workload makes of the reports of one trial.

@@ -15,6 +15,7 @@ pub mod judge;
 pub mod limit;
 pub mod metrics;
 pub mod port;
+pub mod presentation;
 mod recorder;
 pub mod report;
 mod scheduling;
@@ -35,7 +36,7 @@ use base::outcome::{Figure, Trial};
 use base::part::{HERE, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
-use base::workload::{Judgement, TrialContext};
+use base::workload::{Judgement, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
@@ -112,6 +113,10 @@ impl Workload for Daq {
 
     fn headline_metrics(&self, _: &DaqSettings) -> &'static [&'static str] {
         metrics::TELLING
+    }
+
+    fn presentation(&self) -> &'static Presentation {
+        &presentation::PRESENTATION
     }
 
     fn roles(&self) -> &'static [Role] {

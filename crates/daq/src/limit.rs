@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use base::format::{number, quantity};
-use base::limit_rules::{LOSS, THREAD, rule};
+use base::limit_rules::{LOSS, THREAD};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
+use super::presentation::PORT_BUFFER;
 use super::report::Cause;
 use super::settings::{DaqSettings, Pattern, Triggers};
 use super::slow_event_causes;
@@ -42,7 +43,7 @@ impl Held {
     fn resource(self) -> Resource {
         match self {
             Self::Link | Self::Orders => Resource::Network,
-            Self::Buffer | Self::Socket => Resource::Buffer,
+            Self::Buffer | Self::Socket => Resource::Workload(&PORT_BUFFER),
             Self::BuilderCpu | Self::HostCpu => Resource::Cpu,
             Self::SourceCpu => Resource::Player,
             Self::Offered => Resource::None,
@@ -56,7 +57,7 @@ pub fn held(settings: &DaqSettings, reports: &TrialReports) -> Option<(Held, Cer
     let lost_segments = signs.lost_segments.is_some_and(|segments| segments > 0);
     let confirmed = |held| Some((held, Certainty::Confirmed));
     match () {
-        () if signs.link_share.is_some_and(|share| rule(Resource::Network).is_used_up(share)) => {
+        () if signs.link_share.is_some_and(|share| Resource::Network.rule().is_used_up(share)) => {
             confirmed(Held::Link)
         }
         () if LOSS.is_used_up(signs.stalled_share) && lost_segments => confirmed(Held::Buffer),
@@ -198,7 +199,7 @@ fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Strin
         quantity(Some(wire), "bit/s"),
         quantity(Some(link), "bit/s")
     );
-    Some(match rule(Resource::Network).is_refuted(share) {
+    Some(match Resource::Network.rule().is_refuted(share) {
         true => format!("{text}, so that its rate is another (--link gives the true one)"),
         false => format!("{text}, {} %", number(100.0 * share)),
     })
@@ -347,7 +348,7 @@ mod tests {
             Some((Held::Buffer, Certainty::Predicted))
         );
         let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
-        assert_eq!(limit.resource, Resource::Buffer);
+        assert_eq!(limit.resource, Resource::Workload(&PORT_BUFFER));
         let said: Vec<_> = limit.evidence.iter().map(|evidence| evidence.statement.as_str()).collect();
         assert!(said.iter().any(|line| line.contains("a buffer of 64KiB takes 52")), "{said:?}");
         assert!(said.iter().any(|line| line.contains("80 Mbit/s of the 200 Mbit/s")), "{said:?}");

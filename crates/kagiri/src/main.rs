@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
     };
+    run::registry::BUILT_IN.register_resources();
     match cli.command.run(Cli::command) {
         Ok(code) => code.into(),
         Err(failure) => {

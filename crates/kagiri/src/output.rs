@@ -8,6 +8,7 @@ use anyhow::Context;
 use base::metric::MetricSpec;
 use base::outcome::{Run, State, Trial};
 use base::verdict::Verdict;
+use base::workload::Presentation;
 use report::html::Extras;
 use report::terminal::Style;
 
@@ -55,6 +56,12 @@ fn is_utf8_locale() -> bool {
 /// The metrics of a run's workload; none for a workload that this version does not know.
 pub fn metric_specs(run: &Run) -> &'static [MetricSpec] {
     run::registry::BUILT_IN.workload(&run.workload).map_or(&[], |workload| workload.metrics())
+}
+
+fn presentation(run: &Run) -> &'static Presentation {
+    run::registry::BUILT_IN
+        .workload(&run.workload)
+        .map_or(&Presentation::DEFAULT, |workload| workload.presentation())
 }
 
 /// Print on standard output; a reader that went away is no error.
@@ -120,7 +127,10 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
 /// The HTML report of a run.
 pub fn report_page(run: &Run) -> String {
     let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
-    report::html::page(run, &Extras { specs: metric_specs(run), command: Some(&command) })
+    report::html::page(
+        run,
+        &Extras { specs: metric_specs(run), presentation: presentation(run), command: Some(&command) },
+    )
 }
 
 fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use base::format::{duration_rounded_up, metric};
 use base::outcome::{Phase, Trial};
 use base::part::Live;
 use base::verdict::Verdict;
+use base::workload::Presentation;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
 use run::search::{Step, TrialResult};
@@ -25,6 +26,7 @@ pub struct Progress {
     stop: Arc<AtomicBool>,
     /// What a load counts, for the lines.
     unit: String,
+    presentation: &'static Presentation,
     began: Instant,
     now: Arc<Mutex<Now>>,
 }
@@ -45,7 +47,13 @@ struct Now {
 impl Progress {
     /// Progress of a run whose loads count `unit` and which takes as long as estimated; ends the run when
     /// `stop` is raised.
-    pub fn new(unit: &str, estimate: Estimate, quiet: bool, stop: Arc<AtomicBool>) -> Self {
+    pub fn new(
+        unit: &str,
+        presentation: &'static Presentation,
+        estimate: Estimate,
+        quiet: bool,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
         let on_terminal = !quiet && std::io::stderr().is_terminal();
         let bar = on_terminal.then(|| {
             let bar = ProgressBar::new(100);
@@ -58,7 +66,7 @@ impl Progress {
         });
         let now = Now { estimate, doing: String::new(), live: String::new(), step: None, told_whole: false };
         let now = Arc::new(Mutex::new(now));
-        Self { bar, quiet, stop, unit: unit.to_owned(), began: Instant::now(), now }
+        Self { bar, quiet, stop, unit: unit.to_owned(), presentation, began: Instant::now(), now }
     }
 
     /// One line about what is done now.
@@ -176,24 +184,23 @@ impl Progress {
     }
 }
 
-/// Which way the bytes move, with its name.
-const DIRECTIONS: [(&str, &str); 2] = [("goodput_up_bit_per_s", "up"), ("goodput_down_bit_per_s", "down")];
-/// The server's resources, with their names.
-const SERVER: [(&str, &str); 3] =
+/// The target's resources, with their names.
+const TARGET: [(&str, &str); 3] =
     [("server_cpu_percent", "CPU"), ("disk_bit_per_s", "disk"), ("network_bit_per_s", "network")];
 
 /// The rates of the bytes that move, and the known resources of the target.
-fn live_words(live: &Live) -> String {
-    let moving: Vec<String> = DIRECTIONS
+fn live_words(live: &Live, presentation: &Presentation) -> String {
+    let moving: Vec<String> = presentation
+        .live_rates
         .iter()
         .filter_map(|(name, way)| Some(format!("{} {way}", metric(name, Some(*live.get(*name)?)))))
         .collect();
     let moving = if moving.is_empty() { String::new() } else { format!(", {} now", moving.join(" and ")) };
-    let used: Vec<String> = SERVER
+    let used: Vec<String> = TARGET
         .iter()
         .filter_map(|(name, what)| Some(format!("{what} {}", metric(name, Some(live.get(*name)?.round())))))
         .collect();
-    if used.is_empty() { moving } else { format!("{moving} [server: {}]", used.join(", ")) }
+    if used.is_empty() { moving } else { format!("{moving} [{}: {}]", presentation.target, used.join(", ")) }
 }
 
 fn phase_word(phase: Phase) -> &'static str {
@@ -219,7 +226,7 @@ impl Observer for Progress {
             Event::TrialAt { done, live } => {
                 if let Some(bar) = &self.bar {
                     bar.set_position((done * 100.0) as u64);
-                    self.now().live = live_words(live);
+                    self.now().live = live_words(live, self.presentation);
                     self.show();
                 }
             }
@@ -239,7 +246,8 @@ mod tests {
     #[test]
     fn what_passes_now_stands_before_what_the_target_does() {
         let told = |all: &[(&str, f64)]| {
-            live_words(&all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect())
+            let live = all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+            live_words(&live, &transfer::presentation::PRESENTATION)
         };
         assert_eq!(told(&[]), "");
         assert_eq!(told(&[("server_cpu_percent", 82.4)]), " [server: CPU 82 %]");

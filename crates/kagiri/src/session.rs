@@ -121,6 +121,7 @@ impl Session {
         let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
         let mut progress = Progress::new(
             variants.first().map_or("", |first| first.workload.load_unit()),
+            workload.presentation(),
             estimate,
             common.quiet,
             Arc::clone(&self.stop),

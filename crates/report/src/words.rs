@@ -304,9 +304,7 @@ pub fn limited(limit: &Limit) -> String {
             "Limited by the measuring side or by other programs, not by the target".to_owned()
         }
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
-        (Resource::Window, _) => format!("Limited by the receiver's window ({certainty})"),
-        (Resource::SendBuffer, _) => format!("Limited by the sender's buffer ({certainty})"),
-        (Resource::Buffer, _) => format!("Limited by the buffer of the port ({certainty})"),
+        (Resource::Workload(spec), _) => format!("Limited by {} ({certainty})", spec.label),
         (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
     }

@@ -1,5 +1,6 @@
 //! The workloads that this kagiri knows. A further one is one line in [`BUILT_IN`].
 
+use base::outcome::Resource;
 use base::part::PartKind;
 use base::plan::{Plan, PlanError};
 use serde_json::Value;
@@ -33,6 +34,13 @@ impl Registry {
             let names: Vec<_> = self.workloads.iter().map(|workload| workload.name()).collect();
             PlanError::of_key("workload", format!("there is no workload '{name}', only {}", names.join(", ")))
         })
+    }
+
+    /// Makes the workloads' resources known: stored runs that are read afterwards have their labels.
+    pub fn register_resources(&self) {
+        for workload in self.workloads {
+            Resource::register(workload.presentation().resources);
+        }
     }
 
     /// Every kind of part: the workloads' and the samplers'.

@@ -19,7 +19,7 @@ use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
 use base::series::Series;
-use base::workload::{Judgement, TrialContext};
+use base::workload::{Judgement, Panel, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
@@ -39,6 +39,11 @@ const CACHE: &str = "cache";
 /// The name of the players among a run's parts; on several hosts `viewers@HOST`.
 pub const VIEWERS: &str = "viewers";
 
+static PRESENTATION: Presentation = Presentation {
+    panels_below: &[Panel { title: "least slack", series: &["slack_s", "slack_min_s"], has_stalls: true }],
+    ..Presentation::DEFAULT
+};
+
 impl Workload for Stream {
     const NAME: &'static str = "stream";
     type Settings = StreamSettings;
@@ -49,6 +54,10 @@ impl Workload for Stream {
 
     fn metrics(&self) -> &'static [MetricSpec] {
         judge::METRICS
+    }
+
+    fn presentation(&self) -> &'static Presentation {
+        &PRESENTATION
     }
 
     fn roles(&self) -> &'static [Role] {

@@ -20,6 +20,7 @@ pub mod line_rate;
 pub mod metrics;
 pub mod native;
 mod path_rate;
+pub mod presentation;
 pub mod quic;
 pub mod report;
 pub mod requests;
@@ -34,7 +35,7 @@ use base::metric::MetricSpec;
 use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
-use base::workload::{Judgement, TrialContext};
+use base::workload::{Judgement, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
@@ -71,6 +72,10 @@ impl Workload for Transfer {
     /// One load is one flow or several: what passed through them is what was asked.
     fn headline_metrics(&self, settings: &TransferSettings) -> &'static [&'static str] {
         if settings.requests.is_some() { metrics::OF_REQUESTS } else { metrics::OF_BYTES }
+    }
+
+    fn presentation(&self) -> &'static Presentation {
+        &presentation::PRESENTATION
     }
 
     fn roles(&self) -> &'static [Role] {

@@ -1,7 +1,7 @@
 //! What held a transfer back. Pure: from the reports of both ends to a word, how it is known, and its
 //! evidence.
 
-use base::limit_rules::{LOSS, THREAD, rule};
+use base::limit_rules::{LOSS, THREAD, WAITING};
 use base::outcome::{Certainty, Resource};
 
 use super::flow::{FlowCount, ThreadReport};
@@ -116,12 +116,12 @@ pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> 
 
 /// Whether a link that carries this share of what it can at best is full.
 pub(super) fn is_full(link_share: f64) -> bool {
-    rule(Resource::Network).is_used_up(link_share)
+    Resource::Network.rule().is_used_up(link_share)
 }
 
 /// Whether more arrived than the link is said to carry.
 pub(super) fn is_refuted(link_share: f64) -> bool {
-    rule(Resource::Network).is_refuted(link_share)
+    Resource::Network.rule().is_refuted(link_share)
 }
 
 fn link_sentence(share: f64) -> Option<String> {
@@ -179,10 +179,8 @@ impl Signs {
         let waits = self.waits.as_ref()?;
         let drained = waits.drained.is_some_and(|share| share >= DRAINED_SHARE_MOST);
         match () {
-            () if rule(Resource::Window).is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => {
-                Some(Held::Window)
-            }
-            () if rule(Resource::SendBuffer).is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
+            () if WAITING.is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => Some(Held::Window),
+            () if WAITING.is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
             // A sender that gets no CPU leaves its buffer empty, however large it is.
             () if drained && self.nearest_cpu().is_none() => Some(Held::SendBuffer),
             () => None,

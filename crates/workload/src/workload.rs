@@ -8,7 +8,7 @@ use base::outcome::{Figure, Trial};
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::{LoadPlan, PlanError};
-use base::workload::{Judgement, TrialContext};
+use base::workload::{Judgement, Presentation, TrialContext};
 use serde_json::Value;
 
 use crate::part::{Peers, Reports};
@@ -26,6 +26,11 @@ pub trait Workload: Sync + 'static {
 
     /// Every number of its trials, the sampled ones included.
     fn metrics(&self) -> &'static [MetricSpec];
+
+    /// What is shown of it beside its metrics, and its own resources.
+    fn presentation(&self) -> &'static Presentation {
+        &Presentation::DEFAULT
+    }
 
     /// The sides that a plan can place on hosts.
     fn roles(&self) -> &'static [Role];
@@ -109,6 +114,8 @@ pub trait AnyWorkload: Sync {
     fn name(&self) -> &'static str;
     /// See [`Workload::metrics`].
     fn metrics(&self) -> &'static [MetricSpec];
+    /// See [`Workload::presentation`].
+    fn presentation(&self) -> &'static Presentation;
     /// See [`Workload::roles`].
     fn roles(&self) -> &'static [Role];
     /// See [`Workload::part_kinds`].
@@ -161,6 +168,9 @@ impl<W: Workload> AnyWorkload for W {
     }
     fn metrics(&self) -> &'static [MetricSpec] {
         self.metrics()
+    }
+    fn presentation(&self) -> &'static Presentation {
+        self.presentation()
     }
     fn roles(&self) -> &'static [Role] {
         self.roles()

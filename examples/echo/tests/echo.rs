@@ -61,7 +61,7 @@ fn search_finds_the_two_clients_that_the_server_answers_in_time() {
     );
     assert!(run.trials[0].metrics.contains_key("server_cpu_percent"), "the server is sampled");
     let specs: &[MetricSpec] = echo.metrics();
-    let page = report::html::page(&run, &report::html::Extras { specs, command: None });
+    let page = report::html::page(&run, &report::html::Extras { specs, ..Default::default() });
     assert!(page.contains("two clients") && page.contains(specs[0].meaning));
 }
 

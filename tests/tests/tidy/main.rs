@@ -185,6 +185,37 @@ fn no_two_modules_import_each_other() {
     );
 }
 
+/// Crates that every workload shares, so that none of them may know one by name.
+const GENERAL_CRATES: [&str; 5] = ["base", "workload", "store", "run", "report"];
+
+/// Files of these crates that contain a workload's name, and why.
+const NAMES_OF_WORKLOADS: [(&str, &str); 1] =
+    [("crates/run/src/explain/columns.rs", "\"stream\" is a heading of load in foreign tables")];
+
+#[test]
+fn general_crates_name_no_workload() {
+    let mut wrong = Vec::new();
+    for folder in GENERAL_CRATES.map(|name| root().join("crates").join(name).join("src")) {
+        for path in sources().into_iter().filter(|path| path.starts_with(&folder)) {
+            let name = path.strip_prefix(root()).expect("a file of the repository").display().to_string();
+            let is_excepted = NAMES_OF_WORKLOADS.iter().any(|(file, _)| *file == name);
+            if is_excepted || name.ends_with("/tests.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("a source is text");
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for (number, line) in
+                code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
+            {
+                if ["\"daq\"", "\"stream\"", "\"transfer\""].iter().any(|word| line.contains(word)) {
+                    wrong.push(format!("{name}:{}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "general crates name a workload: {wrong:#?}");
+}
+
 #[test]
 fn only_sys_has_unsafe_code() {
     let sys = root().join("crates/sys");

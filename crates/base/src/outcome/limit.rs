@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Resource;
+use crate::resource::Resource;
 
 /// One observation that speaks for (or against) a resource being the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,6 @@ mod sources;
 mod tables;
 
 use base::format::{number, plural, quantity};
-use base::limit_rules::rule;
 use base::outcome::{Account, Resource};
 
 use super::settings::DaqSettings;
@@ -55,7 +54,7 @@ fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
         p99.map(|p99| format!(", 99 % within {}", quantity(Some(p99 as f64 / 1e9), "s"))).unwrap_or_default();
     let share = reports.ideal_events_per_s(settings).map(|ideal| 100.0 * built / ideal);
     // A veth's 10 Gbit/s are a number without meaning; what is beyond it is no share.
-    let share = share.filter(|share| !rule(Resource::Network).is_refuted(share / 100.0));
+    let share = share.filter(|share| !Resource::Network.rule().is_refuted(share / 100.0));
     let share = share.map(|share| format!(", {share:.0} % of what the link can carry")).unwrap_or_default();
     let sources = plural(settings.sources, "source");
     Some(format!("{sources}: {} events/s, {came}{vetoed}{within}{share}", number(built)))

@@ -73,11 +73,7 @@ fn ceilings(texts: &[String]) -> Result<Value, Failure> {
             Resource::Network => ("network", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
             Resource::Memory => ("memory", json!(ByteSize::from_bytes(ceiling.value as u64))),
             Resource::Cpu => ("cpu_percent", json!(ceiling.value)),
-            Resource::Player
-            | Resource::Window
-            | Resource::SendBuffer
-            | Resource::Buffer
-            | Resource::None => {
+            Resource::Player | Resource::Workload(_) | Resource::None => {
                 return Err(Failure::usage(format!(
                     "--ceiling {text}: the players' ceiling is known: their core"
                 )));

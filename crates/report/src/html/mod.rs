@@ -9,6 +9,7 @@ mod variant;
 
 use base::metric::MetricSpec;
 use base::outcome::Run;
+use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::text::plain;
@@ -21,6 +22,7 @@ const STYLE: &str = include_str!("style.css");
 pub struct Extras<'a> {
     /// The workload's metrics, explained in the appendix.
     pub specs: &'a [MetricSpec],
+    pub presentation: &'a Presentation,
     /// The command that makes such a run again.
     pub command: Option<&'a str>,
 }
@@ -47,7 +49,7 @@ pub fn page(run: &Run, extras: &Extras) -> String {
                     (overview::verdicts(run))
                     (overview::comparison(run))
                     @for (index, outcome) in run.variants.iter().enumerate() {
-                        (variant::section(run, outcome, index, extras.specs))
+                        (variant::section(run, outcome, index, extras))
                     }
                     (appendix::requirements(run, extras.specs))
                     (appendix::doubt_list(run))

@@ -2,6 +2,7 @@
 
 use base::outcome::{Resource, Run, Trial, VariantOutcome};
 use base::verdict::Verdict;
+use base::workload::Presentation;
 
 use super::figures::form;
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
@@ -24,24 +25,55 @@ struct Placed<'a> {
     length_s: f64,
 }
 
-const SLACK: &str = "least slack";
+/// A panel of one series.
+struct Kind<'a> {
+    title: String,
+    /// The first of these that a trial has is drawn.
+    series: &'a [&'a str],
+    class: &'static str,
+    /// Its ceiling is drawn.
+    resource: Option<Resource>,
+    has_stalls: bool,
+}
 
-/// A resource's panel: title, in which the server stands for what is measured, names of its series, class,
-/// the resource whose ceiling it has.
-type Kind = (&'static str, &'static [&'static str], &'static str, Option<Resource>);
-
-const KINDS: [Kind; 7] = [
-    ("goodput up", &["goodput_up_bit_per_s"], "s2", None),
-    ("goodput down", &["goodput_down_bit_per_s"], "s2", None),
-    ("server CPU", &["server_cpu_percent"], "s1", Some(Resource::Cpu)),
-    ("server memory", &["server_memory_bytes"], "s5", Some(Resource::Memory)),
-    ("disk", &["disk_bit_per_s"], "s4", Some(Resource::Disk)),
-    ("network", &["network_bit_per_s"], "s3", Some(Resource::Network)),
-    (SLACK, &["slack_s", "slack_min_s"], "s6", None),
-];
+/// The panels of a workload and of its target's resources, from top to bottom.
+fn kinds(presentation: &Presentation) -> Vec<Kind<'static>> {
+    let own = |panels: &'static [base::workload::Panel], class| {
+        panels.iter().map(move |panel| Kind {
+            title: panel.title.to_owned(),
+            series: panel.series,
+            class,
+            resource: None,
+            has_stalls: panel.has_stalls,
+        })
+    };
+    let target = presentation.target;
+    let resources: [(String, &[&str], _, _); 4] = [
+        (format!("{target} CPU"), &["server_cpu_percent"], "s1", Resource::Cpu),
+        (format!("{target} memory"), &["server_memory_bytes"], "s5", Resource::Memory),
+        ("disk".to_owned(), &["disk_bit_per_s"], "s4", Resource::Disk),
+        ("network".to_owned(), &["network_bit_per_s"], "s3", Resource::Network),
+    ];
+    let resources = resources.into_iter().map(|(title, series, class, resource)| Kind {
+        title,
+        series,
+        class,
+        resource: Some(resource),
+        has_stalls: false,
+    });
+    own(presentation.panels_above, "s2")
+        .chain(resources)
+        .chain(own(presentation.panels_below, "s6"))
+        .collect()
+}
 
 /// The figure; `None` where no trial has a length.
-pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Option<Figure> {
+pub(super) fn figure(
+    run: &Run,
+    variant: &VariantOutcome,
+    index: usize,
+    presentation: &Presentation,
+) -> Option<Figure> {
     let placed = place(run.trials_of(&variant.name).collect());
     let end_s = placed.last().map(|last| last.from_s + last.length_s).filter(|end| *end > 0.0)?;
     let x = time_axis(&placed, end_s);
@@ -52,11 +84,9 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
         panels.push(load_panel(&placed, &variant.capacity.unit, &x));
     }
     let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
-    for kind in &KINDS {
+    for kind in kinds(presentation) {
         let top = panels.last().map_or(-10.0, |panel: &Panel| panel.frame.top + panel.frame.height) + 34.0;
-        let (title, ..) = kind;
-        let title = title.replace("server", target(&run.workload));
-        panels.extend(series_panel(&placed, variant, (&title, kind), &x, top, buckets));
+        panels.extend(series_panel(&placed, variant, &kind, &x, top, buckets));
     }
     let last = panels.last_mut()?;
     last.x_labels = true;
@@ -72,11 +102,6 @@ pub(super) fn figure(run: &Run, variant: &VariantOutcome, index: usize) -> Optio
         panels,
         legend: legend(&placed, load_is_told, ceilings),
     })
-}
-
-/// What a workload calls the part whose usage is sampled.
-fn target(workload: &str) -> &'static str {
-    if workload == "daq" { "builder" } else { "server" }
 }
 
 /// Put trials end to end with small gaps.
@@ -180,13 +205,15 @@ fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
 fn series_panel(
     placed: &[Placed],
     variant: &VariantOutcome,
-    (title, (kind, names, class, resource)): (&str, &Kind),
+    kind: &Kind<'_>,
     x: &Axis,
     top: f64,
     buckets: usize,
 ) -> Option<Panel> {
-    let name =
-        names.iter().find(|name| placed.iter().any(|p| p.trial.series.iter().any(|s| s.name == **name)))?;
+    let name = kind
+        .series
+        .iter()
+        .find(|name| placed.iter().any(|p| p.trial.series.iter().any(|s| s.name == **name)))?;
     let measured: f64 = placed.iter().map(|p| p.length_s).sum();
     let (mut points, mut unit) = (Vec::new(), "");
     for p in placed {
@@ -200,14 +227,14 @@ fn series_panel(
     let most = points.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max);
     let known = points.iter().any(|(_, value)| value.is_some());
     let mut marks = Vec::new();
-    let fit = resource.and_then(|resource| variant.saturation.get(&resource));
+    let fit = kind.resource.and_then(|resource| variant.saturation.get(&resource));
     let ceiling = fit.and_then(|fit| fit.ceiling.as_ref()).filter(|ceiling| ceiling.value <= most * 1.8);
-    marks.push(Mark::Line { points, class });
+    marks.push(Mark::Line { points, class: kind.class });
     if let Some(ceiling) = ceiling {
         let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
         marks.push(Mark::Rule { y: ceiling.value, class: "ceiling", label });
     }
-    if *kind == SLACK {
+    if kind.has_stalls {
         marks.extend(stalls(placed, 0.0));
     }
     if !known {
@@ -215,9 +242,9 @@ fn series_panel(
         marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 4.0), class: "note", text });
     }
     let high = most.max(ceiling.map_or(0.0, |c| c.value));
-    let mut y = Axis::amount(title, unit, 0.0, if known { high } else { 1.0 }, 2);
+    let mut y = Axis::amount(&kind.title, unit, 0.0, if known { high } else { 1.0 }, 2);
     if !known {
-        (y.title, y.ticks) = (title.to_owned(), Vec::new());
+        (y.title, y.ticks) = (kind.title.clone(), Vec::new());
     }
     let frame = Frame { left: LEFT, top, width: WIDTH, height: if known { 62.0 } else { 24.0 } };
     Some(Panel { frame, x: x.clone(), y, x_labels: false, backdrop: backdrop(placed), marks })

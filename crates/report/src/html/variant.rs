@@ -5,7 +5,7 @@ use base::outcome::{Limit, Resource, Run, Table, VariantOutcome};
 use maud::{Markup, html};
 
 use super::overview::verdict;
-use super::{drawn, figures, number_cell, timeline};
+use super::{Extras, drawn, figures, number_cell, timeline};
 use crate::digest::{self, Row};
 use crate::tables::printed;
 use crate::text::unbroken;
@@ -13,7 +13,7 @@ use crate::words;
 use base::format::{Scale, UNKNOWN, capitalized, number, quantity, range};
 
 /// Everything about one variant.
-pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: &[MetricSpec]) -> Markup {
+pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras: &Extras) -> Markup {
     let rows = digest::rows(run, &variant.name);
     let several = run.variants.len() > 1;
     html! {
@@ -25,7 +25,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                 // Several variants have theirs together, above.
                 @if !several { (side_by_side(&variant.account.tables)) }
                 h3 { "Per load" }
-                (loads(run, variant, &rows, specs))
+                (loads(run, variant, &rows, extras.specs))
                 @if words::is_one_load(run, variant) {
                     @if words::wants_a_search(run, variant) { p { "Capacity: " (words::NOT_SEARCHED) "." } }
                 } @else {
@@ -45,7 +45,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, specs: 
                 p.caption { "Written from the tables above; what was concluded rather than read from a counter is marked as inferred." }
                 @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
-            @if let Some(figure) = timeline::figure(run, variant, index) {
+            @if let Some(figure) = timeline::figure(run, variant, index, extras.presentation) {
                 h3 { @if words::is_one_load(run, variant) { "Over time" } @else { "Up and down the ramp" } }
                 figure {
                     figcaption { "All trials of this variant end to end; time between trials is cut out at the dotted lines. The shaded part of each trial is its hold, over which the table's numbers are taken." }

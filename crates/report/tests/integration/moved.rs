@@ -102,7 +102,7 @@ fn why_a_transfer_is_no_pass_is_told_beside_what_moved() {
 
 #[test]
 fn a_page_draws_and_lists_what_came_of_single_loads_and_not_the_load() {
-    let page = page(&run(), &Extras { specs: SPECS, command: None });
+    let page = page(&run(), &Extras { specs: SPECS, ..Extras::default() });
     for said in [
         "Goodput of every variant",
         "950 Mbit/s (n = 3)",

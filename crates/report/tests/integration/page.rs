@@ -5,6 +5,7 @@ use std::path::Path;
 use base::doubt::Doubt;
 use base::metric::{Better, MetricSpec};
 use base::outcome::{Phase, Run};
+use base::workload::{Panel, Presentation};
 
 use crate::simulate::{self, CPU_LIMITED, Server};
 use report::html::{Extras, page};
@@ -16,8 +17,18 @@ const SPECS: &[MetricSpec] = &[MetricSpec {
     better: Better::Lower,
     meaning: "how often a picture was missing when it was due",
 }];
-const EXTRAS: Extras =
-    Extras { specs: SPECS, command: Some("kagiri stream --bitrate 25Mbit/s --max 8 --hold 10s") };
+const EXTRAS: Extras = Extras {
+    specs: SPECS,
+    presentation: &Presentation {
+        panels_below: &[Panel {
+            title: "least slack",
+            series: &["slack_s", "slack_min_s"],
+            has_stalls: true,
+        }],
+        ..Presentation::DEFAULT
+    },
+    command: Some("kagiri stream --bitrate 25Mbit/s --max 8 --hold 10s"),
+};
 
 /// The words of a page, without its marks: what a snapshot of the figures' coordinates would drown.
 fn words(page: &str) -> String {

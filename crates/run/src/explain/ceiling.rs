@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<(Resource, Ceiling), CeilingError> {
             value.parse::<BitRate>().map_err(|e| error(e.to_string()))?.bit_per_s() as f64
         }
         Resource::Memory => value.parse::<ByteSize>().map_err(|e| error(e.to_string()))?.bytes() as f64,
-        Resource::Window | Resource::SendBuffer | Resource::Buffer | Resource::None => {
+        Resource::Workload(_) | Resource::None => {
             return Err(error(format!("'{resource}' has no ceiling")));
         }
     };

@@ -186,8 +186,8 @@ fn role(name: &str) -> Option<(Role, Dimension)> {
     if let Some((resource, _)) = USAGES.iter().find(|(_, spellings)| is_in(spellings)) {
         let dimension = match resource {
             Resource::Disk | Resource::Network => Dimension::Rate,
-            Resource::Memory | Resource::Window | Resource::SendBuffer | Resource::Buffer => Dimension::Size,
-            Resource::Cpu | Resource::Player | Resource::None => Dimension::Cpu,
+            Resource::Memory => Dimension::Size,
+            Resource::Cpu | Resource::Player | Resource::Workload(_) | Resource::None => Dimension::Cpu,
         };
         return Some((Role::Usage(*resource), dimension));
     }

@@ -213,12 +213,8 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         Resource::Network => "a faster link, several links, or a lower bit rate",
         Resource::Memory => "more memory, or smaller buffers",
         Resource::Player => "the measuring side on another host or on several, or more cores for it",
-        Resource::Window => "a larger receive buffer (net.ipv4.tcp_rmem, --window)",
-        Resource::SendBuffer => "a larger send buffer (net.ipv4.tcp_wmem, --window)",
-        Resource::Buffer => {
-            "less at once (daq: --pattern grant, a smaller --credit, --stagger), or a port with a larger buffer"
-        }
-        Resource::None => return None,
+        Resource::Workload(spec) if !spec.remedy.is_empty() => spec.remedy,
+        Resource::Workload(_) | Resource::None => return None,
     };
     let twice = explanation.saturation.get(&resource).and_then(|s| {
         let ceiling = s.ceiling.as_ref()?.value;

@@ -1,7 +1,6 @@
 //! Which resource set the capacity, and how that is known.
 
 use base::format;
-use base::limit_rules::rule;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, INFERRED};
@@ -127,7 +126,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
     // Without a failure or a bend, being near the ceiling does not show that anything stopped there.
     let turned = analysis.verdicts().is_some() || analysis.bend.is_some();
     if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
-        && rule(resource).is_used_up(share)
+        && resource.rule().is_used_up(share)
     {
         weight += if assumed { 1 } else { 3 };
         evidence.insert(
@@ -221,14 +220,14 @@ fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
     let share = used / ceiling.value;
     let evidence = share_of_ceiling(analysis, resource, share, ceiling);
-    (share < rule(resource).used_up_from).then_some(evidence)
+    (share < resource.rule().used_up_from).then_some(evidence)
 }
 
 /// That a resource of the target was used up where no trial could be judged.
 fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let ceiling = analysis.ceilings.get(&resource).filter(|ceiling| !ceiling.source.starts_with(ASSUMED))?;
     let share = analysis.usage_at_critical(resource)? / ceiling.value;
-    let is_full = resource != Resource::Player && rule(resource).is_used_up(share);
+    let is_full = resource != Resource::Player && resource.rule().is_used_up(share);
     is_full.then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
@@ -263,7 +262,7 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     let counted = |statement| Evidence::counted(resource, statement);
     let used = analysis.usage_at_critical(resource);
     let signs = signs::of(analysis, resource, false);
-    let is_own = used.is_some_and(|used| rule(resource).is_used_up(used / 100.0)) || !signs.is_empty();
+    let is_own = used.is_some_and(|used| resource.rule().is_used_up(used / 100.0)) || !signs.is_empty();
     let spoiled = NEIGHBOURS.iter().filter_map(|(counter, least, who)| {
         let value = analysis.counter_at_critical(counter).filter(|value| value >= least)?;
         Some(counted(format!("at {at} {who} {}", words::amount(Resource::Cpu, value))).with(*counter, value))

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use base::limit_rules::rule;
 use base::outcome::{Capacity, Ceiling, Limit, Resource, Trial};
 use base::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -86,7 +85,7 @@ impl Row {
         let full = self
             .usage
             .get(&Resource::Player)
-            .is_some_and(|used| rule(Resource::Player).is_used_up(used / 100.0));
+            .is_some_and(|used| Resource::Player.rule().is_used_up(used / 100.0));
         let late = self.counters.get("tick_late_max_ms").is_some_and(|late| *late >= PLAYER_LATE_MS);
         self.verdict == Some(Verdict::Invalid) && (full || late)
     }

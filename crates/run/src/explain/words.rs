@@ -36,9 +36,7 @@ pub fn subject(resource: Resource) -> &'static str {
         Resource::Disk => "disk",
         Resource::Network => "network",
         Resource::Memory => "memory",
-        Resource::Window => "the receiver's window",
-        Resource::SendBuffer => "the sender's buffer",
-        Resource::Buffer => "the buffer of the port",
+        Resource::Workload(spec) => spec.label,
         Resource::Player => "the players' CPU",
         Resource::None => "nothing",
     }

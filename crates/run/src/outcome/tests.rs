@@ -255,7 +255,11 @@ fn the_advice_fits_how_the_run_was_made() {
 #[test]
 fn what_a_workload_counts_itself_limits_one_load_and_is_considered() {
     let mut only = trial(1, (5.0, Phase::Single, Pass));
-    let own = Limit { resource: Resource::Window, certainty: Certainty::Confirmed, evidence: Vec::new() };
+    let own = Limit {
+        resource: Resource::Workload(&transfer::presentation::WINDOW),
+        certainty: Certainty::Confirmed,
+        evidence: Vec::new(),
+    };
     only.account.limit = Some(own.clone());
     let run = concluded(&plan(1, json!({ "streams": 5 }), &[]), vec![only], json!({}));
     assert_eq!(run.limit, own);

@@ -13,6 +13,7 @@ use super::findings::{broke_off, held_back, link_share, too_short_ms};
 use super::flow::Direction;
 use super::limit::{self, Cause, Held};
 use super::metrics;
+use super::presentation::{SEND_BUFFER, WINDOW};
 use super::report::{DirectionReport, TransferReport};
 use super::settings::{TransferSettings, Waiting};
 
@@ -129,8 +130,8 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
 fn resource(held: Held) -> Resource {
     match held {
         Held::SenderCpu | Held::ReceiverCpu => Resource::Cpu,
-        Held::Window => Resource::Window,
-        Held::SendBuffer => Resource::SendBuffer,
+        Held::Window => Resource::Workload(&WINDOW),
+        Held::SendBuffer => Resource::Workload(&SEND_BUFFER),
         Held::Path => Resource::Network,
         Held::Offered => Resource::None,
     }

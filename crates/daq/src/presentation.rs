@@ -1,0 +1,18 @@
+//! What is shown of event building, and the resource that only a port has.
+
+use base::limit_rules::LOSS;
+use base::outcome::ResourceSpec;
+use base::workload::Presentation;
+
+/// The buffer of a switch's port: what came at once did not fit.
+pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
+    name: "buffer",
+    label: "the buffer of the port",
+    unit: "B",
+    unit_suffix: "bytes",
+    remedy: "less at once (daq: --pattern grant, a smaller --credit, --stagger), or a port with a larger buffer",
+    rule: LOSS,
+};
+
+pub static PRESENTATION: Presentation =
+    Presentation { target: "builder", resources: &[&PORT_BUFFER], ..Presentation::DEFAULT };
