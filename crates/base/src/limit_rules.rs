@@ -36,6 +36,14 @@ pub const WAITING: LimitRule = LimitRule { used_up_from: 0.5, refuted_above: f64
 /// Packets or events that were lost for want of room: fewer are an accident.
 pub const LOSS: LimitRule = LimitRule { used_up_from: 0.01, refuted_above: f64::INFINITY };
 
+/// Usage of a load that passed, as a multiple of its ceiling, above which the ceiling is wrong: more than
+/// [`CEILING`] allows, since it takes a ceiling away instead of leaving a limit open.
+pub const REFUTED_BY_A_PASS: f64 = 1.1;
+
+/// Usage, as a multiple of another's or of a given ceiling, above which it is more; below, they are the same
+/// within the sampling's imprecision.
+pub const EXCEEDED_FROM: f64 = 1.05;
+
 #[cfg(test)]
 mod tests {
     use super::*;

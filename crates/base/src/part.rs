@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::part_error::PartError;
 use crate::permit::Permit;
 use crate::resource::{Ceiling, Resource};
 
@@ -31,27 +32,6 @@ pub struct PartSpec {
 
 /// What prepared parts tell their peers, by part name: addresses, process ids, facts.
 pub type Endpoints = BTreeMap<String, Value>;
-
-/// Why a part could not do its work; the message says what happened, to what, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct PartError {
-    /// The whole message.
-    pub message: String,
-    /// Whether the user's settings were at fault (exit code 2) rather than the world (1).
-    pub usage: bool,
-}
-
-impl PartError {
-    /// The world did not play along.
-    pub fn new(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), usage: false }
-    }
-    /// The settings cannot be right.
-    pub fn usage(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), usage: true }
-    }
-}
 
 /// Numbers of this moment.
 pub type Live = BTreeMap<String, f64>;

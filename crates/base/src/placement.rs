@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::part::HERE;
-use crate::plan::PlanError;
+use crate::plan_error::PlanError;
 use pattern::{expand, matches};
 
 /// A side of a workload that a plan can place.

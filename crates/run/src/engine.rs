@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use base::outcome::{Run, State, Trial};
-use base::part::{Endpoints, Live, PartError, PartSpec, Watch};
+use base::part::{Live, PartSpec};
 use base::placement::Placement;
 use base::plan::{LoadPlan, Plan, Variant};
 use base::workload::TrialContext;
@@ -16,12 +16,14 @@ use fleet::{Bus, BusError};
 use jiff::Timestamp;
 use serde_json::Value;
 use store::Store;
-use workload::{AnyWorkload, ConfiguredWorkload, part};
+use workload::AnyWorkload;
 
+pub use crate::configured::ConfiguredVariant;
 use crate::outcome::check_requirements;
 pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
 use crate::search::{self, Step, TrialResult};
+use crate::standing::{Standing, Target, watch};
 use crate::{alike, outcome, placed, trial};
 
 /// What happens during a run, for whoever watches it.
@@ -67,14 +69,6 @@ pub struct Setting<'a> {
     pub id: String,
     /// Facts of the host.
     pub environment: BTreeMap<String, Value>,
-}
-
-/// A variant of a plan, with its workload that has read its settings.
-pub struct ConfiguredVariant<'a> {
-    /// The variant.
-    pub variant: &'a Variant,
-    /// The workload with its settings.
-    pub workload: Box<dyn ConfiguredWorkload + 'a>,
 }
 
 /// Read the settings of every variant of a plan, and check the plan's requirements and places against its
@@ -340,29 +334,6 @@ impl Engine<'_> {
         all[&variant.name] = ceilings;
         Ok(())
     }
-}
-
-/// The parts that stand while a variant is searched.
-#[derive(Default)]
-pub(crate) struct Standing {
-    /// Their names: when one of them ends, a trial cannot go on.
-    pub(crate) names: Vec<String>,
-    /// What they tell their peers.
-    pub(crate) peers: Endpoints,
-    /// The one that is measured.
-    pub(crate) target: Option<Target>,
-}
-
-/// What is watched, and on which host.
-pub(crate) struct Target {
-    pub(crate) host: String,
-    pub(crate) watch: Watch,
-}
-
-/// What a part's endpoint asks a sampler to watch; only the part that is measured has a `watch`.
-fn watch(part: &str, endpoint: &Value) -> Result<Option<Watch>, PartError> {
-    let watch = endpoint.get("watch").filter(|watch| !watch.is_null());
-    watch.map(|watch| part::read(watch, || format!("the watch of {part}"))).transpose()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The engine: places parts, searches for the capacity, judges and explains.
 
 mod alike;
+mod configured;
 pub mod engine;
 pub mod explain;
 mod outcome;
@@ -9,4 +10,5 @@ pub mod registry;
 mod run_error;
 mod sampled;
 pub mod search;
+mod standing;
 mod trial;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::doubt::{Doubt, DoubtNote, lower_bound};
+use base::limit_rules::REFUTED_BY_A_PASS;
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{
@@ -14,12 +15,10 @@ use base::statistics;
 use base::verdict::Verdict;
 use serde::Deserialize;
 
-use crate::engine::{ConfiguredVariant, RunError};
+use crate::configured::ConfiguredVariant;
 use crate::explain::{self, LoadTable};
+use crate::run_error::RunError;
 use crate::search::{self, TrialResult};
-
-/// Usage beyond its ceiling by this factor refutes the ceiling; below, it is the sampling's imprecision.
-const REFUTED_BY: f64 = 1.1;
 
 /// The capacity before anything was measured.
 pub fn unknown_capacity(unit: &str) -> Capacity {
@@ -205,7 +204,7 @@ fn ceilings(run: &Run, variant: &str) -> Result<KnownCeilings, RunError> {
     let (mut known, mut doubts) = (BTreeMap::new(), Vec::new());
     for (resource, ceiling) in stored.unwrap_or_default() {
         let most_used = used(resource);
-        if most_used > ceiling.value * REFUTED_BY {
+        if most_used > ceiling.value * REFUTED_BY_A_PASS {
             doubts.push(Doubt::CeilingRefuted { resource, ceiling, most_used });
         } else {
             known.insert(resource, ceiling);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
+use base::limit_rules::CEILING;
 use base::metric::Metrics;
 use base::part::{HERE, PartError, PartSpec, Watch};
 use base::verdict::Verdict;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workload::part::{self, Part};
 
-use crate::engine::Target;
+use crate::standing::Target;
 
 /// The name under which the target's sampler is placed.
 pub(crate) const SAMPLER: &str = "sampler";
@@ -23,8 +24,6 @@ const NEIGHBOUR_PERCENT: f64 = 25.0;
 const MISSING_PERCENT: f64 = 5.0;
 /// CPU time stolen by the hypervisor, all CPUs, in % of one core, from which a trial carries a doubt.
 const STEAL_PERCENT: f64 = 2.0;
-/// A failure on a host as busy as this, with a neighbour on it, is not the target's.
-const HOST_FULL_RATIO: f64 = 0.95;
 
 /// Where a process of the measuring side is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +197,8 @@ fn neighbours(metrics: &Metrics) -> impl Iterator<Item = Doubt> {
 fn full_of_others(metrics: &Metrics, cores: f64) -> Option<String> {
     let host = known(metrics, "host_cpu_percent")?;
     let other = known(metrics, "other_cpu_percent")?;
-    let full = host >= HOST_FULL_RATIO * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
+    // A failure on a full host, with a neighbour on it, is not the target's.
+    let full = host >= CEILING.used_up_from * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
     full.then(|| {
         let (busy, theirs) = (host / 100.0, other / 100.0);
         format!("was full: {busy:.1} of {cores} cores were busy, {theirs:.1} of them with other programs")

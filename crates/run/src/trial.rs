@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use workload::ConfiguredWorkload;
 
-use crate::engine::{RunError, Standing};
+use crate::run_error::RunError;
 use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
+use crate::standing::Standing;
 
 /// How often the parts' progress is looked at.
 const POLL: Duration = Duration::from_millis(20);

@@ -122,6 +122,8 @@ pub trait AnyWorkload: Sync {
     fn part_kinds(&self) -> &'static [PartKind];
     /// The JSON schema of its settings.
     fn schema(&self) -> Value;
+    /// The reference page of its settings, as Markdown.
+    fn settings_page(&self) -> String;
     /// Check settings and fill in defaults.
     ///
     /// # Errors
@@ -179,7 +181,10 @@ impl<W: Workload> AnyWorkload for W {
         self.part_kinds()
     }
     fn schema(&self) -> Value {
-        schemars::schema_for!(W::Settings).to_value()
+        settings::schema::<W::Settings>().clone()
+    }
+    fn settings_page(&self) -> String {
+        settings::page::<W::Settings>(W::NAME)
     }
     fn resolve(&self, settings: &Value) -> Result<Value, PlanError> {
         let settings: W::Settings = settings::read(settings)?;

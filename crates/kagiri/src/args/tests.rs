@@ -214,8 +214,8 @@ fn every_setting_has_one_flag_or_none_by_intention() {
 }
 
 fn without_flag<S: Settings>() -> Vec<String> {
-    let all = declarations::<S>().into_iter();
-    all.filter(|setting| setting.flag.is_none()).map(|setting| setting.key).collect()
+    let all = declarations::<S>().iter();
+    all.filter(|setting| setting.flag.is_none()).map(|setting| setting.key.clone()).collect()
 }
 
 /// The committed reference pages are those that the settings give.

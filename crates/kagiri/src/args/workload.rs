@@ -23,9 +23,8 @@ pub const SETTINGS: &str = "settings";
 
 impl<S: Settings> Args for WorkloadArgs<S> {
     fn augment_args(command: Command) -> Command {
-        let flags = own_flags::<S>();
         let group = clap::ArgGroup::new(SETTINGS).multiple(true);
-        let args = flags.iter().flat_map(|(setting, flag)| args::<S>(setting, flag)).collect::<Vec<_>>();
+        let args = own_flags::<S>().flat_map(|(setting, flag)| args::<S>(setting, flag)).collect::<Vec<_>>();
         let group = group.args(args.iter().map(|arg| arg.get_id().clone()));
         command.args(args).group(group)
     }
@@ -39,8 +38,7 @@ impl<S: Settings> FromArgMatches for WorkloadArgs<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut args = Self { given: json!({}), _settings: PhantomData };
         for (setting, flag) in own_flags::<S>() {
-            let switches =
-                flag.switches.iter().map(|(name, value)| (switch_id(&setting, name), json!(value)));
+            let switches = flag.switches.iter().map(|(name, value)| (switch_id(setting, name), json!(value)));
             let is_default = json!(setting.default != true);
             let all = [(setting.key.clone(), is_default)].into_iter().chain(switches);
             for (id, of_switch) in all.filter(|(id, _)| is_given(matches, id)) {
@@ -87,9 +85,9 @@ impl<S: Settings> WorkloadArgs<S> {
     /// Wrong settings, with their flags.
     pub fn resolve(&self, workload: &str) -> Result<Value, Failure> {
         let mut args = self.clone();
-        for (setting, flag) in flags::<S>().into_iter().filter(|(_, flag)| flag.file) {
+        for (setting, flag) in flags::<S>().filter(|(_, flag)| flag.file) {
             if let Some(Value::String(path)) = self.get(&setting.key) {
-                args.set(&setting.key, file(&flag_name(&setting, &flag), path)?);
+                args.set(&setting.key, file(&flag_name(setting, flag), path)?);
             }
         }
         let settings =
@@ -134,9 +132,8 @@ fn named_by_flags<S: Settings>(workload: &str, error: &PlanError) -> Failure {
 
 /// The flag of a key; of a table, that of its first key.
 fn flag_of<S: Settings>(key: &str) -> Option<String> {
-    let all = flags::<S>();
-    let found = all.iter().find(|(setting, _)| setting.key == key);
-    let table = || all.iter().find(|(setting, _)| setting.key.starts_with(&format!("{key}.")));
+    let found = flags::<S>().find(|(setting, _)| setting.key == key);
+    let table = || flags::<S>().find(|(setting, _)| setting.key.starts_with(&format!("{key}.")));
     found.or_else(table).map(|(setting, flag)| flag_name(setting, flag))
 }
 
@@ -157,14 +154,13 @@ fn long_name(setting: &Declaration, flag: &Flag) -> String {
 }
 
 /// All settings that have a flag.
-fn flags<S: Settings>() -> Vec<(Declaration, Flag)> {
-    let all = declarations::<S>().into_iter();
-    all.filter_map(|setting| setting.flag.clone().map(|flag| (setting, flag))).collect()
+fn flags<S: Settings>() -> impl Iterator<Item = (&'static Declaration, &'static Flag)> {
+    declarations::<S>().iter().filter_map(|setting| Some((setting, setting.flag.as_ref()?)))
 }
 
 /// The flags that are built from the settings.
-fn own_flags<S: Settings>() -> Vec<(Declaration, Flag)> {
-    flags::<S>().into_iter().filter(|(_, flag)| !flag.shared).collect()
+fn own_flags<S: Settings>() -> impl Iterator<Item = (&'static Declaration, &'static Flag)> {
+    flags::<S>().filter(|(_, flag)| !flag.shared)
 }
 
 fn switch_id(setting: &Declaration, name: &str) -> String {

@@ -1,12 +1,10 @@
 //! `kagiri plan`: the settings that plans can have.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use daq::settings::DaqSettings;
-use stream::settings::StreamSettings;
-use transfer::settings::TransferSettings;
-use workload::settings::{Settings, page, schema};
+use run::registry::BUILT_IN;
 
-use crate::exit::{Code, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 
 /// Print the settings that plans can have.
@@ -24,7 +22,7 @@ pub enum PlanCommand {
     kagiri plan schema daq --markdown   the reference page")]
 pub struct SchemaArgs {
     /// Which workload
-    #[arg(value_name = "WORKLOAD", value_parser = ["stream", "transfer", "daq"])]
+    #[arg(value_name = "WORKLOAD", value_parser = names())]
     workload: String,
     /// Print the reference page as Markdown instead
     #[arg(long)]
@@ -35,20 +33,15 @@ impl PlanCommand {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let Self::Schema(args) = self;
-        match args.workload.as_str() {
-            "stream" => args.print::<StreamSettings>(),
-            "transfer" => args.print::<TransferSettings>(),
-            _ => args.print::<DaqSettings>(),
-        }
-    }
-}
-
-impl SchemaArgs {
-    fn print<S: Settings>(&self) -> Outcome {
-        output::print(&match self.markdown {
-            true => page::<S>(&self.workload),
-            false => serde_json::to_string_pretty(&schema::<S>())? + "\n",
+        let workload = BUILT_IN.workload(&args.workload).map_err(Failure::usage)?;
+        output::print(&match args.markdown {
+            true => workload.settings_page(),
+            false => serde_json::to_string_pretty(&workload.schema())? + "\n",
         });
         Ok(Code::Measured)
     }
+}
+
+fn names() -> PossibleValuesParser {
+    BUILT_IN.workloads().iter().map(|workload| workload.name()).into()
 }

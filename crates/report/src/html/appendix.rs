@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::number_cell;
-use super::variant::short;
+use super::verdict;
 use crate::text::moment;
 use crate::{doubts, words};
 use base::format::{capitalized, duration, metric, number, unit_of};
@@ -93,7 +93,7 @@ pub(super) fn trials(run: &Run) -> Markup {
                     td.name { (trial.variant) }
                     td { (words::phase_word(trial.phase)) }
                     td.n { (number(trial.load)) }
-                    td { (short(trial.verdict)) }
+                    td { (verdict(trial.verdict, trial.verdict.word())) }
                     td.n { (moment(trial.started_at)) }
                     td.n { (duration(trial.hold_to_s - trial.hold_from_s)) }
                     td.wide {

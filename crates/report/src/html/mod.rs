@@ -9,6 +9,7 @@ mod variant;
 
 use base::metric::MetricSpec;
 use base::outcome::Run;
+use base::verdict::Verdict;
 use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -69,4 +70,9 @@ pub fn page(run: &Run, extras: &Extras) -> String {
 /// A table cell with a number, or with the dash that stands for an unknown one.
 fn number_cell(text: &str) -> Markup {
     html! { td.n { @if text == UNKNOWN { span.none title="not known" { (UNKNOWN) } } @else { (text) } } }
+}
+
+/// A verdict in its colour.
+fn verdict(verdict: Verdict, text: &str) -> Markup {
+    html! { span class=(format!("v v-{verdict}")) { (text) } }
 }

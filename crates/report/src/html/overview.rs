@@ -5,7 +5,7 @@ use base::verdict::Verdict;
 use maud::{Markup, html};
 
 use super::variant::side_by_side;
-use super::{figures, number_cell};
+use super::{figures, number_cell, verdict};
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
@@ -136,11 +136,6 @@ fn how(row: &Row) -> Markup {
         (verdict(row.verdict, &row.verdict_words())) " "
         @if row.verdict != Verdict::Pass { (unbroken(&row.how())) } @else { "steady" }
     }
-}
-
-/// A verdict in its colour.
-pub(super) fn verdict(verdict: Verdict, text: &str) -> Markup {
-    html! { span class=(format!("v v-{verdict}")) { (text) } }
 }
 
 /// Variants side by side, where there are several.

@@ -4,8 +4,7 @@ use base::metric::MetricSpec;
 use base::outcome::{Limit, Resource, Run, Table, VariantOutcome};
 use maud::{Markup, html};
 
-use super::overview::verdict;
-use super::{Extras, drawn, figures, number_cell, timeline};
+use super::{Extras, drawn, figures, number_cell, timeline, verdict};
 use crate::digest::{self, Row};
 use crate::tables::printed;
 use crate::text::unbroken;
@@ -208,9 +207,4 @@ fn consideration(paragraph: &str) -> Markup {
         (pieces.next().unwrap_or_default())
         @for piece in pieces { span.tag { "inferred" } (piece) }
     }
-}
-
-/// A verdict alone, for the list of trials.
-pub(super) fn short(of: base::verdict::Verdict) -> Markup {
-    verdict(of, of.word())
 }

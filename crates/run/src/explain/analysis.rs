@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base::limit_rules::EXCEEDED_FROM;
 use base::outcome::{Ceiling, Resource, Saturation};
 use base::statistics::median;
 use base::verdict::Verdict;
@@ -17,8 +18,6 @@ pub const ASSUMED: &str = "assumed";
 pub const INFERRED: &str = "inferred";
 /// A floor must not fall by one because of the last bit of a division.
 const ROUNDING: f64 = 1e-9;
-/// Usage beyond another by this factor is more than the sampling's imprecision.
-const EXCEEDED_BY: f64 = 1.05;
 /// Loads among which a bend is searched; more are looked at in steps.
 const BENDS_MAX: usize = 64;
 
@@ -118,7 +117,7 @@ impl<'a> Analysis<'a> {
         let fit = self.fits.get(&resource)?;
         // What another trial exceeded is no ceiling, and so nothing stopped at it.
         let mut usage = self.table.rows.iter().filter_map(|row| row.usage.get(&resource));
-        let is_exceeded = usage.any(|other| *other > EXCEEDED_BY * used);
+        let is_exceeded = usage.any(|other| *other > EXCEEDED_FROM * used);
         (!is_exceeded && is_flat(fit, last, load, used)).then(|| (used, fit.line.at(load)))
     }
 
@@ -177,7 +176,7 @@ fn what_if(table: &LoadTable) -> Option<Resource> {
     let exceeded = |(resource, ceiling): (&Resource, &Ceiling)| {
         let passes = table.rows.iter().filter(|row| row.verdict == Some(Verdict::Pass));
         let most = passes.filter_map(|row| row.usage.get(resource)).copied().max_by(f64::total_cmp)?;
-        (ceiling.source == GIVEN && most > 1.05 * ceiling.value).then_some(*resource)
+        (ceiling.source == GIVEN && most > EXCEEDED_FROM * ceiling.value).then_some(*resource)
     };
     table.ceilings.iter().filter(|_| table.elsewhere).find_map(exceeded)
 }

@@ -1,11 +1,13 @@
 //! What the schema declares of each setting.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::definition::{Settings, schema};
+use super::definition::{Settings, generate_schema};
 
 /// How a setting is given on the command line. Everything is optional.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -127,11 +129,32 @@ pub(super) fn plain(number: &serde_json::Number) -> String {
 }
 
 /// Every setting, in the order of the struct.
-pub fn declarations<S: Settings>() -> Vec<Declaration> {
-    let mut found = Vec::new();
-    let parent = Parent { key: String::new(), flag: Some(Flag::default()) };
-    table(&schema::<S>(), &parent, &mut found);
-    found
+pub fn declarations<S: Settings>() -> &'static [Declaration] {
+    &declared::<S>().settings
+}
+
+/// The JSON schema of these settings.
+pub fn schema<S: Settings>() -> &'static Value {
+    &declared::<S>().schema
+}
+
+/// What a struct of settings declares.
+struct Declared {
+    schema: Value,
+    settings: Vec<Declaration>,
+}
+
+/// Built once for each struct: a command line with its plan asks for it hundreds of times.
+fn declared<S: Settings>() -> &'static Declared {
+    static ALL: Mutex<BTreeMap<TypeId, &'static Declared>> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.entry(TypeId::of::<S>()).or_insert_with(|| {
+        let schema = generate_schema::<S>();
+        let mut settings = Vec::new();
+        let parent = Parent { key: String::new(), flag: Some(Flag::default()) };
+        table(&schema, &parent, &mut settings);
+        Box::leak(Box::new(Declared { schema, settings }))
+    })
 }
 
 struct Parent {

@@ -27,8 +27,7 @@ pub trait Settings:
     }
 }
 
-/// The JSON schema of these settings.
-pub fn schema<S: Settings>() -> Value {
+pub(super) fn generate_schema<S: Settings>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<S>().to_value()
 }

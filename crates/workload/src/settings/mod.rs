@@ -12,7 +12,7 @@ mod definition;
 mod page;
 mod read;
 
-pub use declaration::{Choice, Declaration, Flag, Kind, declarations};
-pub use definition::{Settings, schema};
+pub use declaration::{Choice, Declaration, Flag, Kind, declarations, schema};
+pub use definition::Settings;
 pub use page::{page, value_name};
 pub use read::{one, read};

@@ -20,7 +20,7 @@ pub fn page<S: Settings>(name: &str) -> String {
             page += &format!("\n## {}\n", own.as_deref().unwrap_or_default());
             group = own;
         }
-        page += &entry(&setting);
+        page += &entry(setting);
     }
     page
 }

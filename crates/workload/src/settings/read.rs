@@ -7,8 +7,8 @@ use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
 use serde_json::{Map, Value, json};
 
-use super::declaration::{Declaration, Kind, declarations, plain};
-use super::definition::{Settings, schema};
+use super::declaration::{Declaration, Kind, declarations, plain, schema};
+use super::definition::Settings;
 
 /// Reads and checks settings, and fills in the defaults of what they leave out.
 ///
@@ -16,7 +16,7 @@ use super::definition::{Settings, schema};
 /// An unknown key, a wrong unit, a value out of range, or settings that do not fit together, with the key
 /// named.
 pub fn read<S: Settings>(settings: &Value) -> Result<S, PlanError> {
-    let settings = known_keys::<S>(&schema::<S>(), settings, "")?;
+    let settings = known_keys::<S>(schema::<S>(), settings, "")?;
     let read: S = parse(&settings)?;
     declarations::<S>().iter().try_for_each(|declared| within(declared, &settings))?;
     read.check()?;
