@@ -16,3 +16,15 @@ pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
 
 pub static PRESENTATION: Presentation =
     Presentation { target: "builder", resources: &[&PORT_BUFFER], ..Presentation::DEFAULT };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_buffer_limits_from_one_lost_event_in_a_hundred() {
+        for (share, is_used_up) in [(0.009, false), (0.01, true), (0.02, true)] {
+            assert_eq!(PORT_BUFFER.rule.is_used_up(share), is_used_up, "{share}");
+        }
+    }
+}

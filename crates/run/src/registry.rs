@@ -65,3 +65,28 @@ impl Registry {
         self.workload(name)?.resolve(&settings)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_resource_has_the_name_and_unit_that_its_workload_registered() {
+        BUILT_IN.register_resources();
+        for (name, unit, suffix) in [
+            ("cpu", "%", "percent"),
+            ("disk", "bit/s", "bit_per_s"),
+            ("network", "bit/s", "bit_per_s"),
+            ("memory", "B", "bytes"),
+            ("window", "B", "bytes"),
+            ("send_buffer", "B", "bytes"),
+            ("buffer", "B", "bytes"),
+            ("player", "%", "percent"),
+            ("none", "", ""),
+        ] {
+            let resource: Resource = serde_json::from_value(name.into()).unwrap();
+            assert_eq!((resource.word(), resource.unit(), resource.unit_suffix()), (name, unit, suffix));
+            assert_eq!(serde_json::to_value(resource).unwrap(), name);
+        }
+    }
+}

@@ -33,3 +33,20 @@ pub static PRESENTATION: Presentation = Presentation {
     resources: &[&WINDOW, &SEND_BUFFER],
     ..Presentation::DEFAULT
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_resource_limits_from_half_of_the_time() {
+        for (resource, share, is_used_up) in [
+            (&WINDOW, 0.4, false),
+            (&WINDOW, 0.5, true),
+            (&SEND_BUFFER, 0.4, false),
+            (&SEND_BUFFER, 0.5, true),
+        ] {
+            assert_eq!(resource.rule.is_used_up(share), is_used_up, "{} {share}", resource.name);
+        }
+    }
+}

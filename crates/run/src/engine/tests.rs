@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use base::metric::MetricSpec;
-use base::part::{AnyPart, HERE, HostContext, PartKind, Progress};
+use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, PartKind, Progress, Watch};
 use base::placement::Role;
 use base::units::Span;
 use base::verdict::Verdict;
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use workload::Workload;
-use workload::part::{Part, Peers, Reports};
+use workload::part::{self, Part, Peers, Reports};
 use workload::settings::Settings;
 
 use super::*;

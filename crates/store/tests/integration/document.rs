@@ -80,6 +80,25 @@ fn keys_of_a_later_version_are_passed_over() {
     assert_eq!(read_export(document.to_string().as_bytes()).unwrap(), run("a"));
 }
 
+/// "lock" stands for a resource of a later version or of another program's workload.
+#[test]
+fn resource_is_stored_and_exported_by_its_name_even_if_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    for name in ["cpu", "window", "send_buffer", "buffer", "player", "none", "lock"] {
+        let mut document: Value = serde_json::from_slice(&export(&run(name)).unwrap()).unwrap();
+        document["variants"][0]["limit"]["resource"] = name.into();
+        document["variants"][0]["limit"]["evidence"][0]["resource"] = name.into();
+        let saturation = document["variants"][0]["saturation"]["cpu"].clone();
+        document["variants"][0]["saturation"] = serde_json::json!({ name: saturation });
+        store.import(document.to_string().as_bytes()).unwrap();
+        let loaded = store.load(name).unwrap();
+        assert_eq!(loaded.variants[0].limit.resource.word(), name);
+        let exported: Value = serde_json::from_slice(&export(&loaded).unwrap()).unwrap();
+        assert_eq!(exported["variants"][0], document["variants"][0]);
+    }
+}
+
 #[test]
 fn only_regular_files_of_bounded_size_are_read() {
     let dir = tempfile::tempdir().unwrap();
