@@ -76,11 +76,11 @@ fn what_holds_a_transfer_back_is_named() {
     let buffer = ["--send-buffer", "64KiB", "--receive-buffer", "8MiB"];
     for (arguments, resource, words) in [
         // A large buffer would take all that is sent in a second.
-        ([&slow[..], &reno, &["--receive-buffer", "1MiB"]].concat(), "cpu", "the receiver's CPU"),
-        ([&slow[..], &reno, &down].concat(), "cpu", "the sender's CPU"),
+        ([&slow[..], &reno, &["--receive-buffer", "1MiB"]].concat(), "cpu", "the receiver's threads"),
+        ([&slow[..], &reno, &down].concat(), "cpu", "the sender's threads"),
         ([&far[..], &reno, &window].concat(), "window", "the receiver's window"),
         ([&far[..], &reno, &buffer].concat(), "send_buffer", "the sender's buffer"),
-        ([&narrow[..], &reno].concat(), "network", "the path"),
+        ([&narrow[..], &reno].concat(), "network", "the link is full"),
     ] {
         let named = |document: &Value| {
             document["limit"]["resource"] == resource && document["limit"]["certainty"] == "confirmed"

@@ -30,10 +30,11 @@ impl WorkloadDoubt for TransferDoubt {
     fn advice(&self) -> &'static str {
         match self {
             Self::RequestsLate { .. } => {
-                "ask for fewer requests a second or on fewer flows; what was late counts as waiting \
-                 all the same"
+                "use a lower --requests-per-s or fewer flows; response times include the delay"
             }
-            Self::TransferTooShort { .. } => "move more (--bytes 1GiB), or for a time (--time 5s)",
+            Self::TransferTooShort { .. } => {
+                "transfer more bytes (--bytes 1GiB), or for a fixed time (--time 5s)"
+            }
         }
     }
 

@@ -74,10 +74,7 @@ fn shortfall(settings: &TransferSettings, way: &DirectionReport, kept: f64) -> O
 pub(super) fn unmet(settings: &TransferSettings, way: &DirectionReport) -> Option<String> {
     let (arrived, wanted) = shortfall(settings, way, 0.0)?;
     let (arrived, wanted) = (arrived / 1e6, wanted / 1e6);
-    Some(format!(
-        "{arrived:.1} of the {wanted:.1} Mbit/s that were asked for {} arrived",
-        way.direction.word()
-    ))
+    Some(format!("{arrived:.1} of the requested {wanted:.1} Mbit/s {} arrived", way.direction.word()))
 }
 
 /// Where all that did not arrive of a rate was not offered, since the sender was woken too late: as a
@@ -147,7 +144,7 @@ pub(super) fn short(settings: &TransferSettings, way: &DirectionReport) -> Optio
         let who = match (out_of_cpu, overslept) {
             (true, _) => "it had no CPU to send more",
             (false, true) => "it was woken too late",
-            (false, false) => "its device took no more",
+            (false, false) => "its network device took no more",
         };
         let (offered, wanted) = (offered / 1e6, wanted / 1e6);
         Short {

@@ -48,7 +48,7 @@ impl Held {
             Self::Window => "window",
             Self::SendBuffer => "send buffer",
             Self::Path => "path",
-            Self::Offered => "rate asked for",
+            Self::Offered => "requested rate",
         }
     }
 }
@@ -127,9 +127,9 @@ pub(super) fn is_refuted(link_share: f64) -> bool {
 fn link_sentence(share: f64) -> Option<String> {
     let percent = 100.0 * share;
     match share {
-        share if is_full(share) => Some(format!("{percent:.1} % of what the link can carry arrived")),
+        share if is_full(share) => Some(format!("the goodput was {percent:.1} % of the link's maximum")),
         share if is_refuted(share) => Some(format!(
-            "{percent:.1} % of what the link is said to carry arrived, so that its rate is another"
+            "the goodput was {percent:.1} % of the link's nominal maximum, so the nominal rate is wrong"
         )),
         _ => None,
     }
@@ -258,9 +258,14 @@ impl Load {
     }
 }
 
+/// Share of the time that the least busy thread of an end ran or waited for a CPU, if its CPU is the limit.
+pub fn full_cpu_share(end: &EndReport) -> Option<f64> {
+    Load::of(end).filter(Load::is_full).map(|load| load.taken.min(1.0))
+}
+
 /// Whether the threads of an end had no time to spare.
 pub fn is_out_of_cpu(end: &EndReport) -> bool {
-    Load::of(end).is_some_and(|load| load.is_full())
+    full_cpu_share(end).is_some()
 }
 
 /// The share of its time for which a thread was ready to run and others had its CPU.
@@ -274,8 +279,11 @@ fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
         return Some(format!("the {word} end used {:.0} % of a core", 100.0 * load.taken));
     };
     let waited = 100.0 * end.threads.iter().map(ready_share).fold(0.0, f64::max);
-    let waited =
-        if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+    let waited = if waited >= 1.0 {
+        format!(" and waited for a CPU {waited:.0} % of the time")
+    } else {
+        String::new()
+    };
     Some(format!("the busiest {word} thread used {most:.0} % of a core{waited}"))
 }
 
@@ -316,10 +324,10 @@ impl Lost {
     fn sentence(&self) -> Option<String> {
         let percent = |share: f64| 100.0 * share;
         match self {
-            Self { packets: 1.., .. } => Some(format!("{} packets were taken for lost", self.packets)),
+            Self { packets: 1.., .. } => Some(format!("QUIC declared {} packets lost", self.packets)),
             _ if self.at_socket + self.on_way == 0.0 => None,
             _ => Some(format!(
-                "{:.3} % of the datagrams were lost on the way and {:.3} % at the receiver's full socket",
+                "{:.3} % of the datagrams were lost on the path and {:.3} % at the receiver's full socket",
                 percent(self.on_way),
                 percent(self.at_socket)
             )),
@@ -365,15 +373,11 @@ impl Waiting {
 
     fn sentence(&self) -> String {
         let drained = self.drained.filter(|share| *share >= WAIT_SHARE).map_or(String::new(), |share| {
-            format!(
-                "; in {:.0} % of the looks at it all that the send buffer held was under way",
-                100.0 * share
-            )
+            format!("; in {:.0} % of samples the whole send buffer was in flight", 100.0 * share)
         });
         format!(
-            "its connections had data under way for {:.0} % of the time, of it {:.0} % waiting for \
-             the receiver's \
-             window and {:.0} % for room in the send buffer; {} segments were sent again{drained}",
+            "connections were busy {:.0} % of the time; of this, limited by the receive window {:.0} % and \
+             by the send buffer {:.0} %; {} segments were retransmitted{drained}",
             100.0 * self.busy,
             100.0 * self.rwnd,
             100.0 * self.sndbuf,

@@ -93,10 +93,10 @@ fn why_a_transfer_is_no_pass_is_told_beside_what_moved() {
     run.variants.truncate(1);
     run.trials.retain(|trial| trial.variant == "TCP up");
     run.trials[2].verdict = Verdict::Fail;
-    run.trials[2].reasons = vec!["940.0 of the 2000.0 Mbit/s that were asked for up arrived".into()];
+    run.trials[2].reasons = vec!["940.0 of the requested 2000.0 Mbit/s up arrived".into()];
     let said = words::carries(&run, &run.variants[0]);
-    let expected = "Moved 940.0 Mbit/s up (the median trial of 3). Failed in 1 of 3 trials: 940.0 of the 2000.0 \
-                    Mbit/s that were asked for up arrived.";
+    let expected = "Moved 940.0 Mbit/s up (the median trial of 3). Failed in 1 of 3 trials: 940.0 of the \
+                    requested 2000.0 Mbit/s up arrived.";
     assert_eq!(said, expected);
 }
 

@@ -14,7 +14,7 @@ use super::flow::Direction;
 use super::limit::{self, Cause, Held};
 use super::metrics;
 use super::presentation::{SEND_BUFFER, WINDOW};
-use super::report::{DirectionReport, TransferReport};
+use super::report::{DirectionReport, EndReport, TransferReport};
 use super::settings::{TransferSettings, Waiting};
 
 pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
@@ -59,7 +59,7 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
                 format!(", {} % of the {} that the link can carry", number(100.0 * share), bit_rate(most))
             }
             _ => format!(
-                ", more than the {} that the link is said to carry (--link gives its true rate)",
+                ", more than the {} that is the nominal maximum of the link (set its true rate with --link)",
                 bit_rate(most)
             ),
         },
@@ -84,7 +84,7 @@ fn lost(report: &TransferReport) -> Option<String> {
         report.directions.iter().filter(|way| way.direction == wanted).cloned().collect()
     };
     match (ratio(&of(Direction::Up)), ratio(&of(Direction::Down))) {
-        (Some(up), Some(down)) => Some(format!("; of the datagrams {up} were lost up, {down} down")),
+        (Some(up), Some(down)) => Some(format!("; lost datagrams: {up} up, {down} down")),
         (up, down) => Some(format!("; {} of the datagrams were lost", up.or(down)?)),
     }
 }
@@ -97,7 +97,7 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
     }
     let too_short = too_short_ms(settings, report);
     let several = report.directions.len() > 1;
-    let of = |way: &DirectionReport| {
+    let ways = report.directions.iter().map(|way| {
         let (cause, evidence) = held_back(settings, report, way);
         let cause = match cause {
             cause if link_share(report, way).is_some_and(limit::is_full) => cause,
@@ -105,9 +105,9 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
             cause => known(report, cause),
         };
         let of_way = |line: String| if several { format!("{}: {line}", way.direction.word()) } else { line };
-        (cause, way.direction, evidence.into_iter().map(of_way).collect::<Vec<_>>())
-    };
-    let mut ways: Vec<_> = report.directions.iter().map(of).collect();
+        (cause, way, evidence.into_iter().map(of_way).collect::<Vec<_>>())
+    });
+    let mut ways: Vec<_> = ways.collect();
     ways.sort_by_key(|(cause, ..)| cause.is_none_or(|(held, _)| held == Held::Offered));
     let causes: BTreeSet<_> = ways.iter().map(|(cause, ..)| cause.map(|(held, _)| held)).collect();
     let (resource, certainty) = match ways.first().and_then(|(cause, ..)| *cause) {
@@ -116,10 +116,16 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
     };
     let said: Vec<String> = match (too_short, causes.len()) {
         (Some(ms), _) if resource == Resource::None => {
-            vec![format!("all bytes moved within {}, too short to tell", quantity(Some(ms / 1e3), "s"))]
+            vec![format!(
+                "all bytes moved within {}, too short to find a limit",
+                quantity(Some(ms / 1e3), "s")
+            )]
         }
-        (_, 1) => ways.first().map(|(cause, ..)| said(*cause, "")).into_iter().collect(),
-        _ => ways.iter().map(|(cause, way, _)| said(*cause, way.word())).collect(),
+        (_, 1) => ways.first().map(|(cause, way, _)| said(settings, way, *cause)).into_iter().collect(),
+        _ => ways
+            .iter()
+            .map(|(cause, way, _)| format!("{}: {}", way.direction.word(), said(settings, way, *cause)))
+            .collect(),
     };
     let evidence = ways.into_iter().flat_map(|(_, _, evidence)| evidence);
     let statements = std::iter::once(said.join("; ")).chain(evidence);
@@ -137,23 +143,35 @@ fn resource(held: Held) -> Resource {
     }
 }
 
-/// A cause as a sentence; of several ways with its own.
-fn said(cause: Option<Cause>, way: &str) -> String {
-    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
+/// The cause of a way as a sentence.
+fn said(settings: &TransferSettings, way: &DirectionReport, cause: Option<Cause>) -> String {
     let Some((held, certainty)) = cause else {
-        return format!("nothing that either end counts was used up{way}");
+        return "no resource that either end counts was exhausted".to_owned();
     };
     let is_proven = certainty == Certainty::Confirmed;
-    let cpu = if is_proven { "has no time to spare" } else { "comes nearest to having no time to spare" };
-    match held {
-        Held::SenderCpu => format!("the sender's CPU{way} {cpu}"),
-        Held::ReceiverCpu => format!("the receiver's CPU{way} {cpu}"),
-        Held::Window if is_proven => format!("the receiver's window{way} is full most of the time"),
-        Held::Window => format!("the receiver's window{way} is full part of the time"),
-        Held::SendBuffer if is_proven => format!("the sender's buffer{way} holds less than the path"),
-        Held::SendBuffer => format!("the sender's buffer{way} holds less than the path part of the time"),
-        Held::Path => format!("the path{way} takes no more"),
-        Held::Offered => format!("no more was asked for{way}"),
+    let sentence = match held {
+        Held::SenderCpu if is_proven => return full_cpu("sender's", way.sender.as_ref()),
+        Held::ReceiverCpu if is_proven => return full_cpu("receiver's", way.receiver.as_ref()),
+        Held::SenderCpu => "the sender's CPU is the busiest resource",
+        Held::ReceiverCpu => "the receiver's CPU is the busiest resource",
+        Held::Window if is_proven => "the receiver's window is full most of the time",
+        Held::Window => "the receiver's window is full part of the time",
+        Held::SendBuffer if is_proven => "the sender's buffer holds less than the link needs",
+        Held::SendBuffer => "the sender's buffer holds less than the link needs part of the time",
+        Held::Path => "the link is full",
+        Held::Offered if settings.rate.is_none() => "the sender had no more data to send",
+        Held::Offered => "the requested rate was reached",
+    };
+    sentence.to_owned()
+}
+
+/// The threads of an `end` are the limit; threads with idle time only if datagrams overflowed their socket.
+fn full_cpu(whose: &str, end: Option<&EndReport>) -> String {
+    match end.and_then(limit::full_cpu_share) {
+        Some(share) => {
+            format!("the {whose} threads ran or waited for a CPU {:.0} % of the time", 100.0 * share)
+        }
+        None => format!("the {whose} threads were too slow"),
     }
 }
 
@@ -168,21 +186,23 @@ fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<L
     let all_answered = report.responses.as_ref().is_some_and(|responses| responses.unanswered == 0);
     let (resource, certainty, first) = match (requests.waiting, cpu, requests.rate_per_s) {
         (Waiting::Spin, ..) => {
-            let why = "threads that spin use their cores whatever they wait for";
+            let why = "spinning threads always use their cores, so CPU use shows no limit";
             (Resource::None, Certainty::Unknown, why.to_owned())
         }
-        (_, Some((held, certainty)), _) => {
-            let who = if held == Held::SenderCpu { "the requesters' CPU" } else { "the answerers' CPU" };
-            (Resource::Cpu, certainty, format!("{who} has no time to spare"))
+        (_, Some((Held::SenderCpu, certainty)), _) => {
+            (Resource::Cpu, certainty, full_cpu("requesting", way.sender.as_ref()))
+        }
+        (_, Some((_, certainty)), _) => {
+            (Resource::Cpu, certainty, full_cpu("responding", way.receiver.as_ref()))
         }
         (_, None, None) => {
-            let why = "each flow asks again only when its answer has come, so that more flows may ask more";
+            let why = "requests are sequential (closed loop); use more flows for a higher rate";
             (Resource::None, Certainty::Confirmed, why.to_owned())
         }
         (_, None, Some(_)) if all_answered => {
-            (Resource::None, Certainty::Confirmed, "no more requests were asked for".to_owned())
+            (Resource::None, Certainty::Confirmed, "the requested rate was reached".to_owned())
         }
-        _ => (Resource::None, Certainty::Unknown, "not all requests were answered in time".to_owned()),
+        _ => (Resource::None, Certainty::Unknown, "some requests got no response in time".to_owned()),
     };
     let cpu = evidence.into_iter().filter(|line| line.contains(" of a core"));
     let statements = std::iter::once(first).chain(cpu);

@@ -20,8 +20,8 @@ const FLOWS_SHOWN: usize = 16;
 const BROKEN_SHOWN: usize = 3;
 
 /// What the columns of waits mean.
-const WAITS: &str = "busy: data was under way; window, buffer: share of that time in which the sender \
-                     waited for the receiver's window, or for room in its own buffer";
+const WAITS: &str = "busy: data was in flight; window, buffer: share of this time in which the receive \
+                     window or the send buffer was the limit";
 
 /// Intervals to show at most.
 const INTERVALS_SHOWN: usize = 10;
@@ -32,7 +32,7 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
         "Bytes",
         &[
             ("direction", ""),
-            ("asked", "B"),
+            ("requested", "B"),
             ("sent", "B"),
             ("arrived", "B"),
             ("in", "s"),
@@ -43,7 +43,7 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
         ],
     );
     let notes = &mut table.notes;
-    notes.push(format!("by {}, with {} at {}", report.engine, report.peer, report.server));
+    notes.push(format!("{}; server address: {} ({})", report.engine, report.server, report.peer));
     let each = report.asked_bytes.map(|bytes| bytes / report.directions.len().max(1) as u64);
     for way in &report.directions {
         let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
@@ -78,8 +78,8 @@ fn fragments(settings: &TransferSettings, report: &TransferReport, way: &Directi
     let packet = bytes + UDP_BYTES + if is_ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     (packet > u64::from(mtu)).then(|| {
         format!(
-            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one that is \
-             lost loses the whole",
+            "datagrams of {bytes} B are cut into packets of up to {mtu} B (MTU) {}: one lost packet \
+             loses the whole datagram",
             way.direction.word()
         )
     })
@@ -105,7 +105,7 @@ pub(super) fn over_time(way: &DirectionReport) -> Option<String> {
     let digits = if rates.iter().all(|rate| *rate >= 99.5) { 0 } else { 1 };
     let rates: Vec<String> = rates.iter().map(|rate| fixed(*rate, digits)).collect();
     let each = quantity(Some(each_s), "s");
-    Some(format!("every {each} {}, Mbit/s: {}", way.direction.word(), rates.join(" ")))
+    Some(format!("{}, Mbit/s per {each} interval: {}", way.direction.word(), rates.join(" ")))
 }
 
 /// Why what arrived is not what was sent, where it is not.
@@ -126,8 +126,8 @@ fn missing(way: &DirectionReport) -> Option<String> {
     let at_socket = came.overflowed.unwrap_or(0).min(lost);
     Some(format!(
         "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full \
-         socket, {} on the way; \
-         the sender's kernel had refused {} and got them again",
+         socket, {} on the path; \
+         the sender's kernel refused {} at first, which were sent later",
         quantity(Some(gap as f64), "B"),
         way.direction.word(),
         lost - at_socket,
@@ -189,13 +189,13 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
         ("flow", ""),
         (if is_arrived { "arrived" } else { "moved" }, "B"),
         ("goodput", "bit/s"),
-        ("control", ""),
-        ("resent", ""),
+        ("congestion control", ""),
+        ("retransmitted", ""),
         ("min RTT", "s"),
         ("busy", "s"),
         ("window", "%"),
         ("buffer", "%"),
-        ("held by", ""),
+        ("limited by", ""),
         ("end", ""),
     ];
     let table = Table { rows, notes, ..Table::new("Flows", &columns) };
@@ -240,8 +240,8 @@ pub(super) fn responses(responses: &Responses) -> Table {
     let times = &responses.times;
     let seconds = |ns: Option<u64>| Cell::from(ns.map(|ns| ns as f64 / 1e9));
     let columns = [
-        ("answered", ""),
-        ("unanswered", ""),
+        ("responses", ""),
+        ("no response", ""),
         ("sent late", ""),
         ("p50", "s"),
         ("p90", "s"),
@@ -254,7 +254,7 @@ pub(super) fn responses(responses: &Responses) -> Table {
     row.extend([50.0, 90.0, 99.0, 99.9].map(|percent| seconds(times.percentile_ns(percent))));
     row.push(seconds(times.max_ns()));
     table.rows.push(row);
-    table.notes.push("from the intended moment of a request to the end of its answer".to_owned());
+    table.notes.push("times: from the intended send time of a request to the end of its response".to_owned());
     table
 }
 
@@ -266,7 +266,7 @@ pub(super) fn calls(side: &str, way: &DirectionReport, end: Option<&EndReport>) 
 
 fn ended(ended: &EndReason) -> &'static str {
     match ended {
-        EndReason::Done | EndReason::ByPeer => "in order",
+        EndReason::Done | EndReason::ByPeer => "normal",
         EndReason::Stopped => "stopped",
         EndReason::Failed(_) => "broke off",
     }

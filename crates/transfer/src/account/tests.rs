@@ -61,7 +61,7 @@ fn balance_states_where_datagrams_were_lost() {
     let cell = |title: &str| table.column(title).map(|at| table.rows[0][at].clone());
     assert_eq!((cell("datagrams"), cell("lost")), (Some(100_u64.into()), Some(10_u64.into())), "{table:?}");
     let note = table.notes.last().unwrap();
-    assert!(note.contains("4 were dropped at the receiver's full socket, 6 on the way"), "{note}");
+    assert!(note.contains("4 were dropped at the receiver's full socket, 6 on the path"), "{note}");
     let short = of(&TransferSettings::default(), &report(bytes(2_000_000), bytes(1_500_000)));
     assert!(short.tables[0].notes.iter().any(|note| note.contains("500 kB up")), "{:?}", short.tables[0]);
 }
@@ -72,7 +72,7 @@ fn intervals_are_merged_to_at_most_ten() {
     let end = report.directions[0].receiver.as_mut().unwrap();
     end.intervals = (0..20).map(|n| (f64::from(n) / 10.0, f64::from(n + 1) / 10.0, 1_250_000)).collect();
     let said = over_time(&report.directions[0]).unwrap();
-    assert_eq!(said, format!("every 0.2 s up, Mbit/s: {}", ["100"; 10].join(" ")));
+    assert_eq!(said, format!("up, Mbit/s per 0.2 s interval: {}", ["100"; 10].join(" ")));
     report.directions[0].receiver.as_mut().unwrap().intervals.truncate(1);
     assert_eq!(over_time(&report.directions[0]), None);
 }
@@ -89,7 +89,7 @@ fn loopback_names_no_path_limit() {
     let account = of(&settings, &report);
     let limit = account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
-    assert!(account.tables[1].column("held by").is_none(), "of its one flow neither");
+    assert!(account.tables[1].column("limited by").is_none(), "of its one flow neither");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn spinning_threads_are_no_limit() {
     let account = of(&waiting("block"), &report);
     let limit = account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Confirmed));
-    assert!(limit.evidence[0].statement.contains("only when its answer has come"), "{limit:?}");
+    assert!(limit.evidence[0].statement.contains("sequential (closed loop)"), "{limit:?}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn unmet_rate_fails_because_of_the_path() {
     let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
     let judged = judge(&settings, &report(sent, came));
     assert_eq!((judged.verdict, judged.is_definite), (Verdict::Fail, true), "no neighbour's doing");
-    assert_eq!(judged.reasons, ["96.0 of the 200.0 Mbit/s that were asked for up arrived"]);
+    assert_eq!(judged.reasons, ["96.0 of the requested 200.0 Mbit/s up arrived"]);
     let limit = judged.account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::Network, Certainty::Confirmed));
     let met = judge(&settings, &report(sent, sent));
@@ -149,7 +149,7 @@ fn unmet_rate_fails_because_of_the_path() {
     let limit = met.account.limit.unwrap();
     assert_eq!(
         (limit.resource, limit.evidence[0].statement.as_str()),
-        (Resource::None, "no more was asked for")
+        (Resource::None, "the requested rate was reached")
     );
 }
 
@@ -248,22 +248,28 @@ fn each_direction_has_its_losses_and_limit() {
         account
             .headline
             .as_deref()
-            .is_some_and(|text| text.ends_with("of the datagrams none were lost up, 10 % down")),
+            .is_some_and(|text| text.ends_with("; lost datagrams: none up, 10 % down")),
         "{:?}",
         account.headline
     );
     let limit = account.limit.unwrap();
     assert_eq!(limit.resource, Resource::Cpu);
     let first = &limit.evidence[0].statement;
-    assert!(first.contains("the sender's CPU down has no time to spare; "), "{first}");
-    assert!(first.ends_with(" up"), "{first}");
+    assert!(
+        first.contains("down: the sender's threads ran or waited for a CPU 100 % of the time; "),
+        "{first}"
+    );
+    assert!(first.contains("; up: "), "{first}");
 }
 
 #[test]
 fn goodput_above_the_link_rate_is_no_full_link() {
     let account = of(&TransferSettings::default(), &report(bytes(170_000_000), bytes(170_000_000)));
     let headline = account.headline.unwrap();
-    assert!(headline.contains("more than the 956.4 Mbit/s that the link is said to carry"), "{headline}");
+    assert!(
+        headline.contains("more than the 956.4 Mbit/s that is the nominal maximum of the link"),
+        "{headline}"
+    );
     assert_ne!(account.limit.unwrap().resource, Resource::Network);
 }
 

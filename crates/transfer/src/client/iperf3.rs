@@ -75,8 +75,8 @@ impl Ready {
         };
         report.stopped = test.is_stopped;
         report.broken = test.problem.clone().filter(|_| !report.stopped);
-        let here = test.engines.iter().map(|engine| format!("here {engine}"));
-        report.engine = here.chain(["there iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
+        let here = test.engines.iter().map(|engine| format!("client: {engine}"));
+        report.engine = here.chain(["server: iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
         report.directions = ways(&test, watched);
         report
     }
@@ -88,12 +88,12 @@ fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
         (s.fract() == 0.0).then_some(s as u32)
     };
     if settings.requests.is_some() {
-        return Err("knows no requests and answers");
+        return Err("does not support requests");
     }
     let protocol = match settings.protocol {
         Protocol::Tcp => iperf3::Protocol::Tcp,
         Protocol::Udp => iperf3::Protocol::Udp,
-        Protocol::Quic => return Err("knows no QUIC"),
+        Protocol::Quic => return Err("does not support QUIC"),
     };
     let direction = match settings.direction {
         Direction::Up => iperf3::Direction::Forward,

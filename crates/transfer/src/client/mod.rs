@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
-        "cannot find the address of '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or \
+        "cannot resolve '{host}': {why}; write HOST or HOST:PORT, such as nas:5201 or \
          [fd00::1]:5201"
     )]
     Address { host: String, why: String },
@@ -37,7 +37,7 @@ pub enum ClientError {
     Nobody { source: ControlError },
     #[error(
         "{source}; is something else listening there, or a server stuck? start 'kagiri transfer \
-         --serve' or 'iperf3 -s' there, or say --peer ttcp for a classic ttcp"
+         --serve' or 'iperf3 -s' there, or use --peer ttcp for a classic ttcp"
     )]
     Stranger { source: Iperf3Error },
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub enum ClientError {
     Ttcp(#[from] TtcpError),
     #[error(transparent)]
     Net(#[from] sys::net::NetError),
-    #[error("{server} is a server of {found}, not of {wanted}; leave --peer out to take either")]
+    #[error("{server} is a server of {found}, not of {wanted}; omit --peer to accept either")]
     OtherPeer { server: SocketAddr, found: &'static str, wanted: &'static str },
     #[error("{server} is an iperf3 server, which {problem}; start 'kagiri transfer --serve' there instead")]
     NotIperf3s { server: SocketAddr, problem: &'static str },
@@ -84,7 +84,7 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
         && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
     let mut found = found.map_err(|error| fail(error.to_string()))?;
-    found.next().ok_or_else(|| fail("it has none".to_owned()))
+    found.next().ok_or_else(|| fail("it has no address".to_owned()))
 }
 
 impl Ready {

@@ -59,7 +59,7 @@ impl Ready {
         report.stopped = self.stop_handle.is_stopped();
         match outcome {
             Ok(moved) => {
-                report.engine = format!("here {}; there ttcp", moved.engine);
+                report.engine = format!("client: {}; server: ttcp", moved.engine);
                 let intervals = intervals.finish(monotonic_ns(), bytes, moved.flow.moved_ns);
                 let end = end(moved, intervals);
                 let (sender, receiver) =

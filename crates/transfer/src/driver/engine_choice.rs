@@ -5,14 +5,14 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where received bytes end.
+/// What the receiver does with the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// In memory of the receiving program, as in any program that uses them.
+    /// Copy them to the memory of the receiving program.
     #[default]
     Copy,
-    /// In the kernel, which frees them unread (`MSG_TRUNC`, tcp(7)): what the path carries without the copy.
+    /// Free them unread in the kernel (`MSG_TRUNC`, tcp(7)): the path without the copy.
     Discard,
 }
 
@@ -78,11 +78,11 @@ impl fmt::Display for EngineChoice {
         let mut words: Vec<&str> = Vec::new();
         words.extend(self.sender.map(Engine::word));
         words.extend(self.mode.map(Mode::word));
-        words.extend(self.segmented.map(|cut| if cut { "segmented" } else { "single datagrams" }));
+        words.extend(self.segmented.map(|cut| if cut { "UDP GSO" } else { "single datagrams" }));
         let threads = self.threads;
         let plural = if threads == 1 { "thread" } else { "threads" };
-        let how = if self.shared_threads { ", epoll" } else { "" };
-        write!(f, "{} ({threads} {plural}{how})", words.join(", "))
+        let how = if self.shared_threads { " with epoll" } else { "" };
+        write!(f, "{}, {threads} {plural}{how}", words.join(", "))
     }
 }
 

@@ -85,7 +85,7 @@ fn datagram_losses_name_the_limit() {
         DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
     let (cause, evidence) = of(&way, Asked::Unmet, None);
     assert_eq!(cause, Some((Held::Path, Confirmed)));
-    assert!(evidence.iter().any(|line| line.contains("19.000 % of the datagrams were lost on the way")));
+    assert!(evidence.iter().any(|line| line.contains("19.000 % of the datagrams were lost on the path")));
     way.receiver.as_mut().unwrap().flows[0].count.overflowed = Some(200);
     assert_eq!(held(&way, Asked::Unmet, None), Some((Held::ReceiverCpu, Confirmed)));
 }
@@ -145,7 +145,7 @@ fn full_link_is_the_limit_before_cpus() {
     assert_eq!(of_share(Asked::Met, 0.985), Some(Held::Offered));
     // More than a link can carry: its rate is another.
     assert_eq!(of_share(Asked::FlatOut, 1.424), Some(Held::SenderCpu));
-    assert!(of(&way, Asked::FlatOut, Some(1.424)).1[0].contains("said to carry"));
+    assert!(of(&way, Asked::FlatOut, Some(1.424)).1[0].contains("nominal rate is wrong"));
 }
 
 #[test]

@@ -242,7 +242,7 @@ impl Client {
         let (remote_directions, remote_engines) = remote.unwrap_or_default();
         let own: Vec<(Direction, String)> =
             moved.iter().map(|moved| (moved.direction, moved.engine.clone())).collect();
-        let engines = [("here", own), ("there", remote_engines)].map(|(place, all)| engines(place, &all));
+        let engines = [("client", own), ("server", remote_engines)].map(|(place, all)| engines(place, &all));
         // Again: clocks drift while data flows.
         let clock = self
             .clock
@@ -374,10 +374,10 @@ fn join_ends(own: Vec<DirectionResult>, mut remote: Vec<DirectionReport>) -> Vec
 /// How the flows were moved at one end, of two ways that differ each with its own.
 fn engines(place: &str, all: &[(Direction, String)]) -> Vec<String> {
     match all {
-        [(_, up), (_, down)] if up == down => vec![format!("{place} {up}")],
+        [(_, up), (_, down)] if up == down => vec![format!("{place}: {up}")],
         [(up, first), (down, second)] => {
-            vec![format!("{place} {first} {}, {second} {}", up.word(), down.word())]
+            vec![format!("{place}: {} {first}, {} {second}", up.word(), down.word())]
         }
-        _ => all.iter().map(|(_, engine)| format!("{place} {engine}")).collect(),
+        _ => all.iter().map(|(_, engine)| format!("{place}: {engine}")).collect(),
     }
 }

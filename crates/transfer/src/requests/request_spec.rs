@@ -57,7 +57,7 @@ impl RequestSpec {
             FlowSocket::Tcp(_) => u32::MAX,
             FlowSocket::Udp(_) => UdpFlow::CALL_BYTES_MAX as u32,
         };
-        for (what, bytes) in [("a request", self.size_bytes), ("an answer", self.answer_bytes)] {
+        for (what, bytes) in [("a request", self.size_bytes), ("a response", self.answer_bytes)] {
             if bytes == 0 || bytes > most {
                 return Some(format!("{what} of {bytes} bytes; choose 1 to {most}"));
             }

@@ -182,7 +182,7 @@ impl Requester {
         }
         let (waiting, bytes) = (self.in_flight.waiting(), self.progress.bytes());
         EndReason::Failed(format!(
-            "the peer closed the connection after {bytes} bytes of answers; requests without one: {waiting}"
+            "the peer closed the connection after {bytes} bytes of responses; unanswered requests: {waiting}"
         ))
     }
 
@@ -246,6 +246,6 @@ impl Requester {
 }
 
 fn unasked() -> EndReason {
-    let why = "more came than was asked for: do both ends mean the same size of an answer?";
+    let why = "more bytes arrived than requested; do both ends use the same response size?";
     EndReason::Failed(why.into())
 }

@@ -35,9 +35,9 @@ impl Settings for TransferSettings {
         let (least, most, words) = match self.protocol {
             Protocol::Tcp => (1, 64 << 20, "1B to 64MiB"),
             Protocol::Udp => {
-                (DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX, "16B to 65507B, the most that a datagram carries")
+                (DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX, "16B to 65507B, the maximum of a datagram")
             }
-            Protocol::Quic => (1, 128 << 10, "1B to 128KiB, the most that a stream is given at once"),
+            Protocol::Quic => (1, 128 << 10, "1B to 128KiB, the maximum of one write to a QUIC stream"),
         };
         within("size", ByteSize::from_bytes(self.size_bytes()), least, most, words)?;
         self.check_buffers()?;
@@ -52,7 +52,7 @@ impl Settings for TransferSettings {
 impl TransferSettings {
     fn check_buffers(&self) -> Result<(), PlanError> {
         let (most, words) = match self.protocol {
-            Protocol::Quic => (QUIC_WINDOW_BYTES_MAX, "1KiB to 256MiB, the most that a window of QUIC holds"),
+            Protocol::Quic => (QUIC_WINDOW_BYTES_MAX, "1KiB to 256MiB, the maximum of a QUIC window"),
             Protocol::Tcp | Protocol::Udp => (BUFFER_BYTES_MAX, "1KiB to 1GiB"),
         };
         for (key, buffer) in [
@@ -70,9 +70,9 @@ impl TransferSettings {
     /// What is TCP's has no meaning for datagrams.
     fn check_udp(&self) -> Result<(), PlanError> {
         for (key, is_set, problem) in [
-            ("engine", self.engine.is_some(), "these engines are TCP's"),
-            ("congestion_control", self.congestion_control.is_some(), "datagrams know none"),
-            ("no_delay", self.no_delay, "it is an option of TCP's sockets"),
+            ("engine", self.engine.is_some(), "engines apply only to TCP"),
+            ("congestion_control", self.congestion_control.is_some(), "UDP has no congestion control"),
+            ("no_delay", self.no_delay, "it applies only to TCP sockets"),
         ] {
             if is_set && self.protocol == Protocol::Udp {
                 return Err(PlanError::of_key(key, problem));
@@ -91,22 +91,22 @@ impl TransferSettings {
             return Err(PlanError::of_key("flows", problem));
         }
         for (key, is_set, problem) in [
-            ("requests", self.requests.is_some(), "QUIC carries streams of bytes, no requests and answers"),
-            ("rate", self.rate.is_some(), "QUIC sends as fast as its congestion control lets it"),
+            ("requests", self.requests.is_some(), "not supported with QUIC"),
+            ("rate", self.rate.is_some(), "not supported with QUIC, which controls its own rate"),
             (
                 "mode",
                 self.mode == Mode::Discard,
-                "QUIC has to decrypt what comes: nothing can be discarded unread",
+                "discard is not supported with QUIC, which must read and decrypt all data",
             ),
-            ("engine", self.engine.is_some(), "these engines are TCP's"),
-            ("threads", self.threads > 1, "one thread carries all flows of QUIC"),
-            ("congestion_control", self.congestion_control.is_some(), "QUIC does not use the kernel's"),
-            ("no_delay", self.no_delay, "it is an option of TCP's sockets"),
+            ("engine", self.engine.is_some(), "engines apply only to TCP"),
+            ("threads", self.threads > 1, "QUIC uses one thread for all flows"),
             (
-                "calls",
-                self.calls,
-                "QUIC's calls to the kernel are made by its library, which does not time them",
+                "congestion_control",
+                self.congestion_control.is_some(),
+                "QUIC does not use the kernel's congestion control",
             ),
+            ("no_delay", self.no_delay, "it applies only to TCP sockets"),
+            ("calls", self.calls, "not supported with QUIC, whose library does not time its system calls"),
         ] {
             if is_set {
                 return Err(PlanError::of_key(key, problem));
@@ -118,7 +118,7 @@ impl TransferSettings {
     fn check_requests(&self) -> Result<(), PlanError> {
         let Some(requests) = &self.requests else { return Ok(()) };
         let (most, words) = match self.protocol {
-            Protocol::Udp => (DATAGRAM_BYTES_MAX, "1B to 65507B, the most that a datagram carries"),
+            Protocol::Udp => (DATAGRAM_BYTES_MAX, "1B to 65507B, the maximum of a datagram"),
             Protocol::Tcp | Protocol::Quic => (MESSAGE_BYTES_MAX, "1B to 16MiB"),
         };
         for (key, size) in
@@ -135,13 +135,13 @@ impl TransferSettings {
             ("direction", self.direction != Direction::Up),
         ] {
             if is_set {
-                return Err(PlanError::of_key(key, "has no meaning for requests and answers"));
+                return Err(PlanError::of_key(key, "not supported with requests"));
             }
         }
         if self.mode == Mode::Discard {
             return Err(PlanError::of_key(
                 "mode",
-                "requests and answers are read: there is nothing to discard",
+                "discard is not supported with requests, because messages are read",
             ));
         }
         Ok(())
@@ -152,13 +152,13 @@ impl TransferSettings {
             return Ok(());
         }
         if self.protocol != Protocol::Udp {
-            let problem = "TCP finds its own rate; only for datagrams (protocol = \"udp\") it is searched";
+            let problem = "needs the protocol udp, because TCP and QUIC control their own rate";
             return Err(PlanError::of_key("search", problem));
         }
         if self.rate.is_some() || self.bytes.is_some() {
             return Err(PlanError::of_key(
                 "search",
-                "it chooses the rate for a time: leave `rate` and `bytes` out",
+                "not supported with `rate` or `bytes`, because the search sets the rate",
             ));
         }
         Ok(())
@@ -168,15 +168,11 @@ impl TransferSettings {
         let refuse = |key: &str, problem: &str| Err(PlanError::of_key(key, problem));
         match self.peer {
             Peer::Auto | Peer::Kagiri => Ok(()),
-            _ if self.host.is_none() => {
-                refuse("peer", "there is no server of that kind unless `host` names it")
-            }
+            _ if self.host.is_none() => refuse("peer", "needs a running server: set `host`"),
             Peer::Iperf3 | Peer::Ttcp if self.protocol == Protocol::Quic => {
-                refuse("protocol", "only servers of kagiri speak QUIC here")
+                refuse("protocol", "QUIC needs a server of kagiri")
             }
-            Peer::Iperf3 if self.requests.is_some() => {
-                refuse("requests", "iperf3 knows no requests and answers")
-            }
+            Peer::Iperf3 if self.requests.is_some() => refuse("requests", "iperf3 does not support requests"),
             Peer::Iperf3 => Ok(()),
             Peer::Ttcp => self.check_ttcp(),
         }
@@ -185,21 +181,33 @@ impl TransferSettings {
     /// A ttcp is told nothing, and this end does as it does: nothing is passed over in silence.
     fn check_ttcp(&self) -> Result<(), PlanError> {
         for (key, is_set, problem) in [
-            ("direction", self.direction == Direction::Both, "ttcp sends one way: up or down"),
+            ("direction", self.direction == Direction::Both, "ttcp sends in one direction: up or down"),
             ("flows", self.flows > 1, "ttcp has one flow"),
-            ("requests", self.requests.is_some(), "ttcp knows no requests and answers"),
+            ("requests", self.requests.is_some(), "ttcp does not support requests"),
             ("omit", self.omit > Span::from_ms(0), "ttcp counts from the first byte"),
-            ("calls", self.calls, "calls are timed between ends of kagiri"),
-            ("engine", self.engine.is_some(), "one is chosen for a ttcp"),
+            ("calls", self.calls, "needs a server of kagiri"),
+            ("engine", self.engine.is_some(), "not supported with ttcp"),
             ("threads", self.threads > 1, "ttcp has one flow"),
-            ("congestion_control", self.congestion_control.is_some(), "the host's own is used for a ttcp"),
+            (
+                "congestion_control",
+                self.congestion_control.is_some(),
+                "not supported with ttcp, which uses the host's default",
+            ),
             ("no_delay", self.no_delay, "ttcp sends blocks, not messages"),
-            ("window", self.window.is_some(), "the kernel's automatic buffers are used for a ttcp"),
-            ("send_buffer", self.send_buffer.is_some(), "the kernel's automatic buffers are used for a ttcp"),
+            (
+                "window",
+                self.window.is_some(),
+                "not supported with ttcp, which uses the kernel's automatic buffers",
+            ),
+            (
+                "send_buffer",
+                self.send_buffer.is_some(),
+                "not supported with ttcp, which uses the kernel's automatic buffers",
+            ),
             (
                 "receive_buffer",
                 self.receive_buffer.is_some(),
-                "the kernel's automatic buffers are used for a ttcp",
+                "not supported with ttcp, which uses the kernel's automatic buffers",
             ),
         ] {
             if is_set {
@@ -229,16 +237,19 @@ mod tests {
             (json!({"protocol": "sctp"}), "unknown variant `sctp`"),
             (json!({"protocol": "udp", "size": "64KiB"}), "size: 64KiB is not within 16B to 65507B"),
             (json!({"size": "-1B"}), "size"),
-            (json!({"search": {}}), "TCP finds its own rate"),
-            (json!({"protocol": "udp", "search": {}, "rate": "1Gbit/s"}), "search: it chooses the rate"),
-            (json!({"requests": {}, "direction": "down"}), "direction: has no meaning"),
+            (json!({"search": {}}), "search: needs the protocol udp"),
+            (
+                json!({"protocol": "udp", "search": {}, "rate": "1Gbit/s"}),
+                "search: not supported with `rate`",
+            ),
+            (json!({"requests": {}, "direction": "down"}), "direction: not supported with requests"),
             (json!({"requests": {"rate_per_s": -1.0}}), "requests.rate_per_s"),
-            (json!({"peer": "iperf3"}), "peer: there is no server"),
+            (json!({"peer": "iperf3"}), "peer: needs a running server"),
             (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
             (json!({"host": "nas", "peer": "ttcp", "omit": "1s"}), "omit: ttcp counts"),
-            (json!({"host": "nas", "peer": "ttcp", "window": "1MiB"}), "window: the kernel's"),
-            (json!({"protocol": "udp", "no_delay": true}), "no_delay: it is an option of TCP's"),
-            (json!({"protocol": "udp", "engine": "splice"}), "engine: these engines are TCP's"),
+            (json!({"host": "nas", "peer": "ttcp", "window": "1MiB"}), "window: not supported with ttcp"),
+            (json!({"protocol": "udp", "no_delay": true}), "no_delay: it applies only to TCP"),
+            (json!({"protocol": "udp", "engine": "splice"}), "engine: engines apply only to TCP"),
             (
                 json!({"protocol": "udp", "requests": {"size": "64KiB"}}),
                 "requests.size: 64KiB is not within 1B to 65507B",
@@ -248,14 +259,14 @@ mod tests {
             (json!({"time": "0s"}), "time: 0s is not within 100ms to 24h"),
             (json!({"protocol": "quic", "flows": 1001}), "flows: 1001 is not within 1 to 1000"),
             (json!({"protocol": "quic", "size": "1MiB"}), "size: 1MiB is not within"),
-            (json!({"protocol": "quic", "requests": {}}), "requests: QUIC carries streams"),
-            (json!({"protocol": "quic", "rate": "1Gbit/s"}), "rate: QUIC sends"),
-            (json!({"protocol": "quic", "mode": "discard"}), "mode: QUIC has to decrypt"),
+            (json!({"protocol": "quic", "requests": {}}), "requests: not supported with QUIC"),
+            (json!({"protocol": "quic", "rate": "1Gbit/s"}), "rate: not supported with QUIC"),
+            (json!({"protocol": "quic", "mode": "discard"}), "mode: discard is not supported with QUIC"),
             (json!({"protocol": "quic", "search": {}}), "search: "),
-            (json!({"protocol": "quic", "calls": true}), "calls: QUIC's calls"),
+            (json!({"protocol": "quic", "calls": true}), "calls: not supported with QUIC"),
             (
                 json!({"protocol": "quic", "host": "nas", "peer": "iperf3"}),
-                "protocol: only servers of kagiri",
+                "protocol: QUIC needs a server of kagiri",
             ),
         ] {
             let message = TransferSettings::read(settings.clone()).unwrap_err().to_string();

@@ -27,7 +27,7 @@ pub const QUIC_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// A server of kagiri or of iperf3; its first answer shows which.
+    /// A server of kagiri or of iperf3, detected from its first response.
     #[default]
     Auto,
     /// A server of kagiri.
@@ -38,27 +38,27 @@ pub enum Peer {
     Ttcp,
 }
 
-/// How a requester waits for its answer.
+/// How a requester waits for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Waiting {
     /// Sleep in the kernel, as most programs do.
     #[default]
     Block,
-    /// Poll the socket without a pause: least latency, for a whole core at each end.
+    /// Poll the socket without a pause: lowest latency, at the cost of one core at each end.
     Spin,
 }
 
-/// Requests and answers instead of a stream of bytes.
+/// Requests and responses instead of a stream of bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestSettings {
-    /// Send requests of this size and wait for their answers, one after the other, instead of streams of
+    /// Send requests of this size one after the other and wait for each response, instead of streams of
     /// bytes.
     #[schemars(extend("x-min" = "1B", "x-max" = "16MiB",
         "x-flag" = {"name": "rr", "aliases": ["requests"], "missing": "1B"}))]
     pub size: ByteSize,
-    /// Size of an answer.
+    /// Size of a response.
     #[schemars(extend("x-min" = "1B", "x-max" = "16MiB", "x-unset" = "the size of a request",
         "x-flag" = {"name": "answer-size", "requires": "requests.size"}))]
     pub answer_size: Option<ByteSize>,
@@ -66,10 +66,10 @@ pub struct RequestSettings {
     #[schemars(extend("x-flag" = {"name": "waiting", "value": "HOW", "requires": "requests.size",
         "switches": {"spin": "spin"}}))]
     pub waiting: Waiting,
-    /// Requests per second of each flow, sent whether or not answers came (open loop: latency counts from
-    /// the intended moment).
+    /// Requests per second of each flow, sent whether or not responses arrived (open loop: latency counts
+    /// from the intended send time).
     #[schemars(range(min = 0.01, max = 10_000_000.0), extend(
-        "x-unset" = "each request waits for the last answer",
+        "x-unset" = "each request waits for the previous response",
         "x-flag" = {"name": "requests-per-s", "requires": "requests.size"}))]
     pub rate_per_s: Option<f64>,
 }
@@ -84,11 +84,11 @@ impl Default for RequestSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateSearch {
-    /// Search the highest rate of datagrams without loss, up to RATE, all flows together.
+    /// Search for the highest rate of datagrams without loss, up to RATE, all flows together.
     #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "10Tbit/s",
         "x-flag" = {"name": "search", "missing": "100Gbit/s"}))]
     pub max: BitRate,
-    /// Highest loss that counts as none, in % of the datagrams.
+    /// Accepted loss, in % of the datagrams.
     #[schemars(range(min = 0.0, max = 50.0),
         extend("x-flag" = {"name": "loss-max", "requires": "search.max"}))]
     pub loss_percent_max: f64,
@@ -108,11 +108,11 @@ impl Default for RateSearch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferSettings {
-    /// A server that is already running, HOST or HOST:PORT: kagiri's, iperf3's, or a ttcp's with --peer
-    /// ttcp; without a host both ends run here.
+    /// Running server, HOST or HOST:PORT: kagiri, iperf3, or ttcp with --peer ttcp; without HOST both ends
+    /// run on this machine.
     #[schemars(extend("x-flag" = {"positional": true, "value": "HOST"}))]
     pub host: Option<String>,
-    /// Whose server the host runs.
+    /// Kind of server on HOST.
     #[schemars(extend("x-flag" = {"value": "KIND"}))]
     pub peer: Peer,
     /// Transport protocol; quic between ends of kagiri only.
@@ -125,26 +125,26 @@ pub struct TransferSettings {
     #[schemars(range(min = 1, max = 60_000),
         extend("x-flag" = {"short": "P", "aliases": ["streams", "parallel"]}))]
     pub flows: u64,
-    /// How long bytes move.
+    /// Duration of the transfer.
     #[schemars(extend("x-min" = "100ms", "x-max" = "24h", "x-flag" = {"short": "t"}))]
     pub time: Span,
-    /// Move this many bytes instead, all flows of one direction together.
+    /// Transfer this many bytes instead of --time, all flows of one direction together.
     #[schemars(extend("x-min" = "1B", "x-max" = "1048576TiB",
         "x-flag" = {"short": "n", "conflicts": ["time"]}))]
     pub bytes: Option<ByteSize>,
-    /// Discard the first TIME as warm-up, while windows open: no rate, bytes or datagrams are counted.
+    /// Discard the first TIME as warm-up, while TCP windows grow: rates, bytes and datagrams exclude it.
     #[schemars(extend("x-max" = "1h", "x-min" = "0s", "x-flag" = {"short": "O"}))]
     pub omit: Span,
     /// Length of a reporting interval.
-    #[schemars(extend("x-min" = "100ms", "x-max" = "1h", "x-unset" = "about 50 in all, 100ms to 1s each",
+    #[schemars(extend("x-min" = "100ms", "x-max" = "1h", "x-unset" = "time / 50, between 100ms and 1s",
         "x-flag" = {"short": "i", "rare": true}))]
     pub interval: Option<Span>,
-    /// Where received bytes end.
+    /// What the receiver does with the bytes.
     #[schemars(extend("x-flag" = {"value": "MODE"}))]
     pub mode: Mode,
-    /// Bytes of one system call, of UDP the payload of one datagram.
+    /// Bytes per send call; for UDP, payload per datagram.
     #[schemars(extend("x-min" = "1B", "x-max" = "64MiB",
-        "x-unset" = "as is cheapest for TCP (128KiB to iperf3), 1472B for UDP, 64KiB for QUIC",
+        "x-unset" = "chosen automatically for TCP (128KiB to iperf3), 1472B for UDP, 64KiB for QUIC",
         "x-flag" = {"short": "l", "aliases": ["length"]}))]
     pub size: Option<ByteSize>,
     /// Rate of each flow.
@@ -157,29 +157,29 @@ pub struct TransferSettings {
     pub engine: Option<Engine>,
     /// Threads that carry the flows at each end.
     #[schemars(range(max = 1024), extend(
-        "x-unset" = "one for each of up to 16 flows (or 2 a CPU, if that is more), of more flows one a CPU"))]
+        "x-unset" = "one per flow up to max(16, 2 x CPUs) flows, else one per CPU"))]
     pub threads: u32,
     /// Congestion control of TCP, e.g. cubic.
     #[schemars(extend("x-unset" = "the default of each host",
         "x-flag" = {"short": "C", "aliases": ["congestion"]}))]
     pub congestion_control: Option<String>,
-    /// Rate of the path's slowest link on the wire, to compare with.
+    /// Line rate of the path's slowest link, to compute the possible goodput.
     #[schemars(extend("x-unset" = "the rate of the slower end's device, where it is known"))]
     pub link: Option<BitRate>,
-    /// Socket buffers at both ends (of QUIC its own windows).
+    /// Socket buffers at both ends; for QUIC, its flow-control windows.
     #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "the kernel's automatic buffers",
         "x-flag" = {"short": "w"}))]
     pub window: Option<ByteSize>,
-    /// Senders' socket buffers (SO_SNDBUF), where they differ from the window.
-    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB"))]
+    /// Socket buffer of senders (SO_SNDBUF).
+    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "--window"))]
     pub send_buffer: Option<ByteSize>,
-    /// Receivers' socket buffers (SO_RCVBUF), and with them TCP's window, where they differ from the window.
-    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB"))]
+    /// Socket buffer of receivers (SO_RCVBUF), which limits TCP's window.
+    #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "--window"))]
     pub receive_buffer: Option<ByteSize>,
     /// Send segments before they are full (TCP_NODELAY).
     #[schemars(extend("x-flag" = {"short": "N"}))]
     pub no_delay: bool,
-    /// Requests and answers instead of streams of bytes.
+    /// Requests and responses instead of streams of bytes.
     #[schemars(extend("x-flag" = {"group": "Requests"}))]
     pub requests: Option<RequestSettings>,
     /// Time the system calls at both ends, and show where the time went.

@@ -153,7 +153,7 @@ fn unsupported_settings_for_iperf3_fail_before_the_start() {
         return;
     }
     for (value, words) in [
-        (json!({ "requests": {} }), "knows no requests and answers"),
+        (json!({ "requests": {} }), "does not support requests"),
         (json!({ "time": "1500ms" }), "counts time in whole seconds"),
         (json!({ "peer": "kagiri" }), "is a server of iperf3, not of kagiri"),
     ] {

@@ -94,7 +94,7 @@ fn every_byte_asked_for_arrives_whichever_way() {
         }
         let judgement = judge(&settings, &report);
         assert_eq!(judgement.verdict, Verdict::Pass, "{direction}: {:?}", judgement.reasons);
-        assert!(report.engine.contains("here quic (quinn); there quic (quinn)"), "{}", report.engine);
+        assert!(report.engine.contains("client: quic (quinn); server: quic (quinn)"), "{}", report.engine);
     }
 }
 

@@ -246,7 +246,7 @@ fn unrequested_answers_are_reported() {
     peer.write_all(b"hello").unwrap();
     let report = finish(start(vec![tcp(near)], &asks(RequestEnd::Peer)));
     let EndReason::Failed(why) = &report.flows[0].ended else { panic!("{:?}", report.flows) };
-    assert!(why.contains("more came than was asked for"), "{why}");
+    assert!(why.contains("more bytes arrived than requested"), "{why}");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn five_hundred_flows_share_a_thread() {
 fn impossible_orders_are_refused_with_a_reason() {
     for (order, part) in [
         (RequestSpec { size_bytes: 0, ..asks(RequestEnd::Peer) }, "a request of 0 bytes; choose 1 to 65507"),
-        (RequestSpec { answer_bytes: 65_508, ..asks(RequestEnd::Peer) }, "an answer of 65508 bytes"),
+        (RequestSpec { answer_bytes: 65_508, ..asks(RequestEnd::Peer) }, "a response of 65508 bytes"),
         (RequestSpec { rate_per_s: Some(f64::NAN), ..asks(RequestEnd::Peer) }, "NaN requests a second"),
         (RequestSpec { rate_per_s: Some(0.0), ..asks(RequestEnd::Peer) }, "0 requests a second"),
     ] {

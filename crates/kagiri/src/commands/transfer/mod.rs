@@ -14,7 +14,7 @@ use crate::placement_check::Places;
 use crate::session;
 use serve::ServeArgs;
 
-/// Find how fast bytes move to a server and back, and what holds them back.
+/// Measure throughput and response time between two hosts, and find what limits them.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri transfer                              both ends here, over loopback\n  \
@@ -22,7 +22,7 @@ use serve::ServeArgs;
     kagiri transfer 10.0.0.2 --direction both    to kagiri or iperf3\n  \
     kagiri transfer nas --protocol udp --search  the highest rate without loss\n  \
     kagiri transfer nas --rr                     response times\n\n\
-    Goodput is payload that arrived, over the time in which it did.")]
+    Goodput: received payload divided by the time it took.")]
 pub struct TransferArgs {
     #[command(flatten)]
     settings: WorkloadArgs<TransferSettings>,

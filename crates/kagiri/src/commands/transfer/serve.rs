@@ -30,14 +30,14 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServeArgs {
-    /// Be the server, until Ctrl-C: for clients of kagiri and of iperf3, any number at once; --listen
-    /// ADDRESS:PORT says where [default: 127.0.0.1:5201]
+    /// Run as a server until Ctrl-C, for any number of kagiri and iperf3 clients; listens at --listen
+    /// ADDRESS:PORT [default: 127.0.0.1:5201]
     #[arg(long, conflicts_with_all = OF_CLIENTS)]
     serve: bool,
-    /// Serve clients from this network only, e.g. 10.0.0.0/24; may be repeated
+    /// Accept clients only from this network, e.g. 10.0.0.0/24; repeatable
     #[arg(long, value_name = "NET", requires = "serve", value_parser = net)]
     allow: Vec<IpNet>,
-    /// Serve whoever comes, although nobody is asked who they are
+    /// Accept clients from any address, without authentication
     #[arg(long, requires = "serve", conflicts_with = "allow")]
     open: bool,
 }
@@ -61,9 +61,8 @@ impl ServeArgs {
         let listen = listen.map_or_else(|| Ok(([127, 0, 0, 1], PORT).into()), address)?;
         if !listen.ip().is_loopback() && self.allow.is_empty() && !self.open {
             return Err(Failure::usage(format!(
-                "--listen {listen}: beyond loopback anybody could make this host send and receive \
-                 as fast as it can; \
-                 say who may, such as --allow 10.0.0.0/24, or --open for everybody"
+                "--listen {listen}: any host could make this host send and receive at full rate; \
+                 restrict clients with --allow 10.0.0.0/24, or accept all with --open"
             )));
         }
         let stop = stop::stop_flag()?;
@@ -79,7 +78,7 @@ impl ServeArgs {
         if !is_quiet {
             let at = server.local_addr();
             output::say(&format!(
-                "kagiri transfer serves at {at}, TCP and UDP, clients of kagiri and iperf3; Ctrl-C ends it"
+                "kagiri transfer serves at {at}, TCP and UDP, for kagiri and iperf3 clients; Ctrl-C stops it"
             ));
         }
         while !stop.load(Ordering::Relaxed) {
