@@ -77,13 +77,13 @@ impl Options {
 
     /// Measures the cases, all if none is named, or prints what was measured. `open` makes what they share,
     /// `counts` says the options that make a case what it is.
-    pub fn perform<Case: ValueEnum, Stage>(
+    pub fn perform<Case: ValueEnum, Fixture>(
         &self,
         suite: &str,
         cases: &[Case],
-        open: impl FnOnce() -> anyhow::Result<Stage>,
+        open: impl FnOnce() -> anyhow::Result<Fixture>,
         counts: impl Fn(&Case) -> String,
-        measure: impl Fn(&Case, &Stage) -> anyhow::Result<Found>,
+        measure: impl Fn(&Case, &Fixture) -> anyhow::Result<Found>,
     ) -> anyhow::Result<()> {
         let cases = if cases.is_empty() { Case::value_variants() } else { cases };
         let results = self.dir(suite).join("results.jsonl");
@@ -94,13 +94,13 @@ impl Options {
             cases.iter().flat_map(of_case).for_each(|section| self.print(section));
             return Ok(());
         }
-        let stage = open()?;
+        let fixture = open()?;
         let mut failed = 0;
         for case in cases {
             let name = name(case);
             eprintln!("{suite}: {name} ...");
             let began = Instant::now();
-            match measure(case, &stage) {
+            match measure(case, &fixture) {
                 Ok(found) => {
                     let command = format!("kagiri-bench {suite} --case {name} {}", counts(case));
                     let section = section(format!("{suite}: {name}"), command.trim_end(), found, began);

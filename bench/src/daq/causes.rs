@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use sys::clock::Deadline;
 
 use super::Settings;
-use super::stage::{Port, SHALLOW, Stage, Told};
-use crate::fleet::stage::Lab;
+use super::fixture::{Fixture, Port, SHALLOW, Told};
+use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
 
@@ -82,7 +82,7 @@ fn bunched() -> String {
 }
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
         compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that \
                    the account gives for the events that took long are held against it. Longer than 4 x the \
@@ -95,8 +95,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let mut row = Row::new(fault.what, "% right");
         let mut told_causes: Vec<String> = Vec::new();
         for _ in 0..settings.times() {
-            let lab = stage.lab(fault.port)?;
-            let told = trial(stage, &lab, settings, fault)?;
+            let lab = fixture.lab(fault.port)?;
+            let told = trial(fixture, &lab, settings, fault)?;
             let causes = told.causes();
             let is_right = |word: &str| fault.words.iter().any(|right| word.contains(right));
             let slow: u64 = causes.iter().map(|(_, count)| count).sum();
@@ -117,12 +117,12 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-fn trial(stage: &Stage, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<Told> {
+fn trial(fixture: &Fixture, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<Told> {
     let mut text = format!("{}\nsize = '1KiB'\ntime = '{}s'", fault.settings, settings.seconds.max(LEAST_S));
     if let Some(times) = fault.times {
-        text += &format!("\ntriggers = 'file {}'", stage.file("times.txt", &times())?.display());
+        text += &format!("\ntriggers = 'file {}'", fixture.file("times.txt", &times())?.display());
     }
-    let run = || stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
+    let run = || fixture.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
     let Some(host) = fault.freezes else { return run() };
     let pid = Pid::from_raw(lab.host(host)?.agent_pid.with_context(|| format!("{host} has no agent"))?);
     let over = AtomicBool::new(false);
@@ -152,7 +152,7 @@ mod tests {
     use daq::settings::DaqSettings;
     use lab::file::Lab;
 
-    use super::super::stage::plan_text;
+    use super::super::fixture::plan_text;
     use super::*;
 
     #[test]

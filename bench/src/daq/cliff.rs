@@ -5,7 +5,7 @@ use daq::settings::Carrier;
 use daq::theory;
 
 use super::Settings;
-use super::stage::{SHALLOW, Stage, Told, middle};
+use super::fixture::{Fixture, SHALLOW, Told, middle};
 use crate::record::Row;
 use crate::suite::Found;
 
@@ -18,14 +18,14 @@ const BROKEN_PERCENT: f64 = 50.0;
 const FEW: u32 = 24;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(SHALLOW)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
     let push = |sources: u32| -> anyhow::Result<Told> {
         let text = format!(
             "sources = {sources}\nsize = '{BYTES}B'\nlink = '200Mbit/s'\nbuffer = '64KiB'\ntime = '{}s'",
             settings.seconds
         );
-        stage.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)
+        fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)
     };
     let carries = |sources: u32| Ok(push(sources)?.metric("ideal_percent")? >= BROKEN_PERCENT);
     let frame = theory::fragment_wire_bytes(BYTES, Carrier::Tcp) as f64;

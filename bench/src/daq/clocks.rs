@@ -1,12 +1,12 @@
 //! How far send times may be wrong.
 
 use super::Settings;
-use super::stage::{Port, SHALLOW, Stage, Told, row};
+use super::fixture::{Fixture, Port, SHALLOW, Told, row};
 use crate::suite::Found;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(Port { rate: None, ..SHALLOW })?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(Port { rate: None, ..SHALLOW })?;
     let mut found = Found {
         compared: "8 groups of sources on hosts of a lab are asked for their time before, during and after \
                    the hold, with a trigger every 100 ms (idle) and with 875 sources flat out (loaded). All \
@@ -21,7 +21,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         [("idle", "sources = 8\ntriggers = '10/s'"), ("loaded", "sources = 875\ntriggers = 'max'")]
     {
         let text = format!("{settings_of}\nsize = '1KiB'\ntime = '{seconds}s'");
-        let one = |_| stage.run(Some(&lab), &text, seconds, &settings.pace);
+        let one = |_| fixture.run(Some(&lab), &text, seconds, &settings.pace);
         let told: Vec<Told> = (0..settings.times()).map(one).collect::<Result<_, _>>()?;
         let name = |of: &str| format!("{what}: {of}");
         let probes = row(&name("answers"), "", &told, "clock_probes", 1.0);

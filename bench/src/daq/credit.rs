@@ -4,22 +4,22 @@ use anyhow::Context;
 use base::statistics::median;
 
 use super::Settings;
-use super::stage::{SHALLOW, Stage};
+use super::fixture::{Fixture, SHALLOW};
 use crate::record::Row;
 use crate::suite::Found;
 
 const FIXED: [u32; 7] = [8, 16, 24, 32, 40, 48, 56];
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(SHALLOW)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
     let events_per_s = |credit: Option<u32>| -> anyhow::Result<(f64, Option<f64>)> {
         let credit = credit.map(|credit| format!("credit = {credit}\n")).unwrap_or_default();
         let text = format!(
             "sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = 'grant'\n{credit}time = '{}s'",
             settings.seconds
         );
-        let told = stage.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
         Ok((told.metric("events_per_s")?, told.known("credit")))
     };
     let (mut fixed, mut found_by_itself) = (vec![Vec::new(); FIXED.len()], Vec::new());

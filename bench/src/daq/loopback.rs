@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::statistics::median;
 
-use super::stage::{Stage, Told, none, row};
+use super::fixture::{Fixture, Told, none, row};
 use super::{Settings, neper};
 use crate::record::Row;
 use crate::suite::Found;
@@ -19,7 +19,7 @@ fn flat_out(end: &str) -> String {
 }
 
 /// How many events, at which cost.
-pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn rate(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let Settings { seconds, pace, .. } = settings;
     let end = flat_out(&format!("time = '{seconds}s'"));
     let mut fragments = Row::new("fragments, against neper's answers", "1/s");
@@ -29,10 +29,10 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let peer = || -> anyhow::Result<Option<f64>> {
             let Some(program) = &settings.neper else { return Ok(None) };
             pace.await_quiet()?;
-            neper::answers_per_s(program, stage.dir(), SOURCES, BYTES, *seconds).map(Some)
+            neper::answers_per_s(program, fixture.dir(), SOURCES, BYTES, *seconds).map(Some)
         };
         let early = if pair.is_multiple_of(2) { None } else { peer()? };
-        let ours = stage.run(None, &end, (*seconds).into(), pace)?;
+        let ours = fixture.run(None, &end, (*seconds).into(), pace)?;
         let theirs = match early {
             None => peer()?,
             early => early,
@@ -74,12 +74,12 @@ pub fn rate(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// None of very many fragments may be lost, and no more memory be taken than the events under way need.
-pub fn long(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn long(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let events = settings.thousand_fragments * 1000 / u64::from(SOURCES);
     // A hundred events a second are half of what is expected.
     let within_s = events / 100 + 60;
     let end = flat_out(&format!("events = {events}\ntime = '{within_s}s'"));
-    let told = [stage.run(None, &end, within_s, &settings.pace)?];
+    let told = [fixture.run(None, &end, within_s, &settings.pace)?];
     let most_bytes = f64::from(WINDOW) * f64::from(SOURCES) * f64::from(BYTES);
     let rows = vec![
         row("fragments sent", "", &told, "fragments_sent", 1.0),
@@ -106,7 +106,7 @@ pub fn long(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// Orders that get lost lose no event.
-pub fn dropped(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn dropped(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     const PERCENT: u32 = 1;
     const FEW: u32 = 100;
     let Settings { seconds, pace, .. } = settings;
@@ -128,7 +128,7 @@ pub fn dropped(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
                          '{pattern}'\n{credit}drop_orders_percent = {PERCENT}\nwindow = {WINDOW}\ntime = \
                          '{seconds}s'"
                     );
-                    stage.run(None, &text, (*seconds).into(), pace)
+                    fixture.run(None, &text, (*seconds).into(), pace)
                 })
                 .collect::<Result<_, _>>()?;
             let name = |of: &str| format!("{pattern}, {what}: {of}");

@@ -1,21 +1,21 @@
 //! `kagiri-bench daq`: what building events must reach.
 
-mod beside;
 mod causes;
 mod cliff;
 mod clocks;
 mod credit;
+mod fixture;
+mod iperf3_baseline;
 mod loopback;
 mod neper;
 mod port;
-mod stage;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use crate::suite::{Found, Options, Pace};
-use stage::Stage;
+use fixture::Fixture;
 
 /// Its name on the command line.
 const SUITE: &str = "daq";
@@ -93,21 +93,21 @@ impl Settings {
 }
 
 impl Case {
-    fn measure(self, stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         match self {
-            Self::Rate => loopback::rate(stage, settings),
-            Self::Long => loopback::long(stage, settings),
-            Self::Dropped => loopback::dropped(stage, settings),
-            Self::Shallow => port::shallow(stage, settings),
-            Self::Thousand => port::thousand(stage, settings),
-            Self::Large => port::large(stage, settings),
-            Self::Poisson => port::poisson(stage, settings),
-            Self::Many => port::many(stage, settings),
-            Self::Cliff => cliff::measure(stage, settings),
-            Self::Clock => clocks::measure(stage, settings),
-            Self::Credit => credit::measure(stage, settings),
-            Self::Causes => causes::measure(stage, settings),
-            Self::Beside => beside::measure(stage, settings),
+            Self::Rate => loopback::rate(fixture, settings),
+            Self::Long => loopback::long(fixture, settings),
+            Self::Dropped => loopback::dropped(fixture, settings),
+            Self::Shallow => port::shallow(fixture, settings),
+            Self::Thousand => port::thousand(fixture, settings),
+            Self::Large => port::large(fixture, settings),
+            Self::Poisson => port::poisson(fixture, settings),
+            Self::Many => port::many(fixture, settings),
+            Self::Cliff => cliff::measure(fixture, settings),
+            Self::Clock => clocks::measure(fixture, settings),
+            Self::Credit => credit::measure(fixture, settings),
+            Self::Causes => causes::measure(fixture, settings),
+            Self::Beside => iperf3_baseline::measure(fixture, settings),
         }
     }
 }
@@ -123,12 +123,13 @@ impl DaqArgs {
             neper: self.neper.clone(),
             pace,
         };
-        let open = || Stage::open(&self.options.dir(SUITE), self.options.kagiri.clone());
+        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
         let counts = |case: &Case| match case {
             Case::Long => format!("--thousand-fragments {}", self.thousand_fragments),
             Case::Rate => format!("--repeat {} --seconds {} --neper FILE", self.repeat, self.seconds),
             _ => format!("--repeat {} --seconds {}", self.repeat, self.seconds),
         };
-        self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage, &settings))
+        self.options
+            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
     }
 }

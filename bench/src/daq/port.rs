@@ -1,17 +1,17 @@
 //! Events through a port with a rate and a small buffer.
 
 use super::Settings;
-use super::stage::{HOSTS, Port, SHALLOW, Stage, Told, none, row};
-use crate::fleet::stage::Lab;
+use super::fixture::{Fixture, HOSTS, Port, SHALLOW, Told, none, row};
+use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
 
 const GIGABIT: Port = Port { rate: Some("1Gbit/s"), ..SHALLOW };
 
 /// Several trials with the same settings.
-fn runs(stage: &Stage, lab: &Lab, settings: &Settings, text: &str) -> anyhow::Result<Vec<Told>> {
+fn runs(fixture: &Fixture, lab: &Lab, settings: &Settings, text: &str) -> anyhow::Result<Vec<Told>> {
     let text = format!("{text}\ntime = '{}s'", settings.seconds);
-    let one = |_| stage.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
+    let one = |_| fixture.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
     (0..settings.times()).map(one).collect()
 }
 
@@ -36,13 +36,13 @@ fn where_(sources: u32, size: &str, port: &Port) -> String {
 }
 
 /// A small port, all at once and scheduled.
-pub fn shallow(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(SHALLOW)?;
+pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
     let text = |pattern| {
         format!("sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = '{pattern}'")
     };
-    let push = told_of("push", &runs(stage, &lab, settings, &text("push"))?);
-    let grant = told_of("grant", &runs(stage, &lab, settings, &text("grant"))?);
+    let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
+    let grant = told_of("grant", &runs(fixture, &lab, settings, &text("grant"))?);
     let with_goal = |[ideal, rest @ ..]: [Row; 4], words: &str, holds: fn(f64) -> bool| {
         std::iter::once(ideal.goal_ours(words, holds)).chain(rest)
     };
@@ -60,10 +60,10 @@ pub fn shallow(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// A thousand sources, scheduled.
-pub fn thousand(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(GIGABIT)?;
+pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(GIGABIT)?;
     let text = "sources = 1000\nsize = '1KiB'\nlink = '1Gbit/s'\nbuffer = '64KiB'\npattern = 'grant'";
-    let told = runs(stage, &lab, settings, text)?;
+    let told = runs(fixture, &lab, settings, text)?;
     let [ideal, p99, incomplete, again] = told_of("grant", &told);
     Ok(Found {
         compared: format!(
@@ -83,16 +83,16 @@ pub fn thousand(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// Large fragments, one at a time.
-pub fn large(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(SHALLOW)?;
+pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
     let text = |pattern| {
         format!(
             "sources = 40\nsize = '32KiB'\nwindow = 2\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = \
              '{pattern}'"
         )
     };
-    let [ideal, rest @ ..] = told_of("pull", &runs(stage, &lab, settings, &text("pull"))?);
-    let push = told_of("push", &runs(stage, &lab, settings, &text("push"))?);
+    let [ideal, rest @ ..] = told_of("pull", &runs(fixture, &lab, settings, &text("pull"))?);
+    let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
     let ideal = ideal.goal_ours(">= 98", |percent| percent >= 98.0);
     Ok(Found {
         compared: format!(
@@ -106,8 +106,8 @@ pub fn large(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// Triggers at random moments.
-pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(GIGABIT)?;
+pub fn poisson(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(GIGABIT)?;
     let text = |pattern| {
         format!(
             "sources = 1000\nsize = '1KiB'\nwindow = 8\nlink = '1Gbit/s'\nbuffer = '64KiB'\ntriggers = \
@@ -124,7 +124,7 @@ pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         ..Found::default()
     };
     for pattern in ["grant", "push"] {
-        let told = runs(stage, &lab, settings, &text(pattern))?;
+        let told = runs(fixture, &lab, settings, &text(pattern))?;
         let dead = row(&format!("{pattern}: dead time"), "%", &told, "dead_time_percent", 1.0);
         let dead = if pattern == "grant" { dead.goal_ours("<= 2", |percent| percent <= 2.0) } else { dead };
         found.rows.push(dead);
@@ -134,13 +134,13 @@ pub fn poisson(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// Ten thousand sources: on a host that is linked to the builder's directly, and on eight behind a switch.
-pub fn many(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn many(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     const SOURCES: u32 = 10_000;
     let of = |hosts| -> anyhow::Result<Vec<Told>> {
-        let lab = stage.lab(Port { rate: None, hosts, ..SHALLOW })?;
+        let lab = fixture.lab(Port { rate: None, hosts, ..SHALLOW })?;
         let text =
             format!("sources = {SOURCES}\nsize = '1KiB'\npattern = 'push'\nwindow = 3\ntimeout = '5s'");
-        runs(stage, &lab, settings, &text)
+        runs(fixture, &lab, settings, &text)
     };
     let (direct, switched) = (of(1)?, of(HOSTS)?);
     let held = |name: &str, told: &[Told]| {

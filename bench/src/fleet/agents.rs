@@ -9,8 +9,8 @@ use fleet::identity::{self, Auth, InitOptions, ServerName};
 use sys::child::Child;
 use sys::clock::monotonic_ns;
 
-use super::errand::{Cost, Event, WAITING, bundle, name};
-use super::stage::{Lab, Stage, Used, Watched, event};
+use super::fixture::{Fixture, Lab, Used, Watched, event};
+use super::helper_process::{Cost, Event, WAITING, bundle, name};
 use super::{Found, Settings};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
@@ -34,7 +34,7 @@ pub enum Transport {
 pub struct Hall<'a> {
     /// The lab.
     pub lab: Lab<'a>,
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     transport: Transport,
     fleet: PathBuf,
     desk: String,
@@ -43,7 +43,7 @@ pub struct Hall<'a> {
 impl<'a> Hall<'a> {
     /// Makes it, with `hosts` (of a lab file) besides the desk, and credentials for `members`.
     pub fn make(
-        stage: &'a Stage,
+        fixture: &'a Fixture,
         transport: Transport,
         hosts: &str,
         members: Vec<String>,
@@ -51,9 +51,9 @@ impl<'a> Hall<'a> {
         let text = format!(
             "agents = false\n[host.{DESK}]\n{hosts}[switch.hall]\n[[link]]\nbetween = [\"*\", \"hall\"]\n"
         );
-        let lab = stage.lab("bench-hall", &text)?;
+        let lab = fixture.lab("bench-hall", &text)?;
         let desk = lab.address(DESK)?;
-        let fleet = stage.dir.join("credentials");
+        let fleet = fixture.dir.join("credentials");
         if transport == Transport::Tls {
             drop(std::fs::remove_dir_all(&fleet));
             identity::init(&InitOptions {
@@ -66,7 +66,7 @@ impl<'a> Hall<'a> {
                 replace: false,
             })?;
         }
-        Ok(Self { lab, stage, transport, fleet, desk })
+        Ok(Self { lab, fixture, transport, fleet, desk })
     }
 
     /// Where the coordinator listens.
@@ -97,7 +97,7 @@ impl<'a> Hall<'a> {
         ];
         arguments.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         self.with_fleet(&mut arguments);
-        Ok(self.lab.errand(DESK, "coordinate")?.args(arguments).start(&self.stage.journal)?)
+        Ok(self.lab.helper(DESK, "coordinate")?.args(arguments).start(&self.fixture.journal)?)
     }
 
     /// Agents in one process on a host.
@@ -106,23 +106,23 @@ impl<'a> Hall<'a> {
         let numbers = [
             ("--first", first.to_string()),
             ("--count", count.to_string()),
-            ("--data", self.stage.dir.display().to_string()),
+            ("--data", self.fixture.dir.display().to_string()),
         ];
         arguments.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         self.with_fleet(&mut arguments);
-        Ok(self.lab.errand(host, "crowd")?.args(arguments).start(&self.stage.journal)?)
+        Ok(self.lab.helper(host, "crowd")?.args(arguments).start(&self.fixture.journal)?)
     }
 
     /// The real agent, as a user starts it; over TLS, without which it joins nobody on another host.
     pub fn agent(&self, host: &str, member: &str) -> anyhow::Result<Child> {
-        let spawn = self.lab.on(host, &self.stage.kagiri).args(["agent", "--join", &self.endpoint()]);
+        let spawn = self.lab.on(host, &self.fixture.kagiri).args(["agent", "--join", &self.endpoint()]);
         let spawn = spawn.arg("--credentials").arg(bundle(&self.fleet, member));
-        Ok(spawn.arg("--data").arg(&self.stage.dir).start(&self.stage.journal)?)
+        Ok(spawn.arg("--data").arg(&self.fixture.dir).start(&self.fixture.journal)?)
     }
 }
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let agents = settings.pace.full_or(settings.agents, 20);
     let mut found = Found {
         compared: format!(
@@ -135,9 +135,9 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         ..Found::default()
     };
     for transport in [Transport::Tcp, Transport::Tls] {
-        crowds(stage, settings, transport, agents, &mut found)?;
+        crowds(fixture, settings, transport, agents, &mut found)?;
     }
-    real(stage, settings, &mut found)?;
+    real(fixture, settings, &mut found)?;
     Ok(found)
 }
 
@@ -152,14 +152,14 @@ fn start_crowds(hall: &Hall, agents: u32) -> anyhow::Result<Vec<Child>> {
 }
 
 fn crowds(
-    stage: &Stage,
+    fixture: &Fixture,
     settings: &Settings,
     transport: Transport,
     agents: u32,
     found: &mut Found,
 ) -> anyhow::Result<()> {
     let hosts = format!("[host.crowd]\ncount = {}\n", agents.div_ceil(CROWD));
-    let hall = Hall::make(stage, transport, &hosts, (0..agents).map(name).collect())?;
+    let hall = Hall::make(fixture, transport, &hosts, (0..agents).map(name).collect())?;
     let way = format!("{agents} agents, {}", if transport == Transport::Tls { "TLS" } else { "TCP" });
     let mut waiting = Row::new(format!("{way}: joined, they were waiting"), "s");
     let mut cold = Row::new(format!("{way}: joined, from starting their processes"), "s");
@@ -285,8 +285,8 @@ fn per_second(from: &Used, to: &Used, wall_s: f64) -> (f64, f64) {
 }
 
 /// One real agent: joined, and while it waits.
-fn real(stage: &Stage, settings: &Settings, found: &mut Found) -> anyhow::Result<()> {
-    let hall = Hall::make(stage, Transport::Tls, &format!("[host.{REAL}]\n"), vec![REAL.to_owned()])?;
+fn real(fixture: &Fixture, settings: &Settings, found: &mut Found) -> anyhow::Result<()> {
+    let hall = Hall::make(fixture, Transport::Tls, &format!("[host.{REAL}]\n"), vec![REAL.to_owned()])?;
     let mut idle = Row::new("a real agent's CPU, joined, nothing asked", "% of a core");
     let mut traffic = Row::new("a real agent's traffic, joined, nothing asked", "byte/s");
     let mut memory = Row::new("a real agent's memory (PSS)", "MiB");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleet::clock::{Batch, BatchRequest, BatchResult, DatagramAddress, Key, Prober, Responder};
 
-use super::stage::{Lab, Stage};
+use super::fixture::{Fixture, Lab};
 use super::{Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
@@ -18,11 +18,11 @@ const LEFT: &str = "left";
 const RIGHT: &str = "right";
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let text = format!(
         "agents = false\n[host.{LEFT}]\n[host.{RIGHT}]\n[[link]]\nbetween = [\"{LEFT}\", \"{RIGHT}\"]\n"
     );
-    let lab = stage.lab("bench-clock", &text)?;
+    let lab = fixture.lab("bench-clock", &text)?;
     let key = Key::random();
     let udp = DatagramAddress::Udp(format!("{}:0", lab.address(LEFT)?).parse()?);
     let unix = DatagramAddress::Unix(lab.state.folder.join("clock.sock"));

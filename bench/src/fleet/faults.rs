@@ -10,8 +10,8 @@ use sys::child::{Child, Signal};
 use sys::clock::monotonic_ns;
 
 use super::agents::{Hall, Transport, whole};
-use super::errand::Event;
-use super::stage::{Stage, event};
+use super::fixture::{Fixture, event};
+use super::helper_process::Event;
 use super::{Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
@@ -25,9 +25,9 @@ const OTHER: &str = "other";
 const STRANGERS: u32 = 100;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let members = [VICTIM, OTHER].map(str::to_owned).to_vec();
-    let hall = Hall::make(stage, Transport::Tls, &format!("[host.{VICTIM}]\n[host.{OTHER}]\n"), members)?;
+    let hall = Hall::make(fixture, Transport::Tls, &format!("[host.{VICTIM}]\n[host.{OTHER}]\n"), members)?;
     let mut coordinator = hall.coordinator(1, Duration::ZERO, 0)?;
     let _other = hall.agent(OTHER, OTHER)?;
     whole(&mut coordinator)?;

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::clock::Deadline;
 
-use super::stage::{Lab, Stage};
+use super::fixture::{Fixture, Lab};
 use super::{Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
@@ -19,7 +19,7 @@ const HOSTS: u32 = 17;
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let text = format!(
         "[host.robot]\ncount = {}\n[host.server]\n[switch.floor]\n[[link]]\nbetween = [\"robot-*\", \
          \"floor\"]\n\
@@ -34,14 +34,14 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     for _ in 0..settings.pace.full_or(settings.repeat, 2) {
         settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
-        let lab = stage.lab("bench-lab", &text)?;
+        let lab = fixture.lab("bench-lab", &text)?;
         up.ours.push(lab.up_s);
         let (took_s, unsettled) = lab.down()?;
         down.ours.push(took_s);
         notes.extend(unsettled);
         up.noise.push(meter.finish(0)?);
 
-        let (took_s, remains) = kill_and_undo(stage, stage.lab("bench-lab", &text)?)?;
+        let (took_s, remains) = kill_and_undo(fixture, fixture.lab("bench-lab", &text)?)?;
         undo.ours.push(took_s);
         left.ours.push(remains.len() as f64);
         notes.extend(remains);
@@ -64,7 +64,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 /// How long `kagiri undo` took, s, and what is still there.
-fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> {
+fn kill_and_undo(fixture: &Fixture, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> {
     let state = lab.state.clone();
     // While they live: what has ended and waits for init to notice is nothing that is left.
     let agents = state.hosts.iter().filter_map(|host| ProcessId::of_pid(host.agent_pid?)).collect::<Vec<_>>();
@@ -73,7 +73,7 @@ fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> 
     let deadline = Deadline::after(WITHIN);
     while state.supervisor.is_running() && deadline.pause(Duration::from_millis(1)) {}
     let began = Instant::now();
-    tools::run(Command::new(&stage.kagiri).arg("undo"), WITHIN, &[0])?;
+    tools::run(Command::new(&fixture.kagiri).arg("undo"), WITHIN, &[0])?;
     let took_s = began.elapsed().as_secs_f64();
     let namespaces = state.hosts.iter().map(|host| &host.namespace).chain([&state.switches]);
     let mut remains: Vec<_> = namespaces.map(|name| Path::new("/run/netns").join(name)).collect();
@@ -81,7 +81,7 @@ fn kill_and_undo(stage: &Stage, lab: Lab) -> anyhow::Result<(f64, Vec<String>)> 
         agents.iter().filter(|agent| agent.is_running()).map(|agent| format!("/proc/{}", agent.pid).into()),
     );
     remains.extend(state.hosts.iter().flat_map(|host| host.cgroup.clone()));
-    remains.extend([stage.folders.lab(&state.lab), stage.folders.lab_data(&state.lab)]);
+    remains.extend([fixture.folders.lab(&state.lab), fixture.folders.lab_data(&state.lab)]);
     let there = remains.iter().filter(|path| path.exists()).map(|path| format!("left: {}", path.display()));
     Ok((took_s, there.collect()))
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use base::statistics::{median, quantile};
 use serde_json::Value;
 
-use super::stage::{Lab, Stage};
+use super::fixture::{Fixture, Lab};
 use super::{Found, Settings};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
@@ -16,7 +16,7 @@ use crate::tools;
 const WITHIN: Duration = Duration::from_secs(300);
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let hosts = settings.pace.full_or(200, 6);
     let text = format!(
         "[host.server]\n[host.viewer]\ncount = {}\n[switch.hall]\n[[link]]\nbetween = [\"viewer-*\", \
@@ -37,11 +37,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut up = Row::new(format!("lab of {hosts} hosts: up"), "s");
     let mut down = Row::new(format!("lab of {hosts} hosts: down"), "s");
     settings.pace.await_quiet()?;
-    let lab = stage.lab("bench-large", &text)?;
+    let lab = fixture.lab("bench-large", &text)?;
     up.ours.push(lab.up_s);
     let times = settings.pace.full_or(settings.repeat.min(3), 1);
-    runs(stage, &lab, settings, hosts - 1, times, &mut found)?;
-    runs(stage, &lab, settings, (hosts - 1).min(100), times, &mut found)?;
+    runs(fixture, &lab, settings, hosts - 1, times, &mut found)?;
+    runs(fixture, &lab, settings, (hosts - 1).min(100), times, &mut found)?;
     let (took_s, left) = lab.down()?;
     down.ours.push(took_s);
     found.notes.extend(left);
@@ -50,7 +50,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
 }
 
 fn runs(
-    stage: &Stage,
+    fixture: &Fixture,
     lab: &Lab,
     settings: &Settings,
     viewers: u32,
@@ -67,7 +67,7 @@ fn runs(
     let mut within = row("moments within the printed bound", "of 1");
     for _ in 0..times {
         settings.pace.await_quiet()?;
-        let (document, took_s, noise) = run(stage, lab, viewers)?;
+        let (document, took_s, noise) = run(fixture, lab, viewers)?;
         let trial = &document["trials"][0];
         found.notes.push(format!("{viewers} agents with players: {} {}", trial["verdict"], trial["reasons"]));
         took.ours.push(took_s);
@@ -92,8 +92,8 @@ fn runs(
 }
 
 /// One run, as its JSON document.
-fn run(stage: &Stage, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, Noise)> {
-    let plan = stage.dir.join("large.toml");
+fn run(fixture: &Fixture, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, Noise)> {
+    let plan = fixture.dir.join("large.toml");
     std::fs::write(
         &plan,
         format!(
@@ -102,9 +102,9 @@ fn run(stage: &Stage, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, No
              bitrate = '2Mbit/s'\nstreams = {viewers}\nhold = '5s'\ncontent.duration = '60s'\n"
         ),
     )?;
-    let mut command = Command::new(&stage.kagiri);
+    let mut command = Command::new(&fixture.kagiri);
     command.arg("run").arg(&plan).args(["--lab", &lab.state.lab, "--json", "--quiet"]);
-    command.env("KAGIRI_DATA", stage.dir.join("data"));
+    command.env("KAGIRI_DATA", fixture.dir.join("data"));
     let meter = Meter::start(0)?;
     // Whether the players were content is not what is asked here.
     let ran = tools::run(&mut command, WITHIN, &[0, 1, 3, 4])?;

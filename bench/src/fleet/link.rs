@@ -11,7 +11,7 @@ use fleet::clock::DatagramAddress;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::DatagramSocket;
 
-use super::stage::{Lab, Stage};
+use super::fixture::{Fixture, Lab};
 use super::{Found, Settings};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
@@ -27,7 +27,7 @@ const FROM: &str = "sender";
 const TO: &str = "taker";
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
         compared:
             "Rates: one TCP stream fills the link, and the taker's content is counted over 3 s after 1 \
@@ -38,7 +38,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         ..Found::default()
     };
     for mbit in RATES_MBIT {
-        let lab = pair(stage, &format!("rate = \"{mbit}Mbit/s\""))?;
+        let lab = pair(fixture, &format!("rate = \"{mbit}Mbit/s\""))?;
         let mut row = Row::new(format!("link of {mbit} Mbit/s: off by"), "%");
         for _ in 0..settings.pace.full_or(settings.repeat, 1) {
             settings.pace.await_quiet()?;
@@ -49,7 +49,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         found.rows.push(row.goal_ours("within 1 %", |percent| percent.abs() <= 1.0));
     }
     for ms in DELAYS_MS {
-        let lab = pair(stage, &format!("delay = \"{ms}ms\""))?;
+        let lab = pair(fixture, &format!("delay = \"{ms}ms\""))?;
         settings.pace.await_quiet()?;
         let (off_ms, noise) = delays(&lab, f64::from(ms), settings.pace.full_or(1000, 50))?;
         let p99 = quantile(&off_ms, 0.99).context("nothing came")?;
@@ -62,11 +62,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-fn pair<'a>(stage: &'a Stage, link: &str) -> anyhow::Result<Lab<'a>> {
+fn pair<'a>(fixture: &'a Fixture, link: &str) -> anyhow::Result<Lab<'a>> {
     let text = format!(
         "agents = false\n[host.{FROM}]\n[host.{TO}]\n[[link]]\nbetween = [\"{FROM}\", \"{TO}\"]\n{link}\n"
     );
-    stage.lab("bench-link", &text)
+    fixture.lab("bench-link", &text)
 }
 
 /// What a link carries, Ethernet headers included.

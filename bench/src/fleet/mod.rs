@@ -2,17 +2,17 @@
 
 mod agents;
 mod clock;
-mod errand;
 mod faults;
+pub mod fixture;
+mod helper_process;
 mod lab;
 mod lab200;
 mod link;
-pub mod stage;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::suite::{Found, Options, Pace};
-use stage::Stage;
+use fixture::Fixture;
 
 /// Its name on the command line.
 const SUITE: &str = "fleet";
@@ -22,7 +22,7 @@ const SUITE: &str = "fleet";
 #[command(args_conflicts_with_subcommands = true)]
 pub struct FleetArgs {
     #[command(subcommand)]
-    errand: Option<Errand>,
+    helper: Option<HelperCommand>,
     /// Only these cases; all without it
     #[arg(long, value_enum, value_name = "NAME")]
     case: Vec<Case>,
@@ -40,13 +40,13 @@ pub struct FleetArgs {
 
 /// What this program starts itself for, on hosts of a lab.
 #[derive(Subcommand)]
-enum Errand {
+enum HelperCommand {
     /// Be many agents
     #[command(hide = true)]
-    Crowd(errand::Crowd),
+    Crowd(helper_process::Crowd),
     /// Be a coordinator that tells what it sees
     #[command(hide = true)]
-    Coordinate(errand::Coordinate),
+    Coordinate(helper_process::Coordinate),
 }
 
 /// What can be measured.
@@ -74,29 +74,30 @@ struct Settings {
 }
 
 impl Case {
-    fn measure(self, stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         match self {
-            Self::Agents => agents::measure(stage, settings),
-            Self::Lab200 => lab200::measure(stage, settings),
-            Self::Clock => clock::measure(stage, settings),
-            Self::Faults => faults::measure(stage, settings),
-            Self::Lab => lab::measure(stage, settings),
-            Self::Link => link::measure(stage, settings),
+            Self::Agents => agents::measure(fixture, settings),
+            Self::Lab200 => lab200::measure(fixture, settings),
+            Self::Clock => clock::measure(fixture, settings),
+            Self::Faults => faults::measure(fixture, settings),
+            Self::Lab => lab::measure(fixture, settings),
+            Self::Link => link::measure(fixture, settings),
         }
     }
 }
 
 impl FleetArgs {
-    /// Measures, or prints what was measured, or goes on an errand.
+    /// Measures, or prints what was measured, or runs as a helper process.
     pub fn perform(self) -> anyhow::Result<()> {
-        match self.errand {
-            Some(Errand::Crowd(crowd)) => return crowd.perform(),
-            Some(Errand::Coordinate(coordinate)) => return coordinate.perform(),
+        match self.helper {
+            Some(HelperCommand::Crowd(crowd)) => return crowd.perform(),
+            Some(HelperCommand::Coordinate(coordinate)) => return coordinate.perform(),
             None => {}
         }
         let settings = Settings { repeat: self.repeat, agents: self.agents, pace: self.options.pace() };
-        let open = || Stage::open(&self.options.dir(SUITE), self.options.kagiri.clone());
+        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
         let counts = |_: &Case| format!("--repeat {}", self.repeat);
-        self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage, &settings))
+        self.options
+            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
     }
 }

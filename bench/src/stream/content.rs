@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mpegts::{RateMode, index_path, load_index};
 
-use super::{Found, Settings, Stage};
+use super::{Fixture, Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
 use crate::tools;
@@ -15,11 +15,11 @@ use crate::tools;
 const LONG: Duration = Duration::from_secs(300);
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let duration_s = settings.pace.full_or(600, 20);
-    let source = stage.film(10, RateMode::Vbr)?;
+    let source = fixture.film(10, RateMode::Vbr)?;
     let (made, copied, looped) =
-        (stage.dir.join("made.ts"), stage.dir.join("copied.ts"), stage.dir.join("looped.ts"));
+        (fixture.dir.join("made.ts"), fixture.dir.join("copied.ts"), fixture.dir.join("looped.ts"));
     let what = format!("{duration_s} s of 25 Mbit/s");
     let mut against_loop = Row::new(format!("{what}: make, against ffmpeg -stream_loop -c copy"), "s");
     let mut against_copy = Row::new(format!("{what}: make, against cp of the same file"), "s");
@@ -29,7 +29,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let duration = format!("{duration_s}s");
         let make = || {
             timed(
-                Command::new(&stage.kagiri)
+                Command::new(&fixture.kagiri)
                     .args(["content", "make", "--quiet", "--duration"])
                     .arg(&duration)
                     .arg(&made),

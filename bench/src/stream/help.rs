@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Found, Settings, Stage};
+use super::{Fixture, Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
 use crate::tools;
@@ -11,14 +11,14 @@ use crate::tools;
 const N: u32 = 50;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let within = Duration::from_secs(10);
     let mut row = Row::new("kagiri --help, warm, against /bin/true", "ms");
-    tools::run(Command::new(&stage.kagiri).arg("--help"), within, &[0])?;
+    tools::run(Command::new(&fixture.kagiri).arg("--help"), within, &[0])?;
     settings.pace.await_quiet()?;
     let meter = Meter::start(0)?;
     for _ in 0..settings.pace.full_or(N, 5) {
-        let ours = tools::run(Command::new(&stage.kagiri).arg("--help"), within, &[0])?.took_s;
+        let ours = tools::run(Command::new(&fixture.kagiri).arg("--help"), within, &[0])?.took_s;
         let peer = tools::run(&mut Command::new("true"), within, &[0])?.took_s;
         row.pair(ours * 1000.0, peer * 1000.0);
     }

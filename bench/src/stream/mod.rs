@@ -1,23 +1,23 @@
 //! `kagiri-bench stream`: what the `stream` workload must reach.
 
 mod content;
-mod falsefail;
+mod false_failures;
+mod fixture;
 mod help;
+mod load_client;
 mod mplayer;
 mod paced;
 mod play;
 mod players;
-mod pull;
 mod sampler;
 mod seeds;
 mod server;
-mod stage;
 
 use clap::{Args, ValueEnum};
 
 use crate::suite::{Found, Options, Pace};
 use crate::tools;
-use stage::Stage;
+use fixture::Fixture;
 
 /// Its name on the command line.
 const SUITE: &str = "stream";
@@ -96,23 +96,24 @@ impl StreamArgs {
             Case::Players | Case::Falsefail | Case::Mplayer => String::new(),
             _ => format!("--pairs {}", self.pairs),
         };
-        let open = || Stage::open(&self.options.dir(SUITE), self.options.kagiri.clone());
-        self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage, &settings))
+        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
+        self.options
+            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
     }
 }
 
 impl Case {
-    fn measure(self, stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         let (mut found, peers): (Found, &[&str]) = match self {
-            Self::Content => (content::measure(stage, settings)?, &["ffmpeg", "mplayer", "cp"]),
-            Self::Players => (players::measure(stage, settings)?, &["nginx"]),
-            Self::Server => (server::measure(stage, settings)?, &["nginx"]),
-            Self::Paced => (paced::measure(stage, settings)?, &["nginx"]),
-            Self::Seeds => (seeds::measure(stage, settings)?, &[]),
-            Self::Falsefail => (falsefail::measure(stage, settings)?, &[]),
-            Self::Mplayer => (mplayer::measure(stage, settings)?, &["mplayer", "nginx"]),
-            Self::Sampler => (sampler::measure(stage, settings)?, &["nginx"]),
-            Self::Help => (help::measure(stage, settings)?, &[]),
+            Self::Content => (content::measure(fixture, settings)?, &["ffmpeg", "mplayer", "cp"]),
+            Self::Players => (players::measure(fixture, settings)?, &["nginx"]),
+            Self::Server => (server::measure(fixture, settings)?, &["nginx"]),
+            Self::Paced => (paced::measure(fixture, settings)?, &["nginx"]),
+            Self::Seeds => (seeds::measure(fixture, settings)?, &[]),
+            Self::Falsefail => (false_failures::measure(fixture, settings)?, &[]),
+            Self::Mplayer => (mplayer::measure(fixture, settings)?, &["mplayer", "nginx"]),
+            Self::Sampler => (sampler::measure(fixture, settings)?, &["nginx"]),
+            Self::Help => (help::measure(fixture, settings)?, &[]),
         };
         found.versions = tools::versions(peers);
         Ok(found)

@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use stream::settings::Depth;
 use sys::clock::Deadline;
 
+use super::fixture::Fixture;
 use super::play::{Play, play};
-use super::stage::Stage;
 use super::{Found, Settings};
 use crate::record::Row;
 
@@ -27,8 +27,8 @@ const SETTLE_S: f64 = 4.0;
 const NORMAL: f64 = 0.98;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let film = stage.film(120, RateMode::Cbr)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let film = fixture.film(120, RateMode::Cbr)?;
     let hold_s = settings.pace.full_or(16, 4);
     let mut rows = Vec::new();
     let mut notes = Vec::new();
@@ -38,7 +38,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         let mut row = Row::new(format!("frames per second at {mbit_per_s} Mbit/s"), "");
         for _ in 0..settings.pace.full_or(3, 1) {
             settings.pace.await_quiet()?;
-            let mut server = stage.nginx(Some(mbit_per_s * 1_000_000 / 8))?;
+            let mut server = fixture.nginx(Some(mbit_per_s * 1_000_000 / 8))?;
             let theirs = watch(&server.url(&film)?, f64::from(hold_s));
             let wanted = Play {
                 film: film.clone(),
@@ -48,7 +48,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
                 warm_up_s: None,
                 parsing: 1,
             };
-            let played = play(stage, &mut server, &wanted);
+            let played = play(fixture, &mut server, &wanted);
             server.stop();
             let (theirs, played) = (theirs?, played?);
             let held_s = played.judgement.hold_s.1 - played.judgement.hold_s.0;

@@ -5,14 +5,14 @@ use base::verdict::Verdict;
 use mpegts::RateMode;
 use stream::settings::Depth;
 
+use super::fixture::{Fixture, abba};
 use super::play::{Play, Played, play};
-use super::stage::{Stage, abba};
 use super::{Found, Settings};
 use crate::record::Row;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let film = stage.film(60, RateMode::Vbr)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let film = fixture.film(60, RateMode::Vbr)?;
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     for streams in settings.pace.full_or([100, 400], [10, 20]) {
@@ -20,7 +20,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
         for pair in 0..settings.pairs {
             let one = |kind| -> anyhow::Result<Played> {
                 settings.pace.await_quiet()?;
-                let mut server = stage.serve(kind)?;
+                let mut server = fixture.serve(kind)?;
                 let wanted = Play {
                     film: film.clone(),
                     streams,
@@ -29,7 +29,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
                     warm_up_s: Some(3),
                     parsing: 1,
                 };
-                let played = play(stage, &mut server, &wanted);
+                let played = play(fixture, &mut server, &wanted);
                 server.stop();
                 played
             };

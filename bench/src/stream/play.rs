@@ -14,7 +14,7 @@ use stream::viewer::part_settings::ViewerSettings;
 use sys::clock::{Deadline, monotonic_ns};
 use workload::part::{Part, Peers};
 
-use super::stage::{PLAYER_CPU, Server, Stage};
+use super::fixture::{Fixture, PLAYER_CPU, Server};
 use crate::noise::{Meter, Noise};
 
 /// How often the server's CPU time is read.
@@ -56,7 +56,7 @@ impl Played {
 }
 
 /// Plays.
-pub fn play(stage: &Stage, server: &mut Server, play: &Play) -> anyhow::Result<Played> {
+pub fn play(fixture: &Fixture, server: &mut Server, play: &Play) -> anyhow::Result<Played> {
     let task = ViewerSettings {
         url: server.url(&play.film)?,
         content_path: Some(play.film.clone()),
@@ -69,7 +69,7 @@ pub fn play(stage: &Stage, server: &mut Server, play: &Play) -> anyhow::Result<P
         ..ViewerSettings::default()
     };
     let mut viewers = Viewers::new(task)?;
-    viewers.prepare(&Peers::new(&Endpoints::new()), &stage.host())?;
+    viewers.prepare(&Peers::new(&Endpoints::new()), &fixture.host())?;
     let meter = Meter::start(server.cpu_ns())?;
     let start_ns = monotonic_ns() + LEAD_NS;
     viewers.start(start_ns)?;

@@ -4,8 +4,8 @@ use base::verdict::Verdict;
 use mpegts::RateMode;
 use stream::settings::Depth;
 
+use super::fixture::{Fixture, Kind};
 use super::play::{Play, Played, play};
-use super::stage::{Kind, Stage};
 use super::{Found, Settings};
 use crate::record::Row;
 
@@ -21,17 +21,17 @@ const DEPTHS: [(&str, Depth, u64, &[u64]); 3] = [
 const TRIES: u32 = 3;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let film = stage.film(60, RateMode::Vbr)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let film = fixture.film(60, RateMode::Vbr)?;
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     for (name, depth, goal, above) in DEPTHS {
         let mut one = |streams: u64| -> anyhow::Result<Played> {
             settings.pace.await_quiet()?;
-            let mut server = stage.serve(Kind::Nginx)?;
+            let mut server = fixture.serve(Kind::Nginx)?;
             let hold_s = settings.pace.full_or(10, 1);
             let wanted = Play { film: film.clone(), streams, depth, hold_s, warm_up_s: None, parsing: 1 };
-            let played = play(stage, &mut server, &wanted);
+            let played = play(fixture, &mut server, &wanted);
             server.stop();
             let played = played?;
             notes.push(describe(name, streams, &played));

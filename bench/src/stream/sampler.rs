@@ -11,31 +11,31 @@ use stream::settings::Depth;
 use sys::clock::monotonic_ns;
 use workload::part::{Part, Peers};
 
+use super::fixture::{Kind, Server};
 use super::play::{Play, play};
-use super::stage::{Kind, Server};
-use super::{Found, Settings, Stage};
+use super::{Fixture, Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
 
 const STREAMS: u64 = 400;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let film = stage.film(60, RateMode::Vbr)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let film = fixture.film(60, RateMode::Vbr)?;
     let streams = settings.pace.full_or(STREAMS, 20);
     let mut idle = Row::new("10 samples a second, server idle", "% of a core");
     let mut busy = Row::new(format!("10 samples a second, {streams} streams playing"), "% of a core");
     let mut notes = Vec::new();
     for _ in 0..settings.pairs {
         settings.pace.await_quiet()?;
-        let mut server = stage.serve(Kind::Nginx)?;
+        let mut server = fixture.serve(Kind::Nginx)?;
         let meter = Meter::start(server.cpu_ns())?;
-        let sampler = begin(stage, &server, &film)?;
+        let sampler = begin(fixture, &server, &film)?;
         std::thread::sleep(Duration::from_secs(settings.pace.full_or(5, 2)));
         let (cost, what) = end(sampler)?;
         idle.ours.push(cost);
         idle.noise.push(meter.finish(server.cpu_ns())?);
-        let sampler = begin(stage, &server, &film)?;
+        let sampler = begin(fixture, &server, &film)?;
         let wanted = Play {
             film: film.clone(),
             streams,
@@ -44,7 +44,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
             warm_up_s: Some(1),
             parsing: 1,
         };
-        let played = play(stage, &mut server, &wanted);
+        let played = play(fixture, &mut server, &wanted);
         let (cost, _) = end(sampler)?;
         server.stop();
         busy.noise.push(played?.noise);
@@ -64,7 +64,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     })
 }
 
-fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Sampler> {
+fn begin(fixture: &Fixture, server: &Server, film: &Path) -> anyhow::Result<Sampler> {
     let disk = sys::proc::block_device_of_path(Path::new("/"), film)?;
     let watch = Watch {
         pids: vec![server.pid()],
@@ -73,7 +73,7 @@ fn begin(stage: &Stage, server: &Server, film: &Path) -> anyhow::Result<Sampler>
         ..Watch::default()
     };
     let mut sampler = Sampler::new(watch)?;
-    sampler.prepare(&Peers::new(&Endpoints::new()), &stage.host())?;
+    sampler.prepare(&Peers::new(&Endpoints::new()), &fixture.host())?;
     sampler.start(monotonic_ns() + 20_000_000)?;
     Ok(sampler)
 }

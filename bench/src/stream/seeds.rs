@@ -9,7 +9,7 @@ use anyhow::Context;
 use base::outcome::{Resource, Run, VariantOutcome};
 use run::explain::{LoadTable, explain};
 
-use super::{Found, Settings, Stage};
+use super::{Fixture, Found, Settings};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
 use crate::tools;
@@ -41,14 +41,14 @@ struct Rows {
 }
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut rows: BTreeMap<String, (usize, Rows)> = BTreeMap::new();
     let mut notes = Vec::new();
     // Search by search over all plans, so that a bad hour of the machine does not hit one plan alone.
     for search in 0..settings.pace.full_or(settings.searches, 1) {
         for truth in TRUTHS.iter().filter(|truth| settings.plans.iter().any(|plan| plan == truth.plan)) {
             settings.pace.await_quiet()?;
-            let (outcome, took_s, noise) = one(stage, truth.plan, search + 1)?;
+            let (outcome, took_s, noise) = one(fixture, truth.plan, search + 1)?;
             let each_s = took_s / outcome.variants.len().max(1) as f64;
             for variant in &outcome.variants {
                 let name = format!("{}, {}", truth.plan, variant.name);
@@ -75,11 +75,11 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     })
 }
 
-fn one(stage: &Stage, plan: &str, seed: u32) -> anyhow::Result<(Run, f64, Noise)> {
+fn one(fixture: &Fixture, plan: &str, seed: u32) -> anyhow::Result<(Run, f64, Noise)> {
     let file = Path::new("plans").join(format!("{plan}.toml"));
     let meter = Meter::start(0)?;
-    let mut command = Command::new(&stage.kagiri);
-    command.env("KAGIRI_DATA", stage.dir.join("data")).arg("run").arg(&file);
+    let mut command = Command::new(&fixture.kagiri);
+    command.env("KAGIRI_DATA", fixture.dir.join("data")).arg("run").arg(&file);
     command.args(["--json", "--quiet", "--repeat", "1", "--seed", &seed.to_string()]);
     // 3: what the plan requires did not hold; that is a result.
     let ran = tools::run(&mut command, SEARCH_WITHIN, &[0, 3])?;

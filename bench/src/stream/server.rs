@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use mpegts::RateMode;
 
-use super::pull::{Pull, Pulled, pull};
-use super::stage::{Kind, Stage};
+use super::fixture::{Fixture, Kind};
+use super::load_client::{Pull, Pulled, pull};
 use super::{Found, Settings};
 use crate::record::Row;
 
 const CONNECTIONS: usize = 16;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let film = stage.film(60, RateMode::Vbr)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let film = fixture.film(60, RateMode::Vbr)?;
     let one = |kind: Kind| -> anyhow::Result<Pulled> {
         settings.pace.await_quiet()?;
-        let mut server = stage.serve(kind)?;
+        let mut server = fixture.serve(kind)?;
         let how = Pull {
             url: server.url(&film)?,
             connections: CONNECTIONS,
@@ -31,7 +31,7 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     let mut wall = Row::new("content per second", "Gbit/s");
     let mut client = Row::new("client's core", "%");
     for pair in 0..settings.pairs {
-        let (ours, peer) = super::stage::abba(pair, one)?;
+        let (ours, peer) = super::fixture::abba(pair, one)?;
         per_core.pair(ours.bit_per_cpu_s / 1e9, peer.bit_per_cpu_s / 1e9);
         wall.pair(ours.bit_per_s / 1e9, peer.bit_per_s / 1e9);
         client.pair(ours.client_cpu_percent, peer.client_cpu_percent);

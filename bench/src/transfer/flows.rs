@@ -1,6 +1,6 @@
 //! Ten thousand flows in one process.
 
-use super::{Stage, own};
+use super::{Fixture, kagiri_peer};
 use crate::noise::Meter;
 use crate::record::Row;
 use crate::suite::Found;
@@ -9,11 +9,11 @@ const FLOWS: u32 = 10_000;
 
 /// A client and a server, a process each: both in one would need more open files than a limit of 20,000
 /// allows.
-pub(super) fn measure(stage: &Stage) -> anyhow::Result<Found> {
-    let seconds = stage.seconds;
-    stage.pace.await_quiet()?;
+pub(super) fn measure(fixture: &Fixture) -> anyhow::Result<Found> {
+    let seconds = fixture.seconds;
+    fixture.pace.await_quiet()?;
     let meter = Meter::start(0)?;
-    let told = own::measure(stage, &["--flows", &FLOWS.to_string()], seconds)?;
+    let told = kagiri_peer::measure(fixture, &["--flows", &FLOWS.to_string()], seconds)?;
     let noise = meter.finish(0)?;
     let row = |what: &str, unit: &str, value: f64| {
         let mut row = Row::new(what, unit);

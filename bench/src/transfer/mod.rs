@@ -1,7 +1,7 @@
 //! `kagiri-bench transfer`: what the engines of `transfer` must reach.
 
 mod flows;
-mod own;
+mod kagiri_peer;
 mod peer;
 mod requests;
 
@@ -84,7 +84,7 @@ struct Load {
 }
 
 /// What all cases share.
-struct Stage {
+struct Fixture {
     /// The program under test.
     kagiri: PathBuf,
     /// Where what it stores goes.
@@ -110,15 +110,15 @@ impl TransferArgs {
         let open = || {
             std::fs::create_dir_all(&dir)?;
             let kagiri = tools::kagiri(self.options.kagiri.clone())?;
-            Ok(Stage { kagiri, dir: dir.clone(), pairs: self.pairs, seconds, pace })
+            Ok(Fixture { kagiri, dir: dir.clone(), pairs: self.pairs, seconds, pace })
         };
-        self.options.perform(SUITE, &self.case, open, counts, |case, stage| case.measure(stage))
+        self.options.perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture))
     }
 }
 
 impl Case {
-    fn measure(self, stage: &Stage) -> anyhow::Result<Found> {
-        let &Stage { pairs, seconds, ref pace, .. } = stage;
+    fn measure(self, fixture: &Fixture) -> anyhow::Result<Found> {
+        let &Fixture { pairs, seconds, ref pace, .. } = fixture;
         let load = Load { flows: 1, is_udp: false, mode: Mode::Copy, seconds };
         let (load, goals) = match self {
             Self::Copy => (load, Goals { rate: 1.25, cpu: Some(0.7) }),
@@ -126,16 +126,16 @@ impl Case {
             Self::Nuttcp => (load, Goals { rate: 2.0, cpu: None }),
             Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
-            Self::Flows => return flows::measure(stage),
-            Self::Blocking => return requests::measure(stage, Waiting::Block, 0.95),
-            Self::Spinning => return requests::measure(stage, Waiting::Spin, 2.0),
+            Self::Flows => return flows::measure(fixture),
+            Self::Blocking => return requests::measure(fixture, Waiting::Block, 0.95),
+            Self::Spinning => return requests::measure(fixture, Waiting::Spin, 2.0),
         };
         let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
         let one = |is_ours: bool| -> anyhow::Result<(Moved, Noise)> {
             pace.await_quiet()?;
             let meter = Meter::start(0)?;
             let moved = match is_ours {
-                true => own::transfer(stage, &load)?,
+                true => kagiri_peer::transfer(fixture, &load)?,
                 false if self == Self::Nuttcp => peer::nuttcp(&load)?,
                 false => peer::iperf3(&load)?,
             };

@@ -7,7 +7,7 @@ use anyhow::Context;
 use transfer::settings::Waiting;
 
 use super::peer::{Server, free_port};
-use super::{MARGIN, Stage, own};
+use super::{Fixture, MARGIN, kagiri_peer};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
 use crate::suite::Found;
@@ -27,12 +27,12 @@ struct Answered {
 
 /// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least
 /// `goal`.
-pub(super) fn measure(stage: &Stage, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
-    let Stage { pairs, seconds, pace, .. } = stage;
+pub(super) fn measure(fixture: &Fixture, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
+    let Fixture { pairs, seconds, pace, .. } = fixture;
     let one = |is_ours: bool| -> anyhow::Result<(Answered, Noise)> {
         pace.await_quiet()?;
         let meter = Meter::start(0)?;
-        let answered = if is_ours { ours(stage, waiting)? } else { sockperf(*seconds)? };
+        let answered = if is_ours { ours(fixture, waiting)? } else { sockperf(*seconds)? };
         Ok((answered, meter.finish(0)?))
     };
     let (mut rate, mut p50, mut p99) =
@@ -62,13 +62,13 @@ pub(super) fn measure(stage: &Stage, waiting: Waiting, goal: f64) -> anyhow::Res
     })
 }
 
-fn ours(stage: &Stage, waiting: Waiting) -> anyhow::Result<Answered> {
+fn ours(fixture: &Fixture, waiting: Waiting) -> anyhow::Result<Answered> {
     let bytes = format!("{BYTES}B");
     let mut options = vec!["--rr", bytes.as_str(), "--omit", OMIT];
     if waiting == Waiting::Spin {
         options.push("--spin");
     }
-    let told = own::measure(stage, &options, stage.seconds)?;
+    let told = kagiri_peer::measure(fixture, &options, fixture.seconds)?;
     Ok(Answered {
         per_s: told.metric("transactions_per_s")?,
         p50_us: told.metric("response_p50_us")?,

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use observe::timeline::own;
+use observe::timeline::self_trace;
 use serde_json::json;
 use workload::calls;
 use workload::settings::Settings;
@@ -46,7 +46,7 @@ impl CallArgs {
         pictures.check()?;
         calls::keep(SPANS_MAX);
         let measured = measure();
-        let written = match own::watched(target, &calls::take_kept()) {
+        let written = match self_trace::watched(target, &calls::take_kept()) {
             Some(watched) => pictures.write(&watched),
             None => Err(Failure::Runtime(anyhow::anyhow!(
                 "no calls were timed in this process, so there is no picture"

@@ -15,7 +15,7 @@ use std::path::Path;
 use base::outcome::{Ceiling, Resource};
 use base::part::Watch;
 
-use crate::sampler::{Quantity, Raw, Sources, rates};
+use crate::sampler::{Quantity, Snapshot, Sources, rates};
 
 pub use cpu::cpu;
 pub use disk::disk_read;
@@ -93,7 +93,7 @@ const NOISE_LEAST_PERCENT: f64 = 20.0;
 /// What other programs do while a ceiling is measured.
 struct Noise {
     sources: Sources,
-    since: Raw,
+    since: Snapshot,
 }
 
 impl Noise {

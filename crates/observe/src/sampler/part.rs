@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use sys::clock::monotonic_ns;
 use workload::part::{Part, Peers};
 
-use super::permitted::permitted;
+use super::policy::permitted;
 use super::quantity::Quantity;
-use super::record::{Record, Report, Watched};
-use super::source::Sources;
-use super::watcher::Watcher;
+use super::recorder::{Recorder, Report, Watched};
+use super::sources::Sources;
+use super::thread::SamplerThread;
 
 /// Samples per second.
 const RATE_HZ: u64 = 10;
@@ -31,7 +31,7 @@ pub struct SamplerEndpoint {
 enum Stage {
     Built,
     Prepared(Box<Sources>),
-    Running(Watcher),
+    Running(SamplerThread),
     Ended,
 }
 
@@ -52,8 +52,9 @@ impl Sampler {
         }
     }
 
-    fn report(&self, sources: &Sources, record: Record) -> Report {
-        let report = record.report(sources.offered(), sources.unavailable().to_vec(), self.watched(sources));
+    fn report(&self, sources: &Sources, recorder: Recorder) -> Report {
+        let report =
+            recorder.report(sources.offered(), sources.unavailable().to_vec(), self.watched(sources));
         let cores = sys::thread::online_cpus().ok().map(|cpus| cpus.len() as u32);
         Report { cores, ..report }
     }
@@ -87,7 +88,7 @@ impl Part for Sampler {
         }
         match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Prepared(sources) => {
-                let watcher = Watcher::start(*sources, at_monotonic_ns, INTERVAL_NS);
+                let watcher = SamplerThread::start(*sources, at_monotonic_ns, INTERVAL_NS);
                 let watcher = watcher.map_err(|error| {
                     PartError::new(format!("the sampler's thread cannot be started: {error}"))
                 })?;
@@ -124,11 +125,11 @@ impl Part for Sampler {
                 let watch = watcher.finish();
                 let watch = watch
                     .ok_or_else(|| PartError::new("the sampler's thread has died; please report this"))?;
-                let mut report = self.report(&watch.sources, watch.record);
+                let mut report = self.report(&watch.sources, watch.recorder);
                 report.cost_cpu_percent = watch.cost_cpu_percent;
                 Ok(report)
             }
-            Stage::Prepared(sources) => Ok(self.report(&sources, Record::new())),
+            Stage::Prepared(sources) => Ok(self.report(&sources, Recorder::new())),
             Stage::Built | Stage::Ended => {
                 Err(PartError::new("the sampler has nothing to report: it was not started"))
             }

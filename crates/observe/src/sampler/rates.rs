@@ -1,7 +1,7 @@
 //! Two snapshots make a sample. Pure: the tests are tables.
 
 use super::quantity::Quantity;
-use super::raw::Raw;
+use super::snapshot::Snapshot;
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_MS: f64 = 1e6;
@@ -31,7 +31,7 @@ impl Sample {
 /// A counter that is missing in either, or that went back (reset, wrapped, another device of the same name),
 /// gives `None`; so does every rate when no time has passed. Contents (memory, queues, connections) are those
 /// of `current`.
-pub fn rates(previous: &Raw, current: &Raw) -> Sample {
+pub fn rates(previous: &Snapshot, current: &Snapshot) -> Sample {
     let mut sample = Sample::UNKNOWN;
     contents(current, &mut sample);
     let elapsed_ns = current.at_ns.saturating_sub(previous.at_ns);
@@ -45,7 +45,7 @@ pub fn rates(previous: &Raw, current: &Raw) -> Sample {
     sample
 }
 
-fn contents(raw: &Raw, sample: &mut Sample) {
+fn contents(raw: &Snapshot, sample: &mut Sample) {
     let bytes = |value: Option<u64>| value.map(|bytes| bytes as f64);
     sample.set(Quantity::ServerMemory, bytes(raw.server_memory_bytes));
     sample.set(Quantity::SocketMemory, bytes(raw.socket_memory_bytes));
@@ -57,25 +57,25 @@ fn contents(raw: &Raw, sample: &mut Sample) {
 }
 
 struct Step<'a> {
-    previous: &'a Raw,
-    current: &'a Raw,
+    previous: &'a Snapshot,
+    current: &'a Snapshot,
     elapsed_ns: f64,
 }
 
 impl Step<'_> {
     /// How far a counter has grown.
-    fn growth(&self, counter: impl Fn(&Raw) -> Option<u64>) -> Option<f64> {
+    fn growth(&self, counter: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         let (from, to) = (counter(self.previous)?, counter(self.current)?);
         to.checked_sub(from).map(|growth| growth as f64)
     }
 
     /// A counter of nanoseconds as a share of the time passed.
-    fn percent(&self, counter: impl Fn(&Raw) -> Option<u64>) -> Option<f64> {
+    fn percent(&self, counter: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         self.growth(counter).map(|ns| 100.0 * ns / self.elapsed_ns)
     }
 
     /// A counter of anything per second.
-    fn per_s(&self, counter: impl Fn(&Raw) -> Option<u64>) -> Option<f64> {
+    fn per_s(&self, counter: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         self.growth(counter).map(|growth| growth * NS_PER_S / self.elapsed_ns)
     }
 
@@ -130,7 +130,7 @@ impl Step<'_> {
         let sent = self.per_s(|raw| Some(raw.network?.tx_bytes));
         let received = self.per_s(|raw| Some(raw.network?.rx_bytes));
         sample.set(Quantity::Network, sent.zip(received).map(|(sent, received)| sent.max(received) * BITS));
-        let dropped = |raw: &Raw| raw.network?.rx_dropped.checked_add(raw.network?.tx_dropped);
+        let dropped = |raw: &Snapshot| raw.network?.rx_dropped.checked_add(raw.network?.tx_dropped);
         sample.set(Quantity::NetworkDrops, self.per_s(|raw| raw.network_queue?.drops));
         sample.set(Quantity::DeviceDrops, self.per_s(dropped));
         sample.set(Quantity::SoftnetDrops, self.per_s(|raw| raw.softnet_dropped));

@@ -9,7 +9,7 @@ use sys::trace::{Backend, Counts, EVENTS_AT_ONCE, Event, Setting, Target, TraceE
 
 use super::assemble::Assembler;
 use super::calls::{self, Call};
-use super::cost;
+use super::overhead;
 use super::sockets::SocketWatch;
 
 /// Events are taken for so long at a time: where they come faster than that, other things have their turn,
@@ -91,7 +91,7 @@ impl Session {
         let setting = wish.setting();
         let (backend, cost, because) = match wish.backend {
             Some(backend) if wish.cost_within.is_zero() => (backend, None, None),
-            Some(backend) => (backend, Some(cost::measure(backend, &setting, wish.cost_within)?), None),
+            Some(backend) => (backend, Some(overhead::measure(backend, &setting, wish.cost_within)?), None),
             None => {
                 let (backend, cost, because) = choose(&setting, wish.cost_within)?;
                 (backend, Some(cost), because)
@@ -268,11 +268,11 @@ fn choose(
     setting: &Setting,
     cost_within: Duration,
 ) -> Result<(Backend, TraceCost, Option<String>), SessionError> {
-    let bpf = match cost::measure(Backend::Bpf, setting, cost_within) {
+    let bpf = match overhead::measure(Backend::Bpf, setting, cost_within) {
         Ok(cost) => return Ok((Backend::Bpf, cost, None)),
         Err(error) => error,
     };
-    match (cost::measure(Backend::Perf, setting, cost_within), bpf) {
+    match (overhead::measure(Backend::Perf, setting, cost_within), bpf) {
         (Ok(cost), bpf) => Ok((Backend::Perf, cost, Some(bpf.to_string()))),
         // Told once: what to do about it is the same.
         (Err(TraceError::NotPermitted { .. }), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),

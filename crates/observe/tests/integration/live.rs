@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::part::{AnyPart, Endpoints, HERE, HostContext, PartSpec, Progress, Watch};
 use base::series::Series;
 use observe::PARTS;
-use observe::sampler::{Quantity, Raw, Report, Sources, rates};
+use observe::sampler::{Quantity, Report, Snapshot, Sources, rates};
 use serde_json::{Value, json};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::disk::{LoopDevice, drop_file_cache};
@@ -209,7 +209,7 @@ fn a_target_that_ends_is_unknown_and_not_idle() {
 }
 
 /// A value of one interval times the interval, in the value's unit times seconds.
-fn total(from: &Raw, to: &Raw, quantity: Quantity) -> f64 {
+fn total(from: &Snapshot, to: &Snapshot, quantity: Quantity) -> f64 {
     rates(from, to).get(quantity).unwrap() * (to.at_ns - from.at_ns) as f64 / 1e9
 }
 

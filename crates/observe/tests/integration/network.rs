@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::part::Watch;
-use observe::sampler::{Quantity, Raw, Sources, rates};
+use observe::sampler::{Quantity, Snapshot, Sources, rates};
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::journal::Journal;
@@ -91,7 +91,7 @@ impl World {
 }
 
 /// Reads the sources and goes on with `work` until they have looked at the connections `looks` times more.
-fn after_looks(sources: &mut Sources, looks: u32, mut work: impl FnMut()) -> Raw {
+fn after_looks(sources: &mut Sources, looks: u32, mut work: impl FnMut()) -> Snapshot {
     let deadline = Deadline::after(LONG);
     let mut raw = sources.read();
     let mut seen = 0;

@@ -1,19 +1,19 @@
 //! Two snapshots make a sample: tables of cases.
 
-use observe::sampler::{Quantity, Raw, SendersReading, rates};
+use observe::sampler::{Quantity, SendersReading, Snapshot, rates};
 use sys::netlink::QueueReading;
 use sys::proc::{BlockReading, NetDeviceReading};
 
 const MS: u64 = 1_000_000;
 
-fn at(ms: u64) -> Raw {
-    Raw { at_ns: ms * MS, cores: Some(2), ..Raw::default() }
+fn at(ms: u64) -> Snapshot {
+    Snapshot { at_ns: ms * MS, cores: Some(2), ..Snapshot::default() }
 }
 
 /// One counter of a snapshot set, as a function of its value.
-type Set = fn(&mut Raw, Option<u64>);
+type Set = fn(&mut Snapshot, Option<u64>);
 
-fn disk(raw: &mut Raw, value: Option<u64>, set: fn(&mut BlockReading, u64)) {
+fn disk(raw: &mut Snapshot, value: Option<u64>, set: fn(&mut BlockReading, u64)) {
     raw.disk = value.map(|value| {
         let mut reading = BlockReading::default();
         set(&mut reading, value);
@@ -21,7 +21,7 @@ fn disk(raw: &mut Raw, value: Option<u64>, set: fn(&mut BlockReading, u64)) {
     });
 }
 
-fn network(raw: &mut Raw, value: Option<u64>, set: fn(&mut NetDeviceReading, u64)) {
+fn network(raw: &mut Snapshot, value: Option<u64>, set: fn(&mut NetDeviceReading, u64)) {
     raw.network = value.map(|value| {
         let mut reading = NetDeviceReading::default();
         set(&mut reading, value);
@@ -89,7 +89,7 @@ fn the_time_that_really_passed_counts() {
 
 #[test]
 fn contents_need_no_earlier_snapshot() {
-    let current = Raw {
+    let current = Snapshot {
         server_memory_bytes: Some(1),
         socket_memory_bytes: Some(2),
         page_cache_bytes: Some(3),
@@ -150,7 +150,7 @@ fn others_are_what_nobody_known_has_used() {
     for (idle, steal, known, processes, group, host, others) in table {
         let zero = |value: Option<u64>| value.map(|_| 0);
         let ns = |value: Option<u64>| value.map(|ms| ms * MS);
-        let with = |raw: Raw, of: &dyn Fn(Option<u64>) -> Option<u64>| Raw {
+        let with = |raw: Snapshot, of: &dyn Fn(Option<u64>) -> Option<u64>| Snapshot {
             host_idle_ns: of(idle),
             steal_ns: of(steal),
             known_cpu_ns: of(known),
@@ -167,7 +167,7 @@ fn others_are_what_nobody_known_has_used() {
 
 #[test]
 fn a_core_that_comes_or_goes_spoils_one_sample() {
-    let with = |ms, cores| Raw { cores, host_idle_ns: Some(ms * MS), ..at(ms) };
+    let with = |ms, cores| Snapshot { cores, host_idle_ns: Some(ms * MS), ..at(ms) };
     for (before, after) in [(Some(2), Some(1)), (Some(1), Some(2)), (None, Some(2)), (Some(2), None)] {
         assert_eq!(rates(&with(0, before), &with(100, after)).get(Quantity::HostCpu), None);
     }
@@ -184,7 +184,8 @@ fn waiting_for_a_disk_needs_requests() {
         ..BlockReading::default()
     };
     let wait = |from, to| {
-        let (previous, current) = (Raw { disk: Some(from), ..at(0) }, Raw { disk: Some(to), ..at(100) });
+        let (previous, current) =
+            (Snapshot { disk: Some(from), ..at(0) }, Snapshot { disk: Some(to), ..at(100) });
         rates(&previous, &current).get(Quantity::DiskAwait)
     };
     assert_eq!(wait(reading(10, 100), reading(12, 115)), Some(10.0));

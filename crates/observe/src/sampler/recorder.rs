@@ -56,7 +56,7 @@ pub struct Watched {
 
 /// Samples of one trial.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct Recorder {
     samples: Vec<(f64, Sample)>,
     other_debt: f64,
     missed: u64,
@@ -64,13 +64,13 @@ pub struct Record {
     full: bool,
 }
 
-impl Default for Record {
+impl Default for Recorder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Record {
+impl Recorder {
     /// Nothing yet.
     pub const fn new() -> Self {
         Self { samples: Vec::new(), other_debt: 0.0, missed: 0, late_ns_max: 0, full: false }
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn noise_around_zero_leaves_no_load_behind() {
-        let mut record = Record::new();
+        let mut recorder = Recorder::new();
         for (place, percent) in [10.0, -10.0, -5.0, 10.0, -10.0, 5.0, 40.0].into_iter().enumerate() {
-            record.push(place as f64, other(percent));
+            recorder.push(place as f64, other(percent));
         }
-        let report = record.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
+        let report = recorder.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
         let values: Vec<f64> = report.series[0].values.iter().map(|value| value.unwrap()).collect();
         assert_eq!(values, [10.0, 0.0, 0.0, 0.0, 0.0, 0.0, 30.0]);
         assert_eq!(values.iter().sum::<f64>(), 40.0, "the mean is that of what came in");
@@ -173,28 +173,28 @@ mod tests {
 
     #[test]
     fn a_lasting_error_does_not_hide_a_neighbour() {
-        let mut record = Record::new();
+        let mut recorder = Recorder::new();
         for place in 0..100 {
-            record.push(f64::from(place), other(-50.0));
+            recorder.push(f64::from(place), other(-50.0));
         }
-        record.push(100.0, other(80.0));
-        let report = record.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
+        recorder.push(100.0, other(80.0));
+        let report = recorder.report(&[Quantity::OtherCpu], Vec::new(), Watched::default());
         assert_eq!(report.series[0].max(100.0, 100.0), Some(50.0));
     }
 
     #[test]
     fn missing_is_counted_and_idle_disks_are_not_missing() {
         let offered = [Quantity::DiskBusy, Quantity::DiskAwait, Quantity::Slab];
-        let mut record = Record::new();
+        let mut recorder = Recorder::new();
         for place in 0..4 {
             let mut sample = Sample::UNKNOWN;
             sample.set(Quantity::DiskBusy, Some(0.0));
             sample.set(Quantity::Slab, (place > 0).then_some(1.0));
-            record.push(f64::from(place), sample);
+            recorder.push(f64::from(place), sample);
         }
-        record.push_missed(4.0);
-        record.note_late_ns(3_500_000);
-        let report = record.report(&offered, vec!["x cannot be watched: y.".into()], Watched::default());
+        recorder.push_missed(4.0);
+        recorder.note_late_ns(3_500_000);
+        let report = recorder.report(&offered, vec!["x cannot be watched: y.".into()], Watched::default());
         assert_eq!(report.missing["disk_busy_percent"], 20.0);
         assert_eq!(report.missing["disk_await_ms"], 20.0);
         assert_eq!(report.missing["slab_bytes"], 40.0);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn without_samples_all_is_missing() {
-        let report = Record::new().report(&[Quantity::Slab], Vec::new(), Watched::default());
+        let report = Recorder::new().report(&[Quantity::Slab], Vec::new(), Watched::default());
         assert_eq!(report.missing["slab_bytes"], 100.0);
         assert!(report.series[0].values.is_empty());
     }

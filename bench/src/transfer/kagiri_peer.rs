@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::peer::{Server, children_cpu_s, free_port, moved};
-use super::{Load, MARGIN, Moved, Stage};
+use super::{Fixture, Load, MARGIN, Moved};
 use crate::tools;
 use transfer::flow::Mode;
 
@@ -27,13 +27,13 @@ impl Told {
 }
 
 /// Has a server and a client of ours measure with these options for so long.
-pub(super) fn measure(stage: &Stage, options: &[&str], seconds: u32) -> anyhow::Result<Told> {
+pub(super) fn measure(fixture: &Fixture, options: &[&str], seconds: u32) -> anyhow::Result<Told> {
     let before_s = children_cpu_s()?;
     let port = free_port()?;
     let address = format!("127.0.0.1:{port}");
     let kagiri = || {
-        let mut command = Command::new(&stage.kagiri);
-        command.arg("transfer").env("KAGIRI_DATA", &stage.dir);
+        let mut command = Command::new(&fixture.kagiri);
+        command.arg("transfer").env("KAGIRI_DATA", &fixture.dir);
         command
     };
     let server = Server::start(kagiri().args(["--serve", "--listen", &address]), port)?;
@@ -48,7 +48,7 @@ pub(super) fn measure(stage: &Stage, options: &[&str], seconds: u32) -> anyhow::
 }
 
 /// Moves what the load says.
-pub(super) fn transfer(stage: &Stage, load: &Load) -> anyhow::Result<Moved> {
+pub(super) fn transfer(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> {
     let flows = load.flows.to_string();
     let mut options = vec!["--flows", flows.as_str()];
     if load.is_udp {
@@ -57,7 +57,7 @@ pub(super) fn transfer(stage: &Stage, load: &Load) -> anyhow::Result<Moved> {
     if load.mode == Mode::Discard {
         options.extend(["--mode", "discard"]);
     }
-    let told = measure(stage, &options, load.seconds)?;
+    let told = measure(fixture, &options, load.seconds)?;
     let lost_percent = if load.is_udp { 100.0 * told.metric("loss_ratio")? } else { 0.0 };
     Ok(moved(told.metric("goodput_bit_per_s")?, load, told.cpu_s, lost_percent))
 }

@@ -15,8 +15,8 @@ use sys::proc::{
 
 use super::quantity::Quantity;
 use super::rates::rates;
-use super::raw::Raw;
 use super::senders::Senders;
+use super::snapshot::Snapshot;
 
 /// Open readers, and what could not be opened.
 #[derive(Debug)]
@@ -105,9 +105,9 @@ impl Sources {
     }
 
     /// Reads everything now. What cannot be read is `None`.
-    pub fn read(&mut self) -> Raw {
+    pub fn read(&mut self) -> Snapshot {
         // CPU first, next to the clock: its counters grow fastest.
-        let mut raw = Raw { at_ns: monotonic_ns(), ..Raw::default() };
+        let mut raw = Snapshot { at_ns: monotonic_ns(), ..Snapshot::default() };
         self.read_cpu(&mut raw);
         self.read_memory(&mut raw);
         raw.disk = self.disk.as_mut().and_then(|disk| disk.read().ok());
@@ -123,7 +123,7 @@ impl Sources {
         raw
     }
 
-    fn read_cpu(&mut self, raw: &mut Raw) {
+    fn read_cpu(&mut self, raw: &mut Snapshot) {
         if let Some(host) = self.host_cpu.as_mut().and_then(|host| host.read().ok()) {
             let total = &host.total;
             raw.cores = u32::try_from(host.per_cpu.len()).ok().filter(|cores| *cores > 0);
@@ -147,7 +147,7 @@ impl Sources {
         }
     }
 
-    fn read_memory(&mut self, raw: &mut Raw) {
+    fn read_memory(&mut self, raw: &mut Snapshot) {
         raw.server_memory_bytes =
             self.server.as_mut().and_then(ProcessSet::read_memory).map(|memory| memory.rss_bytes);
         raw.socket_memory_bytes = self.sockets.as_mut().and_then(|sockets| sockets.read().ok()?.tcp_bytes);
@@ -159,8 +159,8 @@ impl Sources {
 }
 
 /// What a snapshot has the counters for: those quantities that an interval without any growth would give.
-fn offered(raw: &Raw) -> Vec<Quantity> {
-    let later = Raw { at_ns: raw.at_ns.saturating_add(1), ..raw.clone() };
+fn offered(raw: &Snapshot) -> Vec<Quantity> {
+    let later = Snapshot { at_ns: raw.at_ns.saturating_add(1), ..raw.clone() };
     let still = rates(raw, &later);
     Quantity::ALL.into_iter().filter(|quantity| still.get(quantity.read_with()).is_some()).collect()
 }

@@ -10,8 +10,8 @@ use sys::clock::monotonic_ns;
 use sys::thread::{set_timer_slack_ns, thread_cpu_ns};
 
 use super::rates::{Sample, rates};
-use super::record::Record;
-use super::source::Sources;
+use super::recorder::Recorder;
+use super::sources::Sources;
 
 /// After an interruption longer than this (a suspended machine) the places of the missed samples are not kept
 /// one by one.
@@ -20,7 +20,7 @@ const MISSED_MOST: u64 = 600;
 /// What the thread brings back.
 pub struct Watch {
     pub sources: Sources,
-    pub record: Record,
+    pub recorder: Recorder,
     /// CPU time of the thread over the wall time between the first and the last reading, in %.
     pub cost_cpu_percent: Option<f64>,
 }
@@ -29,13 +29,13 @@ pub struct Watch {
 type Last = Arc<Mutex<Option<Sample>>>;
 
 /// A running thread. Dropping it ends it.
-pub struct Watcher {
+pub struct SamplerThread {
     last: Last,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Watch>>,
 }
 
-impl Watcher {
+impl SamplerThread {
     /// Samples `sources` from `at_ns` of the monotonic clock, every `interval_ns`, until it is ended.
     pub fn start(sources: Sources, at_ns: u64, interval_ns: u64) -> io::Result<Self> {
         let (stop, stopped) = channel();
@@ -65,7 +65,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for SamplerThread {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -124,31 +124,31 @@ impl Schedule {
 fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>, last: &Last) -> Watch {
     // Where it cannot be set the samples are 50 us later, which `late_ms_max` shows.
     let _ = set_timer_slack_ns(1);
-    let mut record = Record::new();
+    let mut recorder = Recorder::new();
     if !wait_until(at_ns, stopped) {
-        return Watch { sources, record, cost_cpu_percent: None };
+        return Watch { sources, recorder, cost_cpu_percent: None };
     }
     let cpu_from_ns = thread_cpu_ns();
     let mut schedule = Schedule::new(at_ns, interval_ns);
     let mut previous = sources.read();
     let from_ns = previous.at_ns;
-    record.note_late_ns(from_ns.saturating_sub(at_ns));
+    recorder.note_late_ns(from_ns.saturating_sub(at_ns));
     let seconds = |ns: u64| ns.saturating_sub(at_ns) as f64 / 1e9;
     while wait_until(schedule.next_ns(), stopped) {
         let current = sources.read();
-        record.note_late_ns(current.at_ns.saturating_sub(schedule.next_ns()));
+        recorder.note_late_ns(current.at_ns.saturating_sub(schedule.next_ns()));
         for lost_ns in schedule.advance(current.at_ns) {
-            record.push_missed(seconds(lost_ns));
+            recorder.push_missed(seconds(lost_ns));
         }
         let sample = rates(&previous, &current);
         *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
-        record.push(seconds(current.at_ns), sample);
+        recorder.push(seconds(current.at_ns), sample);
         previous = current;
     }
     let wall_ns = monotonic_ns().saturating_sub(from_ns);
     let cpu_ns = thread_cpu_ns().saturating_sub(cpu_from_ns);
     let cost_cpu_percent = (wall_ns > 0).then(|| 100.0 * cpu_ns as f64 / wall_ns as f64);
-    Watch { sources, record, cost_cpu_percent }
+    Watch { sources, recorder, cost_cpu_percent }
 }
 
 #[cfg(test)]

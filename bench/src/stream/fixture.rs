@@ -27,7 +27,7 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 const READY_MARK: &str = " at http://";
 
 /// Where things are.
-pub struct Stage {
+pub struct Fixture {
     /// Content, results, configurations.
     pub dir: PathBuf,
     /// The program under test.
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the directory and finds the program.
     pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -100,7 +100,7 @@ impl Stage {
         Ok(path)
     }
 
-    /// Starts a server of the stage's directory on [`SERVER_CPU`].
+    /// Starts a server of the fixture's directory on [`SERVER_CPU`].
     pub fn serve(&self, kind: Kind) -> anyhow::Result<Server> {
         match kind {
             Kind::Embedded => self.embedded(),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use base::outcome::Run;
 use base::verdict::Verdict;
 
-use super::{Found, Settings, Stage};
+use super::{Fixture, Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
 use crate::tools;
@@ -19,7 +19,7 @@ const RUNS: u32 = 3;
 const HOLD_S: u32 = 5;
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let (streams, hold_s) = settings.pace.full_or((STREAMS, HOLD_S), (20, 2));
     let mut stalls = Row::new(format!("stalls, {streams} streams, {hold_s} s a run"), "");
     let mut failed = Row::new("verdicts `fail`", "");
@@ -29,8 +29,8 @@ pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
     for run in 0..settings.pace.full_or(RUNS, 1) {
         settings.pace.await_quiet()?;
         let meter = Meter::start(0)?;
-        let mut command = Command::new(&stage.kagiri);
-        command.env("KAGIRI_DATA", stage.dir.join("data")).args(["stream", "--json", "--quiet"]);
+        let mut command = Command::new(&fixture.kagiri);
+        command.env("KAGIRI_DATA", fixture.dir.join("data")).args(["stream", "--json", "--quiet"]);
         command.args(["--streams", &streams.to_string(), "--hold", &format!("{hold_s}s")]);
         command.args(["--seed", &(run + 1).to_string()]);
         let ran = tools::run(&mut command, Duration::from_secs(180), &[0])?;

@@ -10,7 +10,7 @@ use sys::clock::monotonic_ns;
 use sys::net::{ConnectState, Epoll, Events, Interest, Moved, SocketOptions, TcpSocket};
 use sys::thread::{pin_to_cpu, thread_cpu_ns};
 
-use super::stage::{PLAYER_CPU, Server};
+use super::fixture::{PLAYER_CPU, Server};
 use crate::noise::{Meter, Noise};
 
 /// Dropped by one call at most, so that every connection has its turn.

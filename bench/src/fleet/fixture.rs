@@ -11,11 +11,11 @@ use sys::child::{Child, Spawn};
 use sys::journal::Journal;
 use sys::proc::{NetDevice, ProcessSet};
 
-use super::errand::Event;
+use super::helper_process::Event;
 use crate::tools;
 
 /// Where things are.
-pub struct Stage {
+pub struct Fixture {
     /// Lab files, credentials, results.
     pub dir: PathBuf,
     /// The program under test.
@@ -26,7 +26,7 @@ pub struct Stage {
     pub folders: Folders,
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the directory and finds the program.
     pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -54,13 +54,13 @@ impl Stage {
         };
         let began = Instant::now();
         let state = client::up(&options)?;
-        Ok(Lab { stage: self, state, up_s: began.elapsed().as_secs_f64(), is_up: true })
+        Ok(Lab { fixture: self, state, up_s: began.elapsed().as_secs_f64(), is_up: true })
     }
 }
 
 /// A lab that is up.
 pub struct Lab<'a> {
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     /// What is there.
     pub state: State,
     /// How long that took, from asking for it, s.
@@ -72,22 +72,22 @@ impl Lab<'_> {
     /// A program on one of its hosts.
     pub fn on(&self, host: &str, program: &Path) -> Spawn {
         let exec = ["lab", "exec", host, "--lab", &self.state.lab, "--"];
-        Spawn::new(&self.stage.kagiri).args(exec).arg(program)
+        Spawn::new(&self.fixture.kagiri).args(exec).arg(program)
     }
 
     /// This program on one of its hosts.
-    pub fn errand(&self, host: &str, errand: &str) -> anyhow::Result<Spawn> {
-        Ok(self.on(host, &std::env::current_exe()?).args(["fleet", errand]))
+    pub fn helper(&self, host: &str, helper: &str) -> anyhow::Result<Spawn> {
+        Ok(self.on(host, &std::env::current_exe()?).args(["fleet", helper]))
     }
 
     /// The program under test.
     pub fn kagiri(&self) -> &Path {
-        &self.stage.kagiri
+        &self.fixture.kagiri
     }
 
     /// What is to be put back.
     pub fn journal(&self) -> &Journal {
-        &self.stage.journal
+        &self.fixture.journal
     }
 
     /// The address of a host.
@@ -120,7 +120,7 @@ impl Lab<'_> {
     /// Takes it down; how long that took, in s, and what was left.
     pub fn down(mut self) -> anyhow::Result<(f64, Vec<String>)> {
         let began = Instant::now();
-        let left = client::down(&self.stage.folders, &self.state.lab)?;
+        let left = client::down(&self.fixture.folders, &self.state.lab)?;
         self.is_up = false;
         Ok((began.elapsed().as_secs_f64(), left))
     }
@@ -135,7 +135,7 @@ impl Drop for Lab<'_> {
     fn drop(&mut self) {
         if self.is_up {
             // Its keeper ends with this process at the latest.
-            let _ = client::down(&self.stage.folders, &self.state.lab);
+            let _ = client::down(&self.fixture.folders, &self.state.lab);
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use base::statistics::median;
 use serde_json::Value;
 
-use crate::fleet::stage::{Lab, Stage as Labs};
+use crate::fleet::fixture::{Fixture as Labs, Lab};
 use crate::noise::{Meter, Noise};
 use crate::record::Row;
 use crate::suite::Pace;
@@ -22,7 +22,7 @@ const MARGIN: Duration = Duration::from_secs(180);
 const CAUSES: &str = "Why events took long";
 
 /// Where things are.
-pub struct Stage {
+pub struct Fixture {
     labs: Labs,
 }
 
@@ -70,7 +70,7 @@ impl Port {
     }
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the directory and finds the program.
     pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
         Ok(Self { labs: Labs::open(dir, kagiri)? })

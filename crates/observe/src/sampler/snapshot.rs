@@ -8,7 +8,7 @@ use super::senders::SendersReading;
 /// One snapshot. Counters have grown since an arbitrary start and mean something only beside an earlier
 /// snapshot. `None`: not watched, not offered by this kernel, or not readable now.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Raw {
+pub struct Snapshot {
     /// When, on the monotonic clock.
     pub at_ns: u64,
     /// CPUs online.

@@ -10,8 +10,8 @@ use sys::child::{Child, Signal};
 use sys::clock::Deadline;
 
 use super::Settings;
-use super::stage::{HOSTS, SHALLOW, Stage};
-use crate::fleet::stage::Lab;
+use super::fixture::{Fixture, HOSTS, SHALLOW};
+use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
 use crate::tools;
@@ -21,14 +21,14 @@ const MARGIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Measures.
-pub fn measure(stage: &Stage, settings: &Settings) -> anyhow::Result<Found> {
-    let lab = stage.lab(SHALLOW)?;
+pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
     let build = |pattern: &str, sources: u32| -> anyhow::Result<(f64, f64)> {
         let text = format!(
             "sources = {sources}\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = '{pattern}'\ntime = '{}s'",
             settings.seconds
         );
-        let told = stage.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
         Ok((told.metric("events_per_s")?, told.known("goodput_bit_per_s").unwrap_or(0.0) / 1e6))
     };
     let mut found = Found {
