@@ -30,5 +30,15 @@ pub struct MetricSpec {
     pub meaning: &'static str,
 }
 
+/// One row of a workload's table of metrics.
+pub const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    meaning: &'static str,
+) -> MetricSpec {
+    MetricSpec { name, unit, better, meaning }
+}
+
 /// The numbers of one trial. `None` (JSON `null`) is a number that could not be read: unknown is not zero.
 pub type Metrics = BTreeMap<String, Option<f64>>;

@@ -1,15 +1,11 @@
 //! The numbers of a trial.
 
 use base::metric::Better::{Higher, Lower, Neither};
-use base::metric::{Better, MetricSpec, Metrics};
+use base::metric::{MetricSpec, Metrics, metric};
 
 use super::report::{BuilderReport, SourceSent};
 use super::settings::DaqSettings;
 use super::trial_reports::TrialReports;
-
-const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, better, meaning }
-}
 
 /// Every number of a trial: the workload's own, and what the samplers add.
 #[rustfmt::skip]

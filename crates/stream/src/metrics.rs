@@ -1,13 +1,9 @@
 //! The numbers of a stream trial.
 
 use base::metric::Better::{Higher, Lower, Neither};
-use base::metric::{Better, MetricSpec, Metrics};
+use base::metric::{MetricSpec, Metrics, metric};
 
 use super::report::{StreamReport, ThreadReport, ViewerReport};
-
-const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, better, meaning }
-}
 
 /// Every number of a trial: the players' own, and what the samplers add on the host and for the server.
 pub const METRICS: &[MetricSpec] = &[

@@ -1,15 +1,11 @@
 //! The numbers of a transfer's trial.
 
 use base::metric::Better::{Higher, Lower, Neither};
-use base::metric::{Better, MetricSpec, Metrics};
+use base::metric::{MetricSpec, Metrics, metric};
 
 use super::flow::Direction;
 use super::flow::{FlowCount, FlowReport};
 use super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};
-
-const fn metric(name: &'static str, unit: &'static str, better: Better, meaning: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, better, meaning }
-}
 
 /// Every number of a trial: the transfer's own, and what the samplers add.
 pub const METRICS: &[MetricSpec] = &[
