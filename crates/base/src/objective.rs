@@ -105,7 +105,8 @@ impl FromStr for Objective {
         }
         // `a> =4` would be printed as `a>=4`, which means something else.
         if bound.starts_with(['<', '>', '=']) {
-            return Err(error("there are two signs of comparison in it"));
+            let wrong = rest.trim_end_matches(|c| !matches!(c, '<' | '>' | '='));
+            return Err(error(&format!("'{wrong}' is not an operator")));
         }
         Ok(Self { metric: metric.to_owned(), relation: *relation, bound: bound.to_owned() })
     }
@@ -269,7 +270,7 @@ mod tests {
         for (text, part) in [
             ("stalls", "there is no <="),
             ("<=4", "needs a metric on the left"),
-            ("stalls> =4", "two signs"),
+            ("stalls> =4", "'> =' is not an operator"),
             ("jitter<=1ms", "there is no metric 'jitter'"),
             ("p99<=500", "not a bound in the unit of response_p99_ms"),
             ("stalls<=2ms", "not a bound in the unit of stalls"),

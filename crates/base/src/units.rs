@@ -25,6 +25,13 @@ pub struct UnitError {
     example: &'static str,
 }
 
+impl UnitError {
+    /// The message without its example, for a message that has examples of its own.
+    pub fn without_example(&self) -> String {
+        format!("'{}' is not {}: {}", self.text, self.what, self.problem)
+    }
+}
+
 /// What distinguishes one kind of quantity: its name, its units and how it is printed.
 struct Dimension {
     what: &'static str,

@@ -48,9 +48,7 @@ impl CallArgs {
         let measured = measure();
         let written = match self_trace::watched(target, &calls::take_kept()) {
             Some(watched) => pictures.write(&watched),
-            None => Err(Failure::Runtime(anyhow::anyhow!(
-                "no calls were timed in this process, so there is no picture"
-            ))),
+            None => Err(Failure::runtime("no calls were timed in this process, so there is no picture")),
         };
         match (measured, written) {
             (Ok(Code::Measured), Err(failure)) => Err(failure),

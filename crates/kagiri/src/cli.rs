@@ -1,6 +1,7 @@
 //! The command line. Each command's own flags are in its file.
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
 
@@ -8,13 +9,28 @@ use crate::commands::Command;
 #[derive(Parser)]
 #[command(name = "kagiri", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Examples:\n  \
-    kagiri survey                          start here: measure this machine\n  \
+    kagiri survey                          start here: capacity of this machine\n  \
     kagiri stream http://nas:8080/film.ts  find how many viewers a server carries\n  \
     kagiri report                          write the report of the last run again\n\n\
     Every quantity needs a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
     Exit codes: 0 measured, 1 not measured, 2 usage or plan error, 3 a --require does not hold, 130 interrupted.\n\
-    Results are stored in $KAGIRI_DATA [default: ~/.local/share/kagiri].")]
+    Results are stored in $KAGIRI_DATA [default: $XDG_DATA_HOME/kagiri, else ~/.local/share/kagiri].")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The error with the flag that help shows, where clap suggests a hidden alias of it.
+pub fn with_visible_flag(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else { return error };
+    let (alias, subcommand) =
+        (suggested.trim_start_matches('-'), std::env::args().nth(1).unwrap_or_default());
+    let visible = Cli::command().find_subcommand(subcommand).and_then(|command| {
+        let is_meant = |arg: &&clap::Arg| arg.get_all_aliases().is_some_and(|all| all.contains(&alias));
+        Some(format!("--{}", command.get_arguments().find(is_meant)?.get_long()?))
+    });
+    if let Some(visible) = visible {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(visible));
+    }
+    error
 }

@@ -15,7 +15,6 @@ pub fn journal_dir() -> PathBuf {
     sys::journal::default_folder(runtime.as_deref())
 }
 
-/// Opens the store of results.
 pub fn open_store() -> anyhow::Result<Store> {
     Ok(Store::open(&data_dir()?)?)
 }

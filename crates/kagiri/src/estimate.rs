@@ -170,16 +170,8 @@ mod tests {
     use super::*;
 
     fn plan(load_max: u64) -> LoadPlan {
-        LoadPlan {
-            load_first: 1,
-            load_max,
-            fixed: None,
-            hold: Span::from_s(10),
-            search_hold: Span::from_s(5),
-            confirmations: 3,
-            ramp_down: true,
-            resolution: 0.02,
-        }
+        let (search_hold, searched) = (Span::from_s(5), LoadPlan::search(load_max, Span::from_s(10)));
+        LoadPlan { search_hold, confirmations: 3, ramp_down: true, ..searched }
     }
 
     /// A run against a target that carries `capacity`: what was said to be left before each trial, the trials

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use store::StoreError;
 
-/// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// Measured, and every requirement held.
@@ -27,7 +26,6 @@ impl From<Code> for ExitCode {
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// A failure at run time.
     Runtime(anyhow::Error),
     /// Wrong command line or plan.
     Usage(String),
@@ -38,6 +36,10 @@ pub enum Failure {
 impl Failure {
     pub fn usage(problem: impl std::fmt::Display) -> Self {
         Self::Usage(problem.to_string())
+    }
+
+    pub fn runtime(problem: impl std::fmt::Display) -> Self {
+        Self::Runtime(anyhow::Error::msg(problem.to_string()))
     }
 
     /// A failure with a file or directory that the user named: a usage error if it does not exist or is of
@@ -100,7 +102,6 @@ fn message_of(error: &anyhow::Error) -> String {
     })
 }
 
-/// Result of a command.
 pub type Outcome = Result<Code, Failure>;
 
 #[cfg(test)]

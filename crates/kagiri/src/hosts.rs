@@ -18,9 +18,7 @@ use crate::exit::Failure;
 use crate::host_facts::{host_name, user_name};
 use crate::{dirs, stop};
 
-/// Default endpoint of a coordinator.
 const LISTEN: &str = "tcp/127.0.0.1:7447";
-/// Default wait for hosts.
 const WAIT: Span = Span::from_s(30);
 
 /// Arguments of commands that can use several hosts.
@@ -28,7 +26,8 @@ const WAIT: Span = Span::from_s(30);
 #[command(next_help_heading = "Hosts")]
 pub struct HostArgs {
     /// Listen for agents: tls/ADDRESS:PORT with --credentials; for agents on this machine
-    /// tcp/127.0.0.1:PORT, or unixsock-stream/PATH in a private folder [default: tcp/127.0.0.1:7447]
+    /// tcp/127.0.0.1:PORT, or unixsock-stream/PATH in a private folder [default: tcp/127.0.0.1:7447]. Without
+    /// a protocol, ADDRESS:PORT of 'transfer --serve' or of the builder of 'daq --front-ends'
     #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"])]
     pub listen: Option<String>,
     /// Connect to this router (zenohd), which the agents join as well

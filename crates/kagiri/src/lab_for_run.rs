@@ -54,7 +54,7 @@ impl LabForRun {
         let left = lab::client::down(&self.folders, &self.name)?;
         match left.is_empty() {
             true => Ok(()),
-            false => Err(Failure::Runtime(anyhow::anyhow!(
+            false => Err(Failure::runtime(format!(
                 "lab {} could not be removed completely; fix the cause and run 'kagiri undo':\n{}",
                 self.name,
                 left.join("\n")

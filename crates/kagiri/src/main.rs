@@ -30,7 +30,7 @@ use cli::Cli;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return print_usage(&error),
+        Err(error) => return print_usage(&cli::with_visible_flag(error)),
     };
     run::registry::BUILT_IN.register_resources();
     match cli.command.run(Cli::command) {

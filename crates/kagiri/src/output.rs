@@ -124,7 +124,6 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(report)
 }
 
-/// The HTML report of a run.
 pub fn report_page(run: &Run) -> String {
     let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
     report::html::page(

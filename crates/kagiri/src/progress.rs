@@ -132,13 +132,13 @@ impl Progress {
         if let Some(most) = most {
             let plural = if most.trials == 1 { "trial" } else { "trials" };
             self.line(&format!(
-                "at most {} {plural}, {} (longer if trials are disturbed or contradict each other)",
+                "at most {} {plural}, about {}; longer if trials are disturbed or contradict each other",
                 most.trials,
                 duration_rounded_up(most.s)
             ));
         }
         let again = if repetition > 1 { format!(", repetition {repetition}") } else { String::new() };
-        self.line(&format!("{variant}{again}"));
+        self.line(&format!("variant: {variant}{again}"));
         self.note("preparing");
     }
 
@@ -180,7 +180,7 @@ impl Progress {
         let phase = phase_word(trial.phase);
         let unit = if trial.load == 1.0 { report::words::singular(&self.unit) } else { &self.unit };
         let width = self.unit.len();
-        self.line(&format!("  {:>5} {unit:<width$}  {mark}  {phase:<8} {hold_s:>5.1} s{reason}", trial.load));
+        self.line(&format!("  {:>5} {unit:<width$}  {mark}  {phase:<9} {hold_s:>5.1} s{reason}", trial.load));
     }
 }
 
@@ -207,7 +207,7 @@ fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Search => "search",
         Phase::Confirm => "confirm",
-        Phase::RampDown => "down",
+        Phase::RampDown => "ramp down",
         Phase::Single => "single",
     }
 }

@@ -89,11 +89,7 @@ impl Session {
             false => output::present(&run, common),
         };
         // The failure of the run is more important than that of its report.
-        match failure {
-            Some(failure) if failure.usage => Err(Failure::Usage(failure.message)),
-            Some(failure) => Err(Failure::Runtime(anyhow::Error::msg(failure.message))),
-            None => presented,
-        }
+        failure.map_or(presented, |failure| Err(run_failure(failure)))
     }
 
     /// Measures a plan and stores the run without printing the result.
@@ -165,7 +161,7 @@ fn open_bus(
         FleetError::Missing(missing) => {
             // A missing host may have tried to join.
             let reason = hosts::connect_failure().map(|reason| format!("; {reason}")).unwrap_or_default();
-            Failure::Runtime(anyhow::anyhow!("{missing}; {}{reason}", hosts.invitation()))
+            Failure::runtime(format!("{missing}; {}{reason}", hosts.invitation()))
         }
         other => Failure::from(other),
     })?;
@@ -175,7 +171,7 @@ fn open_bus(
 fn run_failure(error: engine::RunError) -> Failure {
     match error.usage {
         true => Failure::Usage(error.message),
-        false => Failure::Runtime(anyhow::Error::msg(error.message)),
+        false => Failure::runtime(error.message),
     }
 }
 

@@ -5,8 +5,6 @@ use workload::ConfiguredWorkload;
 
 /// A variant of a plan, with its workload that has read its settings.
 pub struct ConfiguredVariant<'a> {
-    /// The variant.
     pub variant: &'a Variant,
-    /// The workload with its settings.
     pub workload: Box<dyn ConfiguredWorkload + 'a>,
 }

@@ -28,21 +28,14 @@ use crate::{alike, outcome, placed, trial};
 
 /// What happens during a run, for whoever watches it.
 pub enum Event<'a> {
-    /// A variant's standing parts are being prepared.
     Preparing {
-        /// The variant.
         variant: &'a str,
-        /// The repetition, from 1.
         repetition: u32,
     },
-    /// A trial begins.
     TrialBegan {
-        /// Its load and phase.
         step: Step,
-        /// The variant.
         variant: &'a str,
     },
-    /// How the current trial goes.
     TrialAt {
         /// The share of it that is done, 0..1.
         done: f64,
@@ -55,7 +48,6 @@ pub enum Event<'a> {
 
 /// Watches a run, and may end it.
 pub trait Observer {
-    /// Something happened.
     fn event(&mut self, event: Event<'_>);
     /// Whether the run is to end now; looked at many times a second.
     fn stop_requested(&self) -> bool;
@@ -63,11 +55,8 @@ pub trait Observer {
 
 /// Who makes the run, in what surroundings.
 pub struct Setting<'a> {
-    /// The version of kagiri.
     pub version: &'a str,
-    /// The run's id.
     pub id: String,
-    /// Facts of the host.
     pub environment: BTreeMap<String, Value>,
 }
 
@@ -163,7 +152,7 @@ fn begin(plan: &Plan, variants: &[ConfiguredVariant<'_>], setting: Setting<'_>) 
         environment: setting.environment,
         plan: serde_json::to_value(plan).map_err(RunError::new)?,
         trials: Vec::new(),
-        capacity: outcome::unknown_capacity(variants.first().map_or("", |first| first.workload.load_unit())),
+        capacity: search::unknown_capacity(variants.first().map_or("", |first| first.workload.load_unit())),
         limit: outcome::unknown_limit(),
         saturation: BTreeMap::new(),
         variants: Vec::new(),
@@ -228,7 +217,6 @@ impl Engine<'_> {
         searched.and_then(|whole| put_back.map(|()| whole))
     }
 
-    /// Where the parts of a variant run now.
     fn placement(&self, variant: &ConfiguredVariant<'_>) -> Result<Placement, RunError> {
         placed::placement(&variant.variant.place, variant.workload.roles(), &*self.bus)
     }

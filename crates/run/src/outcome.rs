@@ -18,12 +18,7 @@ use serde::Deserialize;
 use crate::configured::ConfiguredVariant;
 use crate::explain::{self, LoadTable};
 use crate::run_error::RunError;
-use crate::search::{self, TrialResult};
-
-/// The capacity before anything was measured.
-pub fn unknown_capacity(unit: &str) -> Capacity {
-    Capacity { value: None, unit: unit.into(), interval: [None, None], passes: 0, failures_above: 0 }
-}
+use crate::search::{self, TrialResult, unknown_capacity};
 
 /// The limit before anything was measured.
 pub fn unknown_limit() -> Limit {
@@ -71,7 +66,7 @@ pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
     reasons.dedup();
     let so = if trials.iter().all(Trial::is_unmeasured) { ", so nothing was measured" } else { "" };
     Some(RunError::new(format!(
-        "no trial could be finished{so}: {}; mend that, and measure again",
+        "no trial could be finished{so}: {}; fix this and measure again",
         reasons.join("; ")
     )))
 }
@@ -272,7 +267,7 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     }
     let all = trials.len();
     for (note, count) in worst.iter_mut().filter(|_| all > 1) {
-        note.message = format!("{} (at worst; {count} of {all} trials)", note.message);
+        note.message = format!("{} (worst case; in {count} of {all} trials)", note.message);
     }
     worst.into_iter().map(|(note, _)| note).collect()
 }

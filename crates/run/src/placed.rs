@@ -34,22 +34,22 @@ fn too_few(
         several => format!("{several} hosts"),
     };
     let left = match found {
-        [] => "none is there".to_owned(),
-        [HERE] => "this one alone is there".to_owned(),
-        [only] => format!("{only} alone is there"),
-        several => format!("only {} are there", several.join(", ")),
+        [] => "none is available".to_owned(),
+        [HERE] => "only this host is available".to_owned(),
+        [only] => format!("only {only} is available"),
+        several => format!("only {} are available", several.join(", ")),
     };
     let others = unusable.iter().filter(|(host, _)| wish.matches(host));
     let others: String = others.map(|(_, why)| format!("; {why}")).collect();
     let fewer = match (is_shared, found.len()) {
         (true, 1..) => format!(
-            ". To go on with fewer, say so in a plan: place.{role} = {{ hosts = \"{}\", at_least = {} }}",
+            ". To continue with fewer, set in a plan: place.{role} = {{ hosts = \"{}\", at_least = {} }}",
             wish.hosts,
             found.len()
         ),
         _ => String::new(),
     };
-    format!("place.{role} = \"{}\" needs {needed}, and {left}{others}{fewer}", wish.hosts)
+    format!("place.{role} = \"{}\" needs {needed}, but {left}{others}{fewer}", wish.hosts)
 }
 
 #[cfg(test)]
@@ -61,10 +61,10 @@ mod tests {
         let wish = |hosts: &str| Wish { hosts: hosts.into(), count: None, at_least: None };
         let lost = [("pc-2", "pc-2: its agent ended"), ("nas", "nas: its agent ended")];
         let lost = lost.map(|(host, why)| (host.to_owned(), why.to_owned()));
-        let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, and pc-1 alone is there; pc-2: its agent ended. To go \
-                        on with fewer, say so in a plan: place.viewers = { hosts = \"pc-[1-2]\", at_least = 1 }";
+        let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, but only pc-1 is available; pc-2: its agent ended. To \
+                        continue with fewer, set in a plan: place.viewers = { hosts = \"pc-[1-2]\", at_least = 1 }";
         assert_eq!(too_few("viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
-        let expected = "place.server = \"nas\" needs a host, and none is there; nas: its agent ended";
+        let expected = "place.server = \"nas\" needs a host, but none is available; nas: its agent ended";
         assert_eq!(too_few("server", &wish("nas"), &[], &lost, false), expected);
     }
 }

@@ -9,18 +9,15 @@ use workload::AnyWorkload;
 /// The workloads of kagiri, in the order in which help lists them.
 pub static BUILT_IN: Registry = Registry::new(&[&stream::Stream, &transfer::Transfer, &daq::Daq]);
 
-/// Workloads by name.
 pub struct Registry {
     workloads: &'static [&'static dyn AnyWorkload],
 }
 
 impl Registry {
-    /// A registry of these workloads.
     pub const fn new(workloads: &'static [&'static dyn AnyWorkload]) -> Self {
         Self { workloads }
     }
 
-    /// Every workload.
     pub fn workloads(&self) -> &'static [&'static dyn AnyWorkload] {
         self.workloads
     }

@@ -32,12 +32,10 @@ struct Whereabouts {
     boot_id: String,
     /// Names the namespace that its id is of; in another, as in another pod, the id is somebody else's.
     pid_namespace: Option<String>,
-    /// Its id.
     pid: u32,
 }
 
 impl Whereabouts {
-    /// Of this process.
     fn own() -> Self {
         let (boot_id, pid_namespace) = (sys::proc::boot_id(), sys::proc::pid_namespace());
         Self { boot_id, pid_namespace, pid: std::process::id() }
@@ -110,7 +108,6 @@ impl Samplers {
         Self(all)
     }
 
-    /// Their parts' names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|sampler| sampler.name.as_str())
     }

@@ -15,20 +15,15 @@ const TRIALS_MAX: usize = 200;
 /// A trial of the search that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialResult {
-    /// The load.
     pub load: u64,
-    /// In which phase.
     pub phase: Phase,
-    /// The judgement.
     pub verdict: Verdict,
 }
 
 /// The trial to make next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// The load to offer.
     pub load: u64,
-    /// In which phase.
     pub phase: Phase,
 }
 
@@ -53,7 +48,12 @@ pub fn next(plan: &LoadPlan, trials: &[TrialResult]) -> Option<Step> {
     Some(Step { load, phase: Phase::RampDown })
 }
 
-/// What the trials say of the capacity, in the load's `unit`.
+/// The capacity before anything was measured.
+pub fn unknown_capacity(unit: &str) -> Capacity {
+    Capacity { value: None, unit: unit.into(), interval: [None, None], passes: 0, failures_above: 0 }
+}
+
+/// The capacity that the trials show, in the load's `unit`.
 pub fn capacity(plan: &LoadPlan, trials: &[TrialResult], unit: &str) -> Capacity {
     let passed = |load: u64| trials.iter().any(|trial| trial.load == load && trial.verdict == Verdict::Pass);
     let value = match plan.fixed {
@@ -65,13 +65,7 @@ pub fn capacity(plan: &LoadPlan, trials: &[TrialResult], unit: &str) -> Capacity
     // untried.
     let failed_first = || trials.iter().any(|trial| trial.load <= 1 && trial.verdict == Verdict::Fail);
     if value == 0 && !failed_first() {
-        return Capacity {
-            value: None,
-            unit: unit.into(),
-            interval: [None, None],
-            passes: 0,
-            failures_above: 0,
-        };
+        return unknown_capacity(unit);
     }
     let failed_above = trials.iter().filter(|trial| trial.load > value && trial.verdict == Verdict::Fail);
     // A load above that both passed and failed is within the uncertainty.

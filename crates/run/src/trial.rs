@@ -24,7 +24,6 @@ const POLL: Duration = Duration::from_millis(20);
 /// Within this time a bus notices all hosts that were lost at once.
 const LOST_TOGETHER: Duration = Duration::from_millis(1500);
 
-/// A trial that has ended.
 pub(crate) struct TrialOutcome {
     pub trial: Trial,
     /// What its sampler could not watch, and why; mostly the same in all trials of a run.

@@ -72,11 +72,11 @@ pub enum StoreError {
     )]
     TrialExists { run: String, number: u32 },
     /// Nothing of that name.
-    #[error("there is no run '{text}'; 'kagiri runs list' shows those that there are")]
+    #[error("there is no run '{text}'; list stored runs with 'kagiri runs list'")]
     NoRun { text: String },
     /// `last` counts only runs in which something was measured, and there are not so many.
     #[error(
-        "there is no run '{text}': 'last' means the last run with at least one trial; 'kagiri runs list' shows all runs"
+        "there is no run '{text}': 'last' means the last run with at least one trial; list all runs with 'kagiri runs list --all'"
     )]
     NoneMeasured { text: String },
     /// The beginning of several ids.

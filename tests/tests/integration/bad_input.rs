@@ -93,6 +93,7 @@ fn a_command_line_that_cannot_be_is_refused() {
     let world = World::new();
     for (words, parts) in [
         (&["stream", "--bitrat", "1"][..], &["--bitrat", "--bitrate"][..]),
+        (&["stream", "--search-hol", "2s"], &["a similar argument exists: '--search-time'"]),
         (&["strem"], &["strem", "stream"]),
         (&["stream", "--hold", "3"], &["'3'", "unit is missing", "10s"]),
         (&["stream", "--hold", "0s"], &["--time: 0s is not within 1s to 24h"]),
@@ -191,8 +192,8 @@ fn a_table_with_a_bad_row_is_refused_with_line_and_column() {
         ("streams,cpu %\n1,13,14\n", &["line 2"]),
         ("streams,cpu %\nmany,13\n", &["line 2", "streams", "many"]),
         ("streams,cpu %,cpu usage %\n1,2,3\n", &["cpu"]),
-        ("a,b\n1,2\n", &["line 1", "no column says the load"]),
-        ("streams,colour\n1,red\n", &["line 1", "no column says what was used"]),
+        ("a,b\n1,2\n", &["line 1", "no load column"]),
+        ("streams,colour\n1,red\n", &["line 1", "no resource column"]),
         ("", &["table.csv"]),
     ] {
         world.write("table.csv", text);

@@ -101,7 +101,7 @@ fn pictures_are_written_whole() {
 #[test]
 fn it_says_what_it_cannot_watch() {
     let world = World::new();
-    world.run(&["timeline"]).fails(2, &["nothing to watch"]);
+    world.run(&["timeline"]).fails(2, &["nothing to trace"]);
     world.run(&["timeline", "--calls", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
     need_tracing!();
     world.run(&["timeline", "-p", "2000000000"]).fails(1, &["no process 2000000000"]);

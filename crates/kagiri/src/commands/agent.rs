@@ -47,7 +47,8 @@ pub struct AgentArgs {
     /// coordinator]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
-    /// Directory for generated content [default: $KAGIRI_DATA, else ~/.local/share/kagiri]
+    /// Directory for generated content [default: $KAGIRI_DATA, else $XDG_DATA_HOME/kagiri, else
+    /// ~/.local/share/kagiri]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Control group for programs under test

@@ -51,7 +51,7 @@ pub struct Make {
     /// Average bit rate
     #[arg(long, value_name = "RATE", default_value = "25Mbit/s")]
     bitrate: BitRate,
-    /// Video codec; every player paces mpeg2 correctly
+    /// Video codec; with mpeg2 every player reads at the bit rate of the content
     #[arg(long, value_name = "CODEC", default_value = "mpeg2", value_parser = ["mpeg2", "h264"])]
     codec: String,
     /// Constant bit rate: all groups of pictures have the same size
@@ -212,7 +212,7 @@ fn failure(file: &Path, error: ContentError) -> Failure {
         ContentError::Stopped => Failure::Interrupted("interrupted; nothing was left behind".into()),
         ContentError::Spec { .. } | ContentError::RateTooLow { .. } => Failure::usage(error),
         other if other.is_usage() => Failure::usage(other.about(file)),
-        other => Failure::Runtime(anyhow::Error::msg(other.about(file))),
+        other => Failure::runtime(other.about(file)),
     }
 }
 

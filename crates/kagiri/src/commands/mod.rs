@@ -23,7 +23,7 @@ use crate::exit::Outcome;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Measure this machine in a few minutes and write one report
+    /// Measure CPU, disk, memory, loopback and stream capacity of this machine
     Survey(survey::Survey),
     /// Find how many video streams a content server carries
     Stream(Box<stream::StreamArgs>),

@@ -9,7 +9,9 @@ use crate::output;
 
 /// Print the settings that plans can have.
 #[derive(Subcommand)]
-#[command(after_help = "Example:\n  kagiri plan schema stream")]
+#[command(after_help = "Examples:\n  \
+    kagiri plan schema stream\n  \
+    kagiri plan schema daq --markdown")]
 pub enum PlanCommand {
     /// Print the JSON schema of a workload's settings
     Schema(SchemaArgs),

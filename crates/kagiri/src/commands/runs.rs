@@ -55,7 +55,7 @@ pub enum Runs {
         #[arg(long, conflicts_with = "json")]
         plan: bool,
     },
-    /// Compare two or more runs with the first, or the variants of one
+    /// Compare runs with the first one given, or compare the variants of one run
     #[command(after_help = "Examples:\n  \
         kagiri runs compare last~1 last        compare the last two runs\n  \
         kagiri runs compare last               compare the variants of one run\n\n\

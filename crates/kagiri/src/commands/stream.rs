@@ -13,7 +13,7 @@ use crate::hosts::{HostArgs, PlaceArgs};
 use crate::placement_check::Places;
 use crate::{output, session};
 
-/// Find how many video streams a content server carries undisturbed, and what stops the next one.
+/// Find how many video streams a content server carries without stalls, and what limits it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri stream                               a server on this machine\n  \

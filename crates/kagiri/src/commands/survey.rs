@@ -24,7 +24,7 @@ const LOAD_MAX_LEAST: u64 = 100;
 /// The search starts five doublings below its bound.
 const FIRST_SHARE: u64 = 32;
 
-/// Measure this machine in a few minutes and write one report.
+/// Measure CPU, disk, memory, loopback and stream capacity of this machine in one report.
 #[derive(Args)]
 #[command(
     after_help = "Measures the ceilings of CPU, disk, loopback and memory; throughput and requests over loopback \

@@ -30,7 +30,7 @@ enum BackendChoice {
     Auto,
     /// BPF program at raw tracepoints
     Bpf,
-    /// Tracepoints in ring buffers (perf_event_open)
+    /// perf_event_open tracepoints
     Perf,
 }
 
@@ -81,7 +81,7 @@ pub struct Timeline {
     /// Size of the kernel's event buffer (per CPU with perf)
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     ring: ByteSize,
-    /// Most spans in the picture
+    /// Maximum number of spans in the picture
     #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     spans: u32,
     /// Show no progress
@@ -138,7 +138,7 @@ impl Timeline {
         }
         if self.pid.is_none() && self.command.is_empty() {
             return Err(Failure::usage(
-                "nothing to watch: name a program ('kagiri timeline -- COMMAND') or a process ('-p PID')",
+                "nothing to trace: give a program ('kagiri timeline -- COMMAND') or a process ('-p PID')",
             ));
         }
         self.pictures().check()?;

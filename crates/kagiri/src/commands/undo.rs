@@ -28,7 +28,7 @@ impl Undo {
         }
         match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
             0 => Ok(Code::Measured),
-            n => Err(Failure::Runtime(anyhow::anyhow!(
+            n => Err(Failure::runtime(format!(
                 "{n} changes could not be undone; see the lines above, fix the cause and run 'kagiri undo' again"
             ))),
         }

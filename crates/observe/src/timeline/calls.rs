@@ -62,7 +62,7 @@ pub fn usual() -> Vec<Call> {
 
 /// A wish for a call that nobody knows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("'{name}' is none of the calls that can be watched: {}", known())]
+#[error("unknown system call '{name}'; known: {}", known())]
 pub struct UnknownCall {
     /// What was wished for.
     pub name: String,

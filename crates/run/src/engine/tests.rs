@@ -190,5 +190,5 @@ fn a_dead_sampler_costs_no_trial() {
         assert_eq!(not_sampled(&trial.doubts), ["not sampled: sampler: it has died"]);
     }
     let [message] = not_sampled(&run.variants[0].doubts)[..] else { panic!("{:?}", run.variants) };
-    assert!(message.ends_with("it has died (at worst; 4 of 4 trials)"), "{message}");
+    assert!(message.ends_with("it has died (worst case; in 4 of 4 trials)"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! What the table says before anybody is accused: sound rows, lines, the load at which things turn.
+//! What the table shows before a limit is chosen: sound rows, lines, and the load at which usage bends.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,22 @@ use super::fit::{Fit, unbent};
 use super::measured::Measured;
 use super::table::{LoadTable, RESOURCES, Row, distinct};
 
-/// How the source of a ceiling begins that nobody gave.
+/// The source of an assumed ceiling begins with this.
 pub const ASSUMED: &str = "assumed";
-/// How the source of a ceiling begins that was read from where usage stopped growing.
+/// The source of a ceiling that was inferred from where usage stopped growing begins with this.
 pub const INFERRED: &str = "inferred";
 /// A floor must not fall by one because of the last bit of a division.
 const ROUNDING: f64 = 1e-9;
-/// Loads among which a bend is searched; more are looked at in steps.
+/// Maximum number of loads at which a bend is searched.
 const BENDS_MAX: usize = 64;
 
 /// A table with its lines.
 pub struct Analysis<'a> {
-    /// What it was made of.
     pub table: &'a LoadTable,
-    /// What the verdicts say, if there are any that answer the question.
+    /// The capacity by the verdicts, if there are any.
     pub measured: Option<Measured>,
-    /// A given ceiling lies below what this resource used at loads that passed, so that the verdicts belong
-    /// to another machine than the one that is asked about.
+    /// A resource that used more than its given ceiling at loads that passed: the verdicts are then those of
+    /// another machine.
     pub what_if: Option<Resource>,
     /// Without verdicts: the load from which on usage no longer grows.
     pub bend: Option<f64>,
@@ -39,7 +38,6 @@ pub struct Analysis<'a> {
 }
 
 impl<'a> Analysis<'a> {
-    /// Look at a table.
     pub fn of(table: &'a LoadTable) -> Self {
         let measured = Measured::of(table);
         let bend = if measured.is_none() { bend(table) } else { None };
@@ -69,35 +67,33 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    /// The verdicts, when they answer the question that is asked.
+    /// The verdicts, if they apply to the given ceilings.
     pub fn verdicts(&self) -> Option<&Measured> {
         self.measured.as_ref().filter(|_| self.what_if.is_none())
     }
 
-    /// The load at which counters speak: the first that failed or was invalid, the bend, or the highest.
+    /// The load whose counters are evidence: the first that failed or was invalid, the bend, or the highest.
     pub fn critical_load(&self) -> Option<f64> {
         let measured = self.measured.as_ref().and_then(|m| m.failed.or(m.invalid));
         measured.or(self.bend).or_else(|| self.table.loads().last().copied())
     }
 
-    /// The rows whose counters speak.
+    /// The rows whose counters are evidence.
     fn critical_rows(&self) -> Vec<&'a Row> {
         let Some(load) = self.critical_load() else { return Vec::new() };
         let at = self.table.rows.iter().filter(|row| row.load == load);
         let judged = self.measured.as_ref().is_some_and(|m| m.failed.or(m.invalid).is_some());
-        // A trial that nobody could judge says nothing of a failure.
+        // An invalid trial is no evidence of a failure.
         let failed = self.measured.as_ref().is_some_and(|m| m.failed.is_some());
         let is_out = |verdict| verdict == Verdict::Pass || (failed && verdict == Verdict::Invalid);
         at.filter(|row| !judged || !row.verdict.is_some_and(is_out)).collect()
     }
 
-    /// Median usage at the critical load.
     pub fn usage_at_critical(&self, resource: Resource) -> Option<f64> {
         let values = self.critical_rows().into_iter().filter_map(|row| row.usage.get(&resource).copied());
         median(&values.collect::<Vec<_>>())
     }
 
-    /// Median of a counter at the critical load.
     pub fn counter_at_critical(&self, name: &str) -> Option<f64> {
         let values = self.critical_rows().into_iter().filter_map(|row| row.counters.get(name).copied());
         median(&values.collect::<Vec<_>>())
@@ -115,7 +111,7 @@ impl<'a> Analysis<'a> {
         let (load, used) = (self.critical_load()?, self.usage_at_critical(resource)?);
         let last = self.sound_rows().map(|row| row.load).filter(|l| *l < load).max_by(f64::total_cmp)?;
         let fit = self.fits.get(&resource)?;
-        // What another trial exceeded is no ceiling, and so nothing stopped at it.
+        // Another trial used more, so this value is no ceiling.
         let mut usage = self.table.rows.iter().filter_map(|row| row.usage.get(&resource));
         let is_exceeded = usage.any(|other| *other > EXCEEDED_FROM * used);
         (!is_exceeded && is_flat(fit, last, load, used)).then(|| (used, fit.line.at(load)))
@@ -147,7 +143,6 @@ impl<'a> Analysis<'a> {
         if self.table.is_counted() { (load + ROUNDING).floor() } else { load }
     }
 
-    /// Number of different sound loads.
     pub fn sound_loads(&self) -> usize {
         distinct(self.sound_rows().map(|row| row.load)).len()
     }

@@ -6,11 +6,10 @@ use base::units::{BitRate, ByteSize};
 /// The source of a ceiling that a person gave.
 pub const GIVEN: &str = "given";
 
-/// Why a text is not a ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the ceiling '{text}' cannot be used: {problem}; write for example disk=110Mbit/s, cpu=200%, \
-         cpu=2cores, network=1Gbit/s or memory=512MiB"
+    "the ceiling '{text}' cannot be used: {problem}; examples: disk=110Mbit/s, cpu=200%, cpu=2cores, \
+     network=1Gbit/s, memory=512MiB"
 )]
 pub struct CeilingError {
     text: String,
@@ -23,14 +22,14 @@ pub struct CeilingError {
 /// No `=`, an unknown resource, a value without its unit or with another resource's, zero.
 pub fn parse(text: &str) -> Result<(Resource, Ceiling), CeilingError> {
     let error = |problem: String| CeilingError { text: text.to_owned(), problem };
-    let (name, value) = text.split_once('=').ok_or_else(|| error("there is no '=' in it".into()))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| error("'=' is missing".into()))?;
     let resource: Resource = name.parse().map_err(error)?;
     let value = match resource {
         Resource::Cpu | Resource::Player => percent(value.trim()).map_err(error)?,
         Resource::Disk | Resource::Network => {
-            value.parse::<BitRate>().map_err(|e| error(e.to_string()))?.bit_per_s() as f64
+            value.parse::<BitRate>().map_err(|e| error(e.without_example()))?.bit_per_s() as f64
         }
-        Resource::Memory => value.parse::<ByteSize>().map_err(|e| error(e.to_string()))?.bytes() as f64,
+        Resource::Memory => value.parse::<ByteSize>().map_err(|e| error(e.without_example()))?.bytes() as f64,
         Resource::Workload(_) | Resource::None => {
             return Err(error(format!("'{resource}' has no ceiling")));
         }

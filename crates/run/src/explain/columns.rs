@@ -4,12 +4,9 @@ use base::outcome::Resource;
 
 use super::cells::{Dimension, is_like_a_unit, short};
 
-/// What a column is for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Role {
-    /// The load.
     Load,
-    /// Usage of a resource.
     Usage(Resource),
     /// A counter that the explanation knows, by its name in trials.
     Counter(&'static str),
@@ -21,14 +18,10 @@ pub enum Role {
     Other(String),
 }
 
-/// A column of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// The header as it was written.
     pub header: String,
-    /// What it is for.
     pub role: Role,
-    /// The kind of quantity.
     pub dimension: Dimension,
     /// Its unit in base units; `None` where each cell must carry its own.
     pub factor: Option<f64>,
@@ -36,131 +29,60 @@ pub struct Column {
     pub load_unit: Option<String>,
 }
 
-const LOADS: &[&str] = &[
-    "load",
-    "streams",
-    "stream",
-    "n",
-    "viewers",
-    "clients",
-    "connections",
-    "users",
-    "players",
-    "sessions",
-    "sources",
-    "threads",
-    "flows",
-    "concurrency",
-    "number of streams",
-    "number of clients",
-    "num streams",
-    "num clients",
-    "stream count",
-    "client count",
-];
+/// Spellings of the load, separated by `|` as in all lists here.
+const LOADS: &str = "load|streams|stream|n|viewers|clients|connections|users|players|sessions|sources|threads|flows|\
+    concurrency|number of streams|number of clients|num streams|num clients|stream count|client count";
 /// Names of the load that do not say what it counts, so that a word after them does.
 const UNNAMED: [&str; 3] = ["n", "load", "concurrency"];
-const MISHAPS: &[&str] = &["stalls", "stall", "stalled streams", "rebuffers", "rebuffer count", "failures"];
-const VERDICTS: &[&str] = &["verdict", "ok", "pass", "passed", "result"];
+const MISHAPS: &str = "stalls|stall|stalled streams|rebuffers|rebuffer count|failures";
+const VERDICTS: &str = "verdict|ok|pass|passed|result";
 
 /// Spellings of usage columns.
-const USAGES: &[(Resource, &[&str])] = &[
+const USAGES: &[(Resource, Dimension, &str)] = &[
     (
         Resource::Cpu,
-        &[
-            "cpu",
-            "server cpu",
-            "cpu server",
-            "cpu usage",
-            "cpu load",
-            "cpu use",
-            "cpu util",
-            "cpu utilization",
-            "cpu utilisation",
-            "server cpu usage",
-            "process cpu",
-            "cpu time",
-        ],
+        Dimension::Cpu,
+        "cpu|server cpu|cpu server|cpu usage|cpu load|cpu use|cpu util|cpu utilization|cpu utilisation|\
+         server cpu usage|process cpu|cpu time",
     ),
     (
         Resource::Disk,
-        &[
-            "disk",
-            "disk read",
-            "disk reads",
-            "disk rate",
-            "disk throughput",
-            "disk io",
-            "disk i o",
-            "disk read rate",
-            "disk bandwidth",
-            "storage",
-            "hdd",
-        ],
+        Dimension::Rate,
+        "disk|disk read|disk reads|disk rate|disk throughput|disk io|disk i o|disk read rate|disk bandwidth|\
+         storage|hdd",
     ),
     (
         Resource::Network,
-        &[
-            "network",
-            "net",
-            "network rate",
-            "net rate",
-            "network throughput",
-            "net throughput",
-            "network tx",
-            "net tx",
-            "tx",
-            "network out",
-            "net out",
-            "network sent",
-            "network bandwidth",
-            "nic",
-        ],
+        Dimension::Rate,
+        "network|net|network rate|net rate|network throughput|net throughput|network tx|net tx|tx|network out|\
+         net out|network sent|network bandwidth|nic",
     ),
     (
         Resource::Memory,
-        &[
-            "memory",
-            "mem",
-            "rss",
-            "server memory",
-            "server rss",
-            "memory usage",
-            "mem usage",
-            "memory used",
-            "memory rss",
-            "ram",
-        ],
+        Dimension::Size,
+        "memory|mem|rss|server memory|server rss|memory usage|mem usage|memory used|memory rss|ram",
     ),
-    (Resource::Player, &["player cpu", "players cpu", "client cpu", "viewer cpu", "generator cpu"]),
+    (Resource::Player, Dimension::Cpu, "player cpu|players cpu|client cpu|viewer cpu|generator cpu"),
 ];
 
 /// Spellings of the counters that the explanation knows, with their kind.
-const COUNTERS: &[(&str, Dimension, &[&str])] = &[
-    (
-        "throttled_percent",
-        Dimension::Percent,
-        &["throttled", "cpu throttled", "throttled time", "throttling"],
-    ),
-    ("cpu_wait_percent", Dimension::Percent, &["cpu wait", "run queue wait", "runqueue wait", "sched wait"]),
-    ("pressure_cpu_percent", Dimension::Percent, &["pressure cpu", "cpu pressure", "psi cpu"]),
-    ("pressure_io_percent", Dimension::Percent, &["pressure io", "io pressure", "psi io"]),
-    ("pressure_memory_percent", Dimension::Percent, &["pressure memory", "memory pressure", "psi memory"]),
-    (
-        "disk_busy_percent",
-        Dimension::Percent,
-        &["disk busy", "disk util", "disk utilization", "util", "busy"],
-    ),
-    ("disk_await_ms", Dimension::Time, &["disk await", "await", "r await", "disk latency"]),
-    ("disk_queue", Dimension::Plain, &["disk queue", "disk queue depth", "aqu sz", "avgqu sz"]),
-    ("network_drops_per_s", Dimension::Plain, &["network drops", "net drops", "qdisc drops", "drops"]),
-    ("sender_limited_percent", Dimension::Percent, &["sender limited", "network limited", "cwnd limited"]),
-    ("host_cpu_percent", Dimension::Cpu, &["host cpu", "total cpu", "system cpu"]),
-    ("other_cpu_percent", Dimension::Cpu, &["other cpu", "neighbour cpu", "neighbor cpu"]),
-    ("steal_percent", Dimension::Percent, &["steal", "cpu steal"]),
-    ("softirq_percent", Dimension::Percent, &["softirq"]),
-    ("tick_late_max_ms", Dimension::Time, &["tick late max", "tick late", "players late"]),
-    ("slack_min_s", Dimension::Plain, &["slack min s", "min slack s", "least slack s", "min slack"]),
+const COUNTERS: &[(&str, Dimension, &str)] = &[
+    ("throttled_percent", Dimension::Percent, "throttled|cpu throttled|throttled time|throttling"),
+    ("cpu_wait_percent", Dimension::Percent, "cpu wait|run queue wait|runqueue wait|sched wait"),
+    ("pressure_cpu_percent", Dimension::Percent, "pressure cpu|cpu pressure|psi cpu"),
+    ("pressure_io_percent", Dimension::Percent, "pressure io|io pressure|psi io"),
+    ("pressure_memory_percent", Dimension::Percent, "pressure memory|memory pressure|psi memory"),
+    ("disk_busy_percent", Dimension::Percent, "disk busy|disk util|disk utilization|util|busy"),
+    ("disk_await_ms", Dimension::Time, "disk await|await|r await|disk latency"),
+    ("disk_queue", Dimension::Plain, "disk queue|disk queue depth|aqu sz|avgqu sz"),
+    ("network_drops_per_s", Dimension::Plain, "network drops|net drops|qdisc drops|drops"),
+    ("sender_limited_percent", Dimension::Percent, "sender limited|network limited|cwnd limited"),
+    ("host_cpu_percent", Dimension::Cpu, "host cpu|total cpu|system cpu"),
+    ("other_cpu_percent", Dimension::Cpu, "other cpu|neighbour cpu|neighbor cpu"),
+    ("steal_percent", Dimension::Percent, "steal|cpu steal"),
+    ("softirq_percent", Dimension::Percent, "softirq"),
+    ("tick_late_max_ms", Dimension::Time, "tick late max|tick late|players late"),
+    ("slack_min_s", Dimension::Plain, "slack min s|min slack s|least slack s|min slack"),
 ];
 
 /// Letters and digits in lower case, everything else one space.
@@ -173,23 +95,14 @@ fn plain(text: &str) -> String {
 /// The role that a name (without its unit) stands for.
 fn role(name: &str) -> Option<(Role, Dimension)> {
     let name = plain(name);
-    let is_in = |spellings: &[&str]| spellings.contains(&name.as_str());
-    if is_in(LOADS) {
-        return Some((Role::Load, Dimension::Plain));
+    let is_in = |spellings: &str| spellings.split('|').any(|spelling| spelling == name);
+    for (spellings, role) in [(LOADS, Role::Load), (VERDICTS, Role::Verdict), (MISHAPS, Role::Mishaps)] {
+        if is_in(spellings) {
+            return Some((role, Dimension::Plain));
+        }
     }
-    if is_in(VERDICTS) {
-        return Some((Role::Verdict, Dimension::Plain));
-    }
-    if is_in(MISHAPS) {
-        return Some((Role::Mishaps, Dimension::Plain));
-    }
-    if let Some((resource, _)) = USAGES.iter().find(|(_, spellings)| is_in(spellings)) {
-        let dimension = match resource {
-            Resource::Disk | Resource::Network => Dimension::Rate,
-            Resource::Memory => Dimension::Size,
-            Resource::Cpu | Resource::Player | Resource::Workload(_) | Resource::None => Dimension::Cpu,
-        };
-        return Some((Role::Usage(*resource), dimension));
+    if let Some((resource, dimension, _)) = USAGES.iter().find(|(_, _, spellings)| is_in(spellings)) {
+        return Some((Role::Usage(*resource), *dimension));
     }
     let (counter, dimension, _) = COUNTERS.iter().find(|(_, _, spellings)| is_in(spellings))?;
     Some((Role::Counter(counter), *dimension))

@@ -1,4 +1,4 @@
-//! The written consideration: what the tables say, in sentences made from the same numbers.
+//! The explanation in sentences, from the same numbers as the tables.
 
 use base::doubt::{Doubt, DoubtNote};
 use base::format;
@@ -10,7 +10,7 @@ use super::words;
 
 /// The paragraphs, in the order of a reader's questions.
 pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
-    // Of one load whose own counters tell what held it back nothing can be drawn: its evidence says it all.
+    // One load whose limit the workload's own counters show needs no lines: its evidence is enough.
     if analysis.table.limit.is_some() && analysis.table.loads().len() == 1 {
         return help(analysis, explanation).into_iter().collect();
     }
@@ -25,7 +25,7 @@ pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
     paragraphs.into_iter().flatten().collect()
 }
 
-/// What was carried.
+/// The capacity.
 fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let n = format!(
@@ -33,51 +33,49 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         format::plural(analysis.table.rows.len() as u64, "trial"),
         format::plural(analysis.table.loads().len() as u64, "load")
     );
-    let predicted = match explanation.predicted {
-        Some(load) => {
-            format!("the lines and ceilings predict a capacity of {} (inferred)", words::load(load, unit))
+    let load = |load| words::load(load, unit);
+    let predicted = match (explanation.predicted, explanation.capacity.value) {
+        (Some(most), _) => {
+            format!("the lines and ceilings predict a capacity of {} (inferred; {n})", load(most))
         }
-        None => match explanation.capacity.value {
-            Some(load) => format!("usage grew in step up to {} (inferred)", words::load(load, unit)),
-            None => "no capacity can be predicted without a ceiling and two loads".to_owned(),
-        },
+        (None, Some(most)) => format!("usage grew with the load up to {} (inferred; {n})", load(most)),
+        (None, None) => format!("no capacity can be predicted without a ceiling and two loads ({n})"),
     };
     if let Some(resource) = analysis.what_if {
         return format!(
-            "The table was measured with more {} than the ceiling that is given, so its verdicts do not answer \
-             for that ceiling; {predicted} ({n}).",
+            "The table was measured with more {} than the given ceiling, so its verdicts do not apply to that \
+             ceiling; {predicted}.",
             words::subject(resource)
         );
     }
     let Some(measured) = analysis.verdicts() else {
-        let bend = analysis.bend.map(|load| {
-            format!(" Usage no longer grows in step from {} on (inferred).", words::load(load, unit))
-        });
-        return format!("The table has no verdicts: {predicted} ({n}).{}", bend.unwrap_or_default());
+        let bend =
+            analysis.bend.map(|at| format!(" Usage stops growing with the load at {} (inferred).", load(at)));
+        return format!("The table has no verdicts: {predicted}.{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
-    let times =
-        |n: u32, word: &str| if n == 1 { format!("{word} once") } else { format!("{word} {n} times") };
+    let times = |n: u32| if n == 1 { "once".to_owned() } else { format!("{n} times") };
     let mut text = match (capacity.value, measured.failed) {
         (Some(value), _) if value > 0.0 => {
-            format!("{} carried ({}; {n})", words::were(value, unit), times(capacity.passes, "passed"))
+            format!("{} passed ({}; {n})", load(value), times(capacity.passes))
         }
-        (_, Some(failed)) => format!("No load passed: {} failed already ({n})", words::load(failed, unit)),
+        (_, Some(failed)) => format!("No load passed; {} failed ({n})", load(failed)),
         _ => format!("No trial could be judged ({n})"),
     };
     match (measured.failed, measured.invalid) {
         (Some(failed), _) if measured.carried.is_some() => {
-            let failures = times(capacity.failures_above, "failed");
-            text += &format!(", {} did not ({failures})", words::load(failed, unit));
+            text += &format!(", {} failed ({})", load(failed), times(capacity.failures_above));
         }
-        (None, Some(invalid)) => text += &format!("; at {} no trial was valid", words::load(invalid, unit)),
-        (None, None) if measured.carried.is_some() => text += "; no load failed, so it may be more",
+        (None, Some(invalid)) => text += &format!("; at {} no trial was valid", load(invalid)),
+        (None, None) if measured.carried.is_some() => {
+            text += "; no load failed, so the capacity may be higher"
+        }
         _ => {}
     }
     format::capitalized(&text) + "."
 }
 
-/// What a unit of load costs.
+/// The cost of a unit of load.
 fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let cost = |(resource, saturation): (&Resource, &Saturation)| {
         let interval = saturation
@@ -90,7 +88,7 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
             saturation.n
         )
     };
-    // What does not rise beyond its noise costs nothing that could be told.
+    // Usage that does not rise beyond its noise has no measurable cost.
     let rises =
         |s: &Saturation| s.cost_per_load > 0.0 && s.cost_interval.is_none_or(|[least, _]| least > 0.0);
     let costs: Vec<String> = explanation.saturation.iter().filter(|(_, s)| rises(s)).map(cost).collect();
@@ -98,33 +96,31 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     (!costs.is_empty()).then(|| format!("Each {unit} costs {} (slopes: inferred).", words::list(&costs)))
 }
 
-/// What sets the capacity, with the two strongest reasons.
+/// The limit, with the two strongest reasons.
 fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
     let limit = &explanation.limit;
     let head = match (limit.resource, limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "What sets the capacity is not known".to_owned(),
-        (Resource::None, _) => "No limit was met".to_owned(),
+        (Resource::None, Certainty::Unknown) => "The limit is unknown".to_owned(),
+        (Resource::None, _) => "No limit was found".to_owned(),
         (Resource::Player, Certainty::Confirmed) => {
-            "The measuring side was the limit, so nothing was learnt about the target beyond this load"
-                .to_owned()
+            "The measuring side was the limit; the target may carry more".to_owned()
         }
         (Resource::Player, Certainty::Unknown) => {
-            "Nothing was learnt about the target beyond this load, as the measuring side, or more likely a \
-             neighbour, spoiled the trials"
+            "The target's limit is unknown: other programs, or the measuring side, disturbed the trials above \
+             this load"
                 .to_owned()
         }
-        (resource, Certainty::Unknown) => format!(
-            "Perhaps the limit is {}, of which a single sign speaks; nothing confirms it",
-            limited(resource)
-        ),
+        (resource, Certainty::Unknown) => {
+            format!("The limit may be {}: one counter suggests it, and nothing confirms it", limited(resource))
+        }
         (resource, Certainty::Confirmed) => {
             format!("The limit is {}, confirmed by counters", limited(resource))
         }
-        // The workload's own: nothing was drawn through anything.
+        // The limit is the workload's own, so there are no lines.
         (resource, _) if analysis.table.limit.is_some() => {
-            format!("The limit is probably {}, which comes nearest; no counter proves it", limited(resource))
+            format!("The limit is probably {}, which is nearest; no counter confirms it", limited(resource))
         }
-        (resource, _) => format!("The limit is {}, as predicted from its line (inferred)", limited(resource)),
+        (resource, _) => format!("The limit is {}, as its line predicts (inferred)", limited(resource)),
     };
     let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);
     let reasons: Vec<String> = own
@@ -144,7 +140,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             source if source.starts_with(INFERRED) => "inferred from where its usage stopped growing",
             _ => return None,
         };
-        Some(format!(" Its ceiling of {value} is {how}; give the true one with --ceiling."))
+        Some(format!(" Its ceiling of {value} is {how}; set the true ceiling with --ceiling."))
     });
     format!("{head}.{}{}", reasons.concat(), guessed.unwrap_or_default())
 }
@@ -168,7 +164,7 @@ fn others(explanation: &Explanation) -> Vec<(Resource, f64)> {
     others
 }
 
-/// What would stop the load if the first limit were lifted.
+/// The limit after the first one.
 fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let unit = &analysis.table.load_unit;
     let unknown: Vec<String> = explanation
@@ -182,25 +178,24 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let without = (!unknown.is_empty()).then(|| {
         let list = words::list(&unknown);
         match unknown.len() {
-            1 => format!("the ceiling of {list} is not known, so it could come earlier"),
-            _ => format!("the ceilings of {list} are not known, so any of them could come earlier"),
+            1 => format!("the ceiling of {list} is unknown, so {list} could be exhausted earlier"),
+            _ => format!("the ceilings of {list} are unknown, so any of them could be exhausted earlier"),
         }
     });
-    let head =
-        if explanation.limit.resource == Resource::None { "The first" } else { "After that, the next" };
+    let head = if explanation.limit.resource == Resource::None { "first" } else { "next" };
     match (others(explanation).first(), without) {
         (Some((resource, load)), without) => Some(format!(
-            "{head} to be used up would be {} at {} (inferred){}.",
+            "The {head} limit would be {} at {} (inferred){}.",
             limited(*resource),
             words::load(*load, unit),
             without.map(|text| format!("; {text}")).unwrap_or_default()
         )),
-        (None, Some(without)) => Some(format!("What would come next cannot be said: {without}.")),
+        (None, Some(without)) => Some(format!("The next limit is unknown: {without}.")),
         (None, None) => None,
     }
 }
 
-/// What would help, with what it would bring.
+/// Advice, and its effect on the capacity.
 fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let resource = explanation.limit.resource;
     let advice = match resource {
@@ -220,19 +215,33 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         let ceiling = s.ceiling.as_ref()?.value;
         let load = (2.0 * ceiling - s.usage_at_zero) / s.cost_per_load;
         let (end, by) = match others(explanation).first() {
-            Some((other, first)) if *first < load => (*first, format!(", where {} ends it", limited(*other))),
-            _ if others(explanation).is_empty() => (load, ", if nothing else ends it before".to_owned()),
+            Some((other, first)) if *first < load => {
+                (*first, format!(", where {} becomes the limit", limited(*other)))
+            }
+            _ if others(explanation).is_empty() => {
+                (load, " if no other resource is exhausted first".to_owned())
+            }
             _ => (load, String::new()),
         };
         let unit = &analysis.table.load_unit;
         let end = words::load(analysis.whole(end), unit);
         (s.cost_per_load > 0.0 && load.is_finite())
-            .then(|| format!(" Twice as much of it would carry about {end}{by} (inferred)."))
+            .then(|| format!(" Twice the {} would carry about {end}{by} (inferred).", amount_of(resource)))
     });
     Some(format!("What would help: {advice}.{}", twice.unwrap_or_default()))
 }
 
-/// How sure all this is.
+/// The amount of a resource that advice doubles.
+fn amount_of(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Disk => "disk throughput",
+        Resource::Network => "network throughput",
+        Resource::Player => "CPU of the players",
+        _ => words::subject(resource),
+    }
+}
+
+/// How certain the result is.
 fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let mut text = String::new();
@@ -247,15 +256,15 @@ fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
     }
     if let Some(forecast) = explanation.forecast {
         text += &format!(
-            "The loads up to {} alone would have predicted {} (inferred). ",
+            "From the loads up to {} alone, the prediction would be {} (inferred). ",
             words::load(forecast.loads_up_to, unit),
             words::load(forecast.predicted, unit)
         );
     }
     let doubts = weaknesses(&explanation.doubts);
     match doubts.is_empty() {
-        true => text + "Nothing in the table weakens this.",
-        false => text + &format!("What weakens this: {}.", doubts.join("; ")),
+        true => text + "There are no doubts.",
+        false => text + &format!("Doubts: {}.", doubts.join("; ")),
     }
 }
 
@@ -269,7 +278,7 @@ fn weaknesses(doubts: &[DoubtNote]) -> Vec<String> {
     let is_other = |note: &&DoubtNote| ceilings.len() < 2 || unknown(note).is_none();
     let mut told: Vec<String> = doubts.iter().filter(is_other).map(|note| note.message.clone()).collect();
     if ceilings.len() > 1 {
-        told.push(format!("the ceilings of {} are not known", words::list(&ceilings)));
+        told.push(format!("the ceilings of {} are unknown", words::list(&ceilings)));
     }
     told
 }

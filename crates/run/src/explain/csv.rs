@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::names::first_of;
 use base::outcome::{Ceiling, Resource};
 use base::verdict::Verdict;
 use csv::{ReaderBuilder, StringRecord, Trim};
@@ -15,59 +16,26 @@ pub const TABLE_BYTES_MAX: usize = 4 << 20;
 /// More rows than this were not measured load by load.
 pub const ROWS_MAX: usize = 10_000;
 const COLUMNS_MAX: usize = 200;
+/// Columns that an error lists.
+const NAMED_MAX: usize = 5;
 
 /// Why a text is not a table. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// More than is read.
     #[error("the table has more than {limit} {what}; shorten it to one row per trial")]
-    TooLarge {
-        /// The bound.
-        limit: usize,
-        /// Of what.
-        what: &'static str,
-    },
-    /// Bytes that are no text.
+    TooLarge { limit: usize, what: &'static str },
     #[error("line {line}: this is not UTF-8 text; save the table as CSV in UTF-8")]
-    NotText {
-        /// Where.
-        line: u64,
-    },
+    NotText { line: u64 },
     /// Nothing but comments and blank lines, or a header alone.
     #[error("the table has no rows; its first line names the columns, such as 'streams,cpu %,disk Mbit/s'")]
     Empty,
-    /// The header cannot be used.
     #[error("line {line}: {problem}")]
-    Header {
-        /// Where.
-        line: u64,
-        /// What is wrong, and what was expected.
-        problem: String,
-    },
+    Header { line: u64, problem: String },
     /// A row has too few or too many cells.
     #[error("line {line}: the row has {cells} cells, but the header names {columns} columns")]
-    Ragged {
-        /// Where.
-        line: u64,
-        /// Found.
-        cells: usize,
-        /// Expected.
-        columns: usize,
-    },
-    /// A cell cannot be read.
+    Ragged { line: u64, cells: usize, columns: usize },
     #[error("line {line}, column '{column}': '{text}' cannot be read: {problem}; expected {expected}")]
-    Cell {
-        /// Where.
-        line: u64,
-        /// The header of its column.
-        column: String,
-        /// What stands there.
-        text: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What would be right.
-        expected: &'static str,
-    },
+    Cell { line: u64, column: String, text: String, problem: String, expected: &'static str },
 }
 
 /// Read a table from CSV text: comma, semicolon or tab separated, `#` begins a comment line.
@@ -172,22 +140,20 @@ fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
         }
     }
     if !columns.iter().any(|column| column.role == Role::Load) {
-        let names = record.iter().map(short).collect::<Vec<_>>().join(", ");
+        let names: Vec<String> = record.iter().map(short).collect();
         let problem = format!(
-            "no column says the load; name it load, streams, viewers, clients, connections or N (found: {})",
-            names.chars().take(200).collect::<String>()
+            "no load column; name it load, streams, viewers, clients, connections or N (found: {})",
+            first_of(&names, NAMED_MAX)
         );
         return Err(error(problem));
     }
     if !columns.iter().any(|column| matches!(column.role, Role::Usage(_))) {
-        let problem =
-            "no column says what was used; name one cpu %, disk Mbit/s, network Mbit/s or memory KB";
+        let problem = "no resource column; name one cpu %, disk Mbit/s, network Mbit/s or memory KB";
         return Err(error(problem.into()));
     }
     Ok(columns)
 }
 
-/// One row.
 fn row(
     record: &StringRecord,
     line: u64,

@@ -12,7 +12,7 @@ use super::table::RESOURCES;
 const FAR: f64 = 4.0;
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
 const LINEAR_PERCENT: f64 = 10.0;
-/// A resource of which less than this share of the ceiling is used cannot become the limit by being crooked.
+/// A resource that uses less than this share of its ceiling does not become the limit by not being linear.
 const SMALL: f64 = 0.1;
 
 /// The doubts, in the order in which a reader needs them.
@@ -37,8 +37,8 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     doubts
 }
 
-/// Whether a resource grows with load beyond its noise. One that does not is no candidate for the limit, so
-/// what is not known of it weakens nothing.
+/// Whether a resource grows with load beyond its noise. One that does not cannot be the limit, so an unknown
+/// ceiling of it does not weaken the result.
 fn rises(fit: &Fit) -> bool {
     fit.line.slope > 0.0 && fit.slope_interval().is_none_or(|[least, _]| least > 0.0)
 }
@@ -54,16 +54,15 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
     disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
 }
 
-/// Whether a load failed that is far smaller than the predicted one: lines that were drawn out so far say
-/// nothing.
+/// Whether a load failed that is far smaller than the predicted one: the lines do not hold that far.
 pub fn is_refuted(analysis: &Analysis, predicted: f64) -> bool {
     let failed = analysis.verdicts().and_then(|measured| measured.failed);
     failed.is_some_and(|failed| failed > 0.0 && predicted > FAR * failed)
 }
 
-/// The lines are drawn out far beyond the loads through which they were drawn.
+/// The prediction is far above the measured loads.
 fn far(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
-    // Nobody would rely on what a failure has refuted, nor measure larger loads.
+    // A refuted prediction is no advice to measure larger loads.
     let predicted = explanation.predicted.filter(|load| !is_refuted(analysis, *load))?;
     let greatest = analysis.sound_rows().map(|row| row.load).max_by(f64::total_cmp)?;
     (greatest > 0.0 && predicted > FAR * greatest).then_some(Doubt::FarPrediction { predicted, greatest })

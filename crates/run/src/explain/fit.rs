@@ -9,13 +9,11 @@ use super::table::distinct;
 const POINTS_MAX: usize = 400;
 /// Usage this close to the ceiling (as a share of it) may already be bent by it.
 const BENT: f64 = 0.03;
-/// The confidence of every interval.
 const CONFIDENCE: f64 = 0.95;
 
 /// A line through what one resource used, with what its intervals need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The robust line.
     pub line: Line,
     /// Scatter about the line, in the resource's unit; `None` with fewer than three loads.
     pub scatter: Option<f64>,
@@ -57,7 +55,6 @@ impl Fit {
         student_t(CONFIDENCE, self.line.n as f64 - 2.0)
     }
 
-    /// 95 % interval of the slope.
     pub fn slope_interval(&self) -> Option<[f64; 2]> {
         let half = self.t()? * self.scatter? / self.load_spread.sqrt();
         Some([self.line.slope - half, self.line.slope + half])

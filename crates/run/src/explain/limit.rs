@@ -8,34 +8,34 @@ use super::signs;
 use super::table::RESOURCES;
 use super::words;
 
-/// A resource that uses less than this share of a known ceiling is not accused by indirect signs.
+/// Indirect signs do not count for a resource that uses less than this share of a known ceiling.
 const FREE: f64 = 0.70;
-/// A resource of which less than this share of its ceiling was used when the load failed had some left: its
-/// line alone does not accuse it. Usage is a mean: demand of variable rate asks for a quarter more than its
-/// mean within a second, so a resource can run out at four fifths.
+/// A resource that used less than this share of its ceiling when the load failed was not exhausted, whatever
+/// its line predicts. Usage is a mean: within a second, demand of variable rate exceeds its mean by a quarter,
+/// so a resource can be exhausted at four fifths.
 const LEFT: f64 = 0.80;
-/// From this weight on the counters alone confirm.
+/// From this weight the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
-/// Counters of whoever else was on the host, the least of each, in % of one core, that may spoil a trial, and
-/// its sentence.
+/// Counters of other programs on the host, the least value of each that may disturb a trial, in % of one core,
+/// and its sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
 
-/// A resource under suspicion.
-struct Suspect {
+/// A resource that may be the limit.
+struct Candidate {
     resource: Resource,
     /// Where its line meets its ceiling.
     saturates_at: Option<f64>,
     /// That load is close to where the load failed.
     near: bool,
-    /// When the load failed, this share of its ceiling was used (or its line gives it), which is too little.
+    /// Share of its ceiling that was used when the load failed (or that its line gives), if that is too little.
     left_at: Option<f64>,
-    /// It grows with load towards a ceiling that nobody knows.
+    /// It grows with load, and its ceiling is unknown.
     is_open: bool,
-    /// What counters say against it.
+    /// Sum of the weights of its signs.
     weight: u32,
-    /// It stopped growing: the value at which it did.
+    /// The value at which it stopped growing.
     flat: Option<f64>,
     /// Strongest first.
     evidence: Vec<Evidence>,
@@ -43,13 +43,11 @@ struct Suspect {
 
 /// The limit, and a ceiling that was not known before.
 pub struct Decision {
-    /// What set the capacity.
     pub limit: Limit,
     /// The ceiling of that resource, read from where its usage stopped growing.
     pub inferred_ceiling: Option<Ceiling>,
 }
 
-/// Decide.
 pub fn decide(analysis: &Analysis) -> Decision {
     let verdicts = analysis.verdicts();
     if let Some(measured) = verdicts.filter(|measured| measured.failed.is_none()) {
@@ -58,14 +56,14 @@ pub fn decide(analysis: &Analysis) -> Decision {
             None => none_met(analysis),
         };
     }
-    let mut suspects: Vec<Suspect> = RESOURCES
+    let mut candidates: Vec<Candidate> = RESOURCES
         .into_iter()
-        // A failure is the target's: had the players been at fault, the verdict would be invalid.
+        // A failed trial is the target's fault; the players' fault makes it invalid.
         .filter(|resource| verdicts.is_none() || *resource != Resource::Player)
-        .map(|resource| suspect(analysis, resource))
+        .map(|resource| candidate(analysis, resource))
         .collect();
-    let Some((index, certainty)) = guilty(&suspects) else { return unknown(analysis, &suspects) };
-    let chosen = suspects.swap_remove(index);
+    let Some((index, certainty)) = choose(&candidates) else { return unknown(analysis, &candidates) };
+    let chosen = candidates.swap_remove(index);
     let ceiling = analysis.ceilings.get(&chosen.resource);
     let is_known = ceiling.is_some_and(|ceiling| !ceiling.source.starts_with(ASSUMED));
     let grounds = chosen.weight > 0 || !chosen.near;
@@ -74,16 +72,16 @@ pub fn decide(analysis: &Analysis) -> Decision {
         source: format!("{INFERRED}: usage stopped growing at {}", critical_text(analysis)),
     });
     let mut evidence = chosen.evidence;
-    evidence.extend(suspects.iter().filter_map(|other| headroom(analysis, other.resource)));
+    evidence.extend(candidates.iter().filter_map(|other| headroom(analysis, other.resource)));
     Decision { limit: Limit { resource: chosen.resource, certainty, evidence }, inferred_ceiling }
 }
 
-/// The index of the guilty one: confirmed by counters, else predicted by the lines, else the only one with an
-/// unknown ceiling, if it stopped growing.
-fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
-    let at = |suspect: &Suspect| suspect.saturates_at.unwrap_or(f64::INFINITY);
-    let is_confirmed = |s: &Suspect| s.weight >= CONFIRMS || (s.weight > 0 && (s.near || s.flat.is_some()));
-    let all = || suspects.iter().enumerate();
+/// The index of the limiting resource: confirmed by counters, else predicted by the lines, else the only one
+/// with an unknown ceiling, if it stopped growing.
+fn choose(candidates: &[Candidate]) -> Option<(usize, Certainty)> {
+    let at = |candidate: &Candidate| candidate.saturates_at.unwrap_or(f64::INFINITY);
+    let is_confirmed = |s: &Candidate| s.weight >= CONFIRMS || (s.weight > 0 && (s.near || s.flat.is_some()));
+    let all = || candidates.iter().enumerate();
     let confirmed = all().filter(|(_, s)| is_confirmed(s)).min_by(|(_, a), (_, b)| {
         b.weight.cmp(&a.weight).then(b.near.cmp(&a.near)).then(at(a).total_cmp(&at(b)))
     });
@@ -95,22 +93,22 @@ fn guilty(suspects: &[Suspect]) -> Option<(usize, Certainty)> {
     if let Some((index, _)) = near {
         return Some((index, Certainty::Predicted));
     }
-    // A single sign of a single resource is a lead, not more.
+    // A single sign of a single resource suggests the limit, but confirms nothing.
     let mut signed = all().filter(|(_, s)| s.weight > 0);
     if let (Some((index, _)), None) = (signed.next(), signed.next()) {
         return Some((index, Certainty::Unknown));
     }
-    // When the load fails, everything that is delivered stops growing: that tells only when a single resource
-    // is left that could have run out, and it did stop.
+    // When the load fails, everything that is delivered stops growing. That is evidence only if a single
+    // resource is left that could have been exhausted, and it did stop growing.
     let mut open = all().filter(|(_, s)| s.is_open);
     match (open.next(), open.next()) {
-        (Some((index, suspect)), None) if suspect.flat.is_some() => Some((index, Certainty::Predicted)),
+        (Some((index, candidate)), None) if candidate.flat.is_some() => Some((index, Certainty::Predicted)),
         _ => None,
     }
 }
 
-/// Gather what speaks against one resource.
-fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
+/// Collects the evidence against one resource.
+fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let ceiling = analysis.ceilings.get(&resource);
     let saturates_at =
         ceiling.and_then(|ceiling| analysis.fits.get(&resource).and_then(|fit| fit.meets(ceiling.value)));
@@ -138,7 +136,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
     let flat = analysis.flat(resource).filter(|_| turned);
     if let Some((used, expected)) = flat {
         let statement = format!(
-            "at {} {} used {} where its line gives {}: it stopped growing",
+            "at {} {} use was {}, but its line predicts {}: it stopped growing",
             critical_text(analysis),
             words::subject(resource),
             words::amount(resource, used),
@@ -151,7 +149,7 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
                 .with(format!("line_{unit}"), expected),
         );
     }
-    // Without a ceiling a line has no end to speak of, so that it explains less than where it stops.
+    // A line without a ceiling explains less than the value at which it stopped growing.
     let at = evidence.len() - usize::from(ceiling.is_some() && flat.is_some());
     if let Some(growth) = growth {
         evidence.insert(at, growth);
@@ -161,11 +159,10 @@ fn suspect(analysis: &Analysis, resource: Resource) -> Suspect {
     let is_open = ceiling.is_none() && rises && !matches!(resource, Resource::Memory | Resource::Player);
     let left_at = share_at_failure(analysis, resource).filter(|share| *share < LEFT);
     let flat = flat.map(|(used, _)| used);
-    Suspect { resource, saturates_at, near, left_at, is_open, weight, flat, evidence }
+    Candidate { resource, saturates_at, near, left_at, is_open, weight, flat, evidence }
 }
 
-/// The share of its ceiling that was used of a resource where the load failed, else what its line gives
-/// there.
+/// The share of its ceiling that a resource used at the failed load, else the share that its line predicts.
 fn share_at_failure(analysis: &Analysis, resource: Resource) -> Option<f64> {
     let failed = analysis.verdicts()?.failed?;
     let ceiling = analysis.ceilings.get(&resource)?.value;
@@ -173,15 +170,15 @@ fn share_at_failure(analysis: &Analysis, resource: Resource) -> Option<f64> {
     Some(analysis.usage_at_critical(resource).or_else(line)? / ceiling)
 }
 
-/// Whether a predicted load is close enough to the failure to explain it: a line that meets its ceiling a
-/// quarter above the load that failed does, one that meets it well below a load that passed is refuted.
+/// Whether a predicted load is close enough to the failure to explain it: up to a quarter above the failed
+/// load, and not far below a load that passed.
 fn is_near(analysis: &Analysis, load: f64) -> bool {
     let Some(measured) = analysis.verdicts() else { return true };
     let above = measured.failed.is_none_or(|failed| load <= (1.25 * failed).max(failed + 1.0));
     above && measured.carried.is_none_or(|carried| load >= (0.6 * carried).min(carried - 1.0))
 }
 
-/// How a resource grows, and where that ends.
+/// How a resource grows, and the load at which it reaches its ceiling.
 fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let fit = analysis.fits.get(&resource)?;
     let unit = &analysis.table.load_unit;
@@ -189,7 +186,7 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
         .slope_interval()
         .map(|interval| format!("95 %: {}, ", format::range(Some(interval), resource.unit())));
     let mut statement = format!(
-        "{} grows by {} per {} ({}n = {})",
+        "{} use grows by {} per {} ({}n = {})",
         words::subject(resource),
         words::amount(resource, fit.line.slope),
         words::one(unit),
@@ -204,7 +201,7 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
         let failed = analysis.verdicts().and_then(|measured| measured.failed);
         if let Some(failed) = failed.filter(|failed| load > *failed) {
             let (at, given) = (words::load(failed, unit), words::figure(resource, fit.line.at(failed)));
-            statement += &format!("; at {at}, which failed, its line gives {given}");
+            statement += &format!("; its line predicts {given} at {at}, which failed");
         }
     }
     let evidence = Evidence::inferred(resource, statement);
@@ -215,7 +212,7 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     })
 }
 
-/// How much of another resource was left.
+/// That another resource was below its ceiling.
 fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
     let share = used / ceiling.value;
@@ -223,7 +220,7 @@ fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     (share < resource.rule().used_up_from).then_some(evidence)
 }
 
-/// That a resource of the target was used up where no trial could be judged.
+/// That a resource of the target was exhausted at a load without valid trials.
 fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let ceiling = analysis.ceilings.get(&resource).filter(|ceiling| !ceiling.source.starts_with(ASSUMED))?;
     let share = analysis.usage_at_critical(resource)? / ceiling.value;
@@ -235,7 +232,7 @@ fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
 fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling: &Ceiling) -> Evidence {
     let used = share * ceiling.value;
     let statement = format!(
-        "at {} {} used {}, {} % of its ceiling of {} ({})",
+        "at {} {} use was {}, {} % of its ceiling ({}, {})",
         critical_text(analysis),
         words::subject(resource),
         words::amount(resource, used),
@@ -254,8 +251,7 @@ fn critical_text(analysis: &Analysis) -> String {
     analysis.critical_load().map_or_else(String::new, |load| words::load(load, &analysis.table.load_unit))
 }
 
-/// Trials above the capacity were invalid: by the players' own fault, or by that of whoever else was on the
-/// host.
+/// The limit where the trials above the capacity were invalid: the players, or other programs on the host.
 fn player(analysis: &Analysis, load: f64) -> Decision {
     let resource = Resource::Player;
     let at = words::load(load, &analysis.table.load_unit);
@@ -269,8 +265,7 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     });
     let spoiled: Vec<Evidence> = spoiled.collect();
     let certainty = if is_own || spoiled.is_empty() { Certainty::Confirmed } else { Certainty::Unknown };
-    let fault =
-        format!("at {at} no trial could be trusted: the measuring side, or a neighbour, was at fault");
+    let fault = format!("at {at} no trial was valid: the measuring side or other programs disturbed it");
     let mut own: Vec<Evidence> = used
         .map(|used| {
             let used_text = words::amount(resource, used);
@@ -281,7 +276,7 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
         .collect();
     let mut evidence: Vec<Evidence> = spoiled_above(analysis).map(counted).into_iter().collect();
     evidence.push(counted(fault));
-    // The target itself may have been at its end: that was only not to be judged.
+    // The target itself may have been exhausted, too; the trials could not show it.
     evidence.extend(RESOURCES.into_iter().filter_map(|other| used_up(analysis, other)));
     match certainty {
         Certainty::Unknown => evidence.extend(spoiled.into_iter().chain(own)),
@@ -294,19 +289,19 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     Decision { limit: Limit { resource, certainty, evidence }, inferred_ceiling: None }
 }
 
-/// How many of the trials above the capacity the players spoiled.
+/// The number of trials above the capacity that the players disturbed.
 fn spoiled_above(analysis: &Analysis) -> Option<String> {
     let carried = analysis.verdicts()?.carried?;
     let above = || analysis.table.rows.iter().filter(|row| row.load > carried && row.verdict.is_some());
     let (spoiled, all) = (above().filter(|row| row.is_spoiled_by_players()).count(), above().count());
     let trials = format::plural(all as u64, "trial");
     let at = words::load(carried, &analysis.table.load_unit);
-    (spoiled > 0).then(|| format!("the players spoiled {spoiled} of {trials} above {at}"))
+    (spoiled > 0).then(|| format!("the players disturbed {spoiled} of {trials} above {at}"))
 }
 
 /// Nothing failed.
 fn none_met(analysis: &Analysis) -> Decision {
-    let statement = format!("no load failed, up to {}", critical_text(analysis));
+    let statement = format!("all loads up to {} passed", critical_text(analysis));
     let mut evidence = vec![Evidence::counted(Resource::None, statement)];
     if let Some((resource, _)) = analysis.first_saturated() {
         evidence.extend(growth(analysis, resource));
@@ -316,22 +311,22 @@ fn none_met(analysis: &Analysis) -> Decision {
 }
 
 /// A load failed (or nothing is known), and no resource explains it.
-fn unknown(analysis: &Analysis, suspects: &[Suspect]) -> Decision {
+fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
     let mut evidence = Vec::new();
     if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
         let at = words::load(failed, &analysis.table.load_unit);
-        let left = suspects.iter().filter(|suspect| suspect.near).filter_map(|suspect| {
-            let percent = format::number(100.0 * suspect.left_at?);
-            Some(format!("{} was at {percent} % of its ceiling", words::subject(suspect.resource)))
+        let left = candidates.iter().filter(|candidate| candidate.near).filter_map(|candidate| {
+            let percent = format::number(100.0 * candidate.left_at?);
+            Some(format!("{} use was {percent} % of its ceiling", words::subject(candidate.resource)))
         });
         let left: Vec<String> = left.collect();
         let statement = match left.is_empty() {
-            true => format!("{at} failed, and no resource in the table was near its ceiling there"),
-            false => format!("{at} failed, but then {}, so there was some left", words::list(&left)),
+            true => format!("{at} failed, but no resource in the table was near its ceiling"),
+            false => format!("{at} failed, although {}", words::list(&left)),
         };
         evidence.push(Evidence::inferred(Resource::None, statement));
     }
-    evidence.extend(suspects.iter().flat_map(|suspect| suspect.evidence.iter().cloned()));
+    evidence.extend(candidates.iter().flat_map(|candidate| candidate.evidence.iter().cloned()));
     let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };
     Decision { limit, inferred_ceiling: None }
 }

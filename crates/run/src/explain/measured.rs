@@ -47,7 +47,6 @@ pub struct Measured {
     pub failed: Option<f64>,
     /// The smallest load above `carried` (and below `failed`) at which no trial was valid.
     pub invalid: Option<f64>,
-    /// The capacity.
     pub capacity: Capacity,
 }
 

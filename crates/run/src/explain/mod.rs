@@ -40,7 +40,6 @@ pub struct Explanation {
     pub predicted: Option<f64>,
     /// What would have been predicted without the loads just below the capacity.
     pub forecast: Option<Forecast>,
-    /// What sets the capacity.
     pub limit: Limit,
     /// Per resource: its cost per unit of load, and where it is used up.
     pub saturation: BTreeMap<Resource, Saturation>,
@@ -48,7 +47,6 @@ pub struct Explanation {
     pub considerations: Vec<String>,
     /// What weakens all this.
     pub doubts: Vec<DoubtNote>,
-    /// Columns of the text that were not used.
     pub ignored_columns: Vec<String>,
 }
 
@@ -57,11 +55,9 @@ pub struct Explanation {
 pub struct Forecast {
     /// Only loads up to this one were used: the measured capacity less two.
     pub loads_up_to: f64,
-    /// The capacity that they predict.
     pub predicted: f64,
 }
 
-/// Explain a table.
 pub fn explain(table: &LoadTable) -> Explanation {
     let mut analysis = Analysis::of(table);
     let decision = limit::decide(&analysis);

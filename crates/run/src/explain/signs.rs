@@ -1,4 +1,4 @@
-//! Counters that betray a resource, and from which value on.
+//! Counters that show that a resource is exhausted, with their least values.
 
 use base::format;
 use base::outcome::{Evidence, Resource};
@@ -6,94 +6,54 @@ use base::outcome::{Evidence, Resource};
 use super::analysis::Analysis;
 use super::words;
 
-/// What a counter says about a resource.
-struct Sign {
-    resource: Resource,
-    counter: &'static str,
-    /// From this value on it speaks.
-    least: f64,
-    /// A direct sign (2 or more) confirms by itself; an indirect one (1) only beside another.
-    weight: u32,
-    /// The sentence, `{}` being the value.
-    sentence: &'static str,
-}
-
-const fn sign(
-    resource: Resource,
-    counter: &'static str,
-    least: f64,
-    weight: u32,
-    sentence: &'static str,
-) -> Sign {
-    Sign { resource, counter, least, weight, sentence }
-}
-
 use Resource::{Cpu, Disk, Memory, Network, Player};
 
-/// Thresholds are far above what healthy loads showed in the prototypes, so that noise does not cross them.
-const SIGNS: [Sign; 11] = [
-    sign(
-        Cpu,
-        "throttled_percent",
-        5.0,
-        3,
-        "the quota throttled the server for {} % of the time, its CPUs added up",
-    ),
-    sign(
-        Cpu,
-        "cpu_wait_percent",
-        20.0,
-        1,
-        "the server's threads waited for a CPU {} % of the time, added up",
-    ),
-    sign(Cpu, "pressure_cpu_percent", 20.0, 1, "tasks waited for a CPU {} % of the time (PSI)"),
-    sign(Disk, "disk_busy_percent", 90.0, 1, "the disk was busy {} % of the time"),
-    sign(Disk, "disk_await_ms", 5.0, 1, "a disk request took {} ms on average"),
-    sign(Disk, "disk_queue", 2.0, 1, "{} requests waited for the disk on average"),
-    sign(Disk, "pressure_io_percent", 20.0, 1, "tasks waited for I/O {} % of the time (PSI)"),
+/// Resource, counter, least value, weight, unit, sentence. The least values are far above what healthy loads
+/// showed in the prototypes, so that noise does not reach them.
+#[rustfmt::skip]
+const SIGNS: [(Resource, &str, f64, u32, &str, &str); 11] = [
+    (Cpu, "throttled_percent", 5.0, 3, " %",
+        "the CPU quota throttled the server {} of the time, summed over CPUs"),
+    (Cpu, "cpu_wait_percent", 20.0, 1, " %",
+        "the server's threads waited for a CPU {} of the time, summed over threads"),
+    (Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
+    (Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
+    (Disk, "disk_await_ms", 5.0, 1, " ms", "a disk request took {} on average"),
+    (Disk, "disk_queue", 2.0, 1, "", "{} requests waited for the disk on average"),
+    (Disk, "pressure_io_percent", 20.0, 1, " %", "tasks waited for I/O {} of the time (PSI)"),
     // TCP fills a queue until it drops, so bursts make a link drop that is far from full: no direct sign.
-    sign(
-        Network,
-        "network_drops_per_s",
-        1.0,
-        1,
-        "the queue in front of the link dropped {} packets per second",
-    ),
-    sign(
-        Network,
-        "sender_limited_percent",
-        20.0,
-        1,
-        "the server's connections waited for the network (not for the players, nor for the server) {} % of the time",
-    ),
-    sign(Memory, "pressure_memory_percent", 10.0, 2, "tasks waited for memory {} % of the time (PSI)"),
-    sign(Player, "tick_late_max_ms", 100.0, 1, "the players did their work up to {} ms late"),
+    (Network, "network_drops_per_s", 1.0, 1, "",
+        "the queue in front of the link dropped {} packets per second"),
+    (Network, "sender_limited_percent", 20.0, 1, " %",
+        "the network limited the server's connections {} of the time, not the players or the server"),
+    (Memory, "pressure_memory_percent", 10.0, 2, " %", "tasks waited for memory {} of the time (PSI)"),
+    (Player, "tick_late_max_ms", 100.0, 1, " ms", "the players were up to {} late"),
 ];
 
-/// By how much a counter must exceed its median at sound loads: what is high anyway says nothing.
+/// A counter must exceed its median at sound loads by this factor: one that is always high shows nothing.
 const RISE: f64 = 1.2;
 
-/// The signs against `resource` at the critical load, strongest first, with their weights. A resource that is
-/// known to be mostly free (`is_free`) is accused by direct signs only.
+/// The signs that `resource` is exhausted at the critical load, strongest first, with their weights. Only
+/// direct signs count for a resource that is known to be mostly free (`is_free`).
 pub fn of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, Evidence)> {
     let at = analysis.critical_load().map(|load| words::load(load, &analysis.table.load_unit));
     let Some(at) = at else { return Vec::new() };
-    let mine = SIGNS.iter().filter(|sign| sign.resource == resource && (sign.weight > 1 || !is_free));
-    let spoken = mine.filter_map(|sign| {
-        let value = analysis.counter_at_critical(sign.counter)?;
-        let below = analysis.counter_below(sign.counter);
-        let risen = below.is_none_or(|below| value > RISE * below);
-        let sentence = sign.sentence.replace("{}", &format::number(value));
-        let before = below.map(|below| format!(" (below: {})", format::number(below))).unwrap_or_default();
-        let evidence = || {
-            let evidence = Evidence::counted(resource, format!("at {at} {sentence}{before}"));
-            let evidence = evidence.with(sign.counter, value);
-            match below {
-                Some(below) => evidence.with(format!("below_{}", sign.counter), below),
-                None => evidence,
-            }
+    let mine = SIGNS.iter().filter(|(of, _, _, weight, ..)| *of == resource && (*weight > 1 || !is_free));
+    let found = mine.filter_map(|&(_, counter, least, weight, unit, sentence)| {
+        let value = analysis.counter_at_critical(counter).filter(|value| *value >= least)?;
+        let below = analysis.counter_below(counter);
+        if below.is_some_and(|below| value <= RISE * below) {
+            return None;
+        }
+        let with_unit = |value| format!("{}{unit}", format::number(value));
+        let before = below.map(|below| format!(" ({} at lower loads)", with_unit(below)));
+        let sentence = sentence.replace("{}", &with_unit(value)) + &before.unwrap_or_default();
+        let evidence = Evidence::counted(resource, format!("at {at} {sentence}")).with(counter, value);
+        let evidence = match below {
+            Some(below) => evidence.with(format!("below_{counter}"), below),
+            None => evidence,
         };
-        (value >= sign.least && risen).then(|| (sign.weight, evidence()))
+        Some((weight, evidence))
     });
-    spoken.collect()
+    found.collect()
 }

@@ -65,7 +65,6 @@ impl LoadTable {
         lower
     }
 
-    /// The different loads, ascending.
     pub fn loads(&self) -> Vec<f64> {
         distinct(self.rows.iter().map(|row| row.load))
     }

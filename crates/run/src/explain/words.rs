@@ -62,11 +62,6 @@ pub fn load(value: f64, unit: &str) -> String {
     }
 }
 
-/// A load as the subject of what happened to it: "1 stream was", "5 streams were".
-pub fn were(value: f64, unit: &str) -> String {
-    format!("{} {}", load(value, unit), if value == 1.0 { "was" } else { "were" })
-}
-
 /// "a", "a and b", "a, b and c".
 pub fn list(items: &[String]) -> String {
     match items {

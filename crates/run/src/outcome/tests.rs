@@ -94,8 +94,8 @@ fn one_report_holds_one_capacity() {
     assert_eq!((variant.capacity.value, variant.capacity.passes), (Some(3.0), 2));
     assert_eq!(variant.capacity.failures_above, 1);
     let text = variant.considerations.join("\n");
-    assert!(text.contains("3 streams were carried (passed 2 times"), "{text}");
-    assert!(text.contains("4 streams did not (failed once)"), "{text}");
+    assert!(text.contains("3 streams passed (2 times; n = "), "{text}");
+    assert!(text.contains("4 streams failed (once)"), "{text}");
     assert!(text.contains("measured: 3 streams"), "{text}");
 }
 
@@ -199,7 +199,7 @@ fn a_trial_that_lost_a_host_is_nobodys_limit() {
     }
     assert!(nothing_measured(&trials).is_none(), "one was whole");
     let error = nothing_measured(&trials[1..]).unwrap().to_string();
-    assert!(error.contains(": host pc-1 was lost; mend that"), "said once: {error}");
+    assert!(error.contains(": host pc-1 was lost; fix this"), "said once: {error}");
     for (made, value) in [(&trials[..], Some(1.0)), (&trials[1..], None)] {
         let run = concluded(&plan(1, json!({ "max": 10 }), &[]), made.to_vec(), json!({}));
         let variant = &run.variants[0];
@@ -314,5 +314,5 @@ fn a_run_whose_trials_all_broke_off_failed_whatever_they_had_measured() {
     assert!(nothing_measured(&trials).is_none(), "one came to its end");
     trials[1].account.broke_off = Some("the server gave up".into());
     let error = nothing_measured(&trials).unwrap();
-    assert_eq!(error.message, "no trial could be finished: the server gave up; mend that, and measure again");
+    assert_eq!(error.message, "no trial could be finished: the server gave up; fix this and measure again");
 }

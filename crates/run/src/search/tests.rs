@@ -6,16 +6,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn plan(load_max: u64) -> LoadPlan {
-    LoadPlan {
-        load_first: 1,
-        load_max,
-        fixed: None,
-        hold: Span::from_s(10),
-        search_hold: Span::from_s(5),
-        confirmations: 3,
-        ramp_down: true,
-        resolution: 0.02,
-    }
+    let (search_hold, searched) = (Span::from_s(5), LoadPlan::search(load_max, Span::from_s(10)));
+    LoadPlan { search_hold, confirmations: 3, ramp_down: true, ..searched }
 }
 
 /// Run a search against a target whose verdict is a function of step and trial number.

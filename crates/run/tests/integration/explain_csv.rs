@@ -136,8 +136,8 @@ fn a_bad_row_gives_its_line_its_column_and_what_was_expected() {
         ("streams,cpu,verdict\n1,2,perhaps\n", &["line 2", "'perhaps'", "pass, fail or invalid"]),
         ("streams,disk_mb_s\n1,2\n", &["line 1", "mb_s", "could be mistaken"]),
         ("streams,disk Mb/s\n1,2\n", &["line 1", "Mb/s", "could be mistaken"]),
-        ("disk Mbit/s,cpu\n1,2\n", &["line 1", "no column says the load", "streams"]),
-        ("streams,colour\n1,2\n", &["line 1", "no column says what was used"]),
+        ("disk Mbit/s,cpu\n1,2\n", &["line 1", "no load column", "streams"]),
+        ("streams,colour\n1,2\n", &["line 1", "no resource column"]),
         ("streams,cpu,server cpu\n1,2,3\n", &["line 1", "'cpu' and 'server cpu'"]),
         ("1,13\n2,27\n", &["line 1", "name the columns"]),
     ];
@@ -181,7 +181,7 @@ fn ceilings_are_read_with_their_units() {
         assert_eq!((found, ceiling.value, ceiling.source.as_str()), (resource, value, "given"), "{text}");
     }
     for (text, part) in [
-        ("disk", "no '='"),
+        ("disk", "'=' is missing"),
         ("disc=1Mbit/s", "'disc' is not a resource"),
         ("cpu=2", "neither '%' nor 'cores'"),
         ("cpu=many%", "'many' is not a number"),

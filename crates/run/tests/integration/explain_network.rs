@@ -1,17 +1,16 @@
 //! What confirms that a link is the limit, and what does not.
 
-use std::collections::BTreeMap;
-
 use base::outcome::{Ceiling, Certainty, Resource};
-use run::explain::{Explanation, csv, explain};
+use run::explain::Explanation;
+
+use super::explained;
 
 const HEADER: &str = "streams,cpu %,network Mbit/s,network drops,sender limited %,verdict\n";
 
 /// The table of these rows, with the rate of the link where it is known.
 fn of(rows: &str, link_bit_per_s: Option<f64>) -> Explanation {
     let ceiling = |value| (Resource::Network, Ceiling { value, source: "the rate of the link".into() });
-    let ceilings: BTreeMap<_, _> = link_bit_per_s.map(ceiling).into_iter().collect();
-    explain(&csv::read(format!("{HEADER}{rows}").as_bytes(), ceilings).expect("a table of this test"))
+    explained(&format!("{HEADER}{rows}"), &Vec::from_iter(link_bit_per_s.map(ceiling)))
 }
 
 fn statements(explanation: &Explanation) -> String {
@@ -36,8 +35,8 @@ fn drops_and_waiting_connections_confirm_a_full_link() {
         assert_eq!(explanation.capacity.value, Some(4.0));
         let text = statements(&explanation);
         for part in [
-            "at 5 streams the queue in front of the link dropped 2972 packets per second (below: 93.5)",
-            "the server's connections waited for the network (not for the players, nor for the server) 98 % of the time",
+            "at 5 streams the queue in front of the link dropped 2972 packets per second (93.5 at lower loads)",
+            "the network limited the server's connections 98 % of the time, not the players or the server",
         ] {
             assert!(text.contains(part), "'{part}' is missing:\n{text}");
         }
@@ -57,6 +56,5 @@ fn a_link_that_is_mostly_free_is_not_accused_by_its_drops() {
 #[test]
 fn a_column_of_send_buffer_limits_is_not_taken_for_the_networks() {
     let text = "streams,cpu %,sndbuf limited %\n1,10,5\n2,20,10\n3,30,15\n";
-    let explanation = explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table of this test"));
-    assert_eq!(explanation.ignored_columns, ["sndbuf limited %"]);
+    assert_eq!(explained(text, &[]).ignored_columns, ["sndbuf limited %"]);
 }

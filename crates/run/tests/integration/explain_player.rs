@@ -1,17 +1,16 @@
 //! Trials that nobody can judge: the players' own fault, or that of whoever else was on the host.
 
-use std::collections::BTreeMap;
-
 use base::doubt::Doubt;
 use base::outcome::{Ceiling, Certainty, Resource};
-use run::explain::{Explanation, csv, explain};
+use run::explain::Explanation;
+
+use super::explained;
 
 /// Four streams pass, five are invalid; what the players and the others used then.
 fn at_five(player_cpu: &str, late_ms: &str, other_cpu: &str, steal: &str) -> Explanation {
     let calm: String = (1..=4).map(|n| format!("{n},{},{n},0.5,10,0,pass\n", 10 * n)).collect();
     let header = "streams,cpu %,player cpu %,tick_late_max_ms,other cpu %,steal %,verdict\n";
-    let text = format!("{header}{calm}5,50,{player_cpu},{late_ms},{other_cpu},{steal},invalid\n");
-    explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table of this test"))
+    explained(&format!("{header}{calm}5,50,{player_cpu},{late_ms},{other_cpu},{steal},invalid\n"), &[])
 }
 
 #[test]
@@ -42,7 +41,7 @@ fn a_neighbour_is_named_with_what_it_took() {
     let explanation = at_five("20", "1", "150", "60");
     let text = explanation.considerations.join("\n");
     for part in [
-        "a neighbour, spoiled the trials",
+        "other programs, or the measuring side, disturbed the trials",
         "At 5 streams other programs used 150 % of a core",
         "What would help: a quiet host",
     ] {
@@ -65,10 +64,9 @@ fn what_is_advised_fits_who_spoiled_the_trials_and_a_full_link_is_named() {
     let text = "streams,network Mbit/s,other cpu %,verdict\n1,26,5,pass\n2,52,5,pass\n3,78,5,pass\n4,104,5,pass\n\
                 5,122,190,invalid\n5,121.9,190,invalid\n";
     let ceiling = Ceiling { value: 122e6, source: "rate of eth0".into() };
-    let link = BTreeMap::from([(Resource::Network, ceiling)]);
-    let explanation = explain(&csv::read(text.as_bytes(), link).expect("a table of this test"));
+    let explanation = explained(text, &[(Resource::Network, ceiling)]);
     let evidence: Vec<&str> = explanation.limit.evidence.iter().map(|one| one.statement.as_str()).collect();
-    let full = "at 5 streams network used 122 Mbit/s, 100 % of its ceiling of 122 Mbit/s (rate of eth0)";
+    let full = "at 5 streams network use was 122 Mbit/s, 100 % of its ceiling (122 Mbit/s, rate of eth0)";
     assert_eq!(explanation.limit.certainty, Certainty::Unknown);
     assert!(evidence[1].eq(full), "{evidence:?}");
 }
@@ -84,18 +82,18 @@ const SURVEY: &str = "streams,cpu %,network Gbit/s,player cpu %,other cpu %,verd
 
 #[test]
 fn a_failure_among_spoiled_trials_does_not_accuse_the_target() {
-    let explanation = explain(&csv::read(SURVEY.as_bytes(), BTreeMap::new()).expect("a table of this test"));
+    let explanation = explained(SURVEY, &[]);
     let limit = &explanation.limit;
     assert_eq!((limit.resource, limit.certainty), (Resource::Player, Certainty::Confirmed), "{limit:?}");
     assert_eq!(explanation.capacity.value, Some(900.0));
     assert_eq!(explanation.capacity.interval[1], None, "it may be more");
     let said =
-        limit.evidence.iter().any(|e| e.statement == "the players spoiled 5 of 8 trials above 900 streams");
+        limit.evidence.iter().any(|e| e.statement == "the players disturbed 5 of 8 trials above 900 streams");
     assert!(said, "{limit:?}");
     // A failure that the players did not share is the target's.
     let certain = SURVEY.replace("92,17,invalid", "80,17,fail").replace("94,12,invalid", "80,12,fail");
     let certain = certain.replace("95,12,invalid", "80,12,fail");
-    let explanation = explain(&csv::read(certain.as_bytes(), BTreeMap::new()).expect("a table of this test"));
+    let explanation = explained(&certain, &[]);
     assert_ne!(explanation.limit.resource, Resource::Player, "{:?}", explanation.limit);
     assert_eq!(explanation.capacity.interval[1], Some(999.0));
 }
@@ -105,8 +103,7 @@ fn a_ceiling_is_not_inferred_below_what_was_used() {
     // The network carried less at the failure than at a load that passed.
     let rows = "1,1,5,pass\n2,2,10,pass\n3,3,15,pass\n4,4,20,pass\n5,5,14,fail\n";
     let text = format!("streams,cpu %,network Gbit/s,verdict\n{rows}");
-    let explained = |text: &str| explain(&csv::read(text.as_bytes(), BTreeMap::new()).expect("a table"));
-    let explanation = explained(&text);
+    let explanation = explained(&text, &[]);
     assert_eq!(explanation.saturation[&Resource::Network].ceiling, None);
     assert_eq!(explanation.limit.resource, Resource::None);
     // A line that would meet one core at 100 is refuted by the failure at 5: that is told, and no number by
@@ -116,7 +113,7 @@ fn a_ceiling_is_not_inferred_below_what_was_used() {
     assert!(doubts.contains(&&Doubt::PredictionDisagrees { predicted: 100.0, measured: 4.0 }), "{doubts:?}");
     assert!(!doubts.iter().any(|doubt| matches!(doubt, Doubt::FarPrediction { .. })), "{doubts:?}");
     // Where it did stop, that is the ceiling and the first reason; what an invalid trial used does not count.
-    let stopped = explained(&text.replace("5,5,14,fail", "5,5,20.2,fail\n5,5,3,invalid\n5,5,4,invalid"));
+    let stopped = explained(&text.replace("5,5,14,fail", "5,5,20.2,fail\n5,5,3,invalid\n5,5,4,invalid"), &[]);
     let ceiling = stopped.saturation[&Resource::Network].ceiling.as_ref().expect("it stopped growing");
     assert_eq!((stopped.limit.resource, ceiling.value), (Resource::Network, 20.2e9));
     let first = &stopped.limit.evidence[0].statement;

@@ -1,10 +1,8 @@
 //! The table of the 2006 report (3.5" disk, ext3), and what its authors read from it by hand.
 
-use std::collections::BTreeMap;
-
 use base::doubt::Doubt;
-use base::outcome::{Ceiling, Certainty, Resource};
-use run::explain::{Explanation, ceiling, csv, explain};
+use base::outcome::{Certainty, Resource};
+use run::explain::{Explanation, ceiling};
 
 const REFERENCE: &str = "\
 # 25 Mbit/s HD streams over HTTP
@@ -17,9 +15,8 @@ streams,cpu %,memory KB,disk Mbit/s,network Mbit/s
 ";
 
 fn explained(text: &str, ceilings: &[&str]) -> Explanation {
-    let ceilings: BTreeMap<Resource, Ceiling> =
-        ceilings.iter().map(|c| ceiling::parse(c).expect("a ceiling of this test")).collect();
-    explain(&csv::read(text.as_bytes(), ceilings).expect("a table of this test"))
+    let ceilings = ceilings.iter().map(|text| ceiling::parse(text).expect("a ceiling of this test"));
+    super::explained(text, &Vec::from_iter(ceilings))
 }
 
 fn doubts(explanation: &Explanation) -> Vec<&Doubt> {
@@ -72,7 +69,7 @@ fn the_sixth_stream_failed_and_the_disagreement_is_said() {
     let left = explained(&(table.clone() + "6,71.0,,,,fail\n"), &[]);
     assert_eq!((left.limit.resource, left.limit.certainty), (Resource::None, Certainty::Unknown));
     let evidence = &left.limit.evidence[0];
-    let expected = "6 streams failed, but then CPU was at 71 % of its ceiling, so there was some left";
+    let expected = "6 streams failed, although CPU use was 71 % of its ceiling";
     assert!(evidence.inferred && evidence.statement == expected, "{evidence:?}");
 
     // Everything passed: nothing is accused, and the capacity is a lower bound.
@@ -81,10 +78,10 @@ fn the_sixth_stream_failed_and_the_disagreement_is_said() {
     assert_eq!(passed.capacity.interval, [Some(5.0), None]);
     assert!(matches!(doubts(&passed)[0], Doubt::CapacityIsLowerBound { .. }));
 
-    // Asked about a slower disk than the one that was measured, the verdicts do not answer.
+    // The verdicts do not apply to a slower disk than the measured one.
     let what_if = explained(&table, &["disk=110Mbit/s"]);
     assert_eq!((what_if.capacity.value, what_if.limit.resource), (Some(4.0), Resource::Disk));
-    assert!(what_if.considerations[0].contains("do not answer"), "{:?}", what_if.considerations);
+    assert!(what_if.considerations[0].contains("do not apply"), "{:?}", what_if.considerations);
 }
 
 #[test]
@@ -96,10 +93,7 @@ fn the_prototype_in_a_quota_is_explained_as_measured() {
     assert_eq!(explanation.limit.resource, Resource::Cpu);
     assert_eq!(explanation.limit.certainty, Certainty::Confirmed);
     let statements: Vec<_> = explanation.limit.evidence.iter().map(|e| e.statement.as_str()).collect();
-    assert!(
-        statements.iter().any(|s| s.contains("throttled the server for 31 % of the time")),
-        "{statements:?}"
-    );
+    assert!(statements.iter().any(|s| s.contains("throttled the server 31 % of the time")), "{statements:?}");
     let forecast = explanation.forecast.unwrap();
     assert_eq!(forecast.loads_up_to, 3.0);
     assert!((forecast.predicted - 5.0).abs() <= 1.0, "{forecast:?}");

@@ -7,6 +7,8 @@ use base::verdict::Verdict;
 use fastrand::Rng;
 use run::explain::{Explanation, LoadTable, explain};
 
+use super::explained;
+
 const SEEDS: u64 = 400;
 const RIGHT_AT_LEAST: f64 = 0.99;
 const USED: [Resource; 4] = [Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory];
@@ -218,8 +220,7 @@ fn the_interval_of_a_slope_holds_the_truth_about_as_often_as_it_says() {
         let mut rng = Rng::with_seed(seed);
         let rows = (1..=8).map(|n| format!("{n},{}\n", 5.0 + 10.0 * f64::from(n) + normal(&mut rng)));
         let text = "streams,cpu\n".to_owned() + &rows.collect::<String>();
-        let table = run::explain::csv::read(text.as_bytes(), BTreeMap::new()).unwrap();
-        let [low, high] = explain(&table).saturation[&Resource::Cpu].cost_interval.unwrap();
+        let [low, high] = explained(&text, &[]).saturation[&Resource::Cpu].cost_interval.unwrap();
         held += u64::from(low <= 10.0 && 10.0 <= high);
     }
     let share = held as f64 / SEEDS as f64;
@@ -235,7 +236,7 @@ fn a_table_without_verdicts_bends_where_its_limit_is() {
             format!("{n},{used}\n")
         });
         let text = format!("viewers,{unit}\n") + &rows.collect::<String>();
-        let explanation = explain(&run::explain::csv::read(text.as_bytes(), BTreeMap::new()).unwrap());
+        let explanation = explained(&text, &[]);
         assert_eq!(explanation.limit.resource, resource);
         assert_eq!(explanation.capacity.value, Some(6.0), "{:?}", explanation.saturation);
         let source = &explanation.saturation[&resource].ceiling.as_ref().unwrap().source;
@@ -247,7 +248,7 @@ fn a_table_without_verdicts_bends_where_its_limit_is() {
 fn a_bend_in_everything_gives_the_capacity_but_accuses_nobody() {
     let rows = (1..=9).map(|n| format!("{n},{},{}\n", 25 * n.min(5) + n % 2, 26 * n.min(5)));
     let text = "clients,disk Mbit/s,net Mbit/s\n".to_owned() + &rows.collect::<String>();
-    let explanation = explain(&run::explain::csv::read(text.as_bytes(), BTreeMap::new()).unwrap());
+    let explanation = explained(&text, &[]);
     assert_eq!((explanation.capacity.value, explanation.predicted), (Some(5.0), None));
     assert_eq!(explanation.limit.resource, Resource::None);
     assert_eq!(explanation.limit.certainty, Certainty::Unknown);

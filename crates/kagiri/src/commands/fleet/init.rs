@@ -32,7 +32,7 @@ pub struct Init {
     /// fleet
     #[arg(long, value_name = "NAME[,ADDRESS...]", value_delimiter = ',')]
     coordinator: Vec<String>,
-    /// Hosts that may join: nas, or pc-[1-20]; repeatable
+    /// Hosts that may join, such as nas,pc-[1-20]; repeatable
     #[arg(long, value_name = "NAMES")]
     host: Vec<String>,
     /// Name of an external router (zenohd), and further names and addresses for its certificate; repeatable

@@ -30,7 +30,7 @@ impl List {
         let all = described(&coordinator)?;
         if all.is_empty() && !self.json {
             let reason = hosts::connect_failure().map(|reason| format!("; {reason}")).unwrap_or_default();
-            return Err(Failure::Runtime(anyhow::anyhow!(
+            return Err(Failure::runtime(format!(
                 "no agent joined {} within {}; {}, or wait longer with --wait{reason}",
                 self.hosts.meeting_place(),
                 self.hosts.wait(),

@@ -9,6 +9,9 @@ use crate::exit::Outcome;
 
 /// Make credentials for a fleet of hosts, and list its agents.
 #[derive(Subcommand)]
+#[command(after_help = "Examples:\n  \
+    kagiri fleet init fleet --coordinator desk --host nas,pc-[1-20]\n  \
+    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator")]
 pub enum Fleet {
     /// Make credentials for every host: certificates or passwords
     Init(init::Init),

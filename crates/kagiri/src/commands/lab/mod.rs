@@ -54,6 +54,7 @@ pub enum Lab {
 
 /// Make the lab of a file.
 #[derive(Args)]
+#[command(after_help = "Example:\n  kagiri lab up plans/labs/two-pcs.toml")]
 pub struct Up {
     /// Lab file
     file: PathBuf,
@@ -64,6 +65,9 @@ pub struct Up {
 
 /// Show the lab.
 #[derive(Args)]
+#[command(after_help = "Exits with 1 if a process of the lab has ended.\n\nExamples:\n  \
+    kagiri lab status\n  \
+    kagiri lab status two-pcs --json")]
 pub struct Status {
     /// Name of the lab [default: the only one that is up]
     name: Option<String>,
@@ -93,6 +97,7 @@ pub struct Exec {
 
 /// Take the lab down.
 #[derive(Args)]
+#[command(after_help = "Example:\n  kagiri lab down two-pcs")]
 pub struct Down {
     /// Name of the lab [default: the only one that is up]
     name: Option<String>,
@@ -167,7 +172,7 @@ impl Exec {
         };
         // Replaces this process, so that signals and exit code are the program's.
         let error = Command::new(program).args(arguments).envs(variables).exec();
-        Err(Failure::Runtime(anyhow::anyhow!("cannot run {} on {}: {error}", program.display(), self.host)))
+        Err(Failure::runtime(format!("cannot run {} on {}: {error}", program.display(), self.host)))
     }
 }
 
@@ -180,7 +185,7 @@ impl Down {
             output::print(&format!("Lab {name} is down.\n"));
             return Ok(Code::Measured);
         }
-        Err(Failure::Runtime(anyhow::anyhow!(
+        Err(Failure::runtime(format!(
             "lab {name} is down, but was not removed completely; fix the cause and run 'kagiri undo':\n{}",
             left.join("\n")
         )))
