@@ -29,15 +29,15 @@ impl WorkloadDoubt for DaqDoubt {
                 format!("the busiest source thread used {cpu_percent:.0} % of its core in its busiest second")
             }
             Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => format!(
-                "the sources offer their burst at {} times the rate of the port, so that they pace it themselves",
+                "the sources send their burst at {} times the rate of the port, so they pace the burst",
                 number(offered_bit_per_s / link_bit_per_s)
             ),
             Self::ClocksNotCompared { sources } => {
-                format!("the clocks of {sources} sources could not be compared with the builder's")
+                format!("the clocks of {sources} sources could not be compared with the builder's clock")
             }
             Self::CpusShared => "builder and sources shared the CPUs of one machine".to_owned(),
             Self::CountsDisagree { more } => {
-                format!("{more} fragments were received that no source has counted")
+                format!("{more} received fragments were not counted by any source")
             }
             Self::OrdersAnotherWay { why } => why.trim_end_matches('.').to_owned(),
         }
@@ -46,20 +46,23 @@ impl WorkloadDoubt for DaqDoubt {
     fn advice(&self) -> &'static str {
         match self {
             Self::SourcesNearSaturation { .. } => {
-                "put sources on more hosts (--place sources=...), or give them more --threads"
+                "place sources on more hosts (--place sources=...), or use more --threads"
             }
             Self::BurstPaced { .. } => {
-                "put sources on more hosts, or use a scale model: a slower link and buffer, with the same burst to buffer"
+                "place sources on more hosts, or use a scale model: a slower link and a buffer with the same \
+                 ratio of burst to buffer"
             }
             Self::ClocksNotCompared { .. } => {
-                "let UDP pass between sources and builder, and let front ends answer clock probes"
+                "allow UDP between sources and builder, and make front ends answer clock probes"
             }
-            Self::CpusShared => "put sources on other hosts with --place sources=... before you quote a rate",
+            Self::CpusShared => {
+                "place sources on other hosts with --place sources=... before you quote a rate"
+            }
             Self::CountsDisagree { .. } => {
-                "look for other senders at the builder's port, and for fragments sent twice"
+                "check for other senders at the builder's port, and for fragments that front ends send twice"
             }
             Self::OrdersAnotherWay { .. } => {
-                "look at IGMP snooping and multicast routes, or use --orders tcp for all"
+                "check IGMP snooping and multicast routes, or use --orders tcp for all sources"
             }
         }
     }

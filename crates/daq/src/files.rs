@@ -22,13 +22,13 @@ pub(super) fn allow(connections: u64, both_ends: bool, besides: u64) -> Result<(
 /// Why a process that may have so many open files, of which some are in use, cannot have all connections.
 fn too_many(connections: u64, both_ends: bool, limit: u64, open: u64) -> Option<String> {
     let (wanted, need) = match both_ends {
-        true => (2 * connections, "twice as many open files, for the builder is in the same process,"),
-        false => (connections, "as many open files,"),
+        true => (2 * connections, "twice as many open files, because the builder is in the same process"),
+        false => (connections, "as many open files"),
     };
     (limit < open + wanted + BESIDES_MIN).then(|| {
         format!(
-            "{connections} connections of sources need {need} and this process may have {limit} of which {open} are in \
-             use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
+            "{connections} connections of sources need {need}; this process may have {limit}, of which \
+             {open} are in use: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
         )
     })
 }

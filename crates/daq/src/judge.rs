@@ -1,6 +1,7 @@
 //! From the reports of both sides to the verdict, with the reasons as sentences. Pure.
 
 use base::doubt::Doubt;
+use base::format::{number, quantity};
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
@@ -40,9 +41,7 @@ pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
     }
     reasons.extend(wrong);
     if is_full && !missed.is_empty() {
-        reasons.push(
-            "the sources' own threads had no time to spare, so that the fault may be theirs".to_owned(),
-        );
+        reasons.push("the sources' threads were full, so the sources may be at fault".to_owned());
     }
     reasons.extend(missed);
     Judgement {
@@ -66,9 +65,10 @@ fn disagreements(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> 
     let corrupt: u64 =
         ["payload_checksum", "payload_length"].iter().filter_map(|reason| ledger.refused.get(*reason)).sum();
     let lost = (lost > 0 && !is_explained).then(|| {
-        format!("{lost} fragments were sent, and neither came nor were missed: the counts do not agree")
+        format!("{lost} sent fragments were neither received nor reported missing: the counts disagree")
     });
-    let corrupt = (corrupt > 0).then(|| format!("{corrupt} fragments came with other bytes than were sent"));
+    let corrupt =
+        (corrupt > 0).then(|| format!("{corrupt} fragments arrived with other bytes than were sent"));
     lost.into_iter().chain(corrupt).collect()
 }
 
@@ -79,13 +79,13 @@ fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     if events.complete == 0 {
         reasons.push(match events.triggered {
             0 => "no trigger was due in the hold".to_owned(),
-            triggered => format!("of {triggered} events not one was completed"),
+            triggered => format!("none of {triggered} events was completed"),
         });
     }
     if events.incomplete > objective.incomplete_max {
         let allowed = match objective.incomplete_max {
             0 => String::new(),
-            allowed => format!(", and {allowed} are allowed"),
+            allowed => format!(", more than the accepted {allowed}"),
         };
         reasons.push(format!(
             "{} of {} events ended incomplete after {}{allowed}",
@@ -97,14 +97,14 @@ fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     if let Some((most, p99_ns)) = objective.completion_p99_max.zip(p99_ns)
         && p99_ns > most.ns()
     {
-        let ms = p99_ns as f64 / 1e6;
-        reasons.push(format!("99 % of the events took up to {ms:.1} ms, more than {most}"));
+        let took = quantity(Some(p99_ns as f64 / 1e9), "s");
+        reasons.push(format!("99 % of the events took up to {took}, more than {most}"));
     }
     let dead = (events.offered > 0).then(|| 100.0 * events.vetoed as f64 / events.offered as f64);
     if let Some((most, dead)) = objective.dead_time_percent_max.zip(dead)
         && dead > most
     {
-        reasons.push(format!("{dead:.1} % of the triggers were vetoed, more than {most} %"));
+        reasons.push(format!("{} % of the triggers were vetoed, more than {most} %", number(dead)));
     }
     reasons
 }
@@ -215,7 +215,7 @@ mod tests {
                 r#"{"objective": {"completion_p99_max": "5ms"}}"#,
                 &all,
                 Verdict::Fail,
-                "up to 10.0 ms, more than 5ms",
+                "up to 10 ms, more than 5ms",
             ),
             (r#"{"objective": {"completion_p99_max": "20ms"}}"#, &all, Verdict::Pass, ""),
             ("{}", &reports_without_events(), Verdict::Fail, "no trigger was due"),

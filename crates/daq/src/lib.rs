@@ -73,11 +73,12 @@ fn split(sources: u32, hosts: u32) -> impl Iterator<Item = (u32, u32)> {
 fn builders_all(settings: &DaqSettings, hosts: usize) -> Result<u16, PartError> {
     if hosts > 1 && settings.builder_choice != BuilderChoice::Modulo {
         return Err(PartError::usage(
-            "daq.builder_choice: builders on several hosts cannot ask each other who has room; use modulo, or one host",
+            "daq.builder_choice: builders on several hosts support only modulo; use modulo, or one host",
         ));
     }
     let all = u64::from(settings.builders) * hosts as u64;
-    u16::try_from(all).map_err(|_| PartError::usage(format!("{all} builders are more than 65535")))
+    u16::try_from(all)
+        .map_err(|_| PartError::usage(format!("{all} builders are more than the maximum of 65535")))
 }
 
 /// Each host of sources has one at least, if not at each load of a search.
@@ -90,9 +91,8 @@ fn enough_sources(settings: &DaqSettings, hosts: u64) -> Result<(), PartError> {
     }
     let key = if searched.is_some() { "daq.search.max" } else { "daq.sources" };
     let sources = if own == 1 { "source" } else { "sources" };
-    Err(PartError::usage(format!(
-        "{key}: {own} {sources} cannot be split over {hosts} hosts: use more sources, or place them on fewer hosts"
-    )))
+    let problem = format!("{key}: {own} {sources} cannot be split over {hosts} hosts");
+    Err(PartError::usage(format!("{problem}: use more sources, or place them on fewer hosts")))
 }
 
 impl Workload for Daq {
@@ -124,12 +124,12 @@ impl Workload for Daq {
             Role {
                 name: BUILDER,
                 many: true,
-                meaning: "The hosts that put events together, each with all its builders.",
+                meaning: "Hosts of the builders; each runs `builders` of them.",
             },
             Role {
                 name: SOURCES,
                 many: true,
-                meaning: "The hosts that send fragments; sources are split evenly over them.",
+                meaning: "Hosts that send fragments; the sources are split evenly over them.",
             },
         ]
     }
@@ -196,7 +196,7 @@ impl Workload for Daq {
         }
         let ports: Vec<String> = hosts.iter().map(|host| part::name(PORT, host, is_only_host)).collect();
         let own = u32::try_from(settings.sources - settings.front_ends.min(settings.sources))
-            .map_err(|_| PartError::usage("more sources than can be numbered"))?;
+            .map_err(|_| PartError::usage("too many sources"))?;
         let shares = split(own, sources.len() as u32);
         for (host, (source_first, count)) in sources.iter().zip(shares).filter(|(_, (_, count))| *count > 0) {
             let task = SourcesTask {

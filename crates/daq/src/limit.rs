@@ -87,26 +87,23 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
 /// The limit as a sentence.
 fn said(held: Option<(Held, Certainty)>) -> String {
     let text = match held {
-        Some((Held::Link, _)) => "the builder's port carries what its rate allows",
+        Some((Held::Link, _)) => "the builder's port carries all that its rate allows",
         Some((Held::Buffer, Certainty::Confirmed)) => {
-            "fragments that came at once did not fit into the port's buffer, and events waited for TCP to send the \
-             lost ones again"
+            "fragments that arrived at once overflowed the port's buffer, and events waited for TCP to \
+             retransmit the lost ones"
         }
-        Some((Held::Buffer, _)) => {
-            "events waited for fragments that were lost on the way, as in a full buffer"
-        }
+        Some((Held::Buffer, _)) => "events waited for lost fragments, as with a full buffer",
         Some((Held::Socket, _)) => {
-            "datagrams found no room at the builder's own UDP socket: raise its kernel's net.core.rmem_max, or use --pattern \
-             grant"
+            "the builder's UDP socket was full: raise net.core.rmem_max on its host, or use --pattern grant"
         }
-        Some((Held::Orders, _)) => {
-            "orders were lost on their way to the sources, and events waited for others"
+        Some((Held::Orders, _)) => "orders to the sources were lost, and events waited for their repetition",
+        Some((Held::BuilderCpu, _)) => "the builder's thread ran, or waited for a CPU, nearly all the time",
+        Some((Held::HostCpu, _)) => {
+            "the CPUs of the builder's host are busy: the builder's thread waited for one"
         }
-        Some((Held::BuilderCpu, _)) => "the builder's thread has no time to spare",
-        Some((Held::HostCpu, _)) => "the CPUs of the builder's host are full: its thread waited for one",
-        Some((Held::SourceCpu, _)) => "the sources' threads have no time to spare",
-        Some((Held::Offered, _)) => "every trigger that was due was taken: no more were asked for",
-        None => "nothing that either side counts was used up",
+        Some((Held::SourceCpu, _)) => "a thread of the sources ran nearly all the time",
+        Some((Held::Offered, _)) => "no due trigger was vetoed: the requested rate was reached",
+        None => "no measured resource was exhausted",
     };
     text.to_owned()
 }
@@ -195,12 +192,12 @@ fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Strin
     let (wire, link) = (wire_bit_per_s(reports)?, reports.link_bit_per_s(settings)?);
     let share = wire / link;
     let text = format!(
-        "{} of the {} that the port carries arrived",
+        "the port carried {} of the {} that it can",
         quantity(Some(wire), "bit/s"),
         quantity(Some(link), "bit/s")
     );
     Some(match Resource::Network.rule().is_refuted(share) {
-        true => format!("{text}, so that its rate is another (--link gives the true one)"),
+        true => format!("{text}, so this rate is wrong: set the true one with --link"),
         false => format!("{text}, {} %", number(100.0 * share)),
     })
 }
@@ -217,7 +214,7 @@ fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Str
     };
     let fits = if at_once <= cliff { "fit" } else { "do not fit" };
     let buffer = settings.buffer?;
-    Some(format!("{at_once:.0} fragments at once {fits}: a buffer of {buffer} takes {cliff:.0}"))
+    Some(format!("{at_once:.0} fragments at once {fits}: a buffer of {buffer} holds {cliff:.0}"))
 }
 
 fn again_sentence(reports: &TrialReports) -> Option<String> {
@@ -226,13 +223,15 @@ fn again_sentence(reports: &TrialReports) -> Option<String> {
     let (again, needless) = (sum(|source| source.retransmits), sum(|source| source.dsacks));
     let timeouts = sum(|source| source.timeouts);
     (again > 0).then(|| {
-        format!("TCP sent {again} segments again, {needless} of them for nothing, and ran into {timeouts} timeouts")
+        format!(
+            "TCP retransmitted {again} segments ({needless} of them unneeded) and had {timeouts} timeouts"
+        )
     })
 }
 
 fn overflow_sentence(reports: &TrialReports) -> Option<String> {
     let datagrams = overflowed(reports);
-    (datagrams > 0).then(|| format!("{datagrams} datagrams found no room at the builders' UDP sockets"))
+    (datagrams > 0).then(|| format!("{datagrams} datagrams were dropped at full UDP sockets of the builders"))
 }
 
 fn overflowed(reports: &TrialReports) -> u64 {
@@ -243,23 +242,29 @@ fn slow_sentence(causes: &BTreeMap<Cause, u64>) -> Option<String> {
     let (cause, count) = causes.iter().max_by_key(|(_, count)| **count)?;
     let all: u64 = causes.values().sum();
     (all > 0)
-        .then(|| format!("of {all} slow events {count} {}", slow_event_causes::predicate(*cause, *count)))
+        .then(|| format!("{count} of {all} slow events {}", slow_event_causes::predicate(*cause, *count)))
 }
 
 fn orders_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let missed: u64 = reports.sources.iter().map(|host| host.orders_missed).sum();
     let overflowed: u64 = reports.sources.iter().filter_map(|host| host.orders_overflowed).sum();
-    let on_purpose = if drops_orders(settings) { ", mostly those that were dropped on purpose" } else { "" };
+    let on_purpose = if drops_orders(settings) { " (most were dropped on purpose)" } else { "" };
     (missed + overflowed > 0).then(|| {
-        format!("{missed} orders did not reach their sources{on_purpose}; {overflowed} were dropped at full sockets")
+        format!(
+            "{missed} orders did not reach their sources{on_purpose}; {overflowed} were dropped at full \
+             sockets"
+        )
     })
 }
 
 fn builder_sentence(reports: &TrialReports) -> Option<String> {
     let (taken, worked) = reports.builder_busiest()?;
     let waited = 100.0 * (taken - worked);
-    let waited =
-        if waited >= 1.0 { format!(" and waited {waited:.0} % of the time for one") } else { String::new() };
+    let waited = if waited >= 1.0 {
+        format!(" and waited for a CPU {waited:.0} % of the time")
+    } else {
+        String::new()
+    };
     Some(format!("the busiest builder used {:.0} % of a core{waited}", 100.0 * worked))
 }
 
@@ -268,13 +273,12 @@ fn sources_sentence(reports: &TrialReports) -> Option<String> {
     Some(format!("the sources' busiest thread used {busiest:.0} % of a core in its busiest second"))
 }
 
-/// With one event at a time nothing is full, and yet no more goes.
+/// With sequential events no resource is full, and yet the rate has a limit.
 fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let is_waiting = settings.triggers == Triggers::Max && held(settings, reports).is_none();
     is_waiting.then(|| match settings.window {
-        1 => "each event begins only when the one before it is complete: a larger --window may build more"
-            .to_owned(),
-        window => format!("{window} events may be under way at once: a larger --window may build more"),
+        1 => "events are sequential (--window 1): a larger --window may build more events".to_owned(),
+        window => format!("at most {window} events are in progress: a larger --window may build more events"),
     })
 }
 
@@ -350,7 +354,7 @@ mod tests {
         let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
         assert_eq!(limit.resource, Resource::Workload(&PORT_BUFFER));
         let said: Vec<_> = limit.evidence.iter().map(|evidence| evidence.statement.as_str()).collect();
-        assert!(said.iter().any(|line| line.contains("a buffer of 64KiB takes 52")), "{said:?}");
+        assert!(said.iter().any(|line| line.contains("a buffer of 64KiB holds 52")), "{said:?}");
         assert!(said.iter().any(|line| line.contains("80 Mbit/s of the 200 Mbit/s")), "{said:?}");
     }
 

@@ -26,7 +26,8 @@ impl PortPart {
             let address = listen.parse::<SocketAddr>().map_err(PartError::usage)?;
             if address.ip().is_unspecified() {
                 return Err(PartError::usage(format!(
-                    "daq.listen: {address} is every address; name the one at which sources and front ends reach this host"
+                    "daq.listen: {address} means all addresses; use the one at which sources and front ends \
+                     reach this host"
                 )));
             }
             return Ok(address);
@@ -36,8 +37,8 @@ impl PortPart {
             (Some(address), true) => address,
             (None, true) => {
                 return Err(PartError::new(
-                    "the sources are on other hosts, and it is not known at which address they reach this one; \
-                     run an agent here with --address, and place the builder on it",
+                    "the sources are on other hosts, and the address at which they reach this host is \
+                     unknown; run an agent here with --address, and place the builder on it",
                 ));
             }
         };
@@ -98,7 +99,7 @@ impl Part for PortPart {
             if first.port() > 0 {
                 let port = u32::from(first.port()) + number;
                 address.set_port(u16::try_from(port).map_err(|_| {
-                    PartError::usage(format!("daq.listen: from {first} on there are no {} ports", number + 1))
+                    PartError::usage(format!("daq.listen: {first} leaves no room for {} ports", number + 1))
                 })?);
             }
             let reserved = PortReservation::bind(address).map_err(|error| cannot_listen(address, &error))?;

@@ -10,7 +10,7 @@ pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
     label: "the buffer of the port",
     unit: "B",
     unit_suffix: "bytes",
-    remedy: "less at once (daq: --pattern grant, a smaller --credit, --stagger), or a port with a larger buffer",
+    remedy: "a smaller burst (daq: --pattern grant, a smaller --credit, --stagger), or a larger port buffer",
     rule: LOSS,
 };
 

@@ -141,7 +141,7 @@ pub fn meaning(cause: Cause) -> &'static str {
             "a lone fragment was lost; TCP noticed after 2 round trips and rto_min (RFC 8985)"
         }
         Cause::RetransmissionTimeout => "a fragment was lost and TCP waited for its timeout, perhaps doubled",
-        Cause::Loss => "a fragment was lost and sent again at once, or asked for again",
+        Cause::Loss => "a fragment was lost and retransmitted at once, or requested again",
         Cause::Builder => "the builder read late, or sent this trigger or the one before it late",
         Cause::Gone => "the source's connection had ended",
     }
@@ -151,14 +151,14 @@ pub fn meaning(cause: Cause) -> &'static str {
 pub fn predicate(cause: Cause, count: u64) -> &'static str {
     match (cause, count) {
         (Cause::Host, _) => "had a source that sent late",
-        (Cause::Order, _) => "had lost an order",
+        (Cause::Order, _) => "had a lost order",
         (Cause::Queueing, _) => "waited in a queue",
         (Cause::TailLossProbe, 1) => "waited for a tail-loss probe after a loss",
         (Cause::TailLossProbe, _) => "waited for tail-loss probes after losses",
         (Cause::RetransmissionTimeout, _) => "waited for a retransmission timeout after a loss",
-        (Cause::Loss, _) => "waited for what was lost and sent again quickly",
-        (Cause::Builder, _) => "waited for the builder itself",
-        (Cause::Gone, _) => "waited for a source that was gone",
+        (Cause::Loss, _) => "waited for a lost fragment that was sent again quickly",
+        (Cause::Builder, _) => "waited for the builder",
+        (Cause::Gone, _) => "waited for a disconnected source",
     }
 }
 

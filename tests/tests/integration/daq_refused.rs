@@ -23,7 +23,7 @@ fn mistakes_are_named_by_their_flags() {
         (&["--protocol", "udp", "--congestion-control", "reno"], &["--congestion-control: UDP"]),
         (&["--listen", "here"], &["here"]),
         (&["--builder-choice", "round_robin"], &["--builder-choice: "]),
-        (&["--search", "rate", "--max", "5"], &["--search: ", "with --dead-time-max"]),
+        (&["--search", "rate", "--max", "5"], &["--search: ", "set --dead-time-max"]),
         (&["--front-ends", "200"], &["--front-ends: 200"]),
         (&["--size", "file no-such-file.txt"], &["--size: cannot read 'no-such-file.txt'"]),
         (&["--time", "0s"], &["--time: 0s is not within"]),
@@ -33,8 +33,11 @@ fn mistakes_are_named_by_their_flags() {
         (&["--sources", "-5"], &["'-5'", "--sources", "must be positive"]),
         (&["--front-ends", "-5"], &["'-5'", "--front-ends", "must not be negative"]),
         (&["--time", "-5s"], &["'-5s'", "--time", "must not be negative"]),
-        (&["--search", "sources", "--max", "64KiB"], &["--max: sources are counted", "1000"]),
-        (&["--search", "rate", "--max", "64KiB", "--dead-time-max", "1%"], &["--max: a rate is"]),
+        (&["--search", "sources", "--max", "64KiB"], &["--max: expected a number of sources", "1000"]),
+        (
+            &["--search", "rate", "--max", "64KiB", "--dead-time-max", "1%"],
+            &["--max: expected triggers per second"],
+        ),
         (&["--search", "sources", "--max", "-5"], &["--max", "must be positive"]),
     ] {
         let ended = world.run(&[&["daq"][..], wrong].concat()).code(2);

@@ -1,8 +1,8 @@
 //! The builder: sends the orders, receives the fragments and assembles the events.
 //!
 //! Each builder is a thread. [`trial`] drives its phases, [`driver`] its event loop; [`machine`] reads the
-//! sockets, [`event_builder`] assembles events, [`order_scheduler`] orders their fragments. Decisions are made
-//! by types without I/O: [`crate::scheduling`] and [`clocks`].
+//! sockets, [`event_builder`] assembles events, [`order_scheduler`] orders their fragments. Types without I/O
+//! make the decisions: [`crate::scheduling`] and [`clocks`].
 
 mod clocks;
 mod config;

@@ -44,13 +44,11 @@ fn multicast_sender(config: &BuilderConfig) -> Result<Option<MulticastSender>, S
         return Ok(None);
     }
     let IpAddr::V4(local) = config.address.ip() else {
-        return Err(
-            "orders went over each source's connection: multicast orders need IPv4 addresses".to_owned()
-        );
+        return Err("orders used TCP instead of multicast, which needs IPv4 addresses".to_owned());
     };
     MulticastSender::new(config.group, local)
         .map(Some)
-        .map_err(|error| format!("orders went over each source's connection: {error}"))
+        .map_err(|error| format!("orders used TCP instead of multicast: {error}"))
 }
 
 impl OrderSender {
@@ -218,8 +216,8 @@ impl OrderSender {
         let unicast = self.groups.iter().filter(|group| group.unicast_only).count();
         (unicast > 0).then(|| {
             format!(
-                "multicast to {} did not reach {unicast} of {} groups of sources, which got their orders over \
-                 their connections; let switches pass it (IGMP snooping needs a querier)",
+                "multicast to {} did not reach {unicast} of {} groups of sources, which received their \
+                 orders over TCP; make switches forward it (IGMP snooping needs a querier)",
                 self.config.group,
                 self.groups.len()
             )

@@ -117,7 +117,10 @@ impl Part for BuilderPart {
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<BuildersEndpoint, PartError> {
         let configs = self.configs(&peers.get::<PortPart>(&self.task.port)?, host)?;
         let Some(scheduler) = self.scheduler(&configs).map(Arc::new) else {
-            return Err(PartError::new(format!("'{}' has no port for a builder", self.task.port)));
+            return Err(PartError::new(format!(
+                "the endpoint '{}' has no address for a builder",
+                self.task.port
+            )));
         };
         for one in &configs {
             host.permit.peer(one.address)?;

@@ -181,8 +181,8 @@ impl Trial {
         let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
         (registry.ever_connected() < sources && !missing.is_empty()).then(|| {
             format!(
-                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start them, or \
-                 leave --front-ends out",
+                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start \
+                 them, or leave --front-ends out",
                 missing.len(),
                 self.driver.config.address,
                 FRONT_ENDS_TIMEOUT_NS / 1_000_000_000,

@@ -19,19 +19,15 @@ pub(super) fn completion(builders: &[&BuilderReport], sources: &[SourcesReport])
     let kinds = [
         ("event complete", Tone::First, merged(&mut builders.iter().map(|b| &b.completion))),
         ("first fragment arrived", Tone::Third, merged(&mut builders.iter().map(|b| &b.first_fragment))),
-        (
-            "sources' own turn, from order to write",
-            Tone::Soft,
-            merged(&mut sources.iter().map(|s| &s.own_delay)),
-        ),
+        ("order received to fragment sent", Tone::Soft, merged(&mut sources.iter().map(|s| &s.own_delay))),
     ];
     let layer = |(what, tone, times): &(&str, Tone, Histogram)| {
         Layer::new(what, *tone, Marks::Line { at: slower(times) })
     };
     Some(Figure {
         title: "How long events took".into(),
-        note: "Which share took longer than a time, both axes logarithmic, from the moment at which the trigger was due. A \
-               shelf near 200 ms is TCP waiting for a lost fragment."
+        note: "Share that took longer than a time, counted from the trigger's due time; both axes are \
+               logarithmic. A plateau near 200 ms means that TCP waited for lost fragments."
             .into(),
         x: Axis::log("time", "ms"),
         y: Axis::log("share that took longer", ""),
@@ -65,8 +61,8 @@ pub(super) fn by_source(builders: &[&BuilderReport]) -> Option<Figure> {
     let mean = seen().filter_map(|seen| of(seen.delay_mean_us, seen.source)).collect();
     Some(Figure {
         title: "Delay by source".into(),
-        note: "From the trigger to the arrival of the source's fragment. Where delay rises with the number, sources wait for \
-               their turn; one that stands apart is slow itself."
+        note: "From the trigger to the arrival of the source's fragment. If the delay rises with the source \
+               number, sources wait for each other; a single high point is a slow source."
             .into(),
         x: Axis::of("source", ""),
         y: Axis::of("delay", "ms"),
@@ -91,13 +87,14 @@ pub(super) fn skew(builders: &[&BuilderReport]) -> Option<Figure> {
         builders.iter().filter_map(|builder| bound_ns(builder)).max().map(|ns| ns as f64 / NS_PER_US);
     if let (Some((from, to)), Some(us)) = (ends, bound_us) {
         let at = vec![[from, 0.0, us], [to, 0.0, us]];
-        layers.insert(0, Layer::new("the clocks' own bound", Tone::Soft, Marks::Band { at }));
+        layers.insert(0, Layer::new("clock error", Tone::Soft, Marks::Band { at }));
     }
     Some(Figure {
         title: "Difference of send times".into(),
-        note: "Of each event, from the first source's sending to the last one's. A difference within the shaded bound cannot \
-               be told from none."
-            .into(),
+        note:
+            "Time from the first send time of an event to the last. Differences within the shaded band are \
+               smaller than the clock error."
+                .into(),
         x: Axis { from: ends.map(|ends| ends.0), to: ends.map(|ends| ends.1), ..Axis::of("event", "") },
         y: Axis::of("difference of send times", "us"),
         layers,

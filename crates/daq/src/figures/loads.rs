@@ -57,7 +57,7 @@ fn fragment_bytes(settings: &DaqSettings, size: &Size) -> Option<f64> {
     Some(theory::fragment_wire_bytes(mean as u32, settings.protocol) as f64)
 }
 
-/// Goodput against the number of sources, with where it is predicted to break down.
+/// Goodput against the number of sources, with the predicted cliff.
 fn goodput(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     let mut all =
         layers("payload", Tone::First, trials, |trials| points(trials, "goodput_bit_per_s", |_| 1.0));
@@ -79,8 +79,9 @@ fn goodput(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     }
     Figure {
         title: "Goodput against the number of sources".into(),
-        note: "Payload of events that was built a second, each point a trial. What is sent at once has to fit into the buffer \
-               of the builder's port; the predicted cliff is where it no longer does, given the skew of the sources."
+        note: "Payload of built events per second; each point is a trial. Beyond the predicted cliff the \
+               fragments of an event overflow the buffer of the builder's port, given the skew of the \
+               sources."
             .into(),
         x: Axis::of("sources", ""),
         y: Axis::of("goodput", "bit/s"),
@@ -98,8 +99,10 @@ fn by_size(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     }));
     Figure {
         title: "Throughput of a source against the size of its fragments".into(),
-        note: "Mean of all sources, each point a trial. The wire carries headers too, which are most of a small fragment."
-            .into(),
+        note:
+            "Mean over the sources; each point is a trial. With small fragments most bytes on the wire are \
+               headers."
+                .into(),
         x: Axis::log("payload of a fragment", "B"),
         y: Axis::of("throughput of a source", "bit/s"),
         layers: all,
@@ -110,7 +113,7 @@ fn by_size(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
 fn dead_time(trials: &[&Trial]) -> Figure {
     Figure {
         title: "Dead time against the rate of triggers".into(),
-        note: "Triggers that found no room, of those that were due, each point a trial.".into(),
+        note: "Share of the due triggers that were vetoed; each point is a trial.".into(),
         x: Axis::of("triggers", "/s"),
         y: Axis::of("dead time", "%"),
         layers: layers("vetoed triggers", Tone::First, trials, |trials| {
@@ -129,8 +132,8 @@ mod tests {
     fn trial(load: f64, verdict: Verdict, metrics: &[(&str, f64)]) -> Trial {
         let mut trial: Trial = serde_json::from_value(serde_json::json!({
             "number": 1, "variant": "a", "repetition": 1, "phase": "search", "load": load, "verdict": "pass",
-            "reasons": [], "metrics": {}, "doubts": [], "started_at": "2026-01-01T00:00:00Z", "hold_from_s": 0.0,
-            "hold_to_s": 1.0,
+            "reasons": [], "metrics": {}, "doubts": [], "started_at": "2026-01-01T00:00:00Z",
+            "hold_from_s": 0.0, "hold_to_s": 1.0,
         }))
         .unwrap();
         trial.verdict = verdict;

@@ -1,11 +1,12 @@
 //! Single events, fragment by fragment.
 
+use base::format::quantity;
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 
 use super::NS_PER_MS;
 use crate::report::{BuilderReport, EventPicture};
 
-/// A middling event beside the worst one, on like axes where the two are near each other.
+/// A typical event and the slowest one.
 pub(super) fn waterfalls(builders: &[&BuilderReport]) -> Vec<Option<Figure>> {
     // Of several builders that with the worst event.
     let worst_of = |builder: &&&BuilderReport| {
@@ -26,16 +27,17 @@ fn waterfall(picture: &EventPicture, is_worst: bool) -> Option<Figure> {
     });
     let took_ms = ms(picture.took_ns as f64);
     let how = match (is_worst, picture.complete) {
-        (true, true) => "the worst",
+        (true, true) => "slowest",
         (true, false) => "given up",
-        (false, true) => "a middling one",
-        (false, false) => "a middling one, given up",
+        (false, true) => "typical",
+        (false, false) => "typical, given up",
     };
     let came = picture.arrivals.len();
     Some(Figure {
-        title: format!("Event {}, {how}: {took_ms:.2} ms", picture.event),
+        title: format!("Event {}, {how}: {}", picture.event, quantity(Some(took_ms / 1e3), "s")),
         note: format!(
-            "Each line is one of {came} fragments, from its sending to its arrival, in ms after the trigger was due."
+            "Each line is one of {came} fragments, from its send time to its arrival, in ms after the \
+             trigger was due."
         ),
         x: Axis::of("time after the trigger", "ms"),
         y: Axis::of("source", ""),
@@ -74,8 +76,8 @@ pub(super) fn heat(builders: &[&BuilderReport]) -> Option<Figure> {
     Some(Figure {
         title: "Delay by source and event".into(),
         note: format!(
-            "{count} events between {from} and {to}, one a column in their order, the worst among them. Rows of many sources \
-             show the slowest; what is left empty did not come."
+            "{count} events from {from} to {to}, one per column, the slowest included. With many sources a \
+             row shows the slowest of several; empty cells: the fragment did not arrive."
         ),
         x: Axis::of("events, in their order", "").between(0.0, count as f64),
         y: Axis::of("source", "").between(first, first + rows),

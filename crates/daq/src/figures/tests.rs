@@ -65,16 +65,16 @@ fn figures_show_what_builders_saw() {
     assert_eq!(events.layers[1].marks, Marks::Steps { at: steps }, "both builders together");
     let Marks::Steps { at } = &figure(&all, "Dead time").layers[0].marks else { panic!() };
     assert_eq!(at[..], [(0.5, Some(0.0)), (1.0, Some(75.0)), (1.5, Some(75.0))]);
-    figure(&all, "Finding the credit");
+    figure(&all, "Credit search");
     figure(&all, "Delay by source and event");
 }
 
 #[test]
-fn the_worst_event_stands_after_a_middling_one() {
+fn slowest_event_is_drawn_after_a_typical_one() {
     let all = of_trial(&[&report()], &[]);
     let titles: Vec<_> = all.iter().map(|figure| figure.title.as_str()).collect();
     let events: Vec<_> = titles.into_iter().filter(|title| title.starts_with("Event ")).collect();
-    assert_eq!(events, ["Event 4, a middling one: 2.00 ms", "Event 9, given up: 250.00 ms"]);
+    assert_eq!(events, ["Event 4, typical: 2 ms", "Event 9, given up: 0.25 s"]);
     let waterfall = figure(&all, "Event 4");
     assert_eq!(waterfall.layers[0].marks, Marks::Spans { at: vec![[0.0, -0.001, 1.0], [2.0, -0.001, 1.0]] });
 }

@@ -63,7 +63,7 @@ pub(super) fn events(builders: &[&BuilderReport]) -> Option<Figure> {
     })
 }
 
-/// The share of triggers that found no room.
+/// The share of triggers that were vetoed.
 pub(super) fn dead(builders: &[&BuilderReport]) -> Option<Figure> {
     builders.iter().any(|builder| builder.events.vetoed > 0).then(|| {
         let share = |alike: &[&Interval]| {
@@ -73,7 +73,7 @@ pub(super) fn dead(builders: &[&BuilderReport]) -> Option<Figure> {
         };
         Figure {
             title: "Dead time".into(),
-            note: "Triggers that found no room, of those that came, in each interval of the hold.".into(),
+            note: "Share of the due triggers that were vetoed, in each interval of the hold.".into(),
             x: in_hold(builders),
             y: Axis::of("dead time", "%").between(0.0, 100.0),
             layers: vec![Layer::new("", Tone::Fourth, Marks::Steps { at: over_time(builders, share) })],
@@ -116,12 +116,12 @@ pub(super) fn credits(builders: &[&BuilderReport]) -> Option<Figure> {
             |what: &str, tone, at| Layer::new(&name(builders, builder, what), tone, Marks::Points { at });
         layers.push(layer("without a stall", tone(at), stalled(false).map(point).collect()));
         layers.push(layer("with stalls", Tone::Second, stalled(true).map(point).collect()));
-        let label = format!("taken: {}", steered.credit);
+        let label = format!("in use: {}", steered.credit);
         layers.push(Layer::new("", Tone::Soft, Marks::Down { x: f64::from(steered.credit), label }));
     }
     (!layers.is_empty()).then(|| Figure {
-        title: "Finding the credit".into(),
-        note: "Events a second with each credit that was tried before the hold.".into(),
+        title: "Credit search".into(),
+        note: "Events per second with each credit that was tried before the hold.".into(),
         x: Axis::of("credit", "fragments"),
         y: Axis::of("events", "/s"),
         layers,

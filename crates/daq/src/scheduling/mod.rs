@@ -1,5 +1,5 @@
-//! Decisions of the builders, without I/O: which builder begins an event, which sources may send, which orders
-//! are repeated.
+//! Decisions of the builders, without I/O: which builder begins an event, which sources may send, and which
+//! orders are repeated.
 
 mod credit;
 mod credit_search;

@@ -75,8 +75,8 @@ impl DaqSettings {
                 wrong(
                     "triggers",
                     format!(
-                        "{count} at once {per_s} times a second are {triggers_per_s} triggers a second, more than \
-                         {RATE_MAX_PER_S}: use smaller or fewer bursts"
+                        "bursts of {count} at {per_s}/s are {triggers_per_s} triggers per second, more than \
+                         the maximum of {RATE_MAX_PER_S}: use smaller or fewer bursts"
                     ),
                 )
             }
@@ -87,13 +87,19 @@ impl DaqSettings {
 
     fn check_together(&self) -> Result<(), PlanError> {
         if self.stagger.is_some() && self.pattern != Pattern::Push {
-            return wrong("stagger", "sources decide when they send only with pattern push");
+            return wrong(
+                "stagger",
+                "needs pattern push: with grant and pull the builder decides when a source sends",
+            );
         }
         if self.credit.is_some() && self.pattern == Pattern::Push {
             return wrong("credit", "pattern push has no credit; use grant or pull");
         }
         if self.congestion_control.is_some() && self.protocol == Carrier::Udp {
-            return wrong("congestion_control", "UDP has none; leave it out, or use protocol tcp");
+            return wrong(
+                "congestion_control",
+                "UDP has no congestion control; leave it out, or use protocol tcp",
+            );
         }
         if let Some(listen) = &self.listen
             && listen.parse::<std::net::SocketAddr>().is_err()
@@ -101,7 +107,7 @@ impl DaqSettings {
             return wrong("listen", format!("'{listen}' is not ADDR:PORT, such as 127.0.0.1:7500"));
         }
         if self.builder_choice != BuilderChoice::Modulo && self.builders < 2 {
-            return wrong("builder_choice", "there is only one builder on a host; set `builders`");
+            return wrong("builder_choice", "there is only one builder per host; set `builders`");
         }
         Ok(())
     }
@@ -114,27 +120,26 @@ impl DaqSettings {
             Vary::Size => SIZE_BYTES_MAX.into(),
         };
         let what = match search.vary {
-            Vary::Sources => "sources are counted",
-            Vary::Rate => "a rate is a number of triggers per second",
-            Vary::Size => "",
+            Vary::Sources => "a number of sources",
+            Vary::Rate => "triggers per second",
+            Vary::Size => "bytes",
         };
         if matches!(search.max, SearchMax::Size(_)) && search.vary != Vary::Size {
-            let problem =
-                format!("{what}, and a size is for a search of the size; write a number such as 1000");
+            let problem = format!("expected {what} such as 1000; only a search of the size takes a size");
             return wrong("search.max", problem);
         }
         within("search.max", search.max.value(), 1..=most, &most.to_string())?;
         if search.vary == Vary::Rate && self.objective.dead_time_percent_max.is_none() {
             return wrong(
                 "search.vary",
-                "a rate that is too high shows in vetoed triggers: say how many are acceptable, with \
-                 `objective.dead_time_percent_max`",
+                "rate needs a limit for vetoed triggers: set `objective.dead_time_percent_max`",
             );
         }
         if self.front_ends > 0 && search.vary == Vary::Sources {
             return wrong(
                 "search.vary",
-                "the number of front ends is fixed; leave `front_ends` out, or vary the rate or the size",
+                "sources cannot be varied with front ends, whose number is fixed; leave `front_ends` out, or \
+                 vary the rate or the size",
             );
         }
         Ok(())

@@ -24,7 +24,7 @@ fn sizes(text: &str) -> Result<Vec<u32>, String> {
         bytes.ok_or_else(|| format!("line {number}: '{line}' is not a size of at most 64MiB"))
     };
     let sizes: Vec<u32> = lines.map(read).collect::<Result<_, _>>()?;
-    if sizes.is_empty() { Err("there is no size in it".to_owned()) } else { Ok(sizes) }
+    if sizes.is_empty() { Err("it contains no size".to_owned()) } else { Ok(sizes) }
 }
 
 impl Draw {

@@ -56,11 +56,11 @@ pub enum Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BuilderChoice {
-    /// The event's number modulo the number of builders, without a question to any of them, so that builders
-    /// can run on several hosts. An event whose builder is full is vetoed.
+    /// Event number modulo number of builders, without asking the builders, so that they can run on several
+    /// hosts. An event whose builder is full is vetoed.
     #[default]
     Modulo,
-    /// The next builder in turn that has room.
+    /// The next builder in turn whose window is not full.
     RoundRobin,
     /// The builder with the fewest events in progress.
     LeastOutstanding,
@@ -76,7 +76,7 @@ pub struct Objective {
     /// Require the 99th percentile of the completion latency to be at most TIME.
     #[schemars(extend("x-flag" = {"name": "p99-max"}))]
     pub completion_p99_max: Option<Span>,
-    /// Accept up to PERCENT of the triggers to be vetoed.
+    /// Accept up to PERCENT of vetoed triggers.
     #[schemars(range(min = 0.0, max = 100.0), extend("x-flag" = {"name": "dead-time-max"}))]
     pub dead_time_percent_max: Option<f64>,
 }
@@ -94,14 +94,15 @@ pub enum Vary {
     Size,
 }
 
-/// The search for the largest load that holds the objective.
+/// The search for the largest load that meets the objective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaqSearch {
-    /// Search the largest load that holds the objective, varying this.
-    #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT"}))]
+    /// Search for the largest load that meets the objective; WHAT is varied, the number of sources unless
+    /// given.
+    #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT", "missing": "sources"}))]
     pub vary: Vary,
-    /// Largest load of the search: sources, triggers per second, or the size of a fragment such as 64KiB.
+    /// Largest load of the search: sources, triggers per second, or a fragment size such as 64KiB.
     #[schemars(extend("x-flag" = {"name": "max", "value": "LOAD", "requires": "search.vary"}))]
     pub max: SearchMax,
     /// Resolution of the search, in % of the load.
@@ -120,11 +121,11 @@ impl Default for DaqSearch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaqSettings {
-    /// Sources, over all hosts.
+    /// Number of sources, on all hosts together.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub sources: u64,
-    /// How many of the sources are external front ends, which connect to the builder by themselves; they
-    /// have the last numbers. --listen ADDR:PORT says where the builder listens for them.
+    /// Number of sources that are external front ends, which connect to the builder themselves; they have
+    /// the highest numbers. --listen ADDR:PORT sets the address at which the builder listens for them.
     pub front_ends: u64,
     /// Payload of a fragment: 1KiB, 'uniform 1KiB..4KiB', 'lognormal 1KiB 0.5' (median, sigma) or 'file
     /// PATH' (one size a line, taken in turn).
@@ -134,22 +135,22 @@ pub struct DaqSettings {
     /// once, six times a second) or 'file PATH' (one time in seconds a line).
     #[schemars(extend("x-flag" = {"value": "WHEN"}))]
     pub triggers: Triggers,
-    /// End after this many events instead.
+    /// Number of events to measure, instead of --time.
     #[schemars(range(min = 1, max = 1_099_511_627_776_u64), extend("x-flag" = {"conflicts": ["time"]}))]
     pub events: Option<u64>,
-    /// How long events are counted.
+    /// Duration of the measurement.
     #[schemars(extend("x-min" = "1ns", "x-max" = "24h"))]
     pub time: Span,
     /// Discard the first TIME as warm-up.
     #[schemars(extend("x-min" = "0s", "x-max" = "1h"))]
     pub omit: Span,
-    /// Events in progress at each builder at most; further triggers are vetoed.
+    /// Maximum number of events in progress per builder; further triggers are vetoed.
     #[schemars(range(min = 1, max = 10_000))]
     pub window: u32,
     /// Who decides when a source sends.
     #[schemars(extend("x-flag" = {"value": "PATTERN", "group": "Event building"}))]
     pub pattern: Pattern,
-    /// Fragments in flight at most, with patterns grant and pull.
+    /// Maximum number of fragments in flight, with patterns grant and pull.
     #[schemars(range(min = 1, max = 1_000_000), extend("x-unset" = "found by a search before the trial",
         "x-flag" = {"group": "Event building"}))]
     pub credit: Option<u32>,
@@ -175,26 +176,26 @@ pub struct DaqSettings {
     /// How events are assigned to builders.
     #[schemars(extend("x-flag" = {"value": "CHOICE", "group": "Event building"}))]
     pub builder_choice: BuilderChoice,
-    /// Rate of the builder's port, to compare with.
+    /// Rate of the builder's port, to compute the possible event rate.
     #[schemars(extend("x-min" = "1bit/s", "x-unset" = "the rate of its device",
         "x-flag" = {"group": "Event building"}))]
     pub link: Option<BitRate>,
-    /// Buffer of the switch's port towards the builder, to predict with how many sources at once it
+    /// Buffer of the switch's port towards the builder, to predict the number of sources at which it
     /// overflows.
     #[schemars(extend("x-flag" = {"group": "Event building"}))]
     pub buffer: Option<ByteSize>,
-    /// Send a checksum of the payload with each fragment, and check it in the builder.
+    /// Protect the payload of each fragment with a checksum.
     #[schemars(extend("x-flag" = {"group": "Event building"}))]
     pub checksum: bool,
-    /// Memory in which a builder holds fragments.
+    /// Maximum memory of a builder for fragments.
     #[schemars(extend("x-min" = "64KiB", "x-max" = "1TiB", "x-flag" = {"group": "Event building"}))]
     pub memory: ByteSize,
     /// Drop PERCENT of the orders at the sources, at random (fault injection).
     #[schemars(range(min = 0.0, max = 90.0),
         extend("x-flag" = {"name": "drop-orders", "group": "Event building"}))]
     pub drop_orders_percent: f64,
-    /// Threads that carry the sources of a host.
-    #[schemars(range(max = 1024), extend("x-unset" = "one for each 250 sources, up to two for each CPU",
+    /// Threads that run the sources of a host.
+    #[schemars(range(max = 1024), extend("x-unset" = "one per 250 sources, at most two per CPU",
         "x-flag" = {"group": "Event building"}))]
     pub threads: u32,
     /// ADDR:PORT at which the builder listens for front ends that are started by hand.
@@ -203,7 +204,7 @@ pub struct DaqSettings {
     /// What must hold for a load to pass.
     #[schemars(extend("x-flag" = {"group": "Objective"}))]
     pub objective: Objective,
-    /// The search for the largest load that holds the objective.
+    /// The search for the largest load that meets the objective.
     #[schemars(extend("x-flag" = {"group": "Objective"}))]
     pub search: Option<DaqSearch>,
 }

@@ -21,9 +21,9 @@ pub enum Triggers {
     Fixed(f64),
     /// At exponentially distributed intervals: `poisson 60/s`.
     Poisson(f64),
-    /// So many at once, so many times a second: `bursts 10 6/s`.
+    /// A number of triggers at once, and bursts per second: `bursts 10 6/s`.
     Bursts(u32, f64),
-    /// One time in seconds after the start a line, ascending; begun anew at its end: `file PATH`.
+    /// One time in seconds after the start per line, ascending; repeated after the last: `file PATH`.
     File(String),
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Triggers {
                 _ => rate(text).map(Self::Fixed),
             }
         };
-        read().ok_or_else(|| format!("'{text}' does not say when events happen; {EXAMPLES}"))
+        read().ok_or_else(|| format!("'{text}' is not a trigger schedule; {EXAMPLES}"))
     }
 }
 
@@ -108,17 +108,17 @@ impl Triggers {
             }
             times.push(ns);
         }
-        let Some(&last_ns) = times.last() else { return Err("there is no time in it".to_owned()) };
+        let Some(&last_ns) = times.last() else { return Err("it contains no time".to_owned()) };
         if last_ns == 0 {
-            return Err("all times are 0, and at its end the file is begun anew at once: add a later time as the last line, \
-                        which is when it begins anew"
-                .to_owned());
+            let problem =
+                "all times are 0, but the schedule repeats after its last time: add a later last time";
+            return Err(problem.to_owned());
         }
         let per_s = times.len() as f64 / last_ns as f64 * 1e9;
         if per_s > RATE_MAX_PER_S.into() {
             return Err(format!(
-                "{} triggers within {} s, again and again, are more than {RATE_MAX_PER_S} a second: name fewer, or a later \
-                 last one",
+                "{} triggers within {} s, repeated, are more than {RATE_MAX_PER_S} per second: write fewer \
+                 triggers, or a later last time",
                 times.len(),
                 last_ns as f64 / 1e9
             ));

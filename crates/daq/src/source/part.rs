@@ -70,7 +70,10 @@ impl SourcesPart {
         let config = SourcesConfig::new(&self.task, ports, &sizes)
             .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
         if config.builders.is_empty() || config.builders.len() > usize::from(u16::MAX) {
-            return Err(PartError::new(format!("{} builders cannot be sent to", config.builders.len())));
+            return Err(PartError::new(format!(
+                "{} builders; possible are 1 to 65535",
+                config.builders.len()
+            )));
         }
         for builder in &config.builders {
             host.permit.peer(builder.address)?;
@@ -91,10 +94,10 @@ impl SourcesPart {
         loop {
             let how = match threads.wait_connected(LOOK) {
                 Ok(true) => return Ok(()),
-                Ok(false) if host.stop_requested() => "the run is to end".to_owned(),
+                Ok(false) if host.stop_requested() => "the run is stopping".to_owned(),
                 Ok(false) if !until.passed() => continue,
                 Ok(false) => format!(
-                    "the rest did not come about within {} s: can the builder take so many?",
+                    "the others were not accepted within {} s; use fewer sources, or more builders",
                     CONNECT.as_secs()
                 ),
                 Err(why) => why,
@@ -105,7 +108,7 @@ impl SourcesPart {
             let standing = threads.standing();
             let advice = advice(&how);
             return Err(PartError::new(format!(
-                "{standing} of {wanted} connections of sources stand; {how}{advice}"
+                "only {standing} of {wanted} connections of sources were established: {how}{advice}"
             )));
         }
     }
@@ -118,7 +121,7 @@ impl SourcesPart {
         let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
         let offered: Vec<&str> = offered.split_whitespace().collect();
         Some(format!(
-            "daq.congestion_control: there is no '{asked}'; this kernel offers {}",
+            "daq.congestion_control: '{asked}' is not available; this kernel offers {}",
             offered.join(", ")
         ))
     }
@@ -139,11 +142,11 @@ fn is_among_builders(ports: &[PortEndpoint]) -> bool {
 /// What to do about a connection that could not be made.
 fn advice(why: &str) -> &'static str {
     if why.contains("(os error 99)") {
-        "; this host has no free port left for them (net.ipv4.ip_local_port_range): use more hosts or more builders"
+        "; this host has no free port left (net.ipv4.ip_local_port_range): use more hosts or more builders"
     } else if why.contains("(os error 111)") {
-        "; nobody listens there any more"
+        "; no builder listens there any more"
     } else if why.contains("(os error 24)") {
-        "; this process may have no more: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
+        "; this process may not open more files: raise the limit (ulimit -n, LimitNOFILE=), or use more hosts"
     } else {
         ""
     }

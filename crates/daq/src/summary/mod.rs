@@ -32,7 +32,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
     Account { headline: headline(settings, reports), limit, tables, figures, broke_off }
 }
 
-/// `200 sources: 412 events/s, all complete, 99 % within 3.1 ms`.
+/// `200 sources: 412 events/s, all complete, 99 % complete within 3.1 ms`.
 fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let (events, built) = (reports.events(), reports.per_s(|builder| builder.events.complete)?);
     let came = match (events.complete, events.incomplete) {
@@ -50,14 +50,17 @@ fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
         }
     };
     let p99 = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
-    let within =
-        p99.map(|p99| format!(", 99 % within {}", quantity(Some(p99 as f64 / 1e9), "s"))).unwrap_or_default();
+    let within = p99.map(|p99| format!(", 99 % complete within {}", quantity(Some(p99 as f64 / 1e9), "s")));
     let share = reports.ideal_events_per_s(settings).map(|ideal| 100.0 * built / ideal);
-    // A veth's 10 Gbit/s are a number without meaning; what is beyond it is no share.
+    // The 10 Gbit/s of a veth pair are nominal: a share above 100 % means nothing.
     let share = share.filter(|share| !Resource::Network.rule().is_refuted(share / 100.0));
     let share = share.map(|share| format!(", {share:.0} % of what the link can carry")).unwrap_or_default();
     let sources = plural(settings.sources, "source");
-    Some(format!("{sources}: {} events/s, {came}{vetoed}{within}{share}", number(built)))
+    Some(format!(
+        "{sources}: {} events/s, {came}{vetoed}{}{share}",
+        number(built),
+        within.unwrap_or_default()
+    ))
 }
 
 #[cfg(test)]

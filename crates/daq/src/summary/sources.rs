@@ -80,13 +80,16 @@ pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
         ("source", ""),
         ("delay, mean", "s"),
         ("p99", "s"),
-        ("came last", "%"),
+        ("last", "%"),
         ("missed", ""),
-        ("sent again", ""),
+        ("retransmitted", ""),
         ("timeouts", ""),
-        ("for nothing", ""),
+        ("unneeded", ""),
     ];
-    let notes = controls(reports);
+    let mut notes = controls(reports);
+    notes.push(
+        "last: share of the events in which it was last; unneeded: unneeded retransmissions".to_owned(),
+    );
     Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
 }
 
@@ -99,7 +102,7 @@ fn controls(reports: &TrialReports) -> Vec<String> {
     if names.is_empty() { Vec::new() } else { vec![format!("congestion control: {}", names.join(", "))] }
 }
 
-/// How the clocks of groups of sources stand to the builder's.
+/// Offsets of the sources' clocks from the builder's.
 pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
     let all: Vec<_> = builders
@@ -123,7 +126,7 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
     }
     if all.iter().any(|(_, clock)| clock.same_kernel) {
         notes.push(
-            "groups on the builder's kernel have its clock, so that their true offset is 0 and a bound that is missed shows"
+            "groups on the builder's host share its clock (true offset 0); 'bound missed' must be 0 for them"
                 .to_owned(),
         );
     }
@@ -131,13 +134,13 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
         ("builder", ""),
         ("sources", ""),
         ("offset", "s"),
-        ("at most off by", "s"),
+        ("error at most", "s"),
         ("drift", "ppm"),
         ("answers", ""),
         ("bound missed", ""),
     ];
     let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
-    Some(Table { rows, notes, ..Table::new("Clocks of the sources against the builder's", &columns) })
+    Some(Table { rows, notes, ..Table::new("Clocks of the sources relative to the builder's", &columns) })
 }
 
 /// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.

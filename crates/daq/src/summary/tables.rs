@@ -35,7 +35,7 @@ pub(super) fn events(settings: &DaqSettings, reports: &TrialReports) -> Option<T
     Some(Table { rows: by_builder(reports, row), notes, ..Table::new("Events", &columns) })
 }
 
-/// What was held in memory at most.
+/// The most that was in progress at once.
 pub(super) fn held(reports: &TrialReports) -> Option<Table> {
     let row = |name: String, of: &[&BuilderReport]| {
         let most = |value: fn(&BuilderReport) -> u64| of.iter().map(|builder| value(builder)).max();
@@ -46,7 +46,7 @@ pub(super) fn held(reports: &TrialReports) -> Option<Table> {
         ]
     };
     let columns = [("builder", ""), ("events", ""), ("memory", "B")];
-    Some(Table { rows: by_builder(reports, row), ..Table::new("Held at once, at most", &columns) })
+    Some(Table { rows: by_builder(reports, row), ..Table::new("Maximum in progress", &columns) })
 }
 
 /// A time that was counted in ns, in s.
@@ -73,15 +73,18 @@ fn cliff(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let buffer = settings.buffer?;
     let Some(cliff) = reports.cliff_sources(settings) else {
         let lacks_rate = settings.pattern == Pattern::Push && reports.link_bit_per_s(settings).is_none();
-        return lacks_rate.then(|| format!(
-            "how many fragments at once the port's buffer of {buffer} takes is not known: give the port's rate (--link)"
-        ));
+        return lacks_rate.then(|| {
+            format!(
+                "the number of fragments that the port's buffer of {buffer} holds is unknown: set the port's \
+                 rate (--link)"
+            )
+        });
     };
     let then = match settings.pattern {
-        Pattern::Push => "of more sources some may be lost",
-        Pattern::Grant | Pattern::Pull => "of a larger credit some may be lost",
+        Pattern::Push => "with more sources some may be lost",
+        Pattern::Grant | Pattern::Pull => "with a larger credit some may be lost",
     };
-    Some(format!("by arithmetic the port's buffer of {buffer} takes {cliff:.0} fragments at once: {then}"))
+    Some(format!("by arithmetic the port's buffer of {buffer} holds {cliff:.0} fragments at once: {then}"))
 }
 
 /// What the port carried, beside what it can.
@@ -91,7 +94,7 @@ fn carried(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let wire = rate(reports.per_s(|builder| builder.wire_bytes)? * 8.0);
     let ideal = reports.ideal_events_per_s(settings).zip(reports.link_bit_per_s(settings));
     let ideal =
-        ideal.map(|(ideal, link)| format!("; at {} {} events/s are possible", rate(link), number(ideal)));
+        ideal.map(|(ideal, link)| format!("; {} allows at most {} events/s", rate(link), number(ideal)));
     Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
 }
 
@@ -113,15 +116,15 @@ pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
         row("trigger to last fragment", &reports.merged(|builder| &builder.completion)),
         row("trigger to first fragment", &reports.merged(|builder| &builder.first_fragment)),
         row("first to last fragment", &reports.merged(|builder| &builder.spread)),
-        row("first to last sending", &reports.merged(|builder| &builder.skew)),
-        row("order to own sending", &own),
+        row("first to last send time", &reports.merged(|builder| &builder.skew)),
+        row("order received to fragment sent", &own),
         row("trigger to recovered fragment", &reports.merged(|builder| &builder.recovery)),
     ];
     let builders = reports.builders();
     let bounds = builders.iter().flat_map(|builder| &builder.clocks).filter_map(|clock| clock.bound_ns);
-    let bound = bounds.max().map(|bound| {
-        format!("the first and last sending are known to within {}", seconds(Some(bound)).text("s"))
-    });
+    let bound = bounds
+        .max()
+        .map(|bound| format!("clock error of send times: at most {}", seconds(Some(bound)).text("s")));
     let columns = [
         ("from", ""),
         ("p50", "s"),
@@ -139,7 +142,7 @@ pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
     })
 }
 
-/// Where the fragments are: sent = built + in incomplete events + late + twice + refused + lost.
+/// Where the fragments are: sent = built + in incomplete events + late + duplicate + refused + lost.
 pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     if reports.hosts.is_empty() {
         return None;
@@ -154,27 +157,27 @@ pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         row("sent", balance.sent, "handed to the sources' kernels");
         if balance.again > 0 {
             row(
-                "asked for again",
+                "sent again on request",
                 balance.again,
-                "answered requests for bytes; what they brought may be twice",
+                "answered requests for lost bytes; they may bring duplicates",
             );
         }
     }
     row("built", ledger.built, "part of a complete event");
     row("in incomplete events", ledger.in_incomplete, "received before the builder gave up their event");
     row("late", ledger.late, "received after the builder gave up their event");
-    row("twice", ledger.duplicate, "received more than once");
+    row("duplicate", ledger.duplicate, "received more than once");
     for (reason, count) in &ledger.refused {
         row(&format!("refused: {}", reason.replace('_', " ")), *count, "not used");
     }
     for (reason, count) in &ledger.turned_away {
         let reason = reason.replace('_', " ");
-        row(&format!("turned away: {reason}"), *count, "not from a known source; not part of the sums");
+        row(&format!("turned away: {reason}"), *count, "not from a known source; not part of the balance");
     }
     match balance {
         Some(balance) if balance.is_cut => {
             let missing = balance.sent.saturating_sub(balance.seen);
-            row("under way or lost", missing, "the trial ended while some were under way");
+            row("in flight or lost", missing, "the trial ended while some were in flight");
         }
         Some(balance) => {
             row("lost", balance.lost().unwrap_or(0), "sent, but not received by any builder");
@@ -187,22 +190,23 @@ pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<T
     let mut notes = Vec::new();
     let cut: u64 = reports.sent().map(|source| source.cut).sum();
     if cut > 0 {
-        notes.push(format!("{} begun and not ended count as not sent", plural(cut, "fragment")));
+        notes.push(format!("{}, sent only in part, count as not sent", plural(cut, "fragment")));
     }
     if ledger.broken_connections > 0 {
         let broken = plural(ledger.broken_connections, "connection");
         notes.push(format!(
-            "{broken} broke before the end; {} came again",
+            "{broken} broke before the end; {} reconnected",
             plural(ledger.reconnected, "source")
         ));
     }
     if balance.is_none() {
         notes.push(
-            "what front ends of others sent is not known, so that the sum cannot be checked".to_owned(),
+            "the number of fragments that front ends sent is unknown, so the balance cannot be checked"
+                .to_owned(),
         );
     }
     let columns = [("fragments", ""), ("count", ""), ("meaning", "")];
-    Some(Table { rows, notes, ..Table::new("Fragments, from the first event to the last", &columns) })
+    Some(Table { rows, notes, ..Table::new("Fragments of all events, warm-up included", &columns) })
 }
 
 /// Why events took long.
@@ -223,7 +227,7 @@ pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
     let columns = [("cause", ""), ("events", ""), ("of all", "%"), ("meaning", "")];
     Some(Table {
         rows: sorted.into_iter().map(row).collect(),
-        notes: vec!["long: over 4 times the median, or over 20 ms more than it".to_owned()],
+        notes: vec!["slow: longer than 4 x median, or than median + 20 ms".to_owned()],
         ..Table::new("Why events took long", &columns)
     })
 }
@@ -248,12 +252,13 @@ pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
         ("", ""),
         ("last source", ""),
         ("sent at", "s"),
-        ("came at", "s"),
-        ("again", ""),
+        ("arrived at", "s"),
+        ("repeats", ""),
         ("cause", ""),
     ];
     let rows = slow_event_causes::listed(reports).into_iter().take(EVENTS_SHOWN).map(row).collect();
-    let notes = vec!["at: after its trigger; again: how often it was ordered again".to_owned()];
+    let notes =
+        vec!["at: time after the trigger was due; repeats: how often its order was repeated".to_owned()];
     Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
 }
 
@@ -269,7 +274,7 @@ pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
         ]
     };
     let rest = reports.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
-    let columns = [("event", ""), ("missing", ""), ("which", "")];
+    let columns = [("event", ""), ("missing", ""), ("sources", "")];
     Some(Table {
         rows: all.iter().take(EVENTS_SHOWN).map(row).collect(),
         notes: (rest > 0).then(|| format!("and {} more", plural(rest, "event"))).into_iter().collect(),
@@ -277,7 +282,7 @@ pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
     })
 }
 
-/// What finding the credit came to.
+/// The credits that were tried.
 pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
     let steered = reports.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
     let row = |name: String, tried: &CreditTrial| {
@@ -291,16 +296,12 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
     };
     let mut rows: Vec<_> = steered.tried.iter().map(|tried| row(tried.credit.to_string(), tried)).collect();
     rows.extend(steered.push.iter().map(|push| row("push: all".to_owned(), push)));
-    let mut notes = vec![format!("{} was taken", plural(steered.credit.into(), "fragment"))];
-    let rate = steered
-        .rate_bit_per_s
-        .map(|rate| format!("the port carries about {}", quantity(Some(rate), "bit/s")));
-    let buffer = steered
-        .buffer_bytes
-        .map(|buffer| format!("its buffer holds about {}", quantity(Some(buffer as f64), "B")));
+    let mut notes = vec![format!("credit in use: {}", plural(steered.credit.into(), "fragment"))];
+    let rate = steered.rate_bit_per_s.map(|rate| format!("rate {}", quantity(Some(rate), "bit/s")));
+    let buffer = steered.buffer_bytes.map(|buffer| format!("buffer {}", quantity(Some(buffer as f64), "B")));
     let found: Vec<String> = rate.into_iter().chain(buffer).collect();
     if !found.is_empty() {
-        notes.push(format!("as it seems {}", found.join(", and ")));
+        notes.push(format!("estimate of the port: {}", found.join(", ")));
     }
     if steered.stagger_ns > 0 {
         notes.push(format!(
@@ -309,7 +310,7 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
         ));
     }
     let columns = [("credit", ""), ("events", ""), ("rate", "/s"), ("p99", "s"), ("stalled", "")];
-    Some(Table { rows, notes, ..Table::new("Credit as it was tried", &columns) })
+    Some(Table { rows, notes, ..Table::new("Credit search", &columns) })
 }
 
 /// The orders of the whole trial, and what became of them.
@@ -320,30 +321,26 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         |of: fn(&super::super::report::SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
-        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that were allowed to send"),
-        ("pulls", sum(|builder| builder.orders.pulls), "single sources that were asked"),
+        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that may send"),
+        ("pulls", sum(|builder| builder.orders.pulls), "requests to single sources"),
         (
-            "given again to all",
+            "repeated to all",
             sum(|builder| builder.orders.repeated),
-            "no fragment arrived from a whole group",
+            "no answer from a whole group of sources",
         ),
         (
-            "given again to one",
+            "repeated to one source",
             sum(|builder| builder.orders.unicast),
             "over its connection, after the repetition to all",
         ),
-        ("asked for bytes again", sum(|builder| builder.orders.nacks), "NACK, of UDP"),
-        ("heard", of_sources(|host| host.orders), "by all groups of sources together"),
-        (
-            "dropped on purpose",
-            of_sources(|host| host.orders_dropped),
-            "fault injection (drop_orders_percent)",
-        ),
+        ("requests for lost bytes", sum(|builder| builder.orders.nacks), "NACK (UDP)"),
+        ("received", of_sources(|host| host.orders), "by all groups of sources together"),
+        ("dropped on purpose", of_sources(|host| host.orders_dropped), "fault injection (--drop-orders)"),
         ("missed", of_sources(|host| host.orders_missed), "did not arrive; a later order showed it"),
         (
             "overflowed",
             of_sources(|host| host.orders_overflowed.unwrap_or(0)),
-            "at full sockets of the sources",
+            "dropped at full sockets of the sources",
         ),
         (
             "caught up",
@@ -356,18 +353,18 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
     let recovered = sum(|builder| builder.recovered);
     let mut notes = Vec::new();
     if recovered > 0 {
-        notes.push(format!(
-            "{} came whole although an order was lost, or came late",
-            plural(recovered, "event")
-        ));
+        notes.push(format!("{} complete although an order was lost or late", plural(recovered, "event")));
     }
     if settings.pattern != Pattern::Push {
         let credits = builders.iter().filter_map(|builder| builder.credit).max();
-        notes.extend(
-            credits.map(|credit| format!("{} might be under way at once", plural(credit.into(), "fragment"))),
-        );
+        notes
+            .extend(credits.map(|credit| format!("at most {} in flight", plural(credit.into(), "fragment"))));
     }
     notes.extend(builders.iter().filter_map(|builder| builder.orders_note.clone()).take(1));
     let columns = [("orders", ""), ("count", ""), ("meaning", "")];
-    Some(Table { rows: rows.collect(), notes, ..Table::new("Orders", &columns) })
+    Some(Table {
+        rows: rows.collect(),
+        notes,
+        ..Table::new("Orders of all events, warm-up included", &columns)
+    })
 }

@@ -77,14 +77,14 @@ fn the_headline_says_what_came_of_it() {
     let headline = of(&settings(), &reports()).headline.unwrap();
     assert_eq!(
         headline,
-        "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % within 3.1 ms, \
-         15 % of what the link can carry"
+        "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % complete \
+         within 3.1 ms, 15 % of what the link can carry"
     );
     let mut all = reports();
     all.hosts[0].builders[0].events =
         EventCounts { offered: 100, triggered: 100, complete: 100, ..EventCounts::default() };
     let headline = of(&DaqSettings { sources: 3, ..DaqSettings::default() }, &all).headline.unwrap();
-    assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % within 3.1 ms");
+    assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % complete within 3.1 ms");
     assert_eq!(of(&settings(), &TrialReports::default()).headline, None);
 }
 
@@ -105,7 +105,7 @@ fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
         (count("sent"), count("built"), count("lost")),
         (Some("303".into()), Some("300".into()), Some("0".into()))
     );
-    assert_eq!(count("turned away: payload length"), Some("4".into()), "a stranger's, and part of no sum");
+    assert_eq!(count("turned away: payload length"), Some("4".into()), "not part of the balance");
     let worst = account.tables.iter().find(|table| table.title.starts_with("Sources")).unwrap();
     assert_eq!(worst.rows[0][0], "2".into(), "the one that was missed comes first");
     let clocks = account.tables.iter().find(|table| table.title.starts_with("Clocks")).unwrap();

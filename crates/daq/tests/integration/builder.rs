@@ -60,8 +60,10 @@ fn events_are_built_with_other_patterns_and_transports() {
         json!({ "sources": 3, "events": 40, "size": "0B" }),
         json!({ "sources": 20, "events": 40, "checksum": false, "omit": "100ms" }),
         json!({ "sources": 20, "events": 40, "builders": 2 }),
-        json!({ "sources": 9, "events": 60, "builders": 3, "builder_choice": "round_robin", "triggers": "500/s" }),
-        json!({ "sources": 9, "events": 60, "builders": 2, "builder_choice": "least_outstanding", "window": 2 }),
+        json!({ "sources": 9, "events": 60, "builders": 3, "builder_choice": "round_robin",
+            "triggers": "500/s" }),
+        json!({ "sources": 9, "events": 60, "builders": 2, "builder_choice": "least_outstanding",
+            "window": 2 }),
         json!({ "sources": 9, "time": "300ms", "triggers": "poisson 300/s", "window": 8, "omit": "50ms" }),
     ] {
         balanced(more);
@@ -93,7 +95,8 @@ fn triggers_beyond_window_are_vetoed() {
 #[test]
 fn pull_of_next_source_precedes_end_of_large_fragment() {
     let more = json!({
-        "sources": 2, "events": 1, "size": "64KiB", "pattern": "pull", "credit": 1, "orders": "tcp", "timeout": "20s",
+        "sources": 2, "events": 1, "size": "64KiB", "pattern": "pull", "credit": 1, "orders": "tcp",
+        "timeout": "20s",
     });
     let mut trial = Trial::new(&settings(more));
     let [mut one, mut other] = [0, 1].map(|source| ScriptedSource::connect(&trial.facts, source));

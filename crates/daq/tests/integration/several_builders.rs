@@ -102,7 +102,9 @@ fn triggers_of_a_failed_builder_are_counted_or_passed_on() {
 
 #[test]
 fn builders_search_credit_and_compare_after_all_holds() {
-    let more = json!({ "sources": 20, "builders": 2, "pattern": "grant", "time": "300ms", "triggers": "200/s", "window": 8 });
+    let more = json!({
+        "sources": 20, "builders": 2, "pattern": "grant", "time": "300ms", "triggers": "200/s", "window": 8,
+    });
     let (builders, _) = run(&settings(more));
     for one in &builders {
         assert_eq!((&one.broke_off, one.ended_early), (&None, false));
@@ -115,7 +117,9 @@ fn builders_search_credit_and_compare_after_all_holds() {
 #[test]
 fn overloaded_builder_builds_and_stops_on_request() {
     for builders in [1, 2] {
-        let more = json!({ "sources": 2, "time": "60s", "triggers": "bursts 10000 100/s", "builders": builders, "window": 2 });
+        let more = json!({
+            "sources": 2, "time": "60s", "triggers": "bursts 10000 100/s", "builders": builders, "window": 2,
+        });
         let settings = settings(more);
         let mut trial = Trial::new(&settings);
         trial.connect(&settings).expect("the sources connect");

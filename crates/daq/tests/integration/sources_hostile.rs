@@ -205,7 +205,7 @@ fn prepare_names_what_failed() {
     let (mut rig, endpoints) = Rig::unprepared(&json!({ "sources": 3 }));
     rig.only().listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = rig.part.prepare(&endpoints, &host()).unwrap_err().message;
-    assert!(error.contains("of 3 connections") && error.contains("nobody listens"), "{error}");
+    assert!(error.contains("of 3 connections") && error.contains("no builder listens"), "{error}");
     // No endpoint 'port'.
     let error = rig.part.prepare(&base::part::Endpoints::new(), &host()).unwrap_err().message;
     assert!(error.contains("'port'"), "{error}");

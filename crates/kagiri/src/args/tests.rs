@@ -171,7 +171,7 @@ fn wrong_values_and_combinations_are_refused() {
 fn messages_name_the_flag() {
     for (line, expected) in [
         ("--front-ends 200", "--front-ends: 200 is not within 0 to the number of --sources"),
-        ("--search rate --max 5", "--search: a rate that is too high"),
+        ("--search rate --max 5", "--search: rate needs a limit for vetoed triggers"),
         ("--no-checksum --window 0", "--window: 0 is not within 1 to 10000"),
         ("--search sources --resolution 0", "--resolution: 0 is not within 0.1 to 50"),
         ("--dead-time-max 150%", "--dead-time-max: 150 is not within 0 to 100"),
@@ -180,7 +180,7 @@ fn messages_name_the_flag() {
         let message = refused::<DaqSettings>(line);
         assert!(message.starts_with(expected) && !message.contains('`'), "{line}: {message}");
     }
-    assert!(refused::<DaqSettings>("--search rate --max 5").ends_with("with --dead-time-max"));
+    assert!(refused::<DaqSettings>("--search rate --max 5").ends_with("set --dead-time-max"));
     let mut unnamed = args::<DaqSettings>("");
     unnamed.set("listen", json!("here"));
     let message = unnamed.resolve("daq").unwrap_err().to_string();

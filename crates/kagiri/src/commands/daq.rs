@@ -13,17 +13,17 @@ use crate::hosts::{HostArgs, PlaceArgs};
 use crate::placement_check::Places;
 use crate::session;
 
-/// Find how quickly a network builds events from many sources that send at once, and what holds it back.
+/// Measure the rate at which a network builds events from many sources that send at once, and its limit.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri daq                                           100 sources, 1 KiB each\n  \
-    kagiri daq --sources 1000 --pattern grant            the builder says who may\n  \
-    kagiri daq --triggers 'poisson 60/s' --window 4      how much dead time?\n  \
-    kagiri daq --search sources --max 1000 --p99-max 100ms   where is the cliff?\n  \
+    kagiri daq --sources 1000 --pattern grant            the builder decides which may send\n  \
+    kagiri daq --triggers 'poisson 60/s' --window 4      dead time at 60 events/s\n  \
+    kagiri daq --search sources --max 1000 --p99-max 100ms   sources at which it overflows\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
-    An event is complete when each source's fragment has come; latency counts from the moment at which its trigger was due. \
-    How front ends of one's own join is in docs/daq-wire.md.")]
+    An event is complete when the fragments of all sources have arrived; latency counts from the trigger's due \
+    time. To connect your own front ends, see docs/daq-wire.md.")]
 pub struct DaqArgs {
     #[command(flatten)]
     settings: WorkloadArgs<DaqSettings>,
