@@ -4,22 +4,30 @@ use base::doubt::WorkloadDoubt;
 use base::format::number;
 use serde::Serialize;
 
-/// What weakens a trial of event building.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum DaqDoubt {
     /// The busiest source thread was close to its limit, in % of its core.
-    SourcesNearSaturation { cpu_percent: f64 },
+    SourcesNearSaturation {
+        cpu_percent: f64,
+    },
     /// The sources sent one after the other so slowly that they paced the burst themselves.
-    BurstPaced { offered_bit_per_s: f64, link_bit_per_s: f64 },
-    /// Sources whose clocks could not be compared with the builder's.
-    ClocksNotCompared { sources: u64 },
-    /// Builder and sources used the same CPUs.
+    BurstPaced {
+        offered_bit_per_s: f64,
+        link_bit_per_s: f64,
+    },
+    ClocksNotCompared {
+        sources: u64,
+    },
     CpusShared,
     /// Fragments were received that no source has counted.
-    CountsDisagree { more: u64 },
+    CountsDisagree {
+        more: u64,
+    },
     /// Orders were not sent as configured, with the reason.
-    OrdersAnotherWay { why: String },
+    OrdersAnotherWay {
+        why: String,
+    },
 }
 
 impl WorkloadDoubt for DaqDoubt {

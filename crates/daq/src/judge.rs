@@ -8,7 +8,7 @@ use base::workload::Judgement;
 use super::doubt::DaqDoubt;
 use super::settings::{Carrier, DaqSettings, Pattern};
 use super::trial_reports::TrialReports;
-use super::{account, metrics, series, summary};
+use super::{metrics, missing_sources, series, summary};
 
 /// A thread of sources that worked for this share of a second had no time to spare.
 const SOURCES_FULL: f64 = 0.95;
@@ -19,7 +19,6 @@ const BURST_MIN: f64 = 4.0;
 /// Incomplete events whose missing sources are named in a reason.
 const NAMED_MAX: usize = 3;
 
-/// Judge the reports.
 #[must_use]
 pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
     let broke_off = reports.broke_off();
@@ -109,12 +108,11 @@ fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     reasons
 }
 
-/// The missing sources of the first incomplete events.
 fn named(reports: &TrialReports) -> Vec<String> {
     let builders = reports.builders();
     let all = builders.iter().flat_map(|builder| &builder.incomplete);
     let say = |one: &super::report::Incomplete| {
-        format!("event {} lacked {}", one.event, account::missing(one.missing, &one.sources))
+        format!("event {} lacked {}", one.event, missing_sources::text(one.missing, &one.sources))
     };
     all.take(NAMED_MAX).map(say).collect()
 }

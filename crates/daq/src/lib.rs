@@ -1,20 +1,21 @@
 //! The `daq` workload: can this network build events from a thousand sources at once?
 //!
-//! A *port* ([`port`]) stands on each builder's host and says where builders listen. For each trial
+//! A *port* ([`listen_addresses`]) stands on each builder's host and says where builders listen. For each trial
 //! *builders* ([`builder`]) give orders and put events together, *sources* ([`source`]) send their fragments
 //! of each event at the same instant, as [`wire`] lays down. [`judge`] makes numbers and a verdict of what
 //! both report.
 
-mod account;
 pub mod assembly;
 pub mod builder;
 mod doubt;
+mod fd_limit;
 pub mod figures;
-mod files;
 pub mod judge;
 pub mod limit;
+pub mod listen_addresses;
 pub mod metrics;
-pub mod port;
+mod missing_sources;
+pub mod part_settings;
 pub mod presentation;
 mod recorder;
 pub mod report;
@@ -24,7 +25,6 @@ pub mod settings;
 mod slow_event_causes;
 pub mod source;
 mod summary;
-pub mod task;
 pub mod theory;
 pub mod trial_reports;
 pub mod wire;
@@ -41,13 +41,12 @@ use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
 use self::builder::part::BuilderPart;
-use self::port::PortPart;
+use self::listen_addresses::PortPart;
+use self::part_settings::{BuilderTask, PortTask, SourcesTask};
 use self::settings::{BuilderChoice, DaqSettings, Vary};
 use self::source::part::SourcesPart;
-use self::task::{BuilderTask, PortTask, SourcesTask};
 use self::trial_reports::TrialReports;
 
-/// The registry entry of `daq`.
 pub struct Daq;
 
 /// The role of the builders, and the name of their part; on several hosts `builder@HOST`.
@@ -69,7 +68,6 @@ fn split(sources: u32, hosts: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..hosts).map(move |host| (host * each + host.min(rest), each + u32::from(host < rest)))
 }
 
-/// How many builders there are on all hosts.
 fn builders_all(settings: &DaqSettings, hosts: usize) -> Result<u16, PartError> {
     if hosts > 1 && settings.builder_choice != BuilderChoice::Modulo {
         return Err(PartError::usage(

@@ -21,19 +21,14 @@ const DEAD_PERCENT_NONE: f64 = 1.0;
 /// What set the limit, in the words of this workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// The rate of the port.
     Link,
-    /// The buffer of the port.
     Buffer,
-    /// The builder's UDP socket.
     Socket,
     /// The way of the orders.
     Orders,
-    /// The builder's CPU.
     BuilderCpu,
     /// The CPUs of the builder's host, which others have.
     HostCpu,
-    /// The sources' CPUs.
     SourceCpu,
     /// Nothing: all triggers that were due were taken.
     Offered,
@@ -72,7 +67,6 @@ pub fn held(settings: &DaqSettings, reports: &TrialReports) -> Option<(Held, Cer
     }
 }
 
-/// What set the limit, with its evidence.
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
     let held = held(settings, reports);
     let (resource, certainty) = match held {
@@ -84,7 +78,6 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
     Limit { resource, certainty, evidence }
 }
 
-/// The limit as a sentence.
 fn said(held: Option<(Held, Certainty)>) -> String {
     let text = match held {
         Some((Held::Link, _)) => "the builder's port carries all that its rate allows",

@@ -72,7 +72,6 @@ pub const METRICS: &[MetricSpec] = &[
 /// What tells what came of one load, the main number first.
 pub const TELLING: &[&str] = &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
 
-/// The workload's own numbers.
 #[must_use]
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     let mut metrics = Metrics::new();

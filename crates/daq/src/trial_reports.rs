@@ -28,12 +28,9 @@ const NO_FRAGMENTS: [&str; 7] = [
 /// what was lost that a few are enough to bring a port down.
 const SKEW_PERCENT: f64 = 10.0;
 
-/// What builders and sources of a trial reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialReports {
-    /// By host.
     pub hosts: Vec<BuildersReport>,
-    /// By host.
     pub sources: Vec<SourcesReport>,
 }
 
@@ -64,9 +61,6 @@ impl Balance {
 
 impl TrialReports {
     /// From the reports of a trial's parts.
-    ///
-    /// # Errors
-    /// A report that cannot be read.
     pub fn new(reports: &Reports) -> Result<Self, PartError> {
         let builders = reports.of_role::<BuilderPart>(BUILDER)?;
         let sources = reports.of_role::<SourcesPart>(SOURCES)?;
@@ -87,7 +81,6 @@ impl TrialReports {
         all
     }
 
-    /// What came of all triggers.
     pub fn events(&self) -> EventCounts {
         self.builders().iter().map(|builder| &builder.events).fold(EventCounts::default(), |sum, one| {
             EventCounts {
@@ -101,7 +94,6 @@ impl TrialReports {
         })
     }
 
-    /// What became of all fragments.
     pub fn ledger(&self) -> Ledger {
         let mut sum = Ledger::default();
         for one in self.builders().iter().map(|builder| &builder.ledger) {
@@ -138,12 +130,10 @@ impl TrialReports {
         })
     }
 
-    /// Every source on any host.
     pub fn sent(&self) -> impl Iterator<Item = &SourceSent> {
         self.sources.iter().flat_map(|host| &host.sources)
     }
 
-    /// A histogram of all builders.
     pub fn merged(&self, of: fn(&BuilderReport) -> &Histogram) -> Histogram {
         let mut all = Histogram::default();
         for builder in self.builders() {

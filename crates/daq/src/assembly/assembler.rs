@@ -4,7 +4,7 @@ use super::event_table::{Event, EventStatus, EventTable, Fragment, SourceSet};
 use super::fragment_memory::{FragmentMemory, MemoryRange};
 use super::message_parser::{Destination, MessageSink};
 use crate::report::Ledger;
-use crate::settings::Draw;
+use crate::settings::FragmentSizes;
 use crate::wire::{FragmentFlags, FragmentHeader, Kind};
 
 /// Hellos and clock answers of one read that are kept; an honest source sends fewer.
@@ -39,24 +39,22 @@ pub(crate) struct AssemblerConfig {
     pub sources: u32,
     /// The last so many sources are front ends, whose fragments may have any size.
     pub front_ends: u64,
-    pub sizes: Draw,
+    pub sizes: FragmentSizes,
     pub memory_bytes: u64,
 }
 
-/// Assembles the events of one builder.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     config: AssemblerConfig,
     /// When the bytes under way were read.
-    now_ns: u64,
+    pub(crate) now_ns: u64,
     /// How long they waited since the event loop woke up.
     read_late_ns: u64,
     /// The source that is being read; `None` before its hello.
-    current_source: Option<u32>,
-    events: EventTable,
+    pub(super) current_source: Option<u32>,
+    pub(crate) events: EventTable,
     memory: FragmentMemory,
-    ledger: Ledger,
-    /// Slots of complete events.
+    pub(crate) ledger: Ledger,
     complete: Vec<u32>,
     new_fragments: Vec<NewFragment>,
     connected: SourceSet,
@@ -92,14 +90,6 @@ impl Assembler {
         (self.now_ns, self.read_late_ns) = (now_ns, now_ns.saturating_sub(woke_ns));
     }
 
-    pub(crate) const fn now_ns(&self) -> u64 {
-        self.now_ns
-    }
-
-    pub(crate) const fn current_source(&self) -> Option<u32> {
-        self.current_source
-    }
-
     /// The source said hello: its fragments are accepted.
     pub(crate) fn source_connected(&mut self, source: u32) {
         self.connected.insert(source);
@@ -110,16 +100,8 @@ impl Assembler {
         self.connected.remove(source);
     }
 
-    pub(crate) const fn events(&self) -> &EventTable {
-        &self.events
-    }
-
-    pub(crate) const fn ledger(&mut self) -> &mut Ledger {
-        &mut self.ledger
-    }
-
     pub(crate) const fn memory_bytes_max(&self) -> u64 {
-        self.memory.held_bytes_max()
+        self.memory.held_bytes_max
     }
 
     /// Begins an event; numbers ascend. Returns its slot.
@@ -338,7 +320,7 @@ mod tests {
             builders_all: 1,
             sources: 2,
             front_ends: 0,
-            sizes: Draw::new(&size, 7, "").expect("sizes"),
+            sizes: FragmentSizes::new(&size, 7, "").expect("sizes"),
             memory_bytes: 2 * u64::from(BYTES),
         });
         assembler.begin_event(0, 0, 0);

@@ -172,9 +172,6 @@ impl DatagramReassembler {
 
     /// Handles a datagram with (a part of) a fragment. `is_from`: whether it came from the UDP socket of a
     /// source.
-    ///
-    /// # Errors
-    /// [`WireError`]: it has no valid fragment header.
     pub(crate) fn receive(
         &mut self,
         datagram: &[u8],
@@ -193,7 +190,7 @@ impl DatagramReassembler {
 
     fn receive_part(&mut self, part: &DatagramHeader, payload: &[u8], assembler: &mut Assembler) {
         let (header, is_first) = (&part.fragment, part.offset == 0);
-        let before = (assembler.ledger().duplicate, assembler.ledger().late);
+        let before = (assembler.ledger.duplicate, assembler.ledger.late);
         let slot = match assembler.find_event(header) {
             Ok(slot) => slot,
             Err(Some(reason)) => return self.count_refused(header, reason, is_first, assembler),
@@ -201,7 +198,7 @@ impl DatagramReassembler {
                 // Count a fragment once, by its first part; and not at all if its bytes may have been
                 // requested.
                 if !is_first || self.was_requested(header.event) {
-                    (assembler.ledger().duplicate, assembler.ledger().late) = before;
+                    (assembler.ledger.duplicate, assembler.ledger.late) = before;
                 }
                 return;
             }
@@ -219,8 +216,8 @@ impl DatagramReassembler {
         is_first: bool,
         assembler: &mut Assembler,
     ) {
-        let is_identified = assembler.current_source() == Some(header.source);
-        let is_under_way = assembler.events().slot_of(header.event).is_some();
+        let is_identified = assembler.current_source == Some(header.source);
+        let is_under_way = assembler.events.slot_of(header.event).is_some();
         let counts = match (is_identified, is_under_way) {
             (false, _) => true,
             (true, true) => self.refused.insert((header.event, header.source, reason)),
@@ -264,7 +261,7 @@ impl DatagramReassembler {
             self.partial.remove(&key);
             assembler.accept(&header, whole_bytes, slot);
         } else if is_new {
-            self.bytes_arrived(key.0, assembler.now_ns());
+            self.bytes_arrived(key.0, assembler.now_ns);
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ const PAST_EVENTS: u64 = 65_536;
 /// Events under way that are searched for a late trigger.
 const LATE_BEFORE_MAX: usize = 64;
 
-/// A set of sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SourceSet(Vec<u64>);
 
@@ -64,7 +63,6 @@ impl SourceSet {
     }
 }
 
-/// A fragment that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub source: u32,
@@ -77,30 +75,23 @@ pub(crate) struct Fragment {
     pub recovered: bool,
 }
 
-/// An event under way.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub event: u64,
-    /// When its trigger was due.
     pub due_ns: u64,
-    /// When its trigger was sent.
     pub triggered_ns: u64,
     /// Delay of its trigger, or of an earlier one less the time since, if that is larger: a builder that got
     /// no CPU sends all triggers of that time at once, and keeps the sources busy.
     pub triggers_late_ns: u64,
-    /// Sources whose fragments arrived.
     pub present: SourceSet,
-    /// In the order of arrival.
     pub fragments: Vec<Fragment>,
     pub memory: EventMemory,
     /// The largest delay of reading one of its fragments.
     pub read_late_ns: u64,
 }
 
-/// The state of an event number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventStatus {
-    /// With its slot.
     UnderWay(u32),
     Complete,
     GivenUp,
@@ -110,7 +101,6 @@ pub(crate) enum EventStatus {
     Never,
 }
 
-/// The events of one builder.
 #[derive(Debug)]
 pub(crate) struct EventTable {
     sources: u32,
@@ -119,9 +109,8 @@ pub(crate) struct EventTable {
     /// Event and slot, ascending.
     under_way: Vec<(u64, u32)>,
     given_up: VecDeque<(u64, SourceSet)>,
-    /// The last event triggered.
     last: Option<u64>,
-    under_way_max: usize,
+    pub(crate) under_way_max: usize,
 }
 
 impl EventTable {
@@ -244,7 +233,6 @@ impl EventTable {
         &self.under_way
     }
 
-    /// Missing fragments of all events under way.
     pub(crate) fn missing(&self) -> u64 {
         let sources = self.sources as usize;
         let missing = |(_, slot): &(u64, u32)| sources - self.event(*slot).fragments.len().min(sources);
@@ -254,10 +242,6 @@ impl EventTable {
     /// The oldest event under way, or `next`.
     pub(crate) fn oldest(&self, next: u64) -> u64 {
         self.under_way.first().map_or(next, |(event, _)| *event)
-    }
-
-    pub(crate) const fn under_way_max(&self) -> usize {
-        self.under_way_max
     }
 }
 
@@ -296,7 +280,7 @@ mod tests {
         let mut table = EventTable::new(2);
         assert_eq!(table.status(0), EventStatus::Never);
         let [zero, one, two] = [0, 1, 2].map(|event| table.begin(event, 0, 0));
-        assert_eq!((table.under_way_max(), table.oldest(3)), (3, 0));
+        assert_eq!((table.under_way_max, table.oldest(3)), (3, 0));
         for source in [0, 1] {
             let slot = table.event_mut(one);
             slot.present.insert(source);

@@ -6,21 +6,18 @@
 /// Largest block, unless a single fragment is larger.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// Allocates the memory of all events.
 #[derive(Debug)]
 pub(super) struct FragmentMemory {
     budget_bytes: u64,
     block_bytes: usize,
     held_bytes: u64,
-    held_bytes_max: u64,
+    pub(super) held_bytes_max: u64,
     spare: Vec<Box<[u8]>>,
 }
 
-/// The memory of one event.
 #[derive(Debug, Default)]
 pub(crate) struct EventMemory {
     blocks: Vec<Block>,
-    /// By source.
     ranges: Vec<Option<MemoryRange>>,
 }
 
@@ -113,7 +110,6 @@ impl FragmentMemory {
         self.held_bytes + (self.spare.len() * self.block_bytes) as u64
     }
 
-    /// Releases an event's memory.
     pub(super) fn release(&mut self, held: &mut EventMemory) {
         held.ranges.clear();
         for block in held.blocks.drain(..) {
@@ -122,11 +118,6 @@ impl FragmentMemory {
                 self.spare.push(block.bytes);
             }
         }
-    }
-
-    /// The most memory held at once, unused ends of blocks included, bytes.
-    pub(super) const fn held_bytes_max(&self) -> u64 {
-        self.held_bytes_max
     }
 }
 
@@ -152,7 +143,7 @@ mod tests {
         let mut held = EventMemory::default();
         let ranges: Vec<MemoryRange> =
             (0..1000).map(|source| memory.allocate(&mut held, source, 1024).unwrap()).collect();
-        assert_eq!(memory.held_bytes_max(), 1000 * 1024);
+        assert_eq!(memory.held_bytes_max, 1000 * 1024);
         for (at, range) in ranges.iter().enumerate() {
             held.bytes(*range).fill(at as u8);
         }

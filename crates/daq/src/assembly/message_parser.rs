@@ -3,26 +3,17 @@
 use super::fragment_memory::MemoryRange;
 use crate::wire::{CommonHeader, FragmentHeader, HEADER_BYTES, Kind, WireError};
 
-/// Longest payload of a hello.
 const HELLO_BYTES_MAX: u32 = 1024;
 
 /// Where a fragment's payload goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// To the memory of an event, while its slot still holds it.
-    Memory {
-        /// Slot of the event.
-        slot: u32,
-        /// Number of the event.
-        event: u64,
-        /// Place in the event's memory.
-        range: MemoryRange,
-    },
+    Memory { slot: u32, event: u64, range: MemoryRange },
     /// It was refused and counted.
     Discard,
 }
 
-/// Receives the messages of a connection.
 pub trait MessageSink {
     /// A fragment begins; the sink decides where its payload goes, and counts it if it refuses it.
     fn begin_fragment(&mut self, fragment: &FragmentHeader) -> Destination;
@@ -30,13 +21,10 @@ pub trait MessageSink {
     fn buffer(&mut self, destination: Destination, from: u32) -> &mut [u8];
     /// A fragment is complete; `crc`: CRC32C of its payload.
     fn end_fragment(&mut self, fragment: &FragmentHeader, destination: Destination, crc: u32);
-    /// A hello, with its payload.
     fn hello(&mut self, hello: &FragmentHeader, payload: &[u8]);
-    /// The answer to a clock probe.
     fn clock_answer(&mut self, answer: &FragmentHeader);
 }
 
-/// Parser state of one connection.
 #[derive(Debug, Default)]
 pub struct MessageParser {
     /// The first bytes of a header or hello.
@@ -66,12 +54,10 @@ impl PartialFragment {
 }
 
 impl MessageParser {
-    /// Whether the stream ended between two messages.
     pub fn is_between_messages(&self) -> bool {
         self.incomplete.is_empty() && self.partial.is_none()
     }
 
-    /// Missing payload bytes of the current fragment.
     pub fn bytes_left(&self) -> u32 {
         self.partial.as_ref().map_or(0, PartialFragment::bytes_left)
     }
@@ -100,9 +86,6 @@ impl MessageParser {
     }
 
     /// Parses the next bytes.
-    ///
-    /// # Errors
-    /// [`WireError`]: the stream is invalid.
     pub fn parse(&mut self, mut bytes: &[u8], sink: &mut impl MessageSink) -> Result<(), WireError> {
         loop {
             if let Some(mut partial) = self.partial.take() {
@@ -174,7 +157,6 @@ impl MessageParser {
         (header + payload).saturating_sub(known).max(1)
     }
 
-    /// Dispatches a message; returns the bytes behind it.
     fn dispatch<'a>(
         &mut self,
         header: FragmentHeader,

@@ -33,7 +33,6 @@ const SAME_NS_MAX: u64 = 1_000_000;
 /// Points of the hold at which the error bound is evaluated.
 const BOUND_SAMPLES: u64 = 64;
 
-/// A probe to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClockProbe {
     /// As numbered by [`Clocks::join`].
@@ -70,7 +69,6 @@ struct Clock {
     violations: u64,
 }
 
-/// The clocks of all groups of one builder.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     clocks: Vec<Clock>,
@@ -177,7 +175,6 @@ impl Clocks {
         self.clocks.iter().all(|clock| clock.sources == 0 || clock.probes >= u64::from(INITIAL))
     }
 
-    /// Whether all groups use this host's clock.
     pub(super) fn all_same_kernel(&self) -> bool {
         self.clocks.iter().all(|clock| clock.same_kernel)
     }
@@ -229,7 +226,6 @@ impl Clock {
         true
     }
 
-    /// Merges neighbouring batches.
     fn merged(&self, neighbours: usize) -> Vec<Batch> {
         let rate = self.line.map_or(0.0, |line| line.rate);
         self.batches.chunks(neighbours.max(1)).filter_map(|few| merged(few, rate)).collect()

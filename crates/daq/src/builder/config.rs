@@ -5,27 +5,21 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::assembly::AssemblerConfig;
-use crate::settings::{DaqSettings, Draw, Size};
+use crate::settings::{DaqSettings, FragmentSizes, Size};
 
 #[derive(Debug, Clone)]
 pub(super) struct BuilderConfig {
     /// The settings at the trial's load.
     pub(super) settings: DaqSettings,
-    /// The builder's number.
     pub(super) builder: u16,
-    /// Builders on all hosts.
     pub(super) builders_all: u16,
     pub(super) run: u32,
-    /// Its TCP and UDP address.
     pub(super) address: SocketAddr,
-    /// Multicast group of its orders.
     pub(super) group: SocketAddrV4,
     pub(super) seed: u64,
-    /// Fragment sizes.
-    pub(super) sizes: Draw,
+    pub(super) sizes: FragmentSizes,
     /// Trigger times from a file, ns after the start.
     pub(super) times_ns: Vec<u64>,
-    /// Rate of the network device, if known.
     pub(super) link_bit_per_s: Option<f64>,
 }
 
@@ -80,7 +74,6 @@ impl BuilderConfig {
     }
 }
 
-/// What a builder thread publishes while it runs.
 #[derive(Debug, Default)]
 pub(super) struct BuilderProgress {
     done_millionths: AtomicU32,
@@ -88,9 +81,7 @@ pub(super) struct BuilderProgress {
     failure: OnceLock<String>,
     /// Complete events, also before the hold.
     pub(super) complete: AtomicU64,
-    /// Events given up.
     pub(super) incomplete: AtomicU64,
-    /// Connected sources.
     pub(super) connected: AtomicU32,
 }
 

@@ -8,20 +8,18 @@ use crate::scheduling::{Barrier, CreditSearch, Round, RoundStats};
 use crate::settings::Size;
 
 const MS: u64 = 1_000_000;
-/// Time limit of the credit search.
 const SEARCH_TIMEOUT_NS: u64 = 20_000 * MS;
 /// Time limit of the recovery after a credit that was too large, and the credit meanwhile.
 const RECOVERY_TIMEOUT_NS: u64 = 4_000 * MS;
 const RECOVERY_CREDIT: u32 = 4;
 
-/// Runs the rounds of a [`CreditSearch`].
 pub(super) struct CreditRounds<'a>(pub(super) &'a mut Driver);
 
 impl CreditRounds<'_> {
     /// Searches the credit unless the settings give it. The search is returned for the comparison with push.
     pub(super) fn search_credit(&mut self) -> Result<Option<CreditSearch>, Early> {
         let config = self.0.config.clone();
-        if self.0.events().orders().credit().is_none() {
+        if self.0.machine.events.orders.credit.is_none() {
             return Ok(None);
         }
         let mut search = None;
@@ -32,12 +30,16 @@ impl CreditRounds<'_> {
             let searched = self.run_search(new.with_link_rate(link))?;
             let result = searched.result();
             if let Some((buffer, rate)) = result.buffer_bytes.zip(result.rate_bit_per_s) {
-                self.0.events().recorder().set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
+                self.0
+                    .machine
+                    .events
+                    .recorder
+                    .set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
             }
             search = Some(searched);
         }
-        if let Some(credit) = self.0.events().orders().credit() {
-            let found = search.as_ref().map_or(credit.credit(), |search| search.result().credit);
+        if let Some(credit) = &mut self.0.machine.events.orders.credit {
+            let found = search.as_ref().map_or(credit.credit, |search| search.result().credit);
             credit.set_credit(found);
             if !matches!(config.settings.size, Size::Fixed(_)) {
                 credit.set_credit_bytes(u64::from(found) * config.mean_wire_bytes());
@@ -73,15 +75,15 @@ impl CreditRounds<'_> {
 
     /// Triggers a round's events one window after the other.
     fn run_round(&mut self, round: Round) -> Result<RoundStats, Early> {
-        if let Some(credit) = self.0.events().orders().credit() {
+        if let Some(credit) = &mut self.0.machine.events.orders.credit {
             credit.set_credit(round.credit);
         }
         let stats = RoundStats::new(round, monotonic_ns());
-        *self.0.events().round() = Some(stats.clone());
+        self.0.machine.events.round = Some(stats.clone());
         let mut begun = 0;
         loop {
             let is_over =
-                self.0.events().round().as_ref().is_none_or(RoundStats::is_over) || begun >= round.events;
+                self.0.machine.events.round.as_ref().is_none_or(RoundStats::is_over) || begun >= round.events;
             if is_over && self.0.outstanding() == 0 {
                 break;
             }
@@ -92,7 +94,7 @@ impl CreditRounds<'_> {
                 self.0.poll_until(u64::MAX)?;
             }
         }
-        Ok(self.0.events().round().take().unwrap_or(stats))
+        Ok(self.0.machine.events.round.take().unwrap_or(stats))
     }
 
     /// Lets all sources send at once, for comparison. Last, because connections may wait for seconds
@@ -103,14 +105,14 @@ impl CreditRounds<'_> {
         report: &mut BuilderReport,
     ) -> Phase {
         let Some(round) = search.next() else { return Ok(()) };
-        self.0.events().recorder().end_hold();
+        self.0.machine.events.recorder.end_hold();
         // It would disturb the hold of another builder.
         if self.0.wait_at_barrier(Barrier::Compare)?.is_none() {
             return Ok(());
         }
-        self.0.events().orders().set_push(true);
+        self.0.machine.events.orders.is_push = true;
         let stats = self.run_round(round);
-        self.0.events().orders().set_push(false);
+        self.0.machine.events.orders.is_push = false;
         search.add_round(&stats?);
         report.steered = Some(search.result());
         Ok(())

@@ -7,7 +7,6 @@ use sys::clock::{monotonic_ns, sleep_until_ns};
 use sys::net::NetError;
 
 use super::config::{BuilderConfig, BuilderProgress};
-use super::event_builder::EventBuilder;
 use super::machine::BuilderMachine;
 use crate::scheduling::{Barrier, TriggerScheduler};
 
@@ -29,7 +28,6 @@ const BARRIER_POLL_NS: u64 = 5 * MS;
 const BARRIER_TIMEOUT_NS: u64 = 75_000 * MS;
 const BARRIER_TIMEOUT_EVENTS: u64 = 24;
 
-/// Why a phase ended early.
 pub(super) enum Early {
     /// The part wants the report now.
     Stopped,
@@ -52,12 +50,10 @@ fn moderation_until_ns((expected, gap_ns): (u64, u64), now_ns: u64, until_ns: u6
     (is_worth_it && now_ns + sleep_ns < until_ns).then_some(now_ns + sleep_ns)
 }
 
-/// One builder with its event loop.
 pub(super) struct Driver {
     pub(super) config: Arc<BuilderConfig>,
     pub(super) progress: Arc<BuilderProgress>,
     pub(super) scheduler: Arc<TriggerScheduler>,
-    /// The builder's slot in the scheduler.
     pub(super) slot: usize,
     pub(super) machine: BuilderMachine,
     event_loop: EventLoop,
@@ -66,9 +62,6 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Binds the builder's ports.
-    ///
-    /// # Errors
-    /// The port is taken; too few file descriptors.
     pub(super) fn new(
         config: BuilderConfig,
         progress: Arc<BuilderProgress>,
@@ -80,10 +73,6 @@ impl Driver {
         let mut event_loop = EventLoop::new(stop.clone(), READY_MAX)?;
         let machine = BuilderMachine::new(config.clone(), progress.clone(), event_loop.reactor())?;
         Ok(Self { config, progress, scheduler, slot, machine, event_loop, stop })
-    }
-
-    pub(super) const fn events(&mut self) -> &mut EventBuilder {
-        &mut self.machine.events
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -122,7 +111,6 @@ impl Driver {
         self.machine.events.begin_event(event, due_ns, &mut self.machine.sockets);
     }
 
-    /// Events under way.
     pub(super) fn outstanding(&self) -> u32 {
         self.machine.events.outstanding()
     }

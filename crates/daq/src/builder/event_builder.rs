@@ -11,14 +11,14 @@ use super::clocks::Clocks;
 use super::config::{BuilderConfig, BuilderProgress};
 use super::order_scheduler::{OrderContext, OrderScheduler};
 use super::order_sender::MULTICAST_PROBE;
-use super::sockets::{Connection, Identity, Sockets};
+use super::sockets::{Identity, Sockets};
 use super::source_registry::SourceRegistry;
 use crate::assembly::{Assembler, DatagramReassembler};
+use crate::part_settings::boot_of_host;
 use crate::recorder::{ArrivedFragment, EndedEvent, EventTimes, RecorderPlan, TrialRecorder};
 use crate::report::BuilderReport;
 use crate::scheduling::RoundStats;
 use crate::settings::{Carrier, Triggers};
-use crate::task::boot_of_host;
 use crate::theory::queue_full_ns;
 use crate::wire::{CommonHeader, FragmentHeader, Hello, Kind, WireError};
 
@@ -32,14 +32,13 @@ pub(super) struct EventBuilder {
     config: Arc<BuilderConfig>,
     progress: Arc<BuilderProgress>,
     boot: [u8; 16],
-    sources: SourceRegistry,
-    orders: OrderScheduler,
-    assembler: Assembler,
-    datagrams: DatagramReassembler,
-    clocks: Clocks,
-    recorder: TrialRecorder,
-    /// Statistics of a round of the credit search.
-    round: Option<RoundStats>,
+    pub(super) sources: SourceRegistry,
+    pub(super) orders: OrderScheduler,
+    pub(super) assembler: Assembler,
+    pub(super) datagrams: DatagramReassembler,
+    pub(super) clocks: Clocks,
+    pub(super) recorder: TrialRecorder,
+    pub(super) round: Option<RoundStats>,
     /// Mean time between two fragments of the last event.
     fragment_gap_ns: u64,
     is_stopping: bool,
@@ -82,42 +81,13 @@ impl EventBuilder {
         }
     }
 
-    pub(super) const fn sources(&self) -> &SourceRegistry {
-        &self.sources
-    }
-
-    pub(super) const fn orders(&mut self) -> &mut OrderScheduler {
-        &mut self.orders
-    }
-
-    pub(super) const fn assembler(&mut self) -> &mut Assembler {
-        &mut self.assembler
-    }
-
-    pub(super) const fn clocks(&mut self) -> &mut Clocks {
-        &mut self.clocks
-    }
-
-    pub(super) const fn recorder(&mut self) -> &mut TrialRecorder {
-        &mut self.recorder
-    }
-
-    pub(super) const fn datagrams(&mut self) -> &mut DatagramReassembler {
-        &mut self.datagrams
-    }
-
-    pub(super) const fn round(&mut self) -> &mut Option<RoundStats> {
-        &mut self.round
-    }
-
-    /// Events under way.
     pub(super) fn outstanding(&self) -> u32 {
-        self.assembler.events().under_way().len() as u32
+        self.assembler.events.under_way().len() as u32
     }
 
     /// Fragments that must arrive before there is anything to do, and the mean time between two.
     pub(super) fn expected(&self) -> (u64, u64) {
-        let missing = || self.assembler.events().missing();
+        let missing = || self.assembler.events.missing();
         let fragments = self.orders.fragments_until_grant().unwrap_or_else(missing);
         (fragments, self.fragment_gap_ns)
     }
@@ -138,7 +108,7 @@ impl EventBuilder {
         while let Some(event) =
             self.with_context(sockets, |orders, context| orders.run_retransmits(now_ns, context))
         {
-            match self.assembler.events().slot_of(event) {
+            match self.assembler.events.slot_of(event) {
                 Some(slot) => self.end_event(slot),
                 None => self.orders.end_event(event),
             }
@@ -147,14 +117,14 @@ impl EventBuilder {
         self.with_context(sockets, |orders, context| orders.request_lost_bytes(now_ns, context));
         if self.probes_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             while let Some(probe) = self.clocks.next_probe(monotonic_ns()) {
-                self.orders.sender().send_clock_probe(probe, &self.sources, sockets);
+                self.orders.sender.send_clock_probe(probe, &self.sources, sockets);
             }
         }
     }
 
     /// A source sent a valid hello over the connection `at`.
     pub(super) fn source_connected(&mut self, source: u32, hello: Hello, at: Token, sockets: &mut Sockets) {
-        let Some(peer) = sockets.connection(at).map(Connection::peer) else { return };
+        let Some(peer) = sockets.connection(at).map(|connection| connection.peer) else { return };
         let is_same_kernel = self.boot != [0; 16] && hello.boot == self.boot;
         let (group, is_new) = self.clocks.join(hello.group, source, is_same_kernel, monotonic_ns());
         let congestion_control = Some(hello.congestion_control).filter(|name| !name.is_empty());
@@ -162,17 +132,17 @@ impl EventBuilder {
         let udp = (hello.udp_port > 0).then(|| SocketAddr::new(peer.ip(), hello.udp_port));
         let was_connected = self.sources.connect(source, at, group);
         self.assembler.source_connected(source);
-        self.assembler.ledger().reconnected += u64::from(was_connected);
+        self.assembler.ledger.reconnected += u64::from(was_connected);
         self.orders.source_connected(source, group, was_connected);
-        self.orders.sender().join(group, source, udp, is_new, &self.sources);
+        self.orders.sender.join(group, source, udp, is_new, &self.sources);
         self.publish_connected();
     }
 
     /// Closes a connection; `reason`: why what it sent is refused.
     pub(super) fn close(&mut self, at: Token, reason: Option<&'static str>, sockets: &mut Sockets) {
         let Some(connection) = sockets.remove(at) else { return };
-        let ledger = self.assembler.ledger();
-        let Some(&Identity { source, group, .. }) = connection.identity() else {
+        let ledger = &mut self.assembler.ledger;
+        let Some(Identity { source, group, .. }) = connection.identity else {
             return reason.into_iter().for_each(|reason| ledger.count_turned_away(reason));
         };
         reason.into_iter().for_each(|reason| ledger.count_refused(reason));
@@ -182,13 +152,13 @@ impl EventBuilder {
             self.clocks.leave(group);
         }
         if !self.is_stopping {
-            self.assembler.ledger().broken_connections += 1;
+            self.assembler.ledger.broken_connections += 1;
             self.publish_connected();
         }
     }
 
     fn publish_connected(&self) {
-        self.progress.connected.store(self.sources.connected(), Ordering::Relaxed);
+        self.progress.connected.store(self.sources.connected, Ordering::Relaxed);
     }
 
     /// Handles a datagram at the builder's UDP port: a clock answer, or with UDP (a part of) a fragment.
@@ -199,7 +169,7 @@ impl EventBuilder {
                 FragmentHeader::decode(datagram).map(|(answer, _)| self.handle_clock_answer(&answer, now_ns))
             }
             Ok(Kind::Fragment) if is_udp => {
-                let (sender, sources) = (self.orders.sender(), &self.sources);
+                let (sender, sources) = (&self.orders.sender, &self.sources);
                 let is_from = |source| sender.udp_address(sources.group(source)) == Some(from);
                 self.datagrams.receive(datagram, is_from, &mut self.assembler)
             }
@@ -207,15 +177,15 @@ impl EventBuilder {
             Err(error) => Err(error),
         };
         if let Err(error) = handled {
-            self.assembler.ledger().count_turned_away(error.reason());
+            self.assembler.ledger.count_turned_away(error.reason());
         }
     }
 
     pub(super) fn handle_clock_answer(&mut self, answer: &FragmentHeader, now_ns: u64) {
         if answer.run != self.config.run {
-            self.assembler.ledger().count_turned_away("wrong_run");
+            self.assembler.ledger.count_turned_away("wrong_run");
         } else if answer.event == MULTICAST_PROBE {
-            self.orders.sender().multicast_answered(self.sources.group(answer.source));
+            self.orders.sender.multicast_answered(self.sources.group(answer.source));
         } else {
             self.clocks.handle_answer(answer.event, answer.order_received_ns, answer.sent_ns, now_ns);
         }
@@ -273,7 +243,7 @@ impl EventBuilder {
         run: impl FnOnce(&mut OrderScheduler, &mut OrderContext<'_>) -> T,
     ) -> T {
         let Self { orders, assembler, sources, datagrams, .. } = self;
-        run(orders, &mut OrderContext { events: assembler.events(), sources, datagrams, sockets })
+        run(orders, &mut OrderContext { events: &assembler.events, sources, datagrams, sockets })
     }
 
     fn send_grants(&mut self, sockets: &mut Sockets) {
@@ -284,7 +254,7 @@ impl EventBuilder {
     fn end_event(&mut self, slot: u32) {
         let ended_ns = monotonic_ns();
         let Self { assembler, recorder, clocks, sources, orders, missing, .. } = self;
-        let event = assembler.events().event(slot);
+        let event = assembler.events.event(slot);
         missing.clear();
         if event.fragments.len() < sources.sources() as usize {
             missing.extend(event.present.missing(sources.sources()));
@@ -320,7 +290,7 @@ impl EventBuilder {
     }
 
     fn forget_event(&mut self, slot: u32) {
-        let event = self.assembler.events().event(slot).event;
+        let event = self.assembler.events.event(slot).event;
         self.orders.end_event(event);
         self.datagrams.end_event(event);
         self.assembler.end_event(slot);
@@ -329,26 +299,27 @@ impl EventBuilder {
     /// The trial ends: cuts off the events under way. Returns of each source whether it is connected, and its
     /// congestion control.
     pub(super) fn stop(&mut self, sockets: &mut Sockets) -> Vec<(bool, Option<String>)> {
-        while let Some(&(_, slot)) = self.assembler.events().under_way().first() {
-            self.recorder.unfinished(self.assembler.events().event(slot).due_ns);
+        while let Some(&(_, slot)) = self.assembler.events.under_way().first() {
+            self.recorder.unfinished(self.assembler.events.event(slot).due_ns);
             self.forget_event(slot);
         }
         self.is_stopping = true;
         let state = |source: u32| {
-            let identity = self.sources.connection(source).and_then(|at| sockets.connection(at)?.identity());
+            let identity =
+                self.sources.connection(source).and_then(|at| sockets.connection(at)?.identity.as_ref());
             (identity.is_some(), identity.and_then(|identity| identity.congestion_control.clone()))
         };
         let states = (0..self.sources.sources()).map(state).collect();
-        self.orders.sender().send_stop(sockets);
+        self.orders.sender.send_stop(sockets);
         states
     }
 
     pub(super) fn report(mut self, report: &mut BuilderReport) {
         report.clocks = self.clocks.report(self.recorder.hold_ns());
-        report.orders = self.orders.counts();
-        report.outstanding_max = self.assembler.events().under_way_max() as u32;
+        report.orders = self.orders.counts;
+        report.outstanding_max = self.assembler.events.under_way_max as u32;
         report.memory_bytes_max = self.assembler.memory_bytes_max();
-        report.ledger = std::mem::take(self.assembler.ledger());
+        report.ledger = std::mem::take(&mut self.assembler.ledger);
         self.recorder.report(report);
     }
 }

@@ -8,10 +8,9 @@ use sys::net::{Event, NetError};
 
 use super::config::{BuilderConfig, BuilderProgress};
 use super::event_builder::EventBuilder;
-use super::sockets::{Connection, Received};
-use super::sockets::{LISTENER_CLASS, Sockets, UDP};
+use super::sockets::{LISTENER_CLASS, Received, Sockets, UDP};
 use crate::assembly::ControlMessage;
-use crate::task::configuration_of;
+use crate::part_settings::configuration_of;
 use crate::wire::{ANY_BUILDER, FragmentHeader, HEADER_BYTES_MAX, Hello};
 
 const SCRATCH_BYTES: usize = 256 << 10;
@@ -46,7 +45,10 @@ impl StateMachine for BuilderMachine {
             listener if listener.class() == LISTENER_CLASS => self.sockets.accept(reactor, listener),
             at => {
                 if event.is_peer_done() {
-                    self.sockets.connection_mut(at).into_iter().for_each(Connection::set_peer_done);
+                    self.sockets
+                        .connection_mut(at)
+                        .into_iter()
+                        .for_each(|connection| connection.is_peer_done = true);
                 }
                 if event.is_readable() {
                     self.read(reactor, at);
@@ -76,8 +78,6 @@ impl StateMachine for BuilderMachine {
 }
 
 impl BuilderMachine {
-    /// # Errors
-    /// The port is taken; too few file descriptors.
     pub(super) fn new(
         config: Arc<BuilderConfig>,
         progress: Arc<BuilderProgress>,
@@ -104,7 +104,7 @@ impl BuilderMachine {
         for _ in 0..DATAGRAMS_AT_ONCE {
             let Some((bytes, from)) = self.sockets.receive_datagram(&mut datagram) else { break };
             let now_ns = monotonic_ns();
-            self.events.assembler().set_read_time(now_ns, self.woke_ns);
+            self.events.assembler.set_read_time(now_ns, self.woke_ns);
             self.events.handle_datagram(&datagram[..bytes], from, now_ns);
         }
         self.events.process_fragments(&mut self.sockets);
@@ -114,8 +114,8 @@ impl BuilderMachine {
     fn read(&mut self, reactor: &mut Reactor, at: Token) {
         for _ in 0..READS_AT_ONCE {
             let Some(connection) = self.sockets.connection_mut(at) else { return };
-            let (assembler, woke_ns) = (self.events.assembler(), self.woke_ns);
-            let to_end = connection.is_peer_done();
+            let (assembler, woke_ns) = (&mut self.events.assembler, self.woke_ns);
+            let to_end = connection.is_peer_done;
             assembler.set_source(connection.source());
             let received = connection.receive(&mut self.scratch, assembler, |assembler| {
                 let now_ns = monotonic_ns();
@@ -143,11 +143,11 @@ impl BuilderMachine {
 
     /// Handles the hellos and clock answers that the last read brought.
     fn handle_control_messages(&mut self, reactor: &mut Reactor, at: Token) {
-        let messages = self.events.assembler().take_control();
+        let messages = self.events.assembler.take_control();
         for message in &messages {
             match message {
                 ControlMessage::ClockAnswer(answer) => {
-                    let now_ns = self.events.assembler().now_ns();
+                    let now_ns = self.events.assembler.now_ns;
                     self.events.handle_clock_answer(answer, now_ns);
                 }
                 ControlMessage::Hello(header, payload) => {
@@ -157,7 +157,7 @@ impl BuilderMachine {
                 }
             }
         }
-        self.events.assembler().recycle_control(messages);
+        self.events.assembler.recycle_control(messages);
     }
 
     /// Identifies a connection by its hello, or returns why it is refused.
@@ -170,17 +170,20 @@ impl BuilderMachine {
     ) -> Result<(), &'static str> {
         let hello = self.check_hello(header, payload)?;
         let source = header.source;
-        if self.sockets.connection(at).is_some_and(|connection| connection.identity().is_some()) {
+        if self.sockets.connection(at).is_some_and(|connection| connection.identity.is_some()) {
             return Err("duplicate_source");
         }
-        if let Some(old) = self.events.sources().connection(source) {
+        if let Some(old) = self.events.sources.connection(source) {
             if self.is_established(old) {
                 return Err("duplicate_source");
             }
             // What the source sent before it reconnected still counts.
-            self.sockets.connection_mut(old).into_iter().for_each(Connection::set_peer_done);
+            self.sockets
+                .connection_mut(old)
+                .into_iter()
+                .for_each(|connection| connection.is_peer_done = true);
             self.read(reactor, old);
-            if self.events.sources().connection(source) == Some(old) {
+            if self.events.sources.connection(source) == Some(old) {
                 self.events.close(old, None, &mut self.sockets);
             }
         }
@@ -210,7 +213,7 @@ impl BuilderMachine {
     }
 
     fn is_established(&self, at: Token) -> bool {
-        let info = self.sockets.connection(at).and_then(|connection| connection.socket().info().ok());
+        let info = self.sockets.connection(at).and_then(|connection| connection.socket.info().ok());
         info.is_some_and(|info| info.state == Some(TCP_ESTABLISHED))
     }
 }

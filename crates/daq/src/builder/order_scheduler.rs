@@ -25,15 +25,15 @@ pub(super) struct OrderContext<'a> {
 
 pub(super) struct OrderScheduler {
     config: Arc<BuilderConfig>,
-    sender: OrderSender,
-    counts: OrderCounts,
+    pub(super) sender: OrderSender,
+    pub(super) counts: OrderCounts,
     /// `None`: push.
-    credit: Option<CreditManager>,
+    pub(super) credit: Option<CreditManager>,
     retransmits: RetransmitQueue,
     /// By the event's slot.
     times: Vec<OrderTimes>,
     /// Whether sources send at the trigger, without a grant.
-    is_push: bool,
+    pub(super) is_push: bool,
 }
 
 impl OrderScheduler {
@@ -51,23 +51,6 @@ impl OrderScheduler {
             is_push,
             config,
         }
-    }
-
-    pub(super) const fn sender(&mut self) -> &mut OrderSender {
-        &mut self.sender
-    }
-
-    pub(super) const fn credit(&mut self) -> Option<&mut CreditManager> {
-        self.credit.as_mut()
-    }
-
-    pub(super) const fn counts(&self) -> OrderCounts {
-        self.counts
-    }
-
-    /// Lets all sources send at the trigger, or not.
-    pub(super) const fn set_push(&mut self, is_push: bool) {
-        self.is_push = is_push;
     }
 
     pub(super) fn next_due_ns(&self) -> Option<u64> {
@@ -144,7 +127,7 @@ impl OrderScheduler {
     /// buffer.
     pub(super) fn pulls_early(&self) -> bool {
         let is_pull = self.config.settings.pattern == Pattern::Pull;
-        is_pull && self.credit.as_ref().is_some_and(|credit| credit.under_way() == 1)
+        is_pull && self.credit.as_ref().is_some_and(|credit| credit.under_way == 1)
     }
 
     /// The end of this fragment is about to arrive.
@@ -209,7 +192,7 @@ impl OrderScheduler {
         events: &EventTable,
     ) -> Order {
         let config = &self.config;
-        let credit = self.credit.as_ref().filter(|_| !self.is_push).map_or(0, CreditManager::credit);
+        let credit = self.credit.as_ref().filter(|_| !self.is_push).map_or(0, |credit| credit.credit);
         Order {
             kind,
             flags: OrderFlags(flags),

@@ -94,7 +94,6 @@ impl OrderSender {
         }
     }
 
-    /// The UDP address of a group.
     pub(super) fn udp_address(&self, group: u32) -> Option<SocketAddr> {
         self.groups.get(group as usize)?.udp
     }
@@ -104,7 +103,6 @@ impl OrderSender {
         Order::new(kind, self.config.run, self.config.builder, self.config.sources())
     }
 
-    /// Sends an order to all sources that it addresses.
     pub(super) fn send(&self, order: &Order, sources: &SourceRegistry, sockets: &mut Sockets) {
         let bytes = order.encode();
         if let Some(multicast) = &self.multicast {
@@ -143,7 +141,6 @@ impl OrderSender {
         }
     }
 
-    /// Requests bytes from a source.
     pub(super) fn send_nack(&self, nack: &Order, sources: &SourceRegistry, sockets: &mut Sockets) {
         let (source, bytes) = (nack.first_source, nack.encode());
         match self.udp_address(sources.group(source)) {
@@ -152,7 +149,6 @@ impl OrderSender {
         }
     }
 
-    /// Tells all sources that the run is over.
     pub(super) fn send_stop(&self, sockets: &mut Sockets) {
         let stop = self.plain_order(Kind::Stop).encode();
         if let Some(multicast) = &self.multicast {
@@ -195,7 +191,6 @@ impl OrderSender {
         self.multicast.is_some() && self.groups.iter().any(|group| !group.multicast_ok)
     }
 
-    /// The group received a multicast probe.
     pub(super) fn multicast_answered(&mut self, group: u32) {
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.multicast_ok = true;

@@ -1,6 +1,5 @@
 //! The builders of a host as a part of a run: kind `daq.builder`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,36 +13,26 @@ use workload::part::{Part, Peers};
 use super::config::{BuilderConfig, BuilderProgress};
 use super::driver::Driver;
 use super::trial::Trial;
-use crate::files;
-use crate::port::PortPart;
+use crate::fd_limit;
+use crate::listen_addresses::PortPart;
+use crate::part_settings::{BuilderTask, PortEndpoint};
 use crate::report::{BuilderReport, BuildersReport};
 use crate::scheduling::{SchedulerPlan, TriggerScheduler};
-use crate::settings::{Draw, Size, Triggers};
-use crate::task::{BuilderTask, PortEndpoint};
+use crate::settings::{FragmentSizes, Size, Triggers, text_of};
 
-/// How long the threads may take to end after a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Open files besides the sources' connections, including connections without a hello.
 const OTHER_FILES: u64 = 4_500;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BuildersEndpoint {
-    /// Builders on the host.
     pub builders: usize,
 }
 
 pub struct BuilderPart {
     task: BuilderTask,
     threads: Option<ThreadGroup<BuilderReport>>,
-    /// One per builder.
     progress: Vec<Arc<BuilderProgress>>,
-}
-
-/// The text of a file that a setting names.
-fn text_of(path: &str, key: &str, host: &HostContext) -> Result<String, PartError> {
-    host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
-    std::fs::read_to_string(path)
-        .map_err(|error| PartError::usage(format!("{key}: cannot read '{path}': {error}")))
 }
 
 /// The rate of the device with the address, bit/s.
@@ -53,7 +42,6 @@ fn link_rate(address: std::net::IpAddr) -> Option<f64> {
 }
 
 impl BuilderPart {
-    /// The configuration of each builder.
     fn configs(&self, port: &PortEndpoint, host: &HostContext) -> Result<Vec<BuilderConfig>, PartError> {
         let settings = &self.task.settings;
         let sizes = match &settings.size {
@@ -64,7 +52,7 @@ impl BuilderPart {
             Size::File(path) => format!("{path}: "),
             _ => String::new(),
         };
-        let sizes = Draw::new(&settings.size, self.task.seed, &sizes)
+        let sizes = FragmentSizes::new(&settings.size, self.task.seed, &sizes)
             .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
         let times_ns = match &settings.triggers {
             Triggers::File(path) => Triggers::times_ns(&text_of(path, "daq.triggers", host)?)
@@ -127,7 +115,7 @@ impl Part for BuilderPart {
         }
         let connections = self.task.settings.sources * configs.len() as u64;
         // Sources in this process raise the limit for their own ends.
-        files::allow(connections, false, connections + OTHER_FILES)?;
+        fd_limit::raise_for(connections, false, connections + OTHER_FILES)?;
         let mut threads = ThreadGroup::new(u64::MAX).map_err(PartError::new)?;
         for (slot, one) in configs.into_iter().enumerate() {
             let progress = Arc::<BuilderProgress>::default();

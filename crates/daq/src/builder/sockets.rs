@@ -18,7 +18,6 @@ pub(super) const UDP: Token = Token::single(Token::URGENT);
 /// Kernel memory of a queued datagram: a page with its bookkeeping.
 const DATAGRAM_BYTES: u64 = 4096;
 const RECEIVE_BYTES_MAX: u64 = 256 << 20;
-/// Limit of connections without a hello.
 const HANDSHAKES_MAX: usize = 4096;
 /// Connections without a hello are closed after so long: TCP repeats a lost hello at least twice within it.
 const HELLO_TIMEOUT_NS: u64 = 5_000_000_000;
@@ -64,8 +63,6 @@ fn listen(config: &BuilderConfig, reactor: &Reactor) -> Result<Vec<Acceptor>, Ne
 }
 
 impl Sockets {
-    /// # Errors
-    /// The port is taken; too few file descriptors.
     pub(super) fn new(config: &BuilderConfig, reactor: &Reactor) -> Result<Self, NetError> {
         let udp = UdpPort::bind(config.address)?;
         if config.settings.protocol == Carrier::Udp {
@@ -83,7 +80,6 @@ impl Sockets {
         })
     }
 
-    /// Accepts the connections that wait at a listener.
     pub(super) fn accept(&mut self, reactor: &mut Reactor, listener: Token) {
         for _ in 0..ACCEPTS_MAX {
             let acceptor = &mut self.acceptors[listener.index()];
@@ -108,7 +104,7 @@ impl Sockets {
         // Edge-triggered: level-triggered events of bytes that were read already would cost a sixth of all
         // CPU time.
         let interest = Interest::READ | Interest::EDGE;
-        if self.registry.watch(self.connections[at].socket(), at, interest).is_err() {
+        if self.registry.watch(&self.connections[at].socket, at, interest).is_err() {
             self.connections.remove(at);
             return;
         }
@@ -124,7 +120,6 @@ impl Sockets {
         self.connections.get_mut(at)
     }
 
-    /// Closes a connection.
     pub(super) fn remove(&mut self, at: Token) -> Option<Connection> {
         let connection = self.connections.remove(at)?;
         self.end_handshake(at);
@@ -135,7 +130,7 @@ impl Sockets {
     pub(super) fn identify(&mut self, at: Token, identity: Identity) {
         self.end_handshake(at);
         if let Some(connection) = self.connections.get_mut(at) {
-            connection.set_identity(identity);
+            connection.identity = Some(identity);
         }
     }
 
@@ -163,13 +158,12 @@ impl Sockets {
         }
     }
 
-    /// Sends what a connection has queued.
     pub(super) fn flush(&mut self, at: Token) {
         let Some(connection) = self.connections.get_mut(at) else { return };
         let Some(is_watched) = connection.flush() else { return };
         let interest = if is_watched { Interest::READ | Interest::WRITE } else { Interest::READ };
-        if self.registry.change_watch(connection.socket(), at, interest | Interest::EDGE).is_ok() {
-            connection.set_write_watched(is_watched);
+        if self.registry.change_watch(&connection.socket, at, interest | Interest::EDGE).is_ok() {
+            connection.is_write_watched = is_watched;
         }
     }
 
@@ -179,7 +173,7 @@ impl Sockets {
             let connection = &mut self.connections[at];
             connection.send(bytes);
             let _ = connection.flush();
-            let _ = connection.socket().shutdown_send();
+            let _ = connection.socket.shutdown_send();
         }
     }
 
@@ -187,7 +181,6 @@ impl Sockets {
         self.udp.receive(buffer).ok().flatten()
     }
 
-    /// Sends a datagram; errors count as loss.
     pub(super) fn send_datagram(&self, bytes: &[u8], to: SocketAddr) {
         let _ = self.udp.send_to(bytes, to);
     }
@@ -198,7 +191,6 @@ impl Sockets {
     }
 }
 
-/// What identifies a connection after its hello.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     pub(super) source: u32,
@@ -206,9 +198,7 @@ pub(super) struct Identity {
     pub(super) congestion_control: Option<String>,
 }
 
-/// Result of [`Connection::receive`].
 pub(super) enum Received {
-    /// Nothing was there.
     Nothing,
     /// The buffer was filled, so that there may be more; `false`: it was not.
     Bytes {
@@ -220,15 +210,16 @@ pub(super) enum Received {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: TcpSocket,
-    peer: SocketAddr,
+    pub(super) socket: TcpSocket,
+    pub(super) peer: SocketAddr,
     parser: MessageParser,
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
     queued: Vec<u8>,
     /// Whether epoll reports when it is writable.
     is_write_watched: bool,
     delay_again_ns: u64,
-    is_peer_done: bool,
+    /// Whether the peer sends no more.
+    pub(super) is_peer_done: bool,
 }
 
 impl Connection {
@@ -243,31 +234,6 @@ impl Connection {
             delay_again_ns: 0,
             is_peer_done: false,
         }
-    }
-
-    pub(super) const fn socket(&self) -> &TcpSocket {
-        &self.socket
-    }
-
-    pub(super) const fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Whether the peer sends no more.
-    pub(super) const fn is_peer_done(&self) -> bool {
-        self.is_peer_done
-    }
-
-    pub(super) const fn set_peer_done(&mut self) {
-        self.is_peer_done = true;
-    }
-
-    pub(super) const fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
-    }
-
-    pub(super) fn set_identity(&mut self, identity: Identity) {
-        self.identity = Some(identity);
     }
 
     pub(super) fn source(&self) -> Option<u32> {
@@ -351,9 +317,5 @@ impl Connection {
 
     pub(super) fn has_queued(&self) -> bool {
         !self.queued.is_empty()
-    }
-
-    pub(super) fn set_write_watched(&mut self, is_watched: bool) {
-        self.is_write_watched = is_watched;
     }
 }

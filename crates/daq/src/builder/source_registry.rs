@@ -7,8 +7,8 @@ pub(super) struct SourceRegistry {
     connection_of: Vec<Option<Token>>,
     /// `u32::MAX`: never connected. Kept after a disconnection.
     group_of: Vec<u32>,
-    connected: u32,
-    ever_connected: u32,
+    pub(super) connected: u32,
+    pub(super) ever_connected: u32,
 }
 
 impl SourceRegistry {
@@ -58,13 +58,5 @@ impl SourceRegistry {
 
     pub(super) fn sources(&self) -> u32 {
         self.group_of.len() as u32
-    }
-
-    pub(super) const fn connected(&self) -> u32 {
-        self.connected
-    }
-
-    pub(super) const fn ever_connected(&self) -> u32 {
-        self.ever_connected
     }
 }

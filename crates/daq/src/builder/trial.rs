@@ -8,7 +8,7 @@ use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 use super::credit_rounds::CreditRounds;
 use super::driver::{Driver, Early, Phase};
-use crate::account;
+use crate::missing_sources;
 use crate::report::BuilderReport;
 use crate::scheduling::{Assignment, Barrier, CreditSearch, TriggerScheduler};
 use crate::settings::Carrier;
@@ -20,7 +20,6 @@ const SOURCES_TIMEOUT_NS: u64 = 10_000 * MS;
 const FRONT_ENDS_TIMEOUT_NS: u64 = 30_000 * MS;
 /// How long to wait for answers to clock and multicast probes.
 const PROBES_TIMEOUT_NS: u64 = 1_500 * MS;
-/// Interval of multicast probes.
 const PROBE_INTERVAL_NS: u64 = 20 * MS;
 /// How long sources may take to close their connections.
 const CLOSE_TIMEOUT_NS: u64 = 1_000 * MS;
@@ -49,7 +48,6 @@ impl TriggerRun {
     }
 }
 
-/// The trial of one builder.
 pub(super) struct Trial {
     driver: Driver,
 }
@@ -74,7 +72,7 @@ impl Trial {
         drop(guard);
         let states = self.driver.machine.stop();
         let until_ns = monotonic_ns() + CLOSE_TIMEOUT_NS;
-        while self.driver.events().sources().connected() > 0 && monotonic_ns() < until_ns {
+        while self.driver.machine.events.sources.connected > 0 && monotonic_ns() < until_ns {
             if self.driver.poll_stopped(until_ns).is_err() {
                 break;
             }
@@ -94,13 +92,13 @@ impl Trial {
         self.wait_for_start(control)?;
         self.wait_for_sources(report)?;
         self.wait_for_probes()?;
-        report.orders_note = self.driver.events().orders().sender().settle_multicast();
+        report.orders_note = self.driver.machine.events.orders.sender.settle_multicast();
         if self.driver.config.settings.protocol == Carrier::Udp {
-            self.driver.events().datagrams().enable_requests();
+            self.driver.machine.events.datagrams.enable_requests();
         }
         let search = CreditRounds(&mut self.driver).search_credit()?;
         report.steered = search.as_ref().map(CreditSearch::result);
-        report.credit = self.driver.events().orders().credit().map(|credit| credit.credit());
+        report.credit = self.driver.machine.events.orders.credit.as_ref().map(|credit| credit.credit);
         let from_ns = self.warm_up()?;
         let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
         let held = self.hold(from_ns);
@@ -122,13 +120,13 @@ impl Trial {
             let now_ns = monotonic_ns();
             let start_ns = control.start_ns();
             if start_ns <= now_ns {
-                self.driver.events().recorder().set_start_ns(start_ns);
+                self.driver.machine.events.recorder.set_start_ns(start_ns);
                 return Ok(());
             }
             // The start is `u64::MAX` until it is known; setting it wakes the loop.
             let probe_ns = if start_ns == u64::MAX { now_ns + PROBE_INTERVAL_NS } else { start_ns };
             self.driver.poll_until(probe_ns)?;
-            self.driver.events().orders().sender().probe_multicast();
+            self.driver.machine.events.orders.sender.probe_multicast();
         }
     }
 
@@ -136,13 +134,13 @@ impl Trial {
         let has_front_ends = self.driver.config.settings.front_ends > 0;
         let timeout_ns = if has_front_ends { FRONT_ENDS_TIMEOUT_NS } else { SOURCES_TIMEOUT_NS };
         let until_ns = monotonic_ns() + timeout_ns;
-        while self.driver.events().sources().ever_connected() < self.driver.config.sources()
+        while self.driver.machine.events.sources.ever_connected < self.driver.config.sources()
             && monotonic_ns() < until_ns
         {
             self.driver.poll_until(monotonic_ns() + PROBE_INTERVAL_NS)?;
-            self.driver.events().orders().sender().probe_multicast();
+            self.driver.machine.events.orders.sender.probe_multicast();
         }
-        report.sources = self.driver.events().sources().ever_connected();
+        report.sources = self.driver.machine.events.sources.ever_connected;
         if let Some(why) = self.missing_front_ends() {
             self.driver.progress.fail(&why);
             return Err(Early::Failed(why));
@@ -160,12 +158,12 @@ impl Trial {
         let mut probed_ns = 0;
         while monotonic_ns() < until_ns {
             let now_ns = monotonic_ns();
-            let mut is_open = self.driver.events().orders().sender().is_multicast_open();
+            let mut is_open = self.driver.machine.events.orders.sender.is_multicast_open();
             if is_open && now_ns >= probed_ns + PROBE_INTERVAL_NS {
-                is_open = self.driver.events().orders().sender().probe_multicast();
+                is_open = self.driver.machine.events.orders.sender.probe_multicast();
                 probed_ns = now_ns;
             }
-            if !is_open && self.driver.events().clocks().has_initial_estimate() {
+            if !is_open && self.driver.machine.events.clocks.has_initial_estimate() {
                 break;
             }
             self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?;
@@ -177,16 +175,16 @@ impl Trial {
     fn missing_front_ends(&self) -> Option<String> {
         let (sources, front_ends) = (self.driver.config.sources(), self.driver.config.settings.front_ends);
         let first = u64::from(sources).saturating_sub(front_ends) as u32;
-        let registry = self.driver.machine.events.sources();
+        let registry = &self.driver.machine.events.sources;
         let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
-        (registry.ever_connected() < sources && !missing.is_empty()).then(|| {
+        (registry.ever_connected < sources && !missing.is_empty()).then(|| {
             format!(
                 "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start \
                  them, or leave --front-ends out",
                 missing.len(),
                 self.driver.config.address,
                 FRONT_ENDS_TIMEOUT_NS / 1_000_000_000,
-                account::missing(missing.len() as u32, &missing),
+                missing_sources::text(missing.len() as u32, &missing),
                 if missing.len() == 1 { "is" } else { "are" },
             )
         })
@@ -237,7 +235,7 @@ impl Trial {
         let (time_ns, events) = (settings.time.ns(), settings.events);
         // Plus one that may have ended just now.
         let is_full = self.driver.outstanding() + 1 >= self.driver.config.window();
-        self.driver.events().recorder().begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
+        self.driver.machine.events.recorder.begin_hold(from_ns, events.is_none().then_some(time_ns), is_full);
         let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
         let builders = u64::from(self.driver.config.builders_all.max(1));
         let own_events = events.map(|events| events.div_ceil(builders).max(1));
@@ -245,7 +243,7 @@ impl Trial {
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= until_ns {
-                self.driver.events().recorder().held_until(until_ns);
+                self.driver.machine.events.recorder.held_until(until_ns);
                 break;
             }
             let share = match own_events {
@@ -280,7 +278,7 @@ impl Trial {
     fn execute(&mut self, assignment: Assignment) -> u64 {
         match assignment {
             Assignment::Due { due_ns } => self.driver.begin_event(due_ns),
-            Assignment::Vetoed { due_ns, times } => self.driver.events().recorder().vetoed(due_ns, times),
+            Assignment::Vetoed { due_ns, times } => self.driver.machine.events.recorder.vetoed(due_ns, times),
             Assignment::Wait { .. } | Assignment::Over => {}
         }
         u64::from(matches!(assignment, Assignment::Due { .. }))
@@ -297,13 +295,13 @@ impl Trial {
 
     /// Probes the clocks after the hold, so that their offsets are bounded from both sides.
     fn probe_clocks_again(&mut self) -> Phase {
-        if self.driver.events().clocks().all_same_kernel() {
+        if self.driver.machine.events.clocks.all_same_kernel() {
             return Ok(());
         }
         let from_ns = monotonic_ns();
-        self.driver.events().clocks().probe_again(from_ns);
+        self.driver.machine.events.clocks.probe_again(from_ns);
         let until_ns = from_ns + PROBES_TIMEOUT_NS;
-        while monotonic_ns() < until_ns && self.driver.events().sources().connected() > 0 {
+        while monotonic_ns() < until_ns && self.driver.machine.events.sources.connected > 0 {
             self.driver.poll_until(until_ns)?;
         }
         Ok(())

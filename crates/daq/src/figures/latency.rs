@@ -53,7 +53,6 @@ fn slower(times: &Histogram) -> Vec<(f64, Option<f64>)> {
         .collect()
 }
 
-/// Delay of each source's fragments.
 pub(super) fn by_source(builders: &[&BuilderReport]) -> Option<Figure> {
     let seen = || builders.iter().flat_map(|builder| &builder.sources_seen);
     let of = |us: Option<f64>, source: u32| us.map(|us| [f64::from(source), us / 1e3]);

@@ -6,7 +6,7 @@ use base::outcome::{Axis, Figure, Layer, Marks, Tone, Trial};
 use base::statistics::median;
 use base::verdict::Verdict;
 
-use crate::settings::{DaqSettings, Draw, Size, Vary};
+use crate::settings::{DaqSettings, FragmentSizes, Size, Vary};
 use crate::theory;
 
 /// The figures of all trials of a variant; of a single load there are none.
@@ -52,7 +52,7 @@ fn layers(name: &str, tone: Tone, trials: &[&Trial], of: impl Fn(&[&Trial]) -> V
 fn fragment_bytes(settings: &DaqSettings, size: &Size) -> Option<f64> {
     let mean = match size {
         Size::File(_) => return None,
-        size => Draw::new(size, 0, "").ok()?.mean_bytes(),
+        size => FragmentSizes::new(size, 0, "").ok()?.mean_bytes(),
     };
     Some(theory::fragment_wire_bytes(mean as u32, settings.protocol) as f64)
 }
@@ -89,7 +89,6 @@ fn goodput(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     }
 }
 
-/// Throughput of each source against the size of its fragments.
 fn by_size(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     let share = 1.0 / settings.sources.max(1) as f64;
     let mut all =
@@ -109,7 +108,6 @@ fn by_size(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     }
 }
 
-/// Dead time against the rate of triggers.
 fn dead_time(trials: &[&Trial]) -> Figure {
     Figure {
         title: "Dead time against the rate of triggers".into(),

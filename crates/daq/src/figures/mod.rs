@@ -1,8 +1,8 @@
 //! What is to be seen of a trial ([`of_trial`]), and of all trials of a variant ([`of_trials`]).
 
+mod event_timeline;
 mod latency;
 mod loads;
-mod pictures;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -23,9 +23,9 @@ const TONES: [Tone; 6] = [Tone::First, Tone::Third, Tone::Fourth, Tone::Fifth, T
 /// there is nothing to be seen are left out.
 pub fn of_trial(builders: &[&BuilderReport], sources: &[SourcesReport]) -> Vec<Figure> {
     let mut all = vec![latency::completion(builders, sources), latency::by_source(builders)];
-    all.extend(pictures::waterfalls(builders));
+    all.extend(event_timeline::waterfalls(builders));
     all.extend([
-        pictures::heat(builders),
+        event_timeline::heat(builders),
         latency::skew(builders),
         times::events(builders),
         times::dead(builders),

@@ -39,7 +39,6 @@ fn rate(count: impl Fn(&Interval) -> u64) -> impl Fn(&[&Interval]) -> Option<f64
     }
 }
 
-/// Events that were completed, given up and vetoed.
 pub(super) fn events(builders: &[&BuilderReport]) -> Option<Figure> {
     let any = |count: Count| {
         builders.iter().flat_map(|builder| &builder.intervals).any(|interval| count(interval) > 0)
@@ -63,7 +62,6 @@ pub(super) fn events(builders: &[&BuilderReport]) -> Option<Figure> {
     })
 }
 
-/// The share of triggers that were vetoed.
 pub(super) fn dead(builders: &[&BuilderReport]) -> Option<Figure> {
     builders.iter().any(|builder| builder.events.vetoed > 0).then(|| {
         let share = |alike: &[&Interval]| {
@@ -81,7 +79,6 @@ pub(super) fn dead(builders: &[&BuilderReport]) -> Option<Figure> {
     })
 }
 
-/// The slowest completion of each interval.
 pub(super) fn slowest(builders: &[&BuilderReport]) -> Option<Figure> {
     let most = |alike: &[&Interval]| {
         let known = alike.iter().map(|interval| interval.completion_max_ns).filter(|&ns| ns > 0);
@@ -104,7 +101,6 @@ fn in_hold(builders: &[&BuilderReport]) -> Axis {
     Axis { from, to, ..Axis::of("time", "s") }
 }
 
-/// Event rate against credit, as it was tried.
 pub(super) fn credits(builders: &[&BuilderReport]) -> Option<Figure> {
     let mut layers = Vec::new();
     for (at, builder) in builders.iter().enumerate() {

@@ -20,7 +20,6 @@ pub(crate) struct EndedEvent<'a> {
     pub due_ns: u64,
     /// Delay of its trigger, or of one just before it.
     pub triggers_late_ns: u64,
-    /// When it became complete or was given up.
     pub ended_ns: u64,
     pub order_times: &'a OrderTimes,
     /// Missing sources; empty: complete.
@@ -57,13 +56,9 @@ pub(super) struct EventSummary {
     pub(super) payload_bytes: u64,
     /// Including all headers.
     pub(super) wire_bytes: u64,
-    /// When the first fragment arrived.
     pub(super) first_ns: Option<u64>,
-    /// When the last fragment arrived.
     pub(super) last_ns: u64,
-    /// When the first fragment was sent.
     pub(super) sent_first_ns: Option<u64>,
-    /// When the last fragment was sent.
     pub(super) sent_last_ns: u64,
     /// The longest time without an arrival.
     pub(super) gap_ns: u64,
@@ -72,7 +67,6 @@ pub(super) struct EventSummary {
     /// Time from the sending to the arrival.
     pub(super) transit: Outlier,
     pub(super) last: Outlier,
-    /// Whether any fragment was recovered.
     pub(super) recovered: bool,
 }
 

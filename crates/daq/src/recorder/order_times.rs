@@ -31,7 +31,6 @@ impl OrderTimes {
         self.first.push(OrderedRange { first_source, sources, at_ns });
     }
 
-    /// A repeated order.
     pub(crate) fn add_repeated(&mut self, first_source: u32, sources: u32, at_ns: u64) {
         self.again.push(OrderedRange { first_source, sources, at_ns });
     }

@@ -63,7 +63,6 @@ impl SlowestEvents {
         self.events.truncate(self.most);
     }
 
-    /// The slowest first.
     pub(crate) fn into_events(mut self) -> Vec<SlowEvent> {
         self.cut();
         self.events
@@ -78,7 +77,6 @@ pub(crate) struct ExampleEvents {
 }
 
 impl ExampleEvents {
-    /// Offers an event.
     pub(crate) fn offer(
         &mut self,
         event: u64,

@@ -43,9 +43,7 @@ pub(crate) struct SlowEventFacts {
     pub read_late_usual_ns: u64,
     /// Delay of the trigger, or of one just before it that kept the sources busy.
     pub triggers_late_ns: u64,
-    /// Packets per fragment.
     pub packets: u64,
-    /// Whether fragments are datagrams.
     pub datagrams: bool,
 }
 

@@ -9,7 +9,6 @@ use super::log_histogram::LogHistogram;
 use super::samples::SlowestEvents;
 use super::slow_event_cause::{STALL_NS, SlowEventFacts, cause, is_slow};
 
-/// Slow events that are listed.
 const LISTED: usize = 200;
 
 /// A slow event while the usual values are unknown.

@@ -24,7 +24,6 @@ const USUAL_FROM: u64 = 16;
 /// What is known before the first event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RecorderPlan {
-    /// Sources per event.
     pub sources: u32,
     pub carrier: Carrier,
     /// Payload length, or its mean.
@@ -37,7 +36,6 @@ pub(crate) struct RecorderPlan {
     pub window: Option<u32>,
 }
 
-/// Times of an event that ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct EventTimes {
     /// From its trigger to its last fragment, or its end.
@@ -57,7 +55,6 @@ struct SourceStats {
     missed: u64,
 }
 
-/// The recorder of one builder.
 #[derive(Debug)]
 pub(crate) struct TrialRecorder {
     plan: RecorderPlan,
@@ -121,7 +118,6 @@ impl TrialRecorder {
         self.is_hold_over = true;
     }
 
-    /// Sets when the trial began.
     pub(crate) fn set_start_ns(&mut self, start_ns: u64) {
         self.plan.start_ns = start_ns;
     }
@@ -131,7 +127,6 @@ impl TrialRecorder {
         (self.hold_from_ns.unwrap_or(self.plan.start_ns), self.hold_to_ns.max(self.plan.start_ns))
     }
 
-    /// Whether a trigger due at this time counts.
     pub(crate) fn in_hold(&self, due_ns: u64) -> bool {
         !self.is_hold_over && self.hold_from_ns.is_some_and(|from_ns| due_ns >= from_ns)
     }
@@ -159,7 +154,6 @@ impl TrialRecorder {
         }
     }
 
-    /// An event was under way when the trial ended.
     pub(crate) fn unfinished(&mut self, due_ns: u64) {
         if self.in_hold(due_ns) {
             self.report.events.unfinished += 1;
@@ -348,7 +342,7 @@ impl TrialRecorder {
 
 impl SourceStats {
     fn report(&self, source: u32) -> SourceSeen {
-        let fragments = self.delays.all();
+        let fragments = self.delays.all;
         let mean_us = || self.delay_sum_ns as f64 / fragments as f64 / 1e3;
         SourceSeen {
             source,

@@ -13,11 +13,9 @@ pub use sources::{SourceSent, SourcesReport, Stall};
 /// Stalls that the report of one host's sources lists at most.
 pub const STALLS_MAX: usize = 100_000;
 
-/// What the builders of one host report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BuildersReport {
-    /// One each.
     pub builders: Vec<BuilderReport>,
 }
 
@@ -25,11 +23,9 @@ pub struct BuildersReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventCounts {
-    /// Triggers that were due.
     pub offered: u64,
     /// Of these, not sent because the window (or the memory) was full.
     pub vetoed: u64,
-    /// Of these, sent.
     pub triggered: u64,
     /// Of the sent, built with every fragment.
     pub complete: u64,
@@ -65,7 +61,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Fragments that were refused.
     pub fn refused_all(&self) -> u64 {
         self.refused.values().sum()
     }
@@ -87,15 +82,12 @@ fn count(counts: &mut BTreeMap<String, u64>, reason: &str) {
     }
 }
 
-/// The orders that a builder gave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OrderCounts {
     /// Triggers, each event's first.
     pub triggers: u64,
-    /// Grants.
     pub grants: u64,
-    /// Pulls.
     pub pulls: u64,
     /// Triggers or grants sent to all again.
     pub repeated: u64,
@@ -105,7 +97,6 @@ pub struct OrderCounts {
     pub nacks: u64,
 }
 
-/// Why an event took long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -123,18 +114,15 @@ pub enum Cause {
     Loss,
     /// The builder itself was late to read.
     Builder,
-    /// A source was gone.
     Gone,
 }
 
 /// One event that took long, or was given up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlowEvent {
-    /// Its number.
     pub event: u64,
     /// From its trigger to its last fragment (or its end), ns.
     pub took_ns: u64,
-    /// Whether all fragments came.
     pub complete: bool,
     /// The source that came last, or the first that did not come.
     pub source: u32,
@@ -149,13 +137,10 @@ pub struct SlowEvent {
     pub cause: Cause,
 }
 
-/// One event that was given up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Incomplete {
-    /// Its number.
     pub event: u64,
-    /// How many sources were missing.
     pub missing: u32,
     /// Which, up to 64 of them.
     pub sources: Vec<u32>,
@@ -165,7 +150,6 @@ pub struct Incomplete {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceSeen {
-    /// Its number.
     pub source: u32,
     /// Its fragments in complete and incomplete events.
     pub fragments: u64,
@@ -179,7 +163,6 @@ pub struct SourceSeen {
     pub missed: u64,
     /// Whether its connection stood at the end.
     pub connected: bool,
-    /// The congestion control of its connection.
     pub congestion_control: Option<String>,
 }
 
@@ -189,7 +172,6 @@ pub struct SourceSeen {
 pub struct GroupClock {
     /// The group's number, in hexadecimal digits.
     pub group: String,
-    /// How many sources are in it.
     pub sources: u32,
     /// The least and the greatest number of them; unknown of a builder that does not tell.
     pub source_range: Option<(u32, u32)>,
@@ -233,13 +215,10 @@ pub struct Steered {
 pub struct CreditTrial {
     /// Fragments that might be under way at once.
     pub credit: u32,
-    /// Events.
     pub events: u32,
-    /// Events a second.
     pub events_per_s: f64,
     /// The slowest but one in a hundred, ms.
     pub completion_p99_ms: f64,
-    /// Events that stalled.
     pub stalled: u32,
 }
 
@@ -247,7 +226,6 @@ pub struct CreditTrial {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Arrival {
-    /// Whose.
     pub source: u32,
     /// When it was sent, ns after the trigger was due.
     pub sent_ns: i64,
@@ -255,17 +233,13 @@ pub struct Arrival {
     pub arrived_ns: u64,
 }
 
-/// The arrivals of one event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventPicture {
-    /// Its number.
     pub event: u64,
     /// From its trigger to its last fragment, ns.
     pub took_ns: u64,
-    /// Whether all fragments came.
     pub complete: bool,
-    /// By source.
     pub arrivals: Vec<Arrival>,
 }
 
@@ -277,23 +251,17 @@ pub struct Interval {
     pub end_s: f64,
     /// Its length, s.
     pub length_s: f64,
-    /// Events that were completed in it.
     pub complete: u64,
-    /// Events that were given up in it.
     pub incomplete: u64,
-    /// Triggers vetoed in it.
     pub vetoed: u64,
-    /// Payload that arrived in it.
     pub payload_bytes: u64,
     /// The slowest completion in it, ns.
     pub completion_max_ns: u64,
 }
 
-/// What one builder reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BuilderReport {
-    /// Its number.
     pub builder: u16,
     /// Sources that were connected when it began, and that it waited for.
     pub sources: u32,
@@ -330,7 +298,6 @@ pub struct BuilderReport {
     /// What that takes on the wire, with our headers, TCP's (or UDP's), IP's and Ethernet's 14 bytes, as a
     /// port counts.
     pub wire_bytes: u64,
-    /// Fragments that arrived in the hold.
     pub fragments: u64,
     /// CPU time of its thread in the hold, s.
     pub cpu_s: f64,
@@ -343,9 +310,7 @@ pub struct BuilderReport {
     /// Datagrams that found no room at the builder's UDP socket; unknown over TCP, or where the kernel does
     /// not tell.
     pub datagrams_overflowed: Option<u64>,
-    /// By source.
     pub sources_seen: Vec<SourceSeen>,
-    /// Clocks by group.
     pub clocks: Vec<GroupClock>,
     /// The slowest events, up to 200, and how many were slow (took over 4 x the median, or over 20 ms more
     /// than it).
@@ -359,7 +324,6 @@ pub struct BuilderReport {
     /// Delays for the heat map: of up to 64 events, evenly over the hold and with the worst, each source's
     /// delay in us (`None`: it did not come).
     pub heat: Vec<(u64, Vec<Option<u32>>)>,
-    /// Over time.
     pub intervals: Vec<Interval>,
     /// What finding the credit came to, where it was left open.
     pub steered: Option<Steered>,
@@ -367,7 +331,6 @@ pub struct BuilderReport {
     pub credit: Option<u32>,
     /// How it reached its sources, where multicast did not work: one sentence.
     pub orders_note: Option<String>,
-    /// Why it broke off, where it did.
     pub broke_off: Option<String>,
     /// Whether it was told to stop before its time (or its events) had passed.
     pub ended_early: bool,

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceSent {
-    /// Its number.
     pub source: u32,
     /// Fragments handed to the kernel to the last byte, over all builders.
     pub sent: u64,
@@ -27,13 +26,11 @@ pub struct SourceSent {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stall {
-    /// Which source.
     pub source: u32,
     /// The last event that it had sent.
     pub event: u64,
     /// The last event that it can have sent when nothing had been sent again yet.
     pub since_event: u64,
-    /// For which builder.
     pub builder: u16,
     /// Segments sent again since the last look.
     pub retransmits: u32,
@@ -43,7 +40,6 @@ pub struct Stall {
     pub dsacks: u32,
 }
 
-/// What the sources of one host report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourcesReport {
@@ -51,13 +47,10 @@ pub struct SourcesReport {
     pub host: Option<String>,
     /// How long all connections took to stand, s.
     pub connect_s: f64,
-    /// By source.
     pub sources: Vec<SourceSent>,
     /// Payload handed to the kernel, of the whole trial.
     pub payload_bytes: u64,
-    /// Orders that arrived.
     pub orders: u64,
-    /// Orders that were dropped on purpose.
     pub orders_dropped: u64,
     /// Triggers that never came and were told of by a later one.
     pub orders_missed: u64,
@@ -82,6 +75,5 @@ pub struct SourcesReport {
     /// Resident memory of the process at the end, over what it was before the first connection, bytes; with
     /// the kernel's socket memory where it is known.
     pub memory_bytes: Option<u64>,
-    /// Why it broke off, where it did.
     pub broke_off: Option<String>,
 }

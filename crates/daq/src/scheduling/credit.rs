@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 
 use crate::assembly::SourceSet;
 
-/// A range of sources that may send for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub event: u64,
@@ -17,12 +16,10 @@ pub(crate) struct Grant {
     pub sources: u32,
 }
 
-/// How many sources a grant addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrantScope {
     /// Multicast: a grant is for half the credit at least, to save orders.
     Range,
-    /// Over one source's connection.
     Single,
 }
 
@@ -37,11 +34,10 @@ struct OpenEvent {
     under_way_bytes: u64,
 }
 
-/// What is under way to one builder.
 #[derive(Debug)]
 pub(crate) struct CreditManager {
     sources: u32,
-    credit: u32,
+    pub(crate) credit: u32,
     credit_bytes: u64,
     scope: GrantScope,
     /// Ascending.
@@ -49,7 +45,7 @@ pub(crate) struct CreditManager {
     /// Reused, to save allocations.
     spare: Vec<OpenEvent>,
     gone: SourceSet,
-    under_way: u32,
+    pub(crate) under_way: u32,
     under_way_bytes: u64,
 }
 
@@ -77,14 +73,6 @@ impl CreditManager {
     /// Limits the bytes under way; a single fragment may be larger.
     pub(crate) fn set_credit_bytes(&mut self, bytes: u64) {
         self.credit_bytes = bytes.max(1);
-    }
-
-    pub(crate) fn credit(&self) -> u32 {
-        self.credit
-    }
-
-    pub(crate) fn under_way(&self) -> u32 {
-        self.under_way
     }
 
     /// Fragments that must arrive before the next grant.
@@ -231,7 +219,7 @@ mod tests {
         assert_eq!((credit.next_grant(SIZE), credit.fragments_until_grant()), (None, 2));
         assert!(credit.fragment_arrived(7, 2, 1000));
         assert!(!credit.fragment_arrived(7, 2, 1000), "twice");
-        assert_eq!((credit.next_grant(SIZE), credit.under_way()), (None, 3), "one is too few for a grant");
+        assert_eq!((credit.next_grant(SIZE), credit.under_way), (None, 3), "one is too few for a grant");
         credit.fragment_arrived(7, 0, 1000);
         assert_eq!(credit.next_grant(SIZE), grant(7, 4, 2));
         for source in [1, 3, 4, 5] {
@@ -245,7 +233,7 @@ mod tests {
         assert_eq!(credit.next_grant(SIZE), grant(8, 0, 2));
         credit.end_event(7);
         assert_eq!(
-            (credit.next_grant(SIZE), credit.under_way()),
+            (credit.next_grant(SIZE), credit.under_way),
             (grant(8, 2, 2), 4),
             "an ended event frees its credit"
         );
@@ -305,7 +293,7 @@ mod tests {
                     under_way.extend(range.map(|source| (grant.event, source)));
                     prop_assert!(under_way.len() <= credit as usize);
                 }
-                prop_assert_eq!(under_way.len(), manager.under_way() as usize);
+                prop_assert_eq!(under_way.len(), manager.under_way as usize);
                 prop_assert!(!under_way.is_empty(), "it stands still");
                 let (event, source) = under_way.swap_remove(random.usize(..under_way.len()));
                 manager.fragment_arrived(event, source, size(event, source));

@@ -23,10 +23,8 @@ const GAIN_MIN: f64 = 1.03;
 const CLOSE: f64 = 1.06;
 /// Margin below the smallest credit that stalled.
 const MARGIN: f64 = 0.9;
-/// Limit of rounds.
 const ROUNDS_MAX: usize = 14;
 
-/// A round to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Round {
     /// With push: all sources.
@@ -37,7 +35,6 @@ pub(crate) struct Round {
     pub push: bool,
 }
 
-/// Statistics of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundStats {
     round: Round,
@@ -89,7 +86,6 @@ impl RoundStats {
         self.events >= self.round.events || self.stalled >= STALLED_ENOUGH
     }
 
-    /// Whether an event stalled or remained incomplete.
     pub(crate) const fn has_stalled(&self) -> bool {
         self.stalled > 0
     }
@@ -117,18 +113,15 @@ impl RoundStats {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Doubles the credit each round.
     Grow,
     /// Between a credit that held and one that stalled.
     Narrow,
-    /// Repeats the best credit.
     Confirm,
     /// All sources at once, for comparison.
     Push,
     Done,
 }
 
-/// The state of a search.
 #[derive(Debug)]
 pub(crate) struct CreditSearch {
     sources: u32,
@@ -138,7 +131,6 @@ pub(crate) struct CreditSearch {
     tried: Vec<CreditTrial>,
     push: Option<CreditTrial>,
     rate_bit_per_s: Option<f64>,
-    /// The port's rate, if known.
     link_bit_per_s: Option<f64>,
     /// Consecutive rounds of [`Phase::Grow`] without gain.
     flat: u32,
@@ -185,7 +177,6 @@ impl CreditSearch {
         }
     }
 
-    /// Adds a finished round.
     pub(crate) fn add_round(&mut self, stats: &RoundStats) {
         let trial = stats.trial();
         if trial.stalled == 0 {
@@ -225,12 +216,10 @@ impl CreditSearch {
         }
     }
 
-    /// Ends the search: its time is over.
     pub(crate) fn stop(&mut self) {
         self.phase = Phase::Done;
     }
 
-    /// The result so far.
     pub(crate) fn result(&self) -> Steered {
         let stalled = self.smallest_stalled();
         let held = self.tried.iter().filter(|trial| trial.stalled == 0).map(|trial| trial.credit).max();

@@ -21,11 +21,14 @@ const DELAYS: usize = 128;
 /// Delays needed for an estimate.
 const DELAYS_MIN: usize = 16;
 
-/// What to do about pending orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetransmitAction {
     /// Repeat it to all.
-    Multicast { event: u64, first_source: u32, sources: u32 },
+    Multicast {
+        event: u64,
+        first_source: u32,
+        sources: u32,
+    },
     /// Repeat it to those of these sources that belong to `group` and whose fragments are missing, over their
     /// connections.
     Unicast {
@@ -35,8 +38,9 @@ pub(crate) enum RetransmitAction {
         /// As in [`RetransmitQueue::join`].
         group: u32,
     },
-    /// The event's time is over.
-    GiveUp { event: u64 },
+    GiveUp {
+        event: u64,
+    },
 }
 
 /// A group's usual delay from an order to its first fragment.
@@ -105,7 +109,6 @@ struct EventRetries {
     orders: Vec<PendingOrder>,
 }
 
-/// The pending orders of one builder.
 #[derive(Debug, Default)]
 pub(crate) struct RetransmitQueue {
     /// `u32::MAX`: not connected.

@@ -34,19 +34,15 @@ pub(crate) struct SchedulerPlan {
     pub events: Option<u64>,
 }
 
-/// What a builder does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Assignment {
     /// Begin an event, numbered by [`TriggerScheduler::next_event_number`].
     Due {
-        /// When its trigger was due.
         due_ns: u64,
     },
     /// Count triggers for which no builder had room.
     Vetoed {
-        /// When the first of them was due.
         due_ns: u64,
-        /// How many.
         times: u64,
     },
     /// Wait; ask again then, or when an event ends.
@@ -54,14 +50,12 @@ pub(crate) enum Assignment {
         /// When the next trigger is due; `None`: it follows the end of an event.
         until_ns: Option<u64>,
     },
-    /// There are no more triggers.
     Over,
 }
 
 /// Where the builders of a process wait for one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barrier {
-    /// Before the hold.
     Hold,
     /// Before the comparison with push: all holds are over.
     Compare,
@@ -69,7 +63,6 @@ pub(crate) enum Barrier {
 
 #[derive(Debug, Default)]
 struct BuilderSlot {
-    /// By barrier.
     has_arrived: [bool; 2],
     /// Whether it takes no more triggers.
     is_over: bool,
@@ -87,15 +80,12 @@ struct BuilderSlot {
 #[derive(Debug)]
 struct State {
     due: Option<std::iter::Peekable<Due>>,
-    /// When the timetable begins.
     start_ns: Option<u64>,
-    /// When each barrier opens.
     open_ns: [Option<u64>; 2],
     /// Triggers assigned, of all processes.
     assigned: u64,
     /// Events that may still begin in this process.
     left: u64,
-    /// The slot to start with.
     next_slot: usize,
     slots: Vec<BuilderSlot>,
 }
@@ -184,7 +174,6 @@ impl TriggerScheduler {
         }
     }
 
-    /// The number of the builder's next event.
     pub(crate) fn next_event_number(&self, builder: usize) -> u64 {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(builder) else { return 0 };

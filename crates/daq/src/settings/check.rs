@@ -10,9 +10,7 @@ use super::triggers::RATE_MAX_PER_S;
 use super::{BuilderChoice, Carrier, DaqSettings, Pattern, SearchMax, Size, Triggers, Vary};
 use workload::settings::Settings;
 
-/// The largest payload of a fragment.
 pub(super) const SIZE_BYTES_MAX: u32 = crate::wire::PAYLOAD_BYTES_MAX;
-/// The most sources of a run.
 const SOURCES_MAX: u64 = 1_000_000;
 
 fn wrong(key: &str, why: impl Display) -> Result<(), PlanError> {

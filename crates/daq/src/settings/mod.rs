@@ -1,21 +1,31 @@
 //! The settings of `daq`, as they stand in a plan's `[daq]` table and on the command line.
 
 mod check;
-mod draw;
+mod fragment_sizes;
 mod search_max;
 mod size;
 mod triggers;
 
+use std::path::Path;
+
+use base::part::{HostContext, PartError};
 use base::plan::{LoadPlan, PlanError};
 use base::units::{BitRate, ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use draw::Draw;
+pub use fragment_sizes::FragmentSizes;
 pub use search_max::SearchMax;
 pub use size::Size;
 pub use triggers::{Due, Triggers};
+
+/// The text of a file that a setting names.
+pub(crate) fn text_of(path: &str, key: &str, host: &HostContext) -> Result<String, PartError> {
+    host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
+    std::fs::read_to_string(path)
+        .map_err(|error| PartError::usage(format!("{key}: cannot read '{path}': {error}")))
+}
 
 /// Who decides when a source sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -242,7 +252,6 @@ impl Default for DaqSettings {
     }
 }
 
-/// See [`DaqSettings::together_max`].
 const TOGETHER_MAX: u32 = 4;
 
 impl DaqSettings {
@@ -278,7 +287,6 @@ impl DaqSettings {
         }
     }
 
-    /// How loads are to be searched.
     pub fn load_plan(&self) -> LoadPlan {
         let search = self.search.clone();
         LoadPlan {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use base::pace::OpenLoop;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -156,7 +157,7 @@ impl Iterator for Due {
     fn next(&mut self) -> Option<u64> {
         let k = self.next;
         self.next += 1;
-        let even = |k: u64, rate: f64| (k as f64 / rate * 1e9) as u64;
+        let even = |k: u64, rate: f64| OpenLoop::new(rate, 0, 0, 1).moment_ns(k);
         Some(match self.triggers {
             Triggers::Max => return None,
             Triggers::Fixed(rate) => even(k, rate),

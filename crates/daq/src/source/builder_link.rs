@@ -25,7 +25,6 @@ pub(super) struct Burst {
 
 #[derive(Debug)]
 pub(super) struct BuilderLink {
-    /// The builder's number.
     pub(super) index: usize,
     pub(super) address: SocketAddr,
     pub(super) receiver: Option<MulticastReceiver>,
@@ -54,7 +53,6 @@ impl BuilderLink {
         self.index as u16
     }
 
-    /// Whether every connection has ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended == self.connections.len()
     }
@@ -80,7 +78,6 @@ impl BuilderLink {
         }
     }
 
-    /// Ends a connection for good.
     pub(super) fn end(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         if connection.state == State::Ended {

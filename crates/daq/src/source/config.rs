@@ -2,34 +2,28 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
-use crate::settings::{BuilderChoice, Carrier, DaqSettings, Draw, Orders, Pattern};
-use crate::task::{PortEndpoint, SourcesTask, boot_of_host, configuration_of};
+use crate::part_settings::{PortEndpoint, SourcesTask, boot_of_host, configuration_of};
+use crate::settings::{BuilderChoice, Carrier, DaqSettings, FragmentSizes, Orders, Pattern};
 
 /// Events that a source may have queued beyond the builder's window: late or repeated orders.
 const EVENTS_BEYOND_WINDOW: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) struct BuilderAt {
-    /// TCP and UDP address.
     pub(super) address: SocketAddr,
-    /// Multicast group of its orders.
     pub(super) orders: Option<SocketAddrV4>,
     /// Run number; each builders' host draws its own.
     pub(super) run: u32,
 }
 
-/// Constant during a trial.
 #[derive(Debug)]
 pub(super) struct SourcesConfig {
     /// In the order of their numbers.
     pub(super) builders: Vec<BuilderAt>,
-    /// Fragment sizes.
-    pub(super) draw: Draw,
-    /// Whether fragments carry a checksum.
+    pub(super) sizes: FragmentSizes,
     pub(super) checksum: bool,
     /// Whether sources send at the trigger, without a grant.
     pub(super) is_push: bool,
-    /// Whether fragments travel as datagrams.
     pub(super) is_udp: bool,
     /// Distance between the numbers of a builder's events; `None`: not known in advance.
     pub(super) step: Option<u64>,
@@ -41,9 +35,7 @@ pub(super) struct SourcesConfig {
     pub(super) batch_max: usize,
     /// Share of the orders that sources drop on purpose (fault injection).
     pub(super) drop_share: f64,
-    /// Seed of the injected drops.
     pub(super) seed: u64,
-    /// Congestion control of the connections.
     pub(super) congestion: Option<String>,
     /// Hash of the settings; the builder compares it with its own.
     pub(super) configuration: u64,
@@ -53,9 +45,6 @@ pub(super) struct SourcesConfig {
 
 impl SourcesConfig {
     /// Combines the task and the builders' addresses; `sizes` is the text of the file of sizes.
-    ///
-    /// # Errors
-    /// The sizes cannot be read.
     pub(super) fn new(task: &SourcesTask, ports: &[PortEndpoint], sizes: &str) -> Result<Self, String> {
         let settings = &task.settings;
         let by_multicast = settings.orders == Orders::Multicast;
@@ -72,7 +61,7 @@ impl SourcesConfig {
         Ok(Self {
             step: is_modulo.then_some(builders.len().max(1) as u64),
             builders,
-            draw: Draw::new(&settings.size, task.seed, sizes)?,
+            sizes: FragmentSizes::new(&settings.size, task.seed, sizes)?,
             checksum: settings.checksum,
             is_push: settings.pattern == Pattern::Push,
             is_udp: settings.protocol == Carrier::Udp,

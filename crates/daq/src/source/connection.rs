@@ -16,11 +16,9 @@ pub(super) enum State {
     Ended,
 }
 
-/// A fragment to send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pending {
     pub(super) event: u64,
-    /// When the order arrived.
     pub(super) received_ns: u64,
     /// When the source's turn comes: on arrival, or later by the stagger.
     pub(super) due_ns: u64,
@@ -28,7 +26,6 @@ pub(super) struct Pending {
     pub(super) flags: u16,
 }
 
-/// The message that is being sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Current {
     pub(super) header: FragmentHeader,
@@ -43,10 +40,8 @@ impl Current {
     }
 }
 
-/// Result of one send.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The message is complete.
     Done,
     Moved,
     Blocked,
@@ -54,7 +49,6 @@ pub(super) enum Step {
     Lost(Option<NetError>),
 }
 
-/// TCP's counters of losses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LossCounters {
     pub(super) retransmits: u64,
@@ -112,16 +106,12 @@ pub(super) struct Connection {
     pub(super) partial: Vec<u8>,
     /// Number of the next fragment to this builder.
     pub(super) sequence: u32,
-    /// Fragments sent completely.
     pub(super) sent: u64,
-    /// Fragments sent in part.
     pub(super) cut: u64,
-    /// Reconnections.
     pub(super) tries: u32,
     /// Event and send time of the last two fragments.
     pub(super) last: Option<(u64, u64)>,
     pub(super) before_last: Option<(u64, u64)>,
-    /// The counters at the last sample.
     pub(super) sampled: LossCounters,
     /// Losses up to the last sample, over all connections of this source, without those of handshakes.
     pub(super) losses: LossCounters,
@@ -191,9 +181,6 @@ impl Connection {
 }
 
 /// Passes each complete order in `bytes` to `each`, and keeps an incomplete one in `partial`.
-///
-/// # Errors
-/// [`WireError`]: the bytes are no order.
 pub(super) fn decode_orders(
     partial: &mut Vec<u8>,
     bytes: &[u8],

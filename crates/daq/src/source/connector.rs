@@ -18,7 +18,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct SourceConnector {
     connector: Connector,
-    /// Established connections.
     pub(super) standing: usize,
     /// Whether all connections were established once: later ones are reconnections.
     pub(super) is_done: bool,

@@ -33,7 +33,6 @@ pub(super) struct WorkerContext {
     pub(super) config: Arc<SourcesConfig>,
     /// Group number in hellos.
     pub(super) number: u64,
-    /// Number of its first source.
     pub(super) first: u32,
     pub(super) sources: usize,
     pub(super) registry: Registry,

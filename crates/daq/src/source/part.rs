@@ -1,7 +1,6 @@
 //! The sources of a host as a part of a run: kind `daq.sources`.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +12,12 @@ use workload::part::{Part, Peers};
 use super::config::{SourcesConfig, rate_max_bit_per_s};
 use super::memory::used_bytes;
 use super::threads::SourceThreads;
-use crate::files;
-use crate::port::PortPart;
+use crate::fd_limit;
+use crate::listen_addresses::PortPart;
+use crate::part_settings::{PortEndpoint, SourcesTask};
 use crate::report::SourcesReport;
-use crate::settings::Size;
-use crate::task::{PortEndpoint, SourcesTask};
+use crate::settings::{Size, text_of};
 
-/// How long all connections may take.
 const CONNECT: Duration = Duration::from_secs(20);
 /// How often it is looked whether the run is to end while sources connect.
 const LOOK: Duration = Duration::from_millis(20);
@@ -32,16 +30,13 @@ const NO_SUCH: &str = "(os error 2)";
 /// Files that a process has open besides the sources' connections.
 const FILES_BESIDES: u64 = 256;
 
-/// What the sources publish.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SourcesEndpoint {
-    /// The sources' process.
     pub pid: u32,
     /// The time until all connections stood, s.
     pub connect_s: f64,
 }
 
-/// The part `daq.sources`.
 pub struct SourcesPart {
     task: SourcesTask,
     threads: Option<SourceThreads>,
@@ -61,9 +56,7 @@ impl SourcesPart {
         let sizes = match &self.task.settings.size {
             Size::File(path) => {
                 file = format!("{path}: ");
-                host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
-                std::fs::read_to_string(path)
-                    .map_err(|error| PartError::usage(format!("daq.size: cannot read '{path}': {error}")))?
+                text_of(path, "daq.size", host)?
             }
             _ => String::new(),
         };
@@ -78,7 +71,7 @@ impl SourcesPart {
         for builder in &config.builders {
             host.permit.peer(builder.address)?;
         }
-        let mean_bytes = config.draw.mean_bytes();
+        let mean_bytes = config.sizes.mean_bytes();
         host.permit.rate(rate_max_bit_per_s(&self.task.settings, mean_bytes, self.task.sources))?;
         Ok(config)
     }
@@ -176,7 +169,7 @@ impl Part for SourcesPart {
         let config = Arc::new(self.config(&ports, host)?);
         let sources = self.task.sources as usize;
         let wanted = sources * config.builders.len();
-        files::allow(wanted as u64, is_among_builders(&ports), FILES_BESIDES)?;
+        fd_limit::raise_for(wanted as u64, is_among_builders(&ports), FILES_BESIDES)?;
         self.connections = wanted as u64;
         self.memory = used_bytes(0).map(|before| (before, before));
         let began_ns = monotonic_ns();

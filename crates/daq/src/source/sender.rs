@@ -119,7 +119,7 @@ fn next_message(context: &mut WorkerContext, link: &mut BuilderLink, place: usiz
         }
     };
     let source = context.first + place as u32;
-    let payload_bytes = context.config.draw.bytes(pending.event, source);
+    let payload_bytes = context.config.sizes.bytes(pending.event, source);
     // Datagrams have checksums of their own.
     let payload_crc = if context.config.is_udp { 0 } else { context.payload.checksum(payload_bytes) };
     let sent_ns = monotonic_ns();

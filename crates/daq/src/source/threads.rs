@@ -19,12 +19,10 @@ const HANDSHAKES_MAX: usize = 64;
 /// Sources per thread. On two CPUs, 1000 sources send half as much again with four threads as with one: the
 /// kernel schedules the builder more often between them.
 const SOURCES_A_THREAD: usize = 250;
-/// Events of one wait.
 const READY_MAX: usize = 512;
 /// Buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
-/// The running threads; dropping stops them.
 #[derive(Debug)]
 pub(super) struct SourceThreads {
     threads: ThreadGroup<SourcesReport>,
@@ -34,7 +32,6 @@ pub(super) struct SourceThreads {
     threads_connected: usize,
 }
 
-/// The number of threads; `wanted` 0: automatic.
 fn threads_for(sources: usize, wanted: usize) -> usize {
     let cpus = sys::thread::online_cpus().map_or(1, |cpus| cpus.len().max(1));
     let threads = if wanted == 0 { sources.div_ceil(SOURCES_A_THREAD).min(2 * cpus) } else { wanted };
@@ -43,9 +40,6 @@ fn threads_for(sources: usize, wanted: usize) -> usize {
 
 impl SourceThreads {
     /// Starts threads that connect `sources` sources from number `first` on.
-    ///
-    /// # Errors
-    /// Too few file descriptors; a thread cannot be started.
     pub(super) fn start(
         config: &Arc<SourcesConfig>,
         first: u32,
@@ -79,9 +73,6 @@ impl SourceThreads {
     }
 
     /// Waits at most `step` for all connections; `Ok(false)`: not yet.
-    ///
-    /// # Errors
-    /// A connection failed.
     pub(super) fn wait_connected(&mut self, step: Duration) -> Result<bool, String> {
         let until = Deadline::after(step);
         while self.threads_connected < self.progress.len() {
@@ -97,7 +88,6 @@ impl SourceThreads {
         Ok(true)
     }
 
-    /// Established connections.
     pub(super) fn standing(&self) -> usize {
         self.progress.iter().map(|progress| progress.standing.load(Ordering::Relaxed)).sum()
     }
@@ -119,9 +109,6 @@ impl SourceThreads {
     }
 
     /// Stops all threads, waits for them at most `within`, and adds up their reports.
-    ///
-    /// # Errors
-    /// A thread did not end, or panicked.
     pub(super) fn stop(mut self, within: Duration) -> Result<SourcesReport, String> {
         self.threads.stop();
         let mut sum = SourcesReport::default();

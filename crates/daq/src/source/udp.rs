@@ -76,7 +76,7 @@ pub(super) fn resend(context: &mut WorkerContext, link: &mut BuilderLink, order:
     if is_waiting || is_current || !context.config.is_udp {
         return;
     }
-    let whole = context.config.draw.bytes(order.event, order.first_source).min(PAYLOAD_BYTES_MAX);
+    let whole = context.config.sizes.bytes(order.event, order.first_source).min(PAYLOAD_BYTES_MAX);
     let header = FragmentHeader {
         event: order.event,
         payload_bytes: whole,

@@ -1,8 +1,8 @@
 use reactor::StopHandle;
 
 use super::*;
+use crate::part_settings::{PortEndpoint, SourcesTask};
 use crate::settings::DaqSettings;
-use crate::task::{PortEndpoint, SourcesTask};
 use crate::wire::{FragmentFlags, Kind};
 
 const RUN: u32 = 7;

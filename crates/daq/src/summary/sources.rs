@@ -9,12 +9,10 @@ use super::super::report::{GroupClock, SourceSeen, SourceSent};
 use super::super::trial_reports::TrialReports;
 use super::tables::seconds;
 
-/// Sources that are listed one by one.
 const SOURCES_SHOWN: usize = 10;
 /// Groups of sources whose clock is listed.
 const CLOCKS_SHOWN: usize = 16;
 
-/// What both sides know of one source.
 #[derive(Default)]
 struct Known<'a> {
     seen: Vec<&'a SourceSeen>,
@@ -93,7 +91,6 @@ pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
     Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
 }
 
-/// The congestion control of the sources' connections.
 fn controls(reports: &TrialReports) -> Vec<String> {
     let builders = reports.builders();
     let seen = builders.iter().flat_map(|builder| &builder.sources_seen);

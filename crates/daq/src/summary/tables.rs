@@ -98,7 +98,6 @@ fn carried(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
 }
 
-/// The distributions of times.
 pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
     let row = |name: &str, times: &Histogram| {
         (times.count() > 0).then(|| {
@@ -209,7 +208,6 @@ pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<T
     Some(Table { rows, notes, ..Table::new("Fragments of all events, warm-up included", &columns) })
 }
 
-/// Why events took long.
 pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
     let counts = slow_event_causes::all(reports);
     let events = reports.events();
@@ -232,7 +230,6 @@ pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
     })
 }
 
-/// The slowest events one by one.
 pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
     let row = |(slow, cause): (super::super::report::SlowEvent, super::super::report::Cause)| {
         vec![
@@ -270,7 +267,7 @@ pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
         vec![
             one.event.to_string().into(),
             one.missing.into(),
-            crate::account::missing(one.missing, &one.sources).into(),
+            crate::missing_sources::text(one.missing, &one.sources).into(),
         ]
     };
     let rest = reports.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);

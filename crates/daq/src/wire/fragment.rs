@@ -5,7 +5,6 @@ use super::{
     verify_checksum, write_common,
 };
 
-/// Flags of a [`FragmentHeader`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentFlags(pub u16);
 
@@ -19,7 +18,6 @@ impl FragmentFlags {
     /// The source's clock is not synchronised.
     pub const UNSYNCED: u16 = 8;
 
-    /// Whether all bits of `flag` are set.
     pub const fn has(self, flag: u16) -> bool {
         self.0 & flag == flag
     }
@@ -30,17 +28,13 @@ impl FragmentFlags {
 pub struct FragmentHeader {
     /// [`Kind::Fragment`], [`Kind::Hello`] or [`Kind::Sync`].
     pub kind: Kind,
-    /// See [`FragmentFlags`].
     pub flags: FragmentFlags,
-    /// Run number.
     pub run: u32,
     /// Number of the receiving builder.
     pub builder: u16,
     /// Event number; in an answer the number of the probe.
     pub event: u64,
-    /// Number of the sending source.
     pub source: u32,
-    /// Payload length.
     pub payload_bytes: u32,
     /// When the order (or probe) arrived, by the source's clock, ns.
     pub order_received_ns: u64,
@@ -50,7 +44,6 @@ pub struct FragmentHeader {
     pub clock_error_ns: u32,
     /// Counts the source's fragments to this builder from 0.
     pub sequence: u32,
-    /// CRC32C of the payload; 0: none.
     pub payload_crc: u32,
 }
 
@@ -73,7 +66,6 @@ impl FragmentHeader {
         }
     }
 
-    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         self.header(HEADER_BYTES as u16)
     }
@@ -141,14 +133,12 @@ impl FragmentHeader {
     }
 }
 
-/// Length of an encoded [`DatagramHeader`].
 pub const DATAGRAM_HEADER_BYTES: usize = HEADER_BYTES + 8;
 
 /// Header of a part of a fragment in a datagram: in `fragment`, `payload_bytes` and `payload_crc` are those
 /// of this datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHeader {
-    /// The common fields.
     pub fragment: FragmentHeader,
     /// Position of these bytes in the fragment's payload.
     pub offset: u32,
@@ -157,7 +147,6 @@ pub struct DatagramHeader {
 }
 
 impl DatagramHeader {
-    /// Encodes the header.
     pub fn encode(&self) -> [u8; DATAGRAM_HEADER_BYTES] {
         let mut bytes = [0; DATAGRAM_HEADER_BYTES];
         bytes[..HEADER_BYTES].copy_from_slice(&self.fragment.header(DATAGRAM_HEADER_BYTES as u16));
@@ -168,9 +157,6 @@ impl DatagramHeader {
 
     /// Decodes a datagram; returns header and payload. With a plain [`FragmentHeader`] it is a whole
     /// fragment.
-    ///
-    /// # Errors
-    /// [`WireError`].
     pub fn decode(datagram: &[u8]) -> Result<(Self, &[u8]), WireError> {
         let (header, length) = FragmentHeader::decode(datagram)?;
         let payload = &datagram[length..];

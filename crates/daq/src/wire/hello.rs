@@ -27,7 +27,6 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Encodes the payload.
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         put(&mut bytes, 0, self.group.to_be_bytes());
@@ -41,10 +40,6 @@ impl Hello {
         bytes
     }
 
-    /// Decodes the payload.
-    ///
-    /// # Errors
-    /// [`WireError::Short`].
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
         let bytes = payload.first_chunk::<HELLO_BYTES>().ok_or(WireError::Short)?;
         let name = &bytes[40..56];

@@ -17,18 +17,14 @@ pub use fragment::{DATAGRAM_HEADER_BYTES, DatagramHeader, FragmentFlags, Fragmen
 pub use hello::{ANY_BUILDER, HELLO_BYTES, Hello};
 pub use order::{Order, OrderFlags};
 
-/// Magic number.
 pub const MAGIC: [u8; 4] = *b"KGDQ";
-/// Version of the format.
 pub const VERSION: u8 = 1;
-/// Length of an encoded header.
 pub const HEADER_BYTES: usize = 64;
 /// Longest accepted header, which leaves room for extensions.
 pub const HEADER_BYTES_MAX: usize = 1024;
 /// Largest payload of a fragment.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 
-/// Message kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -51,7 +47,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Trigger,
@@ -70,11 +65,9 @@ impl Kind {
 /// The fields that both layouts begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommonHeader {
-    /// Message kind.
     pub kind: Kind,
     /// Header length; at least [`HEADER_BYTES`].
     pub header_bytes: u16,
-    /// Run number.
     pub run: u32,
 }
 

@@ -2,17 +2,13 @@
 
 use super::{HEADER_BYTES, Kind, WireError, append_checksum, at, put, verify_checksum, write_common};
 
-/// Flags of an [`Order`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderFlags(pub u16);
 
 impl OrderFlags {
-    /// A repetition.
     pub const AGAIN: u16 = 1;
-    /// The last trigger.
     pub const LAST: u16 = 2;
 
-    /// Whether all bits of `flag` are set.
     pub const fn has(self, flag: u16) -> bool {
         self.0 & flag == flag
     }
@@ -21,21 +17,15 @@ impl OrderFlags {
 /// A trigger, grant, pull, stop, clock probe or NACK; by UDP, or over a source's TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Message kind.
     pub kind: Kind,
-    /// See [`OrderFlags`].
     pub flags: OrderFlags,
-    /// Run number.
     pub run: u32,
-    /// Number of the sending builder.
     pub builder: u16,
     /// Event number; in a clock probe the number of the probe.
     pub event: u64,
     /// When the trigger was due (or the probe was sent), by the builder's clock, ns.
     pub triggered_ns: u64,
-    /// The first addressed source.
     pub first_source: u32,
-    /// How many sources are addressed.
     pub sources: u32,
     /// Expected payload length; 0: the source knows. In a NACK, how many bytes were lost.
     pub fragment_bytes: u32,
@@ -68,7 +58,6 @@ impl Order {
         }
     }
 
-    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = write_common(self.kind, HEADER_BYTES as u16, self.run);
         put(&mut bytes, 12, self.flags.0.to_be_bytes());
@@ -114,7 +103,6 @@ impl Order {
         Ok((order, length))
     }
 
-    /// Whether it addresses the source.
     pub const fn is_for(&self, source: u32) -> bool {
         source >= self.first_source && source - self.first_source < self.sources
     }

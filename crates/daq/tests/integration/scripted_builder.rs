@@ -9,10 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSo
 use std::time::{Duration, Instant};
 
 use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, Progress, Watch};
+use daq::part_settings::{PortEndpoint, SourcesTask};
 use daq::report::SourcesReport;
 use daq::settings::DaqSettings;
 use daq::source::part::SourcesPart;
-use daq::task::{PortEndpoint, SourcesTask};
 use daq::wire::{FragmentHeader, HEADER_BYTES, HELLO_BYTES, Hello, Kind, Order};
 use serde_json::Value;
 use sys::net::MulticastSender;

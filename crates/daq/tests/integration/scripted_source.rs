@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use daq::task::PortEndpoint;
+use daq::part_settings::PortEndpoint;
 use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, Order};
 
 const GUARD: Duration = Duration::from_secs(30);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted_source::header;
 use crate::trial::{Trial, run, settings};
+use daq::part_settings::PortEndpoint;
 use daq::report::BuilderReport;
-use daq::task::PortEndpoint;
 use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, Order};
 use serde_json::{Value, json};
 

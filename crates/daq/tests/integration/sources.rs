@@ -1,8 +1,8 @@
 //! Sources execute the orders of a scripted builder, over loopback.
 
 use crate::scripted_builder::{Builder, Rig, SEED};
-use daq::settings::Draw;
-use daq::task::{boot_of_host, configuration_of};
+use daq::part_settings::{boot_of_host, configuration_of};
+use daq::settings::FragmentSizes;
 use daq::wire::{FragmentFlags, FragmentHeader, Kind, Order, OrderFlags};
 use serde_json::json;
 use sys::clock::monotonic_ns;
@@ -29,7 +29,7 @@ fn each_source_sends_a_hello() {
 #[test]
 fn trigger_makes_each_source_send_once() {
     let mut rig = Rig::new(&json!({ "sources": 20, "size": "lognormal 1KiB 1", "window": 2 }));
-    let draw = Draw::new(&rig.settings.size, SEED, "").unwrap();
+    let draw = FragmentSizes::new(&rig.settings.size, SEED, "").unwrap();
     let builder = rig.only();
     let mut bytes = 0;
     for event in 0..30_u64 {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, Progress};
 use daq::builder::part::BuilderPart;
-use daq::port::PortPart;
+use daq::listen_addresses::PortPart;
+use daq::part_settings::{BuilderTask, PortEndpoint, PortTask, SourcesTask};
 use daq::report::{BuilderReport, BuildersReport, SourcesReport};
 use daq::settings::DaqSettings;
 use daq::source::part::SourcesPart;
-use daq::task::{BuilderTask, PortEndpoint, PortTask, SourcesTask};
 use serde_json::{Value, json};
 use workload::part::{self, Part};
 

@@ -59,7 +59,6 @@ fn waterfall(picture: &EventPicture, is_worst: bool) -> Option<Figure> {
     })
 }
 
-/// Delays of all sources in some events.
 pub(super) fn heat(builders: &[&BuilderReport]) -> Option<Figure> {
     let builder = builders.iter().find(|builder| !builder.heat.is_empty())?;
     let cells = |(_, delays): &(u64, Vec<Option<u32>>)| {

@@ -3,7 +3,7 @@
 use base::format::plural;
 
 /// The missing sources as text: `sources 3, 7-9`; only the first if there are many.
-pub(crate) fn missing(all: u32, known: &[u32]) -> String {
+pub(crate) fn text(all: u32, known: &[u32]) -> String {
     let rest = (all as usize).saturating_sub(known.len());
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     let word = if all == 1 { "source" } else { "sources" };
@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn missing_shows_ranges_or_count() {
-        assert_eq!(missing(1, &[7]), "source 7");
-        assert_eq!(missing(70, &[1, 2, 3]), "sources 1-3 and 67 more");
-        assert_eq!(missing(5, &[]), "5 sources");
+        assert_eq!(text(1, &[7]), "source 7");
+        assert_eq!(text(70, &[1, 2, 3]), "sources 1-3 and 67 more");
+        assert_eq!(text(5, &[]), "5 sources");
     }
 }

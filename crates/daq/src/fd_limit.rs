@@ -1,16 +1,13 @@
-//! Files that a process needs for its connections: one each.
+//! The limit of open files: each connection takes a file descriptor.
 
 use base::part::PartError;
 
-/// So many a process needs beside them.
+/// Open files besides the connections.
 const BESIDES_MIN: u64 = 64;
 
-/// Sees to it that this process may have so many connections, with files for both ends of them if builder and
-/// sources are in it, and that `besides` further files can be open, if that can be had.
-///
-/// # Errors
-/// The host does not let it have as many; how many it may have, and what to do.
-pub(super) fn allow(connections: u64, both_ends: bool, besides: u64) -> Result<(), PartError> {
+/// Raises the limit of open files for so many connections, with both ends if builder and sources are in this
+/// process, and for `besides` further files. The error says how many files are permitted, and what to do.
+pub(super) fn raise_for(connections: u64, both_ends: bool, besides: u64) -> Result<(), PartError> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     let wanted = if both_ends { 2 * connections } else { connections };
     let limit = sys::thread::raise_file_limit(open + wanted + besides);

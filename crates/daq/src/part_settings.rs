@@ -8,7 +8,6 @@ use super::settings::DaqSettings;
 /// What the port (the standing part on each builder's host) is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortTask {
-    /// The settings.
     pub settings: DaqSettings,
     /// Whether some sources are on other hosts.
     pub sources_elsewhere: bool,
@@ -25,7 +24,6 @@ pub struct PortEndpoint {
     pub run: u32,
     /// What a sampler watches on the builders' host.
     pub watch: Watch,
-    /// The builders' process.
     pub pid: u32,
 }
 
@@ -38,9 +36,7 @@ pub struct BuilderTask {
     pub port: String,
     /// The number of its first builder.
     pub builder_first: u16,
-    /// How many builders there are on all hosts.
     pub builders_all: u16,
-    /// Seed of times and sizes.
     pub seed: u64,
 }
 
@@ -55,7 +51,6 @@ pub struct SourcesTask {
     pub source_first: u32,
     /// How many sources are on this host.
     pub sources: u32,
-    /// Seed of times and sizes.
     pub seed: u64,
 }
 

@@ -4,16 +4,13 @@ use super::Size;
 
 /// Draws the size of the fragment of a source in an event from a seed that all share.
 #[derive(Debug, Clone)]
-pub struct Draw {
+pub struct FragmentSizes {
     size: Size,
     seed: u64,
     file: Vec<u32>,
 }
 
 /// Sizes that a text names, one a line.
-///
-/// # Errors
-/// The line that is at fault, and why.
 fn sizes(text: &str) -> Result<Vec<u32>, String> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -27,17 +24,13 @@ fn sizes(text: &str) -> Result<Vec<u32>, String> {
     if sizes.is_empty() { Err("it contains no size".to_owned()) } else { Ok(sizes) }
 }
 
-impl Draw {
+impl FragmentSizes {
     /// For these sizes; `file` is the text of the file that they name.
-    ///
-    /// # Errors
-    /// The line of the file that is at fault.
     pub fn new(size: &Size, seed: u64, file: &str) -> Result<Self, String> {
         let file = if matches!(size, Size::File(_)) { sizes(file)? } else { Vec::new() };
         Ok(Self { size: size.clone(), seed, file })
     }
 
-    /// Bytes of the payload.
     pub fn bytes(&self, event: u64, source: u32) -> u32 {
         let random = || {
             let mixed = event.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -63,7 +56,6 @@ impl Draw {
         bytes.min(u64::from(super::check::SIZE_BYTES_MAX)) as u32
     }
 
-    /// The mean over many fragments.
     pub fn mean_bytes(&self) -> f64 {
         match &self.size {
             Size::Fixed(size) => size.bytes() as f64,
@@ -84,7 +76,8 @@ mod tests {
     fn both_ends_draw_the_same_and_the_mean_is_right() {
         for text in ["1KiB", "uniform 1KiB..4KiB", "lognormal 1KiB 0.5", "file x"] {
             let size: Size = text.parse().unwrap();
-            let [one, other] = [(); 2].map(|()| Draw::new(&size, 7, "1KiB\n100\n# no\n2kB").unwrap());
+            let [one, other] =
+                [(); 2].map(|()| FragmentSizes::new(&size, 7, "1KiB\n100\n# no\n2kB").unwrap());
             let n = 20_000_u64;
             let all = (0..n).map(|k| (k / 100, (k % 100) as u32));
             let sum: u64 = all.clone().map(|(event, source)| u64::from(one.bytes(event, source))).sum();
@@ -94,6 +87,9 @@ mod tests {
                 all.clone().all(|(event, source)| one.bytes(event, source) == other.bytes(event, source))
             );
         }
-        assert!(Draw::new(&Size::File("x".into()), 7, "1KiB\nmany").is_err_and(|e| e.starts_with("line 2")));
+        assert!(
+            FragmentSizes::new(&Size::File("x".into()), 7, "1KiB\nmany")
+                .is_err_and(|e| e.starts_with("line 2"))
+        );
     }
 }

@@ -9,11 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use base::part::{HostContext, PartError};
 use sys::net::{NetError, PortReservation};
 
-use super::task::{PortEndpoint, PortTask};
+use super::part_settings::{PortEndpoint, PortTask};
 use workload::part::{Part, Peers};
 use workload::watch;
 
-/// The part `daq.port`.
 pub struct PortPart {
     task: PortTask,
     reserved: Vec<PortReservation>,
