@@ -22,19 +22,42 @@ impl LimitRule {
     }
 }
 
+/// A rule for shares that need no ceiling.
+const fn from(used_up_from: f64) -> LimitRule {
+    LimitRule { used_up_from, refuted_above: f64::INFINITY }
+}
+
 /// Usage against a ceiling (quota, calibration, line rate). Below 95 % the mean of a hold leaves room for
 /// another load; a calibrated ceiling can be exceeded by its own error, and a shaped link by the shaper's
 /// first burst.
 pub const CEILING: LimitRule = LimitRule { used_up_from: 0.95, refuted_above: 1.08 };
 
 /// A thread's time on a CPU, or ready and waiting for one: the rest is lost to wake-ups and short waits.
-pub const THREAD: LimitRule = LimitRule { used_up_from: 0.9, refuted_above: f64::INFINITY };
+pub const THREAD: LimitRule = from(0.9);
+
+/// The same: from this share on it may be the limit, if nothing else is.
+pub const THREAD_SIGN: LimitRule = from(0.5);
+
+/// A thread's time ready and waiting for a CPU: it is held back, however little CPU it used.
+pub const CPU_WAIT: LimitRule = from(0.5);
+
+/// The same: from this share on it may be why a connection waited.
+pub const CPU_WAIT_SIGN: LimitRule = from(0.1);
 
 /// A connection's busy time spent waiting for one thing: more than anything else.
-pub const WAITING: LimitRule = LimitRule { used_up_from: 0.5, refuted_above: f64::INFINITY };
+pub const WAITING: LimitRule = from(0.5);
+
+/// The same: from this share on it may be the limit, if nothing else is.
+pub const WAITING_SIGN: LimitRule = from(0.2);
+
+/// Samples in which all data of a send buffer was in flight: the path would have held more.
+pub const DRAINED_BUFFER: LimitRule = from(0.6);
+
+/// A sender's time with data in flight: with less, it had no more data to send.
+pub const SENDER_BUSY: LimitRule = from(0.5);
 
 /// Packets or events that were lost for want of room: fewer are an accident.
-pub const LOSS: LimitRule = LimitRule { used_up_from: 0.01, refuted_above: f64::INFINITY };
+pub const LOSS: LimitRule = from(0.01);
 
 /// Usage of a load that passed, as a multiple of its ceiling, above which the ceiling is wrong: more than
 /// [`CEILING`] allows, since it takes a ceiling away instead of leaving a limit open.

@@ -4,13 +4,13 @@
 //! listens at nothing itself: the builders of a trial do, and share the port with it.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use base::part::{HostContext, PartError};
 use sys::net::{NetError, PortReservation};
 
 use super::part_settings::{PortEndpoint, PortTask};
-use workload::part::{Part, Peers};
+use workload::part::{self, Part, Peers};
 use workload::watch;
 
 pub struct PortPart {
@@ -31,15 +31,9 @@ impl PortPart {
             }
             return Ok(address);
         }
-        let address = match (host.address, self.task.sources_elsewhere) {
-            (_, false) => IpAddr::from(Ipv4Addr::LOCALHOST),
-            (Some(address), true) => address,
-            (None, true) => {
-                return Err(PartError::new(
-                    "the sources are on other hosts, and the address at which they reach this host is \
-                     unknown; run an agent here with --address, and place the builder on it",
-                ));
-            }
+        let address = match self.task.sources_elsewhere {
+            true => part::address_for_others(host, "sources", "builder")?,
+            false => Ipv4Addr::LOCALHOST.into(),
         };
         Ok((address, 0).into())
     }

@@ -53,10 +53,8 @@ fn without_nan(text: &[u8]) -> Option<Vec<u8>> {
     found.then_some(mended)
 }
 
-/// What stands where a number should.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// Nothing.
     Absent,
     /// A number at or above zero; what follows the point is dropped, as cJSON does. Beyond 2^53 it may be
     /// rounded.

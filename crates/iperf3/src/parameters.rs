@@ -16,6 +16,8 @@ pub const UDP_BLOCK_BYTES_MAX: u32 = 65_507;
 /// More streams than iperf3 takes (128) and fewer than a host has ports.
 pub const STREAMS_MAX: u32 = 20_000;
 
+/// Duration of a test unless asked for otherwise, as in iperf3.
+const SECONDS: u32 = 10;
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 const DURATION_MAX_S: u64 = 86_400;
 const OMIT_MAX_S: u64 = 600;
@@ -23,7 +25,6 @@ const WINDOW_BYTES_MAX: u64 = 512 << 20;
 const SEGMENT_BYTES_MAX: u64 = 32 * 1024 - 1;
 const TITLE_CHARS_MAX: usize = 1000;
 
-/// What carries the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// A connection for each stream.
@@ -41,7 +42,6 @@ pub enum Direction {
     Bidirectional,
 }
 
-/// When a test is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     /// After this time, s (`-t`).
@@ -80,42 +80,19 @@ pub struct Parameters {
     /// IPv4's type of service, or IPv6's traffic class.
     pub service: Option<u8>,
     pub flow_label: Option<u32>,
-    /// Do not fragment datagrams.
     pub dont_fragment: bool,
     /// What the client calls this test.
     pub title: Option<String>,
     /// What the client wants to find in its own output.
     pub extra_data: Option<String>,
-    /// Whether the server's output is wanted, too.
     pub wants_output: bool,
-    /// What the client calls itself.
     pub client_version: Option<String>,
 }
 
+/// What a server assumes of a client that sends no parameter.
 impl Default for Parameters {
     fn default() -> Self {
-        Self {
-            protocol: Protocol::Tcp,
-            direction: Direction::Forward,
-            length: Length::Seconds(10),
-            omit_s: 0,
-            streams: 1,
-            block_bytes: TCP_BLOCK_BYTES,
-            rate_bit_per_s: None,
-            pacing_bit_per_s: None,
-            window_bytes: None,
-            congestion: None,
-            wide_counts: false,
-            nodelay: false,
-            segment_bytes: None,
-            service: None,
-            flow_label: None,
-            dont_fragment: false,
-            title: None,
-            extra_data: None,
-            wants_output: false,
-            client_version: None,
-        }
+        Self::read(&Map::new()).expect("no parameter is required")
     }
 }
 
@@ -195,7 +172,7 @@ impl Asked<'_> {
             return Ok(Length::Blocks(blocks));
         }
         Ok(match self.number("time", (0, DURATION_MAX_S), ServerError::DURATION)? {
-            None => Parameters::default().length,
+            None => Length::Seconds(SECONDS),
             Some(0) => Length::Endless,
             Some(seconds) => Length::Seconds(seconds as u32),
         })
@@ -256,7 +233,6 @@ impl Parameters {
         })
     }
 
-    /// As a client sends them.
     pub fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         let mut put = |key: &str, value: Option<Value>| {

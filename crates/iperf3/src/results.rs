@@ -51,7 +51,6 @@ pub struct StreamResult {
     pub packets: Option<u64>,
     /// Of these, in the omitted time.
     pub packets_omitted: Option<u64>,
-    /// Seconds over which it counted.
     pub seconds: Option<f64>,
 }
 
@@ -182,7 +181,8 @@ mod tests {
         let object = parse(
             br#"{"cpu_util_total":10.5,"cpu_util_user":-nan,"cpu_util_system":10.1,"sender_has_retransmits":1,
                 "congestion_used":"cubic","streams":[
-                {"id":1,"bytes":1000,"retransmits":0,"jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":1.5},
+                {"id":1,"bytes":1000,"retransmits":0,"jitter":0,"errors":0,"packets":0,"start_time":0,
+                 "end_time":1.5},
                 {"id":3,"bytes":18446744073709551616,"retransmits":-1,"jitter":nan,"errors":-1,"packets":7,
                  "start_time":2,"end_time":1}]}"#,
         );

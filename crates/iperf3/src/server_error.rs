@@ -12,47 +12,33 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Bytes of the two numbers.
     pub const BYTES: usize = 8;
 
     /// A test of 0 to 86,400 seconds was expected.
     pub const DURATION: i32 = 5;
-    /// Too many streams, or none.
     pub const STREAMS: i32 = 6;
-    /// The length of a block is out of bounds.
     pub const BLOCK: i32 = 7;
-    /// The socket buffer is out of bounds.
     pub const BUFFER: i32 = 8;
-    /// The segment size is out of bounds.
     pub const SEGMENT: i32 = 10;
-    /// The omitted time is out of bounds.
     pub const OMIT: i32 = 12;
-    /// SCTP is not spoken.
     pub const NO_SCTP: i32 = 18;
     /// A datagram is too short or too long.
     pub const DATAGRAM: i32 = 20;
-    /// The type of service is out of bounds.
     pub const SERVICE: i32 = 21;
     /// Not both of reverse and bidirectional.
     pub const DIRECTIONS: i32 = 25;
     /// A message that does not belong here.
     pub const MESSAGE: i32 = 110;
-    /// The parameters cannot be read.
     pub const PARAMETERS: i32 = 114;
-    /// The results cannot be read.
     pub const RESULTS: i32 = 117;
-    /// The flow label is out of bounds.
     pub const FLOW_LABEL: i32 = 127;
-    /// The congestion control is not there.
     pub const CONGESTION: i32 = 134;
     pub const AUTHORISATION: i32 = 142;
     /// Nothing came for too long.
     pub const SILENCE: i32 = 144;
     /// The test lasted longer than the server allows.
     pub const EXPIRED: i32 = 160;
-    /// The streams did not come.
     pub const STREAM_ACCEPT: i32 = 204;
-    /// A stream broke.
     pub const STREAM_BROKE: i32 = 206;
 
     pub fn bytes(self) -> [u8; Self::BYTES] {

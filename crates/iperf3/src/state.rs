@@ -17,11 +17,8 @@ pub enum State {
     ParamExchange = 9,
     /// The server asks for the data streams.
     CreateStreams = 10,
-    /// The server was stopped.
     ServerTerminate = 11,
-    /// The client was stopped.
     ClientTerminate = 12,
-    /// The server asks for results.
     ExchangeResults = 13,
     /// The server has handed over its own.
     DisplayResults = 14,

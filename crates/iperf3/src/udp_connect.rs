@@ -9,12 +9,10 @@ pub const WELCOME: [u8; 4] = *b"6789";
 const OLD_HELLO: [u8; 4] = 123_456_789_u32.to_le_bytes();
 const OLD_WELCOME: [u8; 4] = 987_654_321_u32.to_le_bytes();
 
-/// Whether a datagram asks for a stream.
 pub fn is_hello(datagram: &[u8]) -> bool {
     datagram == HELLO || datagram == OLD_HELLO
 }
 
-/// Whether a datagram answers that.
 pub fn is_welcome(datagram: &[u8]) -> bool {
     datagram == WELCOME || datagram == OLD_WELCOME
 }

@@ -1,5 +1,7 @@
 //! What of a transfer was asked for and did not arrive, and why: shared by the verdict and the summary. Pure.
 
+use base::format::quantity;
+
 use super::flow::{EndReason, FlowReport};
 use super::limit::{Asked, Cause};
 use super::report::{DirectionReport, EndReport, TransferReport};
@@ -10,6 +12,10 @@ use super::{limit, metrics};
 const RATE_MET: f64 = 0.97;
 /// In less time than this a connection has not found its pace, nor has the scheduler had a say.
 const LONG_ENOUGH_S: f64 = 0.05;
+
+pub(super) fn bit_rate(bit_per_s: f64) -> String {
+    quantity(Some(bit_per_s), "bit/s")
+}
 
 /// What one way was held back by, as far as that is known, and the evidence as sentences.
 #[must_use]
@@ -61,7 +67,7 @@ fn asked(settings: &TransferSettings, way: &DirectionReport) -> Asked {
 /// What arrived and what was asked for, bit/s, where the one and what was `kept` back at the sender are too
 /// little.
 fn shortfall(settings: &TransferSettings, way: &DirectionReport, kept: f64) -> Option<(f64, f64)> {
-    let end = way.receiver.as_ref().or(way.sender.as_ref())?;
+    let end = way.nearest_to_arrival()?;
     let wanted = settings.rate?.bit_per_s() as f64 * end.flows.len() as f64;
     let (arrived, elapsed_s) = (end.goodput_bit_per_s()?, end.elapsed_s()?);
     // Blocks that were begun and not ended are no shortfall.
@@ -73,8 +79,8 @@ fn shortfall(settings: &TransferSettings, way: &DirectionReport, kept: f64) -> O
 /// How a rate that was asked for was not met: as a sentence.
 pub(super) fn unmet(settings: &TransferSettings, way: &DirectionReport) -> Option<String> {
     let (arrived, wanted) = shortfall(settings, way, 0.0)?;
-    let (arrived, wanted) = (arrived / 1e6, wanted / 1e6);
-    Some(format!("{arrived:.1} of the requested {wanted:.1} Mbit/s {} arrived", way.direction.word()))
+    let (arrived, wanted) = (bit_rate(arrived), bit_rate(wanted));
+    Some(format!("{arrived} of the requested {wanted} {} arrived", way.direction.word()))
 }
 
 /// Where all that did not arrive of a rate was not offered, since the sender was woken too late: as a
@@ -82,7 +88,7 @@ pub(super) fn unmet(settings: &TransferSettings, way: &DirectionReport) -> Optio
 pub(super) fn overslept_reason(settings: &TransferSettings, way: &DirectionReport) -> Option<String> {
     let kept = overslept_bit_per_s(settings, way.sender.as_ref()?);
     let explains = shortfall(settings, way, 0.0).is_some() && shortfall(settings, way, kept).is_none();
-    explains.then(|| format!("the sender was woken too late to offer {:.1} Mbit/s of it", kept / 1e6))
+    explains.then(|| format!("the sender was woken too late to offer {} of it", bit_rate(kept)))
 }
 
 /// What a sender handed to its kernel, bit/s.
@@ -113,15 +119,14 @@ pub(super) fn broke_off(report: &TransferReport) -> Option<String> {
         let whys: Option<Vec<String>> = end.flows.iter().map(why).collect();
         whys?.into_iter().next()
     };
-    let ends = report.directions.iter().flat_map(|way| [&way.sender, &way.receiver]).flatten();
     // An early end breaks the flows.
-    let flows = if report.stopped { None } else { ends.into_iter().find_map(lost) };
+    let ways = report.directions.iter().filter(|_| !report.stopped);
+    let flows = ways.flat_map(DirectionReport::ends).find_map(lost);
     report.broken.clone().or(flows)
 }
 
 /// Less was offered than asked for.
 pub(super) struct Short {
-    /// What happened.
     pub(super) why: String,
     /// Whether the sender itself could not do more, so that nothing is learnt about the path.
     pub(super) by_sender: bool,
@@ -146,9 +151,9 @@ pub(super) fn short(settings: &TransferSettings, way: &DirectionReport) -> Optio
             (false, true) => "it was woken too late",
             (false, false) => "its network device took no more",
         };
-        let (offered, wanted) = (offered / 1e6, wanted / 1e6);
+        let (offered, wanted) = (bit_rate(offered), bit_rate(wanted));
         Short {
-            why: format!("the sender sent {offered:.1} of {wanted:.1} Mbit/s: {who}"),
+            why: format!("the sender sent {offered} of {wanted}: {who}"),
             by_sender: out_of_cpu || overslept,
             overslept,
         }
@@ -157,7 +162,7 @@ pub(super) fn short(settings: &TransferSettings, way: &DirectionReport) -> Optio
 
 /// How long bytes that were asked for took, where that is too short to tell a rate, ms.
 pub(super) fn too_short_ms(settings: &TransferSettings, report: &TransferReport) -> Option<f64> {
-    let elapsed = |way: &DirectionReport| way.receiver.as_ref().or(way.sender.as_ref())?.elapsed_s();
+    let elapsed = |way: &DirectionReport| way.nearest_to_arrival()?.elapsed_s();
     let longest_s = report.directions.iter().filter_map(elapsed).max_by(f64::total_cmp)?;
     (settings.bytes.is_some() && longest_s < LONG_ENOUGH_S && broke_off(report).is_none())
         .then_some(1e3 * longest_s)

@@ -1,22 +1,23 @@
 //! From a transfer's report to the verdict, with the reasons as sentences. Pure.
 
 use base::doubt::Doubt;
+use base::format::quantity;
 use base::outcome::Certainty;
+use base::series::Series;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
-use super::doubt::TransferDoubt;
 use super::findings::{Short, held_back, overslept_reason, short, too_short_ms, unmet};
 use super::flow::EndReason;
 use super::limit::Held;
 use super::metrics;
+use super::presentation::TransferDoubt;
 use super::report::{DirectionReport, EndReport, Responses, TransferReport};
 use super::settings::TransferSettings;
 
 /// Flows that are named one by one.
 const NAMED_MAX: usize = 5;
 
-/// Judge a report.
 #[must_use]
 pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement {
     let metrics = metrics::of(report);
@@ -37,7 +38,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     let too_much = settings.search.as_ref().and_then(|search| {
         let loss_percent = 100.0 * metrics.get("loss_ratio").copied().flatten()?;
         (loss_percent > search.loss_percent_max)
-            .then(|| format!("{loss_percent:.3} % of the datagrams were lost"))
+            .then(|| format!("{} of the datagrams were lost", quantity(Some(loss_percent), "%")))
     });
     reasons.extend(too_much.clone());
     let unknown = settings.search.is_some() && metrics.get("loss_ratio").is_none_or(Option::is_none);
@@ -63,11 +64,22 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         // Nobody else on the host is to blame for what the path does.
         is_definite: is_broken || path_is_short(settings, report),
         metrics,
-        series: super::series::of(report),
+        series: report.directions.iter().filter_map(goodput_series).collect(),
         doubts: doubts(settings, report),
         hold_s: report.hold_s,
         account: super::account::of(settings, report),
     }
+}
+
+/// Goodput over time, from the end that counts what arrived.
+fn goodput_series(way: &DirectionReport) -> Option<Series> {
+    let mut goodput = Series::new(format!("goodput_{}_bit_per_s", way.direction.word()), "bit/s");
+    for (from_s, to_s, bytes) in &way.nearest_to_arrival()?.intervals {
+        if to_s > from_s {
+            goodput.push(*to_s, Some(*bytes as f64 * 8.0 / (to_s - from_s)));
+        }
+    }
+    Some(goodput)
 }
 
 /// Whether a rate was not met because of the path, by counts of its own.
@@ -83,7 +95,7 @@ fn broken(report: &TransferReport) -> Vec<String> {
     let mut reasons: Vec<String> = report.broken.iter().cloned().collect();
     let mut flows = Vec::new();
     for way in &report.directions {
-        for end in [&way.sender, &way.receiver].into_iter().flatten() {
+        for end in way.ends() {
             for (number, flow) in end.flows.iter().enumerate() {
                 if let EndReason::Failed(why) = &flow.ended {
                     flows.push(format!("flow {} {} broke: {why}", number + 1, way.direction.word()));

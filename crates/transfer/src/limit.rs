@@ -1,25 +1,14 @@
 //! What held a transfer back. Pure: from the reports of both ends to a word, how it is known, and its
 //! evidence.
 
-use base::limit_rules::{LOSS, THREAD, WAITING};
+use base::format::quantity;
+use base::limit_rules::{
+    CPU_WAIT, CPU_WAIT_SIGN, DRAINED_BUFFER, LOSS, SENDER_BUSY, THREAD, THREAD_SIGN, WAITING, WAITING_SIGN,
+};
 use base::outcome::{Certainty, Resource};
 
-use super::flow::{FlowCount, ThreadReport};
-use super::report::{DirectionReport, EndReport, Waits};
-
-/// A thread that waited for a CPU for this share of its time was held back by it, however little it used.
-const READY_SHARE_FULL: f64 = 0.5;
-/// Threads that worked, or waited for a CPU, for this share of their time were near their end.
-const CPU_SHARE_NEAR: f64 = 0.5;
-/// From this share of waiting for a CPU on, what a connection waited for may be its doing.
-const READY_SHARE_NEAR: f64 = 0.1;
-/// A connection that waited for one thing for less than this share of its busy time was not held back by it;
-/// from there to the limit rule it is a sign, no proof.
-const WAIT_SHARE: f64 = 0.2;
-/// A buffer that had nothing unsent in this share of its samples held less than the path.
-const DRAINED_SHARE_MOST: f64 = 0.6;
-/// A sender that had data under way for less than this share of its time was not asked for more.
-const BUSY_SHARE: f64 = 0.5;
+use super::flow::ThreadReport;
+use super::report::{DatagramLoss, DirectionReport, EndReport, Waits};
 
 /// Fewer looks at the buffers than this say nothing.
 const LOOKS_MIN: u32 = 3;
@@ -60,11 +49,11 @@ pub type Cause = (Held, Certainty);
 /// What was asked of a way beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// As much as goes.
+    /// No rate: as fast as possible.
     FlatOut,
-    /// A rate, which arrived.
+    /// A rate, which was reached.
     Met,
-    /// A rate that did not fully arrive.
+    /// A rate that was not reached.
     Unmet,
     /// A rate that was not fully offered: the sender was woken too late.
     Overslept,
@@ -95,7 +84,7 @@ pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Opti
 /// What held each flow of a way back, by its own connection, and by its own threads where it has some for
 /// itself.
 pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Vec<Option<Cause>> {
-    let flows = way.receiver.as_ref().or(way.sender.as_ref()).map_or(0, |end| end.flows.len());
+    let flows = way.nearest_to_arrival().map_or(0, |end| end.flows.len());
     let lost = Lost::of(way);
     let one = |index: usize| {
         let load = |end: &Option<EndReport>| {
@@ -124,12 +113,17 @@ pub(super) fn is_refuted(link_share: f64) -> bool {
     Resource::Network.rule().is_refuted(link_share)
 }
 
+/// A share as printed in evidence.
+pub(super) fn percent(share: f64) -> String {
+    quantity(Some(100.0 * share), "%")
+}
+
 fn link_sentence(share: f64) -> Option<String> {
-    let percent = 100.0 * share;
+    let percent = percent(share);
     match share {
-        share if is_full(share) => Some(format!("the goodput was {percent:.1} % of the link's maximum")),
+        share if is_full(share) => Some(format!("the goodput was {percent} of the link's maximum")),
         share if is_refuted(share) => Some(format!(
-            "the goodput was {percent:.1} % of the link's nominal maximum, so the nominal rate is wrong"
+            "the goodput was {percent} of the link's nominal maximum, so the nominal rate is wrong"
         )),
         _ => None,
     }
@@ -167,7 +161,7 @@ impl Signs {
         if self.link_is_full || (self.asked == Asked::Unmet && LOSS.is_used_up(self.lost.on_way)) {
             return Some(Held::Path);
         }
-        if receiver_is_full && (!sender_is_full || rwnd >= WAIT_SHARE) {
+        if receiver_is_full && (!sender_is_full || WAITING_SIGN.is_used_up(rwnd)) {
             return Some(Held::ReceiverCpu);
         }
         if sender_is_full {
@@ -177,7 +171,7 @@ impl Signs {
             return Some(Held::ReceiverCpu);
         }
         let waits = self.waits.as_ref()?;
-        let drained = waits.drained.is_some_and(|share| share >= DRAINED_SHARE_MOST);
+        let drained = waits.drained.is_some_and(|share| DRAINED_BUFFER.is_used_up(share));
         match () {
             () if WAITING.is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => Some(Held::Window),
             () if WAITING.is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
@@ -194,9 +188,9 @@ impl Signs {
         }
         let waits = self.waits.as_ref()?;
         match () {
-            () if waits.rwnd >= WAIT_SHARE && waits.rwnd >= waits.sndbuf => Some(Held::Window),
-            () if waits.sndbuf >= WAIT_SHARE => Some(Held::SendBuffer),
-            () if waits.drained.is_some_and(|share| share >= WAIT_SHARE) => Some(Held::SendBuffer),
+            () if WAITING_SIGN.is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => Some(Held::Window),
+            () if WAITING_SIGN.is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
+            () if waits.drained.is_some_and(|share| WAITING_SIGN.is_used_up(share)) => Some(Held::SendBuffer),
             () => None,
         }
     }
@@ -213,7 +207,7 @@ impl Signs {
     fn left_over(&self) -> Option<Cause> {
         match &self.waits {
             // By TCP's own counters it waited for neither end.
-            Some(waits) if waits.busy >= BUSY_SHARE => Some((Held::Path, Certainty::Confirmed)),
+            Some(waits) if SENDER_BUSY.is_used_up(waits.busy) => Some((Held::Path, Certainty::Confirmed)),
             Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
             _ => None,
@@ -250,11 +244,11 @@ impl Load {
     }
 
     fn is_full(&self) -> bool {
-        THREAD.is_used_up(self.taken) || self.ready >= READY_SHARE_FULL
+        THREAD.is_used_up(self.taken) || CPU_WAIT.is_used_up(self.ready)
     }
 
     fn is_near(&self) -> bool {
-        self.taken >= CPU_SHARE_NEAR && self.ready >= READY_SHARE_NEAR
+        THREAD_SIGN.is_used_up(self.taken) && CPU_WAIT_SIGN.is_used_up(self.ready)
     }
 }
 
@@ -276,15 +270,14 @@ fn ready_share(thread: &ThreadReport) -> f64 {
 fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
     let Some(most) = end.busiest_percent() else {
         let load = Load::of(end)?;
-        return Some(format!("the {word} end used {:.0} % of a core", 100.0 * load.taken));
+        return Some(format!("the {word} end used {} of a core", percent(load.taken)));
     };
-    let waited = 100.0 * end.threads.iter().map(ready_share).fold(0.0, f64::max);
-    let waited = if waited >= 1.0 {
-        format!(" and waited for a CPU {waited:.0} % of the time")
-    } else {
-        String::new()
+    let waited = end.threads.iter().map(ready_share).fold(0.0, f64::max);
+    let waited = match waited >= 0.01 {
+        true => format!(" and waited for a CPU {} of the time", percent(waited)),
+        false => String::new(),
     };
-    Some(format!("the busiest {word} thread used {most:.0} % of a core{waited}"))
+    Some(format!("the busiest {word} thread used {} of a core{waited}", percent(most / 100.0)))
 }
 
 /// What did not arrive, or had to be sent again: shares of the datagrams that were sent, by place.
@@ -298,23 +291,13 @@ struct Lost {
 
 impl Lost {
     fn of(way: &DirectionReport) -> Self {
-        let count = |end: &Option<EndReport>| {
-            end.as_ref()
-                .map(|end| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count)))
-        };
         let waits = way.sender.iter().flat_map(|end| &end.waits).filter(|waits| waits.busy_us.is_none());
         let packets = waits.filter_map(|waits| waits.retransmits).fold(0, u64::saturating_add);
-        let (at_socket, on_way) = match (count(&way.sender), count(&way.receiver)) {
-            (Some(sent), Some(came)) if sent.datagrams > 0 => {
-                let once = came.datagrams.saturating_sub(came.duplicated);
-                let lost = sent.datagrams.saturating_sub(once);
-                let at_socket = came.overflowed.unwrap_or(0).min(lost);
-                let share = |number: u64| number as f64 / sent.datagrams as f64;
-                (share(at_socket), share(lost - at_socket))
-            }
-            _ => (0.0, 0.0),
+        let Some(DatagramLoss { sent, lost: Some(lost), lost_at_socket }) = way.datagrams() else {
+            return Self { at_socket: 0.0, on_way: 0.0, packets };
         };
-        Self { at_socket, on_way, packets }
+        let share = |number: u64| number as f64 / sent as f64;
+        Self { at_socket: share(lost_at_socket), on_way: share(lost - lost_at_socket), packets }
     }
 
     fn any(&self) -> bool {
@@ -322,12 +305,11 @@ impl Lost {
     }
 
     fn sentence(&self) -> Option<String> {
-        let percent = |share: f64| 100.0 * share;
         match self {
             Self { packets: 1.., .. } => Some(format!("QUIC declared {} packets lost", self.packets)),
             _ if self.at_socket + self.on_way == 0.0 => None,
             _ => Some(format!(
-                "{:.3} % of the datagrams were lost on the path and {:.3} % at the receiver's full socket",
+                "{} of the datagrams were lost on the path and {} at the receiver's full socket",
                 percent(self.on_way),
                 percent(self.at_socket)
             )),
@@ -372,15 +354,16 @@ impl Waiting {
     }
 
     fn sentence(&self) -> String {
-        let drained = self.drained.filter(|share| *share >= WAIT_SHARE).map_or(String::new(), |share| {
-            format!("; in {:.0} % of samples the whole send buffer was in flight", 100.0 * share)
-        });
+        let drained =
+            self.drained.filter(|share| WAITING_SIGN.is_used_up(*share)).map_or(String::new(), |share| {
+                format!("; in {} of samples the whole send buffer was in flight", percent(share))
+            });
         format!(
-            "connections were busy {:.0} % of the time; of this, limited by the receive window {:.0} % and \
-             by the send buffer {:.0} %; {} segments were retransmitted{drained}",
-            100.0 * self.busy,
-            100.0 * self.rwnd,
-            100.0 * self.sndbuf,
+            "connections were busy {} of the time; of this, limited by the receive window {} and by the \
+             send buffer {}; {} segments were retransmitted{drained}",
+            percent(self.busy),
+            percent(self.rwnd),
+            percent(self.sndbuf),
             self.retransmits
         )
     }

@@ -9,66 +9,51 @@ use super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits
 
 /// Every number of a trial: the transfer's own, and what the samplers add.
 pub const METRICS: &[MetricSpec] = &[
-    metric("goodput_bit_per_s", "bit/s", Higher, "payload that arrived, both ways together"),
-    metric("goodput_up_bit_per_s", "bit/s", Higher, "payload that arrived at the server"),
-    metric("goodput_down_bit_per_s", "bit/s", Higher, "payload that arrived at the client"),
-    metric(
-        "theoretical_bit_per_s",
-        "bit/s",
-        Neither,
-        "the most payload that the path's rate and headers allow",
-    ),
+    metric("goodput_bit_per_s", "bit/s", Higher, "received payload, both directions together"),
+    metric("goodput_up_bit_per_s", "bit/s", Higher, "payload received by the server"),
+    metric("goodput_down_bit_per_s", "bit/s", Higher, "payload received by the client"),
+    metric("theoretical_bit_per_s", "bit/s", Neither, "the most payload that link rate and headers allow"),
     metric("asked_bytes", "B", Neither, "requested payload"),
-    metric("sent_bytes", "B", Neither, "payload that the senders' kernels (QUIC: their streams) took"),
-    metric("received_bytes", "B", Neither, "payload that arrived"),
-    metric("elapsed_s", "s", Lower, "from the first byte that arrived to the last, the longer way"),
+    metric("sent_bytes", "B", Neither, "payload passed to the senders' kernels (QUIC: to their streams)"),
+    metric("received_bytes", "B", Neither, "received payload"),
+    metric(
+        "elapsed_s",
+        "s",
+        Lower,
+        "time between the first and the last received byte, of the slower direction",
+    ),
     metric("flow_least_bit_per_s", "bit/s", Higher, "goodput of the slowest flow"),
-    metric("flow_most_bit_per_s", "bit/s", Neither, "goodput of the quickest flow"),
-    metric("cpu_s_per_gb", "s", Lower, "CPU time of both ends for 10^9 bytes that arrived"),
+    metric("flow_most_bit_per_s", "bit/s", Neither, "goodput of the fastest flow"),
+    metric("cpu_s_per_gb", "s", Lower, "CPU time of both ends per 10^9 received bytes"),
     metric("sender_cpu_percent", "%", Lower, "the sender's busiest thread, in % of its core"),
     metric("receiver_cpu_percent", "%", Lower, "the receiver's busiest thread, in % of its core"),
-    metric("loss_ratio", "", Lower, "datagrams that never came over those sent"),
-    metric("datagrams_sent", "", Neither, "datagrams that the senders' kernels took"),
-    metric("datagrams_received", "", Neither, "datagrams that came"),
-    metric("datagrams_lost", "", Lower, "datagrams that never came"),
+    metric("loss_ratio", "", Lower, "lost datagrams divided by sent ones"),
+    metric("datagrams_sent", "", Neither, "datagrams passed to the senders' kernels"),
+    metric("datagrams_received", "", Neither, "received datagrams"),
+    metric("datagrams_lost", "", Lower, "datagrams sent but not received"),
     metric("datagrams_lost_at_receiver", "", Lower, "of these, dropped at the receiver's full socket"),
-    metric("datagrams_lost_on_path", "", Lower, "of these, lost elsewhere on the way"),
-    metric("sends_refused", "", Lower, "times that the sender's kernel had no room"),
-    metric("datagrams_reordered", "", Lower, "datagrams that came after a later one"),
-    metric("datagrams_duplicated", "", Lower, "datagrams that came twice"),
-    metric("delay_min_us", "us", Lower, "least time that a datagram was on its way, one way"),
+    metric("datagrams_lost_on_path", "", Lower, "of these, lost on the path"),
+    metric("sends_refused", "", Lower, "send calls that the kernel refused for lack of buffer space"),
+    metric("datagrams_reordered", "", Lower, "datagrams received after a later one"),
+    metric("datagrams_duplicated", "", Lower, "datagrams received twice"),
+    metric("delay_min_us", "us", Lower, "shortest one-way transit time of a datagram"),
     metric("delay_mean_us", "us", Lower, "mean of these times"),
     metric("delay_max_us", "us", Lower, "the longest of these times"),
-    metric(
-        "delay_bound_us",
-        "us",
-        Lower,
-        "by how much these times may be wrong: the ends' clocks, compared before and after",
-    ),
-    metric(
-        "jitter_us",
-        "us",
-        Lower,
-        "smoothed variation of the datagrams' transit time (RFC 1889), mean of the flows",
-    ),
+    metric("delay_bound_us", "us", Lower, "error bound of these times: the ends' clocks, compared twice"),
+    metric("jitter_us", "us", Lower, "smoothed variation of transit times (RFC 1889), mean of the flows"),
     metric("retransmits", "", Lower, "segments that TCP retransmitted, packets that QUIC declared lost"),
-    metric("rtt_min_us", "us", Lower, "least round-trip time that the connections saw"),
-    metric("rtt_us", "us", Lower, "the connections' smoothed round-trip time at the end, their mean"),
+    metric("rtt_min_us", "us", Lower, "lowest round-trip time of all connections"),
+    metric("rtt_us", "us", Lower, "smoothed round-trip time at the end, mean of the connections"),
     metric("transactions_per_s", "1/s", Higher, "requests answered per second, all flows together"),
-    metric("responses_missing", "", Lower, "requests that were due and got no response"),
-    metric(
-        "response_mean_us",
-        "us",
-        Lower,
-        "mean time from the intended send time of a request to the end of its response",
-    ),
+    metric("responses_missing", "", Lower, "due requests without a response"),
+    metric("response_mean_us", "us", Lower, "mean time from intended send time to the end of the response"),
     metric("response_p50_us", "us", Lower, "median of these times"),
     metric("response_p99_us", "us", Lower, "99th percentile of these times"),
     metric("response_p999_us", "us", Lower, "99.9th percentile of these times"),
     metric("response_max_us", "us", Lower, "the longest of these times"),
     metric("server_cpu_percent", "%", Lower, "CPU of the server's processes, in % of one core"),
     metric("server_memory_bytes", "B", Lower, "resident memory of the server's processes, added up"),
-    metric("disk_bit_per_s", "bit/s", Neither, "read from the device that holds the content"),
+    metric("disk_bit_per_s", "bit/s", Neither, "read from the server's disk"),
     metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and client"),
 ];
 
@@ -76,7 +61,6 @@ pub const METRICS: &[MetricSpec] = &[
 pub const OF_BYTES: &[&str] =
     &["goodput_bit_per_s", "loss_ratio", "sender_cpu_percent", "receiver_cpu_percent"];
 
-/// The headline metrics of requests.
 pub const OF_REQUESTS: &[&str] = &[
     "transactions_per_s",
     "response_p50_us",
@@ -85,7 +69,6 @@ pub const OF_REQUESTS: &[&str] = &[
     "receiver_cpu_percent",
 ];
 
-/// The transfer's own numbers.
 #[must_use]
 pub fn of(report: &TransferReport) -> Metrics {
     let mut metrics = Metrics::new();
@@ -97,11 +80,10 @@ pub fn of(report: &TransferReport) -> Metrics {
         all.filter(|all| !all.is_empty()).map(|all| all.iter().sum())
     };
     let each: Vec<f64> = ways.iter().filter_map(goodput_bit_per_s).collect();
-    let received = whole(ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes())));
-    // The CPU's time was spent on the omitted beginning too.
-    let worked_on = whole(
-        ways.iter().map(|way| arrived(way).map(|(end, _)| end.bytes().saturating_add(end.omitted.bytes))),
-    );
+    let received = whole(ways.iter().map(|way| Some(arrived(way)?.bytes())));
+    // CPU time was spent on the omitted beginning too.
+    let with_omitted = |end: &EndReport| end.bytes().saturating_add(end.omitted.bytes);
+    let worked_on = whole(ways.iter().map(|way| arrived(way).map(with_omitted)));
     set("goodput_bit_per_s", (each.len() == ways.len() && !each.is_empty()).then(|| each.iter().sum()));
     set("goodput_up_bit_per_s", goodput(Direction::Up));
     set("goodput_down_bit_per_s", goodput(Direction::Down));
@@ -109,11 +91,12 @@ pub fn of(report: &TransferReport) -> Metrics {
     set("asked_bytes", report.asked_bytes.map(|bytes| bytes as f64));
     set("sent_bytes", whole(ways.iter().map(|way| way.sender.as_ref().map(EndReport::bytes))));
     set("received_bytes", received);
-    let elapsed = |way: &DirectionReport| arrived(way).and_then(|(end, _)| end.elapsed_s());
-    set("elapsed_s", ways.iter().filter_map(elapsed).max_by(f64::total_cmp));
-    let flows: Vec<f64> = ways.iter().flat_map(flow_rates).collect();
-    set("flow_least_bit_per_s", flows.iter().copied().min_by(f64::total_cmp));
-    set("flow_most_bit_per_s", flows.iter().copied().max_by(f64::total_cmp));
+    let elapsed = ways.iter().filter_map(|way| arrived(way)?.elapsed_s());
+    set("elapsed_s", elapsed.max_by(f64::total_cmp));
+    let flows = || ways.iter().filter_map(arrived).flat_map(|end| &end.flows);
+    let rates = || flows().map(|flow| flow_rate(flow).unwrap_or(0.0));
+    set("flow_least_bit_per_s", rates().min_by(f64::total_cmp));
+    set("flow_most_bit_per_s", rates().max_by(f64::total_cmp));
     let ends = || ways.iter().flat_map(|way| [&way.sender, &way.receiver]);
     let cpu_s: Option<f64> = ends().map(|end| end.as_ref()?.cpu_s).sum();
     let per_gb =
@@ -131,22 +114,14 @@ pub fn of(report: &TransferReport) -> Metrics {
     metrics
 }
 
-/// The end that tells what arrived: the receiver; or the sender where a receiver does not tell and TCP
-/// carried it.
-fn arrived(way: &DirectionReport) -> Option<(&EndReport, bool)> {
+/// The end that counts what arrived: the receiver; of TCP, the sender if the receiver does not report.
+fn arrived(way: &DirectionReport) -> Option<&EndReport> {
     let sender = way.sender.as_ref().filter(|end| end.flows.iter().all(|flow| flow.count.datagrams == 0));
-    way.receiver.as_ref().map(|end| (end, true)).or(sender.map(|end| (end, false)))
+    way.receiver.as_ref().or(sender)
 }
 
 fn goodput_bit_per_s(way: &DirectionReport) -> Option<f64> {
-    let (end, _) = arrived(way)?;
-    end.goodput_bit_per_s()
-}
-
-/// The goodput of each flow over its own time, bit/s.
-fn flow_rates(way: &DirectionReport) -> Vec<f64> {
-    let Some((end, _)) = arrived(way) else { return Vec::new() };
-    end.flows.iter().map(|flow| flow_rate(flow).unwrap_or(0.0)).collect()
+    arrived(way)?.goodput_bit_per_s()
 }
 
 /// The goodput of a flow, bit/s.
@@ -215,7 +190,7 @@ fn datagrams(ways: &[DirectionReport]) -> Metrics {
         ("datagrams_duplicated", sum(&came, |count| count.duplicated)),
         ("jitter_us", jitter),
     ];
-    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    named.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// How long datagrams were on their way, the clocks' offset taken out; unknown where that is.
@@ -242,7 +217,7 @@ fn delays(report: &TransferReport) -> Metrics {
         ("delay_max_us", all.iter().map(|(_, _, max)| *max).max_by(f64::total_cmp)),
         ("delay_bound_us", report.clock.filter(|_| known).map(|clock| clock.bound_ns as f64 / 1e3)),
     ];
-    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    named.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// Metrics from TCP's or QUIC's own counters.
@@ -260,7 +235,7 @@ fn connections(ways: &[DirectionReport]) -> Metrics {
         ("rtt_min_us", least.into_iter().min_by(f64::total_cmp)),
         ("rtt_us", mean),
     ];
-    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    named.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 fn responses(responses: &Responses) -> Metrics {
@@ -276,7 +251,7 @@ fn responses(responses: &Responses) -> Metrics {
         ("response_p999_us", us(times.percentile_ns(99.9))),
         ("response_max_us", us(times.max_ns())),
     ];
-    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    named.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 #[cfg(test)]

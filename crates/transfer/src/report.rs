@@ -21,7 +21,6 @@ pub struct TransferReport {
     pub directions: Vec<DirectionReport>,
     /// What the path could carry at best, bit/s of payload; where its rate is known.
     pub theoretical_bit_per_s: Option<f64>,
-    /// Bytes that were asked for, where bytes were.
     pub asked_bytes: Option<u64>,
     /// From the client's start to the hold's ends, s.
     pub hold_s: (f64, f64),
@@ -79,13 +78,52 @@ impl TransferReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// [`Direction::Up`] or [`Direction::Down`].
     #[serde(rename = "way", deserialize_with = "one_direction")]
     pub direction: Direction,
     /// The end that sent; absent where the peer does not report.
     pub sender: Option<EndReport>,
     /// The end that received; absent where the peer does not report.
     pub receiver: Option<EndReport>,
+}
+
+impl DirectionReport {
+    /// A direction whose client sends what goes up and receives what comes down.
+    pub(super) fn of_client(
+        direction: Direction,
+        client: Option<EndReport>,
+        server: Option<EndReport>,
+    ) -> Self {
+        let (sender, receiver) = if direction == Direction::Up { (client, server) } else { (server, client) };
+        Self { direction, sender, receiver }
+    }
+
+    /// The ends that reported, the sender first.
+    pub(super) fn ends(&self) -> impl Iterator<Item = &EndReport> {
+        self.sender.iter().chain(&self.receiver)
+    }
+
+    /// The end that knows best what arrived: the receiver, or the sender if the receiver did not report.
+    pub(super) fn nearest_to_arrival(&self) -> Option<&EndReport> {
+        self.receiver.as_ref().or(self.sender.as_ref())
+    }
+
+    /// `None` if no datagrams are known to be sent.
+    pub(super) fn datagrams(&self) -> Option<DatagramLoss> {
+        let sent = self.sender.as_ref()?.count().datagrams;
+        let came = self.receiver.as_ref().map(EndReport::count);
+        let lost = came.map(|came| sent.saturating_sub(came.datagrams.saturating_sub(came.duplicated)));
+        let dropped = came.and_then(|came| came.overflowed).unwrap_or(0);
+        let lost_at_socket = dropped.min(lost.unwrap_or(0));
+        (sent > 0).then_some(DatagramLoss { sent, lost, lost_at_socket })
+    }
+}
+
+pub(super) struct DatagramLoss {
+    pub(super) sent: u64,
+    /// Absent if the receiver did not report.
+    pub(super) lost: Option<u64>,
+    /// Of these, dropped at the receiver's full socket.
+    pub(super) lost_at_socket: u64,
 }
 
 fn one_direction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Direction, D::Error> {
@@ -97,11 +135,9 @@ fn one_direction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Direction
     }
 }
 
-/// One end of a group of flows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndReport {
-    /// The host, where it has a name.
     pub host: Option<String>,
     /// Each flow, the omitted beginning deducted.
     pub flows: Vec<FlowReport>,
@@ -120,7 +156,10 @@ pub struct EndReport {
 }
 
 impl EndReport {
-    /// Payload of all flows.
+    pub(super) fn count(&self) -> FlowCount {
+        self.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count))
+    }
+
     pub fn bytes(&self) -> u64 {
         // Another host may report any number.
         self.flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add)

@@ -1,6 +1,7 @@
 //! Parts with typed tasks, endpoints and reports, and the only place that turns these into JSON and back.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use base::part::{AnyPart, Endpoints, HostContext, Live, PartError, PartKind, PartSpec, Progress};
 use serde::de::{DeserializeOwned, Error as _};
@@ -17,7 +18,6 @@ pub trait Part: Send + Sized + 'static {
     type Task: Serialize + DeserializeOwned;
     /// What it publishes to its peers once it is prepared.
     type Endpoint: Serialize + DeserializeOwned;
-    /// What it measured.
     type Report: Serialize + DeserializeOwned;
 
     /// Make the part; acquires nothing yet.
@@ -58,7 +58,6 @@ pub trait Part: Send + Sized + 'static {
     fn stop(&mut self) -> Result<Self::Report, PartError>;
 }
 
-/// The registry entry of a part.
 pub const fn kind<P: Part>() -> PartKind {
     PartKind { name: P::KIND, build: build::<P> }
 }
@@ -83,12 +82,24 @@ pub fn name(role: &str, host: &str, is_only_host: bool) -> String {
     if is_only_host { role.to_owned() } else { format!("{role}@{host}") }
 }
 
+/// The address at which the `others` of a run, which are on other hosts, reach a `server` here.
+///
+/// # Errors
+/// The host does not know its address.
+pub fn address_for_others(host: &HostContext, others: &str, server: &str) -> Result<IpAddr, PartError> {
+    host.address.ok_or_else(|| {
+        PartError::new(format!(
+            "the {others} are on other hosts, and the address at which they reach this host is unknown; run an \
+             agent here with --address, and place the {server} on it"
+        ))
+    })
+}
+
 /// What prepared parts have published.
 #[derive(Clone, Copy)]
 pub struct Peers<'a>(&'a Endpoints);
 
 impl<'a> Peers<'a> {
-    /// Typed access to `endpoints`.
     pub fn new(endpoints: &'a Endpoints) -> Self {
         Self(endpoints)
     }
@@ -112,7 +123,6 @@ pub type HostReport<'a, P> = (Option<&'a str>, <P as Part>::Report);
 pub struct Reports(BTreeMap<String, Value>);
 
 impl Reports {
-    /// Typed access to `reports`.
     pub fn new(reports: BTreeMap<String, Value>) -> Self {
         Self(reports)
     }

@@ -21,7 +21,6 @@ const MAX_OVERTIME: Duration = Duration::from_secs(150);
 pub trait Workload: Sync + 'static {
     /// Its name in plans, and its command: `stream`.
     const NAME: &'static str;
-    /// Its settings.
     type Settings: Settings;
 
     /// Every number of its trials, the sampled ones included.
@@ -35,7 +34,6 @@ pub trait Workload: Sync + 'static {
     /// The sides that a plan can place on hosts.
     fn roles(&self) -> &'static [Role];
 
-    /// The kinds of its parts.
     fn part_kinds(&self) -> &'static [PartKind];
 
     /// What a load counts: "streams".
@@ -57,7 +55,6 @@ pub trait Workload: Sync + 'static {
         false
     }
 
-    /// How loads are searched.
     fn load_plan(&self, settings: &Self::Settings) -> LoadPlan;
 
     /// The longest time that a trial may take beyond its hold (start-up, warm-up, a stalled end) before it is
@@ -108,19 +105,12 @@ pub trait Workload: Sync + 'static {
     }
 }
 
-/// A workload of a registry.
 pub trait AnyWorkload: Sync {
-    /// See [`Workload::NAME`].
     fn name(&self) -> &'static str;
-    /// See [`Workload::metrics`].
     fn metrics(&self) -> &'static [MetricSpec];
-    /// See [`Workload::presentation`].
     fn presentation(&self) -> &'static Presentation;
-    /// See [`Workload::roles`].
     fn roles(&self) -> &'static [Role];
-    /// See [`Workload::part_kinds`].
     fn part_kinds(&self) -> &'static [PartKind];
-    /// The JSON schema of its settings.
     fn schema(&self) -> Value;
     /// The reference page of its settings, as Markdown.
     fn settings_page(&self) -> String;

@@ -52,12 +52,8 @@ impl Origin {
     /// The address that the server listens at.
     fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
         match (host.address, self.players_elsewhere) {
-            (Some(address), _) => Ok(address),
             (None, false) => Ok(Ipv4Addr::LOCALHOST.into()),
-            (None, true) => Err(PartError::new(
-                "the players are on other hosts, and it is not known at which address they reach this one; \
-                 run an agent here with --address, and place the server on it",
-            )),
+            _ => part::address_for_others(host, "players", "server"),
         }
     }
 }

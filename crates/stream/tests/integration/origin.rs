@@ -108,7 +108,7 @@ fn remote_players_are_sampled_by_network_device() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = host(folder.path());
     let error = server(small(), true).prepare(&Endpoints::new(), &host).unwrap_err();
-    assert!(error.message.contains("at which address they reach this one"), "{error}");
+    assert!(error.message.contains("the address at which they reach this host is unknown"), "{error}");
     assert!(!host.data_dir.exists(), "nothing was made");
     host.address = Some("127.0.0.1".parse().unwrap());
     let mut part = server(small(), true);

@@ -5,11 +5,11 @@ mod tables;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use base::format::{count, number, quantity, quantity_in_sentence};
+use base::format::{count, quantity, quantity_in_sentence};
 use base::outcome::{Account, Certainty, Evidence, Limit, Resource};
 
 use self::tables::{balance, calls, flows, responses};
-use super::findings::{broke_off, held_back, link_share, too_short_ms};
+use super::findings::{bit_rate, broke_off, held_back, link_share, too_short_ms};
 use super::flow::Direction;
 use super::limit::{self, Cause, Held};
 use super::metrics;
@@ -56,7 +56,7 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
     let share = match (known("theoretical_bit_per_s"), report.directions.len()) {
         (Some(most), 1) if most > 0.0 => match known("goodput_bit_per_s")? / most {
             share if !limit::is_refuted(share) => {
-                format!(", {} % of the {} that the link can carry", number(100.0 * share), bit_rate(most))
+                format!(", {} of the {} that the link can carry", limit::percent(share), bit_rate(most))
             }
             _ => format!(
                 ", more than the {} that is the nominal maximum of the link (set its true rate with --link)",
@@ -69,12 +69,8 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
     Some(format!("Moved {}{mode}{share}{}", said.join(" and "), lost(report).unwrap_or_default()))
 }
 
-fn bit_rate(bit_per_s: f64) -> String {
-    quantity(Some(bit_per_s), "bit/s")
-}
-
 fn lost_share(ratio: f64) -> String {
-    if ratio == 0.0 { "none".to_owned() } else { quantity(Some(100.0 * ratio), "%") }
+    if ratio == 0.0 { "none".to_owned() } else { limit::percent(ratio) }
 }
 
 /// `; 1.131 % of the datagrams were lost`, of two ways each.
@@ -169,7 +165,7 @@ fn said(settings: &TransferSettings, way: &DirectionReport, cause: Option<Cause>
 fn full_cpu(whose: &str, end: Option<&EndReport>) -> String {
     match end.and_then(limit::full_cpu_share) {
         Some(share) => {
-            format!("the {whose} threads ran or waited for a CPU {:.0} % of the time", 100.0 * share)
+            format!("the {whose} threads ran or waited for a CPU {} of the time", limit::percent(share))
         }
         None => format!("the {whose} threads were too slow"),
     }

@@ -6,10 +6,10 @@ use base::format::{fixed, quantity};
 use base::outcome::{Cell, Certainty, Table};
 
 use super::super::findings::{broke_off, each_held_back};
-use super::super::flow::{EndReason, FlowCount, FlowReport};
-use super::super::line_rate::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
+use super::super::flow::{EndReason, FlowReport};
 use super::super::metrics;
-use super::super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};
+use super::super::path_rate::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
+use super::super::report::{DatagramLoss, DirectionReport, EndReport, Responses, TransferReport, Waits};
 use super::super::settings::TransferSettings;
 use super::known;
 
@@ -47,9 +47,9 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
     let each = report.asked_bytes.map(|bytes| bytes / report.directions.len().max(1) as u64);
     for way in &report.directions {
         let bytes = |end: &Option<EndReport>| end.as_ref().map(EndReport::bytes);
-        let arrived_s = way.receiver.as_ref().or(way.sender.as_ref()).and_then(EndReport::elapsed_s);
+        let arrived_s = way.nearest_to_arrival().and_then(EndReport::elapsed_s);
         let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
-        let (datagrams, lost) = loss(way).unzip();
+        let (datagrams, lost) = way.datagrams().map(|loss| (loss.sent, loss.lost)).unzip();
         table.rows.push(vec![
             name(way).into(),
             each.into(),
@@ -71,7 +71,7 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
 
 /// That datagrams do not fit into a packet of the path, where they do not.
 fn fragments(settings: &TransferSettings, report: &TransferReport, way: &DirectionReport) -> Option<String> {
-    let flows = [&way.sender, &way.receiver].into_iter().flatten().flat_map(|end| &end.flows);
+    let flows = way.ends().flat_map(|end| &end.flows);
     let mtu = flows.filter(|flow| flow.count.datagrams > 0).filter_map(|flow| flow.path_mtu_bytes).min()?;
     let bytes = settings.size_bytes();
     let is_ipv6 = report.server.parse::<SocketAddr>().is_ok_and(|server| server.is_ipv6());
@@ -87,7 +87,7 @@ fn fragments(settings: &TransferSettings, report: &TransferReport, way: &Directi
 
 /// The goodput from one interval to the next, in a few numbers.
 pub(super) fn over_time(way: &DirectionReport) -> Option<String> {
-    let intervals = &way.receiver.as_ref().or(way.sender.as_ref())?.intervals;
+    let intervals = &way.nearest_to_arrival()?.intervals;
     let together = intervals.len().div_ceil(INTERVALS_SHOWN).max(1);
     let rate = |group: &[(f64, f64, u64)]| {
         let (from_s, to_s) = (group.first()?.0, group.last()?.1);
@@ -112,37 +112,16 @@ pub(super) fn over_time(way: &DirectionReport) -> Option<String> {
 fn missing(way: &DirectionReport) -> Option<String> {
     let (sender, receiver) = (way.sender.as_ref()?, way.receiver.as_ref()?);
     let gap = sender.bytes().checked_sub(receiver.bytes()).filter(|gap| *gap > 0)?;
-    let sum =
-        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
-    let (sent, came) = (sum(sender), sum(receiver));
-    if sent.datagrams == 0 {
-        return Some(format!(
-            "{} {} of what was sent had not arrived when the transfer ended",
-            quantity(Some(gap as f64), "B"),
-            way.direction.word()
-        ));
-    }
-    let lost = sent.datagrams.saturating_sub(came.datagrams.saturating_sub(came.duplicated));
-    let at_socket = came.overflowed.unwrap_or(0).min(lost);
+    let missing = format!("{} {}", quantity(Some(gap as f64), "B"), way.direction.word());
+    let Some(DatagramLoss { lost: Some(lost), lost_at_socket, .. }) = way.datagrams() else {
+        return Some(format!("{missing} of what was sent had not arrived when the transfer ended"));
+    };
     Some(format!(
-        "{} {} ({lost} datagrams) did not arrive: {at_socket} were dropped at the receiver's full \
-         socket, {} on the path; \
-         the sender's kernel refused {} at first, which were sent later",
-        quantity(Some(gap as f64), "B"),
-        way.direction.word(),
-        lost - at_socket,
-        sent.refused
+        "{missing} ({lost} datagrams) did not arrive: {lost_at_socket} were dropped at the receiver's full \
+         socket, {} on the path; the sender's kernel refused {} at first, which were sent later",
+        lost - lost_at_socket,
+        sender.count().refused
     ))
-}
-
-/// Datagrams that were sent, and of these the lost ones where the receiver has counted.
-fn loss(way: &DirectionReport) -> Option<(u64, Option<u64>)> {
-    let count =
-        |end: &EndReport| end.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count));
-    let sent = way.sender.as_ref().map(count).filter(|sent| sent.datagrams > 0)?.datagrams;
-    let came = way.receiver.as_ref().map(count);
-    let lost = came.map(|came| sent.saturating_sub(came.datagrams.saturating_sub(came.duplicated)));
-    Some((sent, lost))
 }
 
 /// Flow by flow: what arrived, what its connection waited for, and what held it back.
@@ -150,7 +129,7 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
     let (mut rows, mut broken, is_broken) = (Vec::new(), Vec::new(), broke_off(report).is_some());
     let mut all = 0;
     for way in &report.directions {
-        let Some(end) = way.receiver.as_ref().or(way.sender.as_ref()) else { continue };
+        let Some(end) = way.nearest_to_arrival() else { continue };
         let waits = way.sender.as_ref().map(|sender| sender.waits.as_slice()).unwrap_or_default();
         let held = if is_broken { Vec::new() } else { each_held_back(settings, report, way) };
         all += end.flows.len();
@@ -229,7 +208,7 @@ fn slowest(flows: &[FlowReport]) -> Vec<usize> {
     numbers
 }
 
-/// A way, of several clients with the one whose it is.
+/// The direction, with the client's host if there are several.
 fn name(way: &DirectionReport) -> String {
     let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
     let host = host(&way.receiver).or(host(&way.sender));

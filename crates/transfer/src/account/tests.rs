@@ -1,10 +1,10 @@
 use base::verdict::Verdict;
 use serde_json::json;
 
-use super::super::doubt::TransferDoubt;
 use super::super::flow::Direction;
 use super::super::flow::{EndReason, FlowCount, FlowReport, ThreadReport};
 use super::super::judge::judge;
+use super::super::presentation::TransferDoubt;
 use super::super::report::{ClockOffset, DirectionReport, EndReport, Responses, Waits};
 use super::tables::over_time;
 use super::*;
@@ -141,7 +141,7 @@ fn unmet_rate_fails_because_of_the_path() {
     let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
     let judged = judge(&settings, &report(sent, came));
     assert_eq!((judged.verdict, judged.is_definite), (Verdict::Fail, true), "no neighbour's doing");
-    assert_eq!(judged.reasons, ["96.0 of the requested 200.0 Mbit/s up arrived"]);
+    assert_eq!(judged.reasons, ["96 Mbit/s of the requested 200 Mbit/s up arrived"]);
     let limit = judged.account.limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::Network, Certainty::Confirmed));
     let met = judge(&settings, &report(sent, sent));

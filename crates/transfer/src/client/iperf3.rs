@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sys::clock::{monotonic_ns, sleep_until_ns};
 
-use super::{ClientError, Passed, STEP, Task, add_passed, hold_s, report};
+use super::{ClientError, Passed, Ready, STEP, Task, add_passed, hold_s, report};
 use crate::control::{Control, Cookie, StopHandle};
 use crate::flow::{Direction, EndReason, FlowCount, FlowReport, GroupSetting, Protocol, Side};
 use crate::intervals::Intervals;
@@ -19,67 +19,55 @@ use crate::settings::TransferSettings;
 /// How often a test that runs is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A client whose server waits for the data streams.
-pub struct Ready {
+/// Agrees with the server on the parameters; it waits for the data streams from then on.
+pub(super) fn prepare(
     task: Task,
-    client: Client,
-    passed: Passed,
+    control: Control,
+    cookie: Cookie,
+    stop_handle: Arc<StopHandle>,
+) -> Result<Ready, ClientError> {
+    let problem = |problem| ClientError::NotIperf3s { server: task.server, problem };
+    let parameters = parameters(&task.settings).map_err(problem)?;
+    let settings = &task.settings;
+    let group =
+        GroupSetting { threads: settings.threads, engine: settings.engine, ..GroupSetting::default() };
+    let order = ClientOrder {
+        server: task.server,
+        parameters,
+        carrying: Carrying { mode: settings.mode, group },
+        deadlines: Deadlines { step: STEP, ..Deadlines::default() },
+    };
+    let client = Client::agree(control, cookie, order, stop_handle)?;
+    let passed = Passed::default();
+    let (peer, shared) = ("iperf3", passed.clone());
+    Ok(Ready { peer, passed, run: Box::new(move |at_ns| run(&task, client, &shared, at_ns)) })
 }
 
-impl Ready {
-    pub(super) fn prepare(
-        task: Task,
-        control: Control,
-        cookie: Cookie,
-        stop_handle: Arc<StopHandle>,
-    ) -> Result<Self, ClientError> {
-        let problem = |problem| ClientError::NotIperf3s { server: task.server, problem };
-        let parameters = parameters(&task.settings).map_err(problem)?;
-        let settings = &task.settings;
-        let group =
-            GroupSetting { threads: settings.threads, engine: settings.engine, ..GroupSetting::default() };
-        let order = ClientOrder {
-            server: task.server,
-            parameters,
-            carrying: Carrying { mode: settings.mode, group },
-            deadlines: Deadlines { step: STEP, ..Deadlines::default() },
-        };
-        let client = Client::agree(control, cookie, order, stop_handle)?;
-        Ok(Self { task, client, passed: Passed::default() })
-    }
-
-    pub(super) fn passed(&self) -> Passed {
-        self.passed.clone()
-    }
-
-    pub(super) fn run(self, at_ns: u64) -> TransferReport {
-        let Self { task, client, passed } = self;
-        let mut report = report(&task, "iperf3", None);
-        let status = client.status();
-        sleep_until_ns(at_ns);
-        let began_ns = monotonic_ns();
-        let mut watched = Watched::new(&task.settings, began_ns);
-        // Looked at from here, so that the intervals survive whatever happens to the test.
-        let test = std::thread::scope(|scope| {
-            let run = scope.spawn(|| client.run());
-            while !run.is_finished() {
-                std::thread::sleep(LOOK);
-                watched.look(&status, &passed);
-            }
-            run.join().ok()
-        });
-        report.hold_s = hold_s(&task.settings, monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
-        let Some(test) = test else {
-            report.broken = Some("the client of iperf3 panicked; please report this".to_owned());
-            return report;
-        };
-        report.stopped = test.is_stopped;
-        report.broken = test.problem.clone().filter(|_| !report.stopped);
-        let here = test.engines.iter().map(|engine| format!("client: {engine}"));
-        report.engine = here.chain(["server: iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
-        report.directions = ways(&test, watched);
-        report
-    }
+fn run(task: &Task, client: Client, passed: &Passed, at_ns: u64) -> TransferReport {
+    let mut report = report(task, "iperf3", None);
+    let status = client.status();
+    sleep_until_ns(at_ns);
+    let mut watched = Watched::new(&task.settings, monotonic_ns());
+    // Looked at from here, so that the intervals survive whatever happens to the test.
+    let test = std::thread::scope(|scope| {
+        let run = scope.spawn(|| client.run());
+        while !run.is_finished() {
+            std::thread::sleep(LOOK);
+            watched.look(&status, passed);
+        }
+        run.join().ok()
+    });
+    report.hold_s = hold_s(&task.settings, at_ns);
+    let Some(test) = test else {
+        report.broken = Some("the client of iperf3 panicked; please report this".to_owned());
+        return report;
+    };
+    report.stopped = test.is_stopped;
+    report.broken = test.problem.clone().filter(|_| !report.stopped);
+    let here = test.engines.iter().map(|engine| format!("client: {engine}"));
+    report.engine = here.chain(["server: iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
+    report.directions = ways(&test, watched);
+    report
 }
 
 fn parameters(settings: &TransferSettings) -> Result<Parameters, &'static str> {
@@ -160,7 +148,6 @@ impl Watched {
     }
 }
 
-/// The two ends of each way.
 fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
     let direction = test.parameters.as_ref().map(|parameters| parameters.direction);
     let now_ns = monotonic_ns();
@@ -194,16 +181,11 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
         if let Some(remote) = &mut remote {
             remote.cpu_s = whole(index, remote_cpu_s(test));
         }
-        let (sender, receiver) = match direction {
-            Direction::Up => (Some(own), remote),
-            _ => (remote, Some(own)),
-        };
-        DirectionReport { direction: *direction, sender, receiver }
+        DirectionReport::of_client(*direction, Some(own), remote)
     };
     sides.iter().enumerate().map(one_way).collect()
 }
 
-/// This end of some streams.
 fn own(streams: &[&StreamReport]) -> EndReport {
     let flow = |stream: &&StreamReport| {
         let counted = counted(&stream.own, stream.side);

@@ -67,10 +67,10 @@ pub struct Task {
 /// Payload that has passed: up, and down. Grows while the transfer runs.
 pub type Passed = Arc<[AtomicU64; 2]>;
 
-pub enum Ready {
-    Kagiri(Box<native::Ready>),
-    Iperf3(Box<iperf3::Ready>),
-    Ttcp(Box<ttcp::Ready>),
+pub struct Ready {
+    peer: &'static str,
+    passed: Passed,
+    run: Box<dyn FnOnce(u64) -> TransferReport + Send>,
 }
 
 /// Where `host` (`HOST`, `HOST:PORT`) is; the port is the usual one of its protocol unless given.
@@ -91,7 +91,7 @@ impl Ready {
     /// Connects to the server, finds out whose it is, and gets everything ready that can be before the start.
     pub fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Self, ClientError> {
         if task.settings.peer == Peer::Ttcp {
-            return Ok(Self::Ttcp(Box::new(ttcp::Ready::prepare(task, stop_handle)?)));
+            return ttcp::prepare(task, stop_handle);
         }
         let server = task.server;
         let until = Deadline::after(STEP);
@@ -106,44 +106,27 @@ impl Ready {
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
         match (first, wanted) {
             (protocol::GREETING, Peer::Iperf3) => Err(other("kagiri", "iperf3")),
-            (protocol::GREETING, _) => {
-                Ok(Self::Kagiri(Box::new(native::Ready::prepare(task, control, name, stop_handle)?)))
-            }
+            (protocol::GREETING, _) => native::prepare(task, control, name, stop_handle),
             (byte, _) if control.state_of(byte, during).map_err(stranger)? != State::ParamExchange => {
                 Err(stranger(Iperf3Error::Unexpected { peer: server, byte, during }))
             }
             (_, Peer::Kagiri) => Err(other("iperf3", "kagiri")),
-            _ => Ok(Self::Iperf3(Box::new(iperf3::Ready::prepare(task, control, cookie, stop_handle)?))),
+            _ => iperf3::prepare(task, control, cookie, stop_handle),
         }
     }
 
-    /// Whose server it is.
     pub fn peer(&self) -> &'static str {
-        match self {
-            Self::Kagiri(_) => "kagiri",
-            Self::Iperf3(_) => "iperf3",
-            Self::Ttcp(_) => "ttcp",
-        }
+        self.peer
     }
 
     pub fn passed(&self) -> Passed {
-        match self {
-            Self::Kagiri(ready) => ready.passed(),
-            Self::Iperf3(ready) => ready.passed(),
-            Self::Ttcp(ready) => ready.passed(),
-        }
+        self.passed.clone()
     }
 
     /// Begins at a moment of the monotonic clock (now, if it has passed) and runs to the end, or until
-    /// stopped. What was measured
-    /// until then is in the report, whatever happens.
+    /// stopped. What was measured until then is in the report, whatever happens.
     pub fn run(self, at_ns: u64) -> TransferReport {
-        let at_ns = at_ns.max(monotonic_ns());
-        match self {
-            Self::Kagiri(ready) => ready.run(at_ns),
-            Self::Iperf3(ready) => ready.run(at_ns),
-            Self::Ttcp(ready) => ready.run(at_ns),
-        }
+        (self.run)(at_ns.max(monotonic_ns()))
     }
 }
 
@@ -167,7 +150,7 @@ fn stranger(source: Iperf3Error) -> ClientError {
 /// The report's beginning, the same for every kind of server.
 fn report(task: &Task, peer: &str, server_link: Option<Link>) -> TransferReport {
     let settings = &task.settings;
-    let ways = if settings.direction == super::flow::Direction::Both { 2 } else { 1 };
+    let ways = settings.direction.each().len() as u64;
     TransferReport {
         peer: peer.to_owned(),
         server: task.server.to_string(),
@@ -178,8 +161,9 @@ fn report(task: &Task, peer: &str, server_link: Option<Link>) -> TransferReport 
 }
 
 /// The hold, from the start on: the omitted beginning is no part of it.
-fn hold_s(settings: &TransferSettings, elapsed_s: f64) -> (f64, f64) {
+fn hold_s(settings: &TransferSettings, start_ns: u64) -> (f64, f64) {
     let omit_s = settings.omit.duration().as_secs_f64();
+    let elapsed_s = monotonic_ns().saturating_sub(start_ns) as f64 / 1e9;
     (omit_s, elapsed_s.max(omit_s + 0.001))
 }
 

@@ -2,52 +2,32 @@
 
 use std::sync::Arc;
 
-use sys::clock::monotonic_ns;
-
-use super::{ClientError, Passed, STEP, Task, hold_s, report};
+use super::{ClientError, Ready, STEP, Task, hold_s, report};
 use crate::control::{Control, StopHandle};
 use crate::flow::Protocol;
 use crate::native::message::{SessionOrder, VERSION};
 use crate::native::session_id::SessionId;
 use crate::native::{Client, ClientOrder, PROGRAM};
-use crate::report::TransferReport;
 use crate::settings::TransferSettings;
 
-/// A client with its flows open.
-pub struct Ready {
+/// Opens the flows.
+pub(super) fn prepare(
     task: Task,
-    client: Client,
-}
-
-impl Ready {
-    pub(super) fn prepare(
-        task: Task,
-        control: Control,
-        name: SessionId,
-        stop_handle: Arc<StopHandle>,
-    ) -> Result<Self, ClientError> {
-        let session = order(&task.settings, task.key.clone());
-        let order = ClientOrder { server: task.server, session, step: STEP };
-        let client = Client::prepare(control, name, order, stop_handle)?;
-        Ok(Self { task, client })
-    }
-
-    pub(super) fn passed(&self) -> Passed {
-        self.client.passed()
-    }
-
-    pub(super) fn run(self, at_ns: u64) -> TransferReport {
-        let mut report = report(&self.task, "kagiri", self.client.server_link());
-        let end = self.client.run(at_ns);
-        report.engine = end.engines.join("; ");
-        report.directions = end.directions;
-        report.broken = end.broken;
-        report.stopped = end.stopped;
-        report.responses = end.responses;
-        report.clock = end.clock;
-        report.hold_s = hold_s(&self.task.settings, monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
+    control: Control,
+    name: SessionId,
+    stop_handle: Arc<StopHandle>,
+) -> Result<Ready, ClientError> {
+    let session = order(&task.settings, task.key.clone());
+    let order = ClientOrder { server: task.server, session, step: STEP };
+    let client = Client::prepare(control, name, order, stop_handle)?;
+    let passed = client.passed();
+    let run = move |at_ns| {
+        let mut report = report(&task, "kagiri", client.server_link());
+        client.run(at_ns, &mut report);
+        report.hold_s = hold_s(&task.settings, at_ns);
         report
-    }
+    };
+    Ok(Ready { peer: "kagiri", passed, run: Box::new(run) })
 }
 
 fn order(settings: &TransferSettings, key: Option<String>) -> SessionOrder {

@@ -37,7 +37,6 @@ pub struct ClientTask {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientEndpoint {
     pub server_address: SocketAddr,
-    /// Which program the server is.
     pub peer: String,
     pub pid: u32,
 }

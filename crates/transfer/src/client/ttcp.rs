@@ -4,39 +4,37 @@ use std::sync::Arc;
 
 use sys::clock::{monotonic_ns, sleep_until_ns};
 
-use super::{ClientError, Passed, Task, add_passed, hold_s, report};
+use super::{ClientError, Passed, Ready, Task, add_passed, hold_s, report};
 use crate::control::StopHandle;
 use crate::flow::{Direction, End, FlowCount};
 use crate::intervals::Intervals;
 use crate::report::{DirectionReport, EndReport, TransferReport, Waits};
 use crate::ttcp::{Manner, Receiver, SendOrder, TtcpError, TtcpReport, send};
 
-/// A client that is ready: up, it connects to a `ttcp -r`; down, it waits for a `ttcp -t`.
-pub struct Ready {
+/// Up, the client connects to a `ttcp -r`; down, it waits for a `ttcp -t`.
+pub(super) fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Ready, ClientError> {
+    let receiver = match task.settings.direction {
+        Direction::Down => {
+            // Only where the sender's host reaches this one.
+            let towards = sys::net::UdpFlow::connect(task.server, None)?.local_addr()?.ip();
+            Some(Receiver::bind((towards, task.server.port()).into(), manner(&task))?)
+        }
+        _ => None,
+    };
+    let passed = Passed::default();
+    let client = Client { task, stop_handle, receiver, passed: passed.clone() };
+    Ok(Ready { peer: "ttcp", passed, run: Box::new(move |at_ns| client.run(at_ns)) })
+}
+
+struct Client {
     task: Task,
     stop_handle: Arc<StopHandle>,
     receiver: Option<Receiver>,
     passed: Passed,
 }
 
-impl Ready {
-    pub(super) fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Self, ClientError> {
-        let receiver = match task.settings.direction {
-            Direction::Down => {
-                // Only where the sender's host reaches this one.
-                let towards = sys::net::UdpFlow::connect(task.server, None)?.local_addr()?.ip();
-                Some(Receiver::bind((towards, task.server.port()).into(), manner(&task))?)
-            }
-            _ => None,
-        };
-        Ok(Self { task, stop_handle, receiver, passed: Passed::default() })
-    }
-
-    pub(super) fn passed(&self) -> Passed {
-        self.passed.clone()
-    }
-
-    pub(super) fn run(mut self, at_ns: u64) -> TransferReport {
+impl Client {
+    fn run(mut self, at_ns: u64) -> TransferReport {
         let mut report = report(&self.task, "ttcp", None);
         sleep_until_ns(at_ns);
         let (direction, index) =
@@ -55,16 +53,14 @@ impl Ready {
             }
             None => send(self.task.server, &self.order(at_ns), &self.stop_handle, watch),
         };
-        report.hold_s = hold_s(&self.task.settings, monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
+        report.hold_s = hold_s(&self.task.settings, at_ns);
         report.stopped = self.stop_handle.is_stopped();
         match outcome {
             Ok(moved) => {
                 report.engine = format!("client: {}; server: ttcp", moved.engine);
                 let intervals = intervals.finish(monotonic_ns(), bytes, moved.flow.moved_ns);
                 let end = end(moved, intervals);
-                let (sender, receiver) =
-                    if direction == Direction::Up { (Some(end), None) } else { (None, Some(end)) };
-                report.directions = vec![DirectionReport { direction, sender, receiver }];
+                report.directions = vec![DirectionReport::of_client(direction, Some(end), None)];
             }
             Err(error) => report.broken = Some(error.to_string()).filter(|_| !report.stopped),
         }

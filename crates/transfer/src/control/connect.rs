@@ -120,17 +120,16 @@ pub(crate) fn send_first(socket: &TcpSocket, bytes: &[u8], peer: SocketAddr) -> 
     }
 }
 
-/// Waits until `socket` is ready, at most until `until`; `late` makes the error of a timeout.
+/// Waits until `socket` is ready; `false` if it is not by `until`.
 ///
 /// # Errors
-/// [`ControlError`]: the timeout, or a stop of this end.
+/// [`ControlError::Stopped`], [`ControlError::Net`].
 pub(crate) fn wait_until_ready(
     socket: &impl AsFd,
     interest: Interest,
     stop_handle: &StopHandle,
     until: Deadline,
-    late: impl Fn() -> ControlError,
-) -> Result<(), ControlError> {
+) -> Result<bool, ControlError> {
     let epoll = Epoll::new()?;
     epoll.add(socket, 0, interest)?;
     epoll.add(stop_handle, 1, Interest::READ)?;
@@ -140,11 +139,11 @@ pub(crate) fn wait_until_ready(
             return Err(ControlError::Stopped);
         }
         if until.passed() {
-            return Err(late());
+            return Ok(false);
         }
         epoll.wait(&mut events, Some(until.left()))?;
         if events.iter().any(|event| event.token == 0) {
-            return Ok(());
+            return Ok(true);
         }
         stop_handle.clear();
     }

@@ -29,24 +29,19 @@ pub enum Engine {
 /// What an engine did in the probe, towards a receiver that copies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
-    /// The engine.
     pub engine: Engine,
     /// CPU time of both ends for 10^9 bytes, s.
     pub cpu_s_per_gb: f64,
-    /// Bits of payload per second.
     pub bit_per_s: f64,
 }
 
-/// What the probe found on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProbeReport {
     /// The engine that took the least CPU time a byte.
     pub chosen: Engine,
-    /// All that were tried.
     pub engines: Vec<Probed>,
 }
 
-/// How the flows of a group were moved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EngineChoice {
     /// How TCP senders gave their bytes to the kernel; absent without any.
@@ -55,7 +50,6 @@ pub struct EngineChoice {
     pub mode: Option<Mode>,
     /// Whether the kernel cut UDP senders' calls into datagrams (`UDP_SEGMENT`); absent without any.
     pub segmented: Option<bool>,
-    /// How many threads moved the flows.
     pub threads: u32,
     /// Whether several flows shared a thread, by epoll(7).
     pub shared_threads: bool,
@@ -87,7 +81,6 @@ impl fmt::Display for EngineChoice {
 }
 
 impl Engine {
-    /// Its name, as in files and on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -97,7 +90,6 @@ impl Engine {
 }
 
 impl Mode {
-    /// Its name, as in files and on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Copy => "copy",

@@ -1,4 +1,6 @@
-//! What a flow and a thread came to: plain data.
+//! What a flow and a thread came to: plain data, and the counts of a flow that runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use sys::net::TcpInfo;
@@ -26,7 +28,6 @@ pub struct FlowCount {
 }
 
 impl FlowCount {
-    /// Both together.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_add)
@@ -65,21 +66,19 @@ pub struct Transit {
     pub max_ns: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// It completed its spec.
+    #[default]
     Done,
     /// The peer ended it in order.
     ByPeer,
-    /// It was stopped.
     Stopped,
     /// It could not go on: what happened.
     Failed(String),
 }
 
-/// What a flow came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     pub count: FlowCount,
     /// The moments of this host's monotonic clock at which its first and last byte moved; absent when none
@@ -104,23 +103,11 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// One that moved nothing.
     pub fn new(ended: EndReason) -> Self {
-        Self {
-            count: FlowCount::default(),
-            moved_ns: None,
-            first_bytes: 0,
-            ended,
-            tcp: None,
-            congestion: None,
-            path_mtu_bytes: None,
-            transit: None,
-            overflowed_after: None,
-        }
+        Self { ended, ..Self::default() }
     }
 }
 
-/// What a thread of a group used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadReport {
     pub cpu_ns: u64,
@@ -129,4 +116,60 @@ pub struct ThreadReport {
     pub ready_ns: Option<u64>,
     /// From its start to its end, ns.
     pub wall_ns: u64,
+}
+
+/// Stands for an unknown count: no flow counts so far.
+const UNKNOWN: u64 = u64::MAX;
+
+/// One writer, any number of readers. Each count by itself is right at some recent moment; together they need
+/// not be of the same one. A cache line pair of its own, so that flows do not slow each other down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct FlowCounters {
+    bytes: AtomicU64,
+    datagrams: AtomicU64,
+    lost: AtomicU64,
+    overflowed: AtomicU64,
+    reordered: AtomicU64,
+    duplicated: AtomicU64,
+    refused: AtomicU64,
+    overslept_ns: AtomicU64,
+    jitter_ns: AtomicU64,
+}
+
+impl FlowCounters {
+    pub(crate) fn read(&self) -> FlowCount {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        FlowCount {
+            bytes: of(&self.bytes),
+            datagrams: of(&self.datagrams),
+            lost: of(&self.lost),
+            overflowed: Some(of(&self.overflowed)).filter(|&count| count != UNKNOWN),
+            reordered: of(&self.reordered),
+            duplicated: of(&self.duplicated),
+            refused: of(&self.refused),
+            overslept_ns: of(&self.overslept_ns),
+            jitter_ns: of(&self.jitter_ns),
+        }
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_overslept_ns(&self, overslept_ns: u64) {
+        self.overslept_ns.store(overslept_ns, Ordering::Relaxed);
+    }
+
+    /// All that a datagram flow counts, but its bytes and what its schedule does.
+    pub(crate) fn set_datagrams(&self, count: &FlowCount) {
+        let set = |counters: &AtomicU64, value: u64| counters.store(value, Ordering::Relaxed);
+        set(&self.datagrams, count.datagrams);
+        set(&self.lost, count.lost);
+        set(&self.overflowed, count.overflowed.unwrap_or(UNKNOWN));
+        set(&self.reordered, count.reordered);
+        set(&self.duplicated, count.duplicated);
+        set(&self.refused, count.refused);
+        set(&self.jitter_ns, count.jitter_ns);
+    }
 }

@@ -105,18 +105,19 @@ impl Group {
                 let recorded = recorder.as_ref().map(Handle::join);
                 // A wait for the common start is no wait for the peer.
                 let _ = recorded.as_ref().map(|_| control.sleep_until_start());
-                run_share(
-                    share,
-                    buffers,
-                    |flows, buffers| match uses_epoll {
-                        true => epoll_loop::run(flows, buffers, control, silence, spins),
-                        false => {
-                            let run = |flow| blocking_loop::run(flow, buffers, control, silence, spins);
-                            flows.iter_mut().map(run).collect()
-                        }
-                    },
-                    start_ns,
-                )
+                let usage = CpuUsage::begin(start_ns);
+                let (indices, mut flows): (Vec<usize>, Vec<F>) = share.into_iter().unzip();
+                let mut buffers = buffers(&flows);
+                let reasons = if uses_epoll {
+                    epoll_loop::run(&mut flows, &mut buffers, control, silence, spins)
+                } else {
+                    let run = |flow| blocking_loop::run(flow, &mut buffers, control, silence, spins);
+                    flows.iter_mut().map(run).collect()
+                };
+                let ended = flows.iter_mut().zip(reasons);
+                let reports = ended.map(|(flow, reason)| flow.report(reason, &mut buffers));
+                let flows = indices.into_iter().zip(reports).collect();
+                Share { flows, thread: usage.end(), latency: F::latency_stats(buffers) }
             };
             let spec = ThreadSpec {
                 name: "flow".to_owned(),
@@ -192,22 +193,6 @@ impl Group {
         let responses = latency.map(|latency| latency.responses());
         GroupReport { flows, threads, engine: self.engine, responses, sockets }
     }
-}
-
-/// Drives the flows of one thread to their ends.
-fn run_share<F: Drive>(
-    share: Vec<(usize, F)>,
-    buffers: impl Fn(&[F]) -> F::Buffers,
-    run: impl FnOnce(&mut [F], &mut F::Buffers) -> Vec<EndReason>,
-    start_ns: u64,
-) -> Share {
-    let usage = CpuUsage::begin(start_ns);
-    let (indices, mut flows): (Vec<usize>, Vec<F>) = share.into_iter().unzip();
-    let mut buffers = buffers(&flows);
-    let reasons = run(&mut flows, &mut buffers);
-    let reports = flows.iter_mut().zip(reasons).map(|(flow, reason)| flow.report(reason, &mut buffers));
-    let flows = indices.into_iter().zip(reports).collect();
-    Share { flows, thread: usage.end(), latency: F::latency_stats(buffers) }
 }
 
 /// The number of threads for `flows`, and whether they share threads; `wanted` 0: as many as are of use.

@@ -21,13 +21,11 @@ pub struct Responses {
     pub late_ms_max: f64,
     /// From first request to last answer, s.
     pub elapsed_s: f64,
-    /// The times from request to answer.
     #[serde(rename = "histogram")]
     pub times: Histogram,
 }
 
 impl Responses {
-    /// Both together.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut times = self.times.clone();
@@ -48,10 +46,7 @@ impl Responses {
 pub(crate) struct LatencyStats {
     /// Requests that are intended before this are left out.
     begin_ns: u64,
-    times: Histogram,
-    answered: u64,
-    unanswered: u64,
-    late: u64,
+    responses: Responses,
     late_ns_max: u64,
     /// The moments of the first request and the last answer.
     span_ns: Option<(u64, u64)>,
@@ -74,7 +69,7 @@ impl LatencyStats {
         }
         let behind_ns = sent.sent_ns.saturating_sub(sent.intended_ns);
         self.late_ns_max = self.late_ns_max.max(behind_ns);
-        self.late += u64::from(behind_ns > late_ns);
+        self.responses.late += u64::from(behind_ns > late_ns);
         self.extend(sent.intended_ns, sent.sent_ns);
     }
 
@@ -82,18 +77,18 @@ impl LatencyStats {
         if sent.intended_ns < self.begin_ns {
             return;
         }
-        self.times.record_ns(now_ns.saturating_sub(sent.intended_ns));
-        self.answered += 1;
+        self.responses.times.record_ns(now_ns.saturating_sub(sent.intended_ns));
+        self.responses.answered += 1;
         self.extend(sent.intended_ns, now_ns);
     }
 
     pub(crate) fn unanswered(&mut self, sent: SentRequest) {
-        self.unanswered += u64::from(sent.intended_ns >= self.begin_ns);
+        self.responses.unanswered += u64::from(sent.intended_ns >= self.begin_ns);
     }
 
     /// So many were due, none of them before the stats begins, and not even sent.
     pub(crate) fn unsent(&mut self, requests: u64) {
-        self.unanswered += requests;
+        self.responses.unanswered += requests;
     }
 
     fn extend(&mut self, from_ns: u64, to_ns: u64) {
@@ -101,12 +96,8 @@ impl LatencyStats {
         self.span_ns = Some((first_ns.min(from_ns), last_ns.max(to_ns)));
     }
 
-    /// The stats of both threads.
     pub(crate) fn with(mut self, other: &Self) -> Self {
-        self.times.merge(&other.times);
-        self.answered += other.answered;
-        self.unanswered += other.unanswered;
-        self.late += other.late;
+        self.responses = self.responses.with(&other.responses);
         self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
         if let Some((first_ns, last_ns)) = other.span_ns {
             self.extend(first_ns, last_ns);
@@ -114,16 +105,12 @@ impl LatencyStats {
         self
     }
 
-    /// As it is told.
     pub(crate) fn responses(&self) -> Responses {
         let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
         Responses {
-            answered: self.answered,
-            unanswered: self.unanswered,
-            late: self.late,
             late_ms_max: self.late_ns_max as f64 / 1e6,
             elapsed_s: (last_ns - first_ns) as f64 / 1e9,
-            times: self.times.clone(),
+            ..self.responses.clone()
         }
     }
 }

@@ -6,8 +6,6 @@ mod blocking_loop;
 mod cpu_usage;
 mod engine_choice;
 mod epoll_loop;
-mod error;
-mod flow_counters;
 mod flow_report;
 mod group;
 mod latency_stats;
@@ -16,14 +14,13 @@ mod socket;
 pub(crate) mod span_names;
 
 pub(crate) use cpu_usage::CpuUsage;
-pub(crate) use flow_counters::FlowCounters;
+pub(crate) use flow_report::FlowCounters;
 pub(crate) use group::{DriveSetting, Member, cpus, threads_for};
 pub(crate) use latency_stats::{LatencyStats, SentRequest};
 pub(crate) use payload::{BLOCK_BYTES, block, fill, slices};
 pub(crate) use socket::broken;
 
 pub use engine_choice::{Engine, EngineChoice, Mode, ProbeReport, Probed};
-pub use error::FlowError;
 pub use flow_report::{EndReason, FlowCount, FlowReport, ThreadReport, Transit};
 pub use group::{Group, GroupReport, room_for};
 pub use latency_stats::Responses;
@@ -31,6 +28,7 @@ pub use socket::FlowSocket;
 
 use std::time::Duration;
 
+use reactor::ThreadError;
 use sys::net::{Interest, NetError};
 
 /// The longest wait of a blocking call: a stop is noticed within it.
@@ -74,6 +72,30 @@ impl SilenceLimit {
     }
 }
 
+/// Why flows cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
+    #[error("flow {flow}: {problem}")]
+    Spec {
+        /// Which of the group, from 0.
+        flow: usize,
+        problem: String,
+    },
+    /// Fewer files may be open than the flows need.
+    #[error(
+        "{flows} flows need {needed} open files, and this process may have {limit}; raise the limit \
+         (ulimit -n) or \
+         use fewer flows"
+    )]
+    Files { flows: usize, needed: u64, limit: u64 },
+    #[error("cannot compare the engines over loopback: {0}")]
+    Probe(String),
+}
+
 pub(crate) trait Drive: Send + 'static {
     /// What the flows of a thread share: only one of them moves at a time.
     type Buffers;
@@ -111,7 +133,6 @@ pub(crate) trait Drive: Send + 'static {
     /// Reads what its socket has queued: the sender counts it as delivered.
     fn drain(&mut self, buffers: &mut Self::Buffers, until_ns: u64);
 
-    /// Its report, once it has ended.
     fn report(&mut self, reason: EndReason, buffers: &mut Self::Buffers) -> FlowReport;
 
     /// The latencies of all flows of a thread, if they are measured.

@@ -22,7 +22,6 @@ pub(crate) fn block() -> &'static [u8] {
     })
 }
 
-/// Fills `buffer` with repetitions of the block.
 pub(crate) fn fill(buffer: &mut [u8]) {
     for part in buffer.chunks_mut(BLOCK_BYTES) {
         part.copy_from_slice(&block()[..part.len()]);

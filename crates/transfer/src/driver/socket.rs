@@ -31,6 +31,14 @@ impl FlowSocket {
         }
     }
 
+    /// Closing it drops what the kernel has still to send.
+    pub(crate) fn reset_on_close(&self) {
+        if let Self::Tcp(socket) = self {
+            // It is closed anyhow, if perhaps later.
+            let _ = socket.reset_on_close();
+        }
+    }
+
     /// What the socket and the counters show, without the flow's thread.
     pub(crate) fn report(&self, counters: &FlowCounters, reason: EndReason) -> FlowReport {
         let (tcp, path_mtu) = match self {

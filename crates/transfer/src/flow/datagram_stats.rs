@@ -1,6 +1,6 @@
 //! Which datagrams came: lost, late, twice, and how steadily. Pure: the caller passes the time.
 
-use crate::driver::Transit;
+use crate::driver::{FlowCount, Transit};
 
 /// How far back a datagram is remembered, to tell a late one from a second copy. Older ones count as late.
 const WINDOW: u64 = 1 << 14;
@@ -83,19 +83,14 @@ impl DatagramStats {
         self.highest
     }
 
-    pub(super) fn lost(&self) -> u64 {
-        self.lost
+    pub(super) fn write_to(&self, count: &mut FlowCount) {
+        count.lost = self.lost;
+        count.reordered = self.reordered;
+        count.duplicated = self.duplicated;
+        count.jitter_ns = self.jitter_ns();
     }
 
-    pub(super) fn reordered(&self) -> u64 {
-        self.reordered
-    }
-
-    pub(super) fn duplicated(&self) -> u64 {
-        self.duplicated
-    }
-
-    pub(super) fn jitter_ns(&self) -> u64 {
+    fn jitter_ns(&self) -> u64 {
         self.jitter_16th_us * 1000 / 16
     }
 
@@ -124,12 +119,10 @@ impl DatagramStats {
         self.came[word(count)] & 1 << (count % WORD) != 0
     }
 
-    /// Sets the bits from `first` to `last`.
     fn mark(&mut self, first: u64, last: u64) {
         self.each_word(first, last, |word, bits| *word |= bits);
     }
 
-    /// Clears the bits from `first` to `last`.
     fn forget(&mut self, first: u64, last: u64) {
         self.each_word(first, last, |word, bits| *word &= !bits);
     }
@@ -158,7 +151,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn counts(stats: &DatagramStats) -> (u64, u64, u64) {
-        (stats.lost(), stats.reordered(), stats.duplicated())
+        (stats.lost, stats.reordered, stats.duplicated)
     }
 
     #[test]

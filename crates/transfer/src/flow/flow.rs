@@ -221,7 +221,6 @@ impl Drive for Flow {
 }
 
 impl Buffers {
-    /// Enough for any of `flows`.
     pub(super) fn for_flows(flows: &[Flow]) -> Self {
         let receive = flows.iter().map(|flow| match &flow.mover {
             Mover::TcpReceive(receiver) => receiver.buffer_bytes(),

@@ -33,7 +33,6 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The name in plans and reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -52,18 +51,14 @@ impl Direction {
     }
 }
 
-/// Which end of a flow this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// It sends.
     Sender,
-    /// It receives.
     Receiver,
 }
 
 impl Side {
-    /// The other end.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -73,7 +68,6 @@ impl Side {
     }
 }
 
-/// When a flow is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -83,6 +77,16 @@ pub enum End {
     AtNs(u64),
     /// When the peer ends it, or this side is stopped.
     Peer,
+}
+
+impl End {
+    /// After the share of one of `flows` flows that carry `bytes` together. Datagrams are whole.
+    pub(crate) fn after_share(bytes: u64, flows: u32, index: u32, datagram_bytes: Option<u32>) -> Self {
+        let (flows, index) = (u64::from(flows.max(1)), u64::from(index));
+        let share = bytes / flows + u64::from(index < bytes % flows);
+        let whole = |size: u64| share.div_ceil(size).saturating_mul(size);
+        Self::Bytes(datagram_bytes.map_or(share, |size| whole(size.max(1).into())))
+    }
 }
 
 /// What each datagram begins with.
@@ -98,21 +102,17 @@ pub enum Stamp {
     Counted64,
 }
 
-/// The spec that one flow is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSpec {
-    /// Which end this is.
     pub side: Side,
     /// Where received bytes end; senders ignore it.
     pub mode: Mode,
     /// Bytes given to the kernel (or asked of it) in one call, 0 for as many as is cheapest; of UDP, the
     /// payload of one datagram.
     pub size_bytes: u32,
-    /// When it is over.
     pub end: End,
     /// The rate that a sender keeps to, bits of payload per second; flat out unless given, or when 0.
     pub rate_bit_per_s: Option<u64>,
-    /// Datagrams' header.
     pub stamp: Stamp,
 }
 
@@ -126,7 +126,6 @@ pub(super) struct Header {
 }
 
 impl Stamp {
-    /// The header's length, bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::None => 0,
@@ -192,6 +191,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn shares_add_up(bytes: u64, flows in 1..500_u32) {
+            let share = |index| match End::after_share(bytes, flows, index, None) {
+                End::Bytes(bytes) => u128::from(bytes),
+                other => panic!("{other:?}"),
+            };
+            prop_assert_eq!((0..flows).map(share).sum::<u128>(), u128::from(bytes));
+        }
+
         #[test]
         fn header_round_trips(
             sent_us in 0..u64::from(u32::MAX) * 1_000_000, count: u64, off in -1000_i64..1000,

@@ -110,7 +110,6 @@ impl FlowState {
         self.moved_ns
     }
 
-    /// What moved at the first moment.
     pub(super) fn first_bytes(&self) -> u64 {
         self.first_bytes
     }

@@ -6,9 +6,11 @@
 //! | | `splice` | references to pages that a pipe holds (tee(2), splice(2)): no copy |
 //! | TCP receiver | `copy` | reads into this program's memory |
 //! | | `discard` | the kernel frees the bytes unread (`MSG_TRUNC`) |
-//! | UDP sender | segmented | one call for many datagrams, which the kernel or the device cuts (`UDP_SEGMENT`) |
+//! | UDP sender | segmented | one call for many datagrams, cut by kernel or device (`UDP_SEGMENT`) |
 //! | | single | one call for each datagram, where the kernel cannot cut |
-//! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted; above 8 Gbit/s it sleeps 0.1 ms instead of being woken for each, and times 1 ms in 50 |
+//! | UDP receiver | `copy`, `discard` | one call for datagrams that came in a row (`UDP_GRO`), each counted |
+//!
+//! Above 8 Gbit/s a UDP receiver sleeps 0.1 ms instead of being woken for each datagram; it times 1 ms in 50.
 
 mod datagram_stats;
 mod engines;

@@ -10,7 +10,6 @@ use crate::driver::Mode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadMode {
-    /// What one call asks for.
     pub(super) read_bytes: usize,
     /// What must have come before the receiver is woken.
     pub(super) lowat_bytes: u32,
@@ -49,12 +48,15 @@ enum Phase {
     /// Until the path is seen to be fast.
     Watching,
     /// The modes take turns.
-    Trying { step: u32, sums: [Sum; 2] },
-    /// One is kept until a moment.
-    Keeping { until_ns: u64 },
+    Trying {
+        step: u32,
+        sums: [Sum; 2],
+    },
+    Keeping {
+        until_ns: u64,
+    },
 }
 
-/// A moment of the flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Mark {
     bytes: u64,
@@ -62,7 +64,6 @@ struct Mark {
     cpu_ns: u64,
 }
 
-/// How a receiver asks.
 #[derive(Debug)]
 pub(super) struct ReadSizeTuner {
     modes: [ReadMode; 2],
@@ -86,7 +87,6 @@ impl ReadSizeTuner {
         Self { modes: [small, large], mode: SMALL, phase, since: Mark::default() }
     }
 
-    /// The mode to ask now.
     pub(super) fn mode(&self) -> ReadMode {
         self.modes[self.mode]
     }

@@ -63,7 +63,6 @@ fn write(socket: &TcpSocket, at: usize, bytes: usize) -> Result<Moved, NetError>
 pub(super) struct Pipes {
     full: Pipe,
     work: Pipe,
-    /// What is in `work`.
     left: usize,
 }
 

@@ -68,10 +68,9 @@ impl UdpReceiver {
             Mode::Discard => self.stamp.bytes().min(buffer.len()),
         };
         let buffer = &mut buffer[..wanted];
-        let moderation = self.moderation.is_polling(state.now_ns());
-        let receive = || if moderation { socket.receive_now(buffer) } else { socket.receive(buffer) };
-        let came =
-            |arrived: &Result<Arrived, NetError>| moderation || !matches!(arrived, Ok(Arrived::WouldBlock));
+        let polls = self.moderation.is_polling(state.now_ns());
+        let receive = || if polls { socket.receive_now(buffer) } else { socket.receive(buffer) };
+        let came = |arrived: &Result<Arrived, NetError>| polls || !matches!(arrived, Ok(Arrived::WouldBlock));
         match self.wait_span.time(&RECVMSG, receive, came) {
             Ok(Arrived::Batch(mut batch)) => {
                 let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
@@ -83,7 +82,7 @@ impl UdpReceiver {
                 state.add_bytes(batch.bytes);
                 self.moderation.came(batch.bytes, state.now_ns());
                 // The arrival time during a sleep is unknown.
-                let came_ns = (!moderation).then_some(state.now_ns());
+                let came_ns = (!polls).then_some(state.now_ns());
                 self.account(&batch, &buffer[..batch.bytes.min(wanted)], came_ns);
                 state.counters().set_datagrams(&self.count);
                 if marks == 0 { Step::Moved } else { Step::Over(EndReason::ByPeer) }
@@ -111,10 +110,7 @@ impl UdpReceiver {
         if let Some(overflowed) = &mut self.count.overflowed {
             *overflowed += missing.min(dropped);
         }
-        self.count.lost = self.stats.lost();
-        self.count.reordered = self.stats.reordered();
-        self.count.duplicated = self.stats.duplicated();
-        self.count.jitter_ns = self.stats.jitter_ns();
+        self.stats.write_to(&mut self.count);
     }
 
     fn account_each(&mut self, seen: &[u8], each_bytes: usize, came_ns: Option<u64>) -> u64 {

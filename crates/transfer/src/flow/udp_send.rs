@@ -78,8 +78,8 @@ impl UdpSender {
         }
     }
 
-    /// How many of the `allowed` bytes go now: whole datagrams, but for the last of all. That one needs room
-    /// for its header; if it has none, it is the header blocking_loop and those before are less by that.
+    /// How many of the `allowed` bytes go now: whole datagrams, except for the last of the flow. If that one
+    /// is too short for its header, it is the header alone, and those before carry less.
     fn whole(&self, allowed: usize, left: Option<u64>) -> usize {
         let (size, header) = (self.datagram_bytes, self.stamp.bytes());
         let left = left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));

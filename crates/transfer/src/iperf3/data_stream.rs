@@ -60,17 +60,11 @@ pub(super) fn open_udp(
     let within = until.left();
     let mut flow = UdpFlow::connect(peer, None)?;
     set_up_udp(&mut flow, parameters)?;
-    let late =
-        || ControlError::Silent { peer, during: "opening a UDP stream (does a firewall drop them?)", within };
     let mut buffer = [0; 64];
-    loop {
+    while !until.passed() {
         flow.send(&HELLO)?;
         let again = Deadline::after(ASK_AGAIN.min(until.left()));
-        loop {
-            match wait_until_ready(&flow, Interest::READ, stop_handle, again, late) {
-                Err(ControlError::Silent { .. }) if !until.passed() => break,
-                ready => ready?,
-            }
+        while wait_until_ready(&flow, Interest::READ, stop_handle, again)? {
             // Other datagrams are data that overtook the answer, or come from elsewhere.
             match flow.receive(&mut buffer)? {
                 Arrived::Batch(batch) if is_welcome(&buffer[..batch.bytes.min(buffer.len())]) => {
@@ -78,11 +72,10 @@ pub(super) fn open_udp(
                 }
                 _ => {}
             }
-            if again.passed() {
-                break;
-            }
         }
     }
+    let during = "opening a UDP stream (does a firewall drop them?)";
+    Err(ControlError::Silent { peer, during, within }.into())
 }
 
 /// Sets the options of a TCP stream that a client opened.

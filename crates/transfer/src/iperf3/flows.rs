@@ -26,7 +26,6 @@ const UNREAD_BYTES: u64 = 6 << 20;
 const UNREAD_PAUSE_MIN: Duration = Duration::from_millis(5);
 const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// How this end carries a test.
 #[derive(Debug, Clone, Default)]
 pub struct Carrying {
     /// Where received bytes end.
@@ -62,7 +61,7 @@ impl Flows {
         let mut senders = Vec::new();
         let mut receivers = Vec::new();
         for (socket, &side) in sockets.into_iter().zip(&sides) {
-            let end = end(parameters, side, is_client, senders.len() as u64, started_ns);
+            let end = end(parameters, side, is_client, senders.len() as u32, started_ns);
             let order = FlowSpec {
                 side,
                 mode: carrying.mode,
@@ -193,12 +192,7 @@ impl Flows {
             let Some(report) = report else { return Vec::new() };
             threads.extend(report.threads);
             engines.push(report.engine.to_string());
-            for socket in report.sockets.iter().flatten().filter(|_| broke) {
-                if let FlowSocket::Tcp(socket) = socket {
-                    // It is closed anyhow, if perhaps later.
-                    let _ = socket.reset_on_close();
-                }
-            }
+            report.sockets.iter().flatten().filter(|_| broke).for_each(FlowSocket::reset_on_close);
             report.flows
         };
         let end = |group: Group| {

@@ -14,7 +14,6 @@ pub struct TestReport {
     pub parameters: Option<Parameters>,
     pub streams: Vec<StreamReport>,
     pub threads: Vec<ThreadReport>,
-    /// The results that this end sent.
     pub own: Results,
     /// The results of the other end; absent if the test broke off before.
     pub remote: Option<Results>,
@@ -30,7 +29,6 @@ pub struct TestReport {
 pub struct StreamReport {
     /// Its number, the same at both ends.
     pub id: u32,
-    /// What this end did with it.
     pub side: Side,
     /// What this end saw, the omitted time apart.
     pub own: StreamResult,
@@ -41,7 +39,6 @@ pub struct StreamReport {
 
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    /// In the order in which they were opened.
     pub(super) streams: Vec<StreamReport>,
     pub(super) threads: Vec<ThreadReport>,
     /// How each group moved its bytes.

@@ -47,7 +47,6 @@ pub enum Arrival {
     Udp(UdpFlow),
 }
 
-/// How a server conducts its sessions.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
     pub carrying: Carrying,
@@ -76,7 +75,6 @@ pub struct Session {
     pub settings: SessionSettings,
 }
 
-/// What a session has come to.
 #[derive(Default)]
 struct Record {
     parameters: Option<Parameters>,

@@ -107,7 +107,6 @@ pub(super) struct Progress {
 /// What a look at the flows showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progressed {
-    /// They go on.
     Going,
     /// As many bytes passed as were asked for, or no flow does anything any more.
     Done,

@@ -48,7 +48,7 @@ pub(super) fn stamp(parameters: &Parameters) -> Stamp {
 ///
 /// The client says when a test is over, so a server sends until then. A client that sends a number of bytes
 /// gives each stream its share, of UDP in whole datagrams.
-pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u64, started_ns: u64) -> End {
+pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u32, started_ns: u64) -> End {
     if side == Side::Receiver || !is_client {
         return End::Peer;
     }
@@ -60,13 +60,8 @@ pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u
         // What is omitted is not known beforehand: whoever watches the counts ends it.
         (_, Some(_)) if parameters.omit_s > 0 => End::Peer,
         (_, Some(bytes)) => {
-            let streams = u64::from(parameters.streams);
-            let share = bytes / streams + u64::from(index < bytes % streams);
-            let block = u64::from(parameters.block_bytes);
-            End::Bytes(match parameters.protocol {
-                Protocol::Tcp => share,
-                Protocol::Udp => share.div_ceil(block).saturating_mul(block),
-            })
+            let datagram_bytes = (parameters.protocol == Protocol::Udp).then_some(parameters.block_bytes);
+            End::after_share(bytes, parameters.streams, index, datagram_bytes)
         }
         (_, None) => End::Peer,
     }
@@ -168,7 +163,7 @@ mod tests {
                 End::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             };
-            prop_assert_eq!((0..u64::from(streams)).map(share).sum::<u64>(), bytes);
+            prop_assert_eq!((0..streams).map(share).sum::<u64>(), bytes);
         }
 
         #[test]

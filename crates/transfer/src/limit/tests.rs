@@ -85,7 +85,7 @@ fn datagram_losses_name_the_limit() {
         DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
     let (cause, evidence) = of(&way, Asked::Unmet, None);
     assert_eq!(cause, Some((Held::Path, Confirmed)));
-    assert!(evidence.iter().any(|line| line.contains("19.000 % of the datagrams were lost on the path")));
+    assert!(evidence.iter().any(|line| line.contains("19 % of the datagrams were lost on the path")));
     way.receiver.as_mut().unwrap().flows[0].count.overflowed = Some(200);
     assert_eq!(held(&way, Asked::Unmet, None), Some((Held::ReceiverCpu, Confirmed)));
 }

@@ -21,7 +21,7 @@ use crate::control::{ConnectError, Control, StopHandle, connect_all, send_first}
 use crate::flow::{Direction, FlowSocket, Protocol, room_for};
 use crate::path_rate::Link as PathLink;
 use crate::quic::{QuicEndpoint, QuicFacts};
-use crate::report::{ClockOffset, DirectionReport, Responses};
+use crate::report::{ClockOffset, DirectionReport, TransferReport};
 
 pub(super) const BEAT: Duration = Duration::from_millis(500);
 /// A peer that is silent for this time is gone.
@@ -37,34 +37,14 @@ pub(super) const OPEN: Duration = Duration::from_secs(4);
 /// Further time to open flows, each.
 pub(super) const FLOW: Duration = Duration::from_millis(5);
 
-/// When bytes move.
 const FLOWING: &str = "data flows";
 
 #[derive(Debug, Clone)]
 pub struct ClientOrder {
     pub server: SocketAddr,
-    /// What it is asked.
     pub session: SessionOrder,
     /// How long each step of the preparation may take.
     pub step: Duration,
-}
-
-/// What a client's session came to.
-#[derive(Debug)]
-pub struct ClientEnd {
-    /// The flows by direction, with both ends as far as they are known.
-    pub directions: Vec<DirectionReport>,
-    /// How they were moved: at this end, and at the server's.
-    pub engines: Vec<String>,
-    /// Why it broke off, where it did.
-    pub broken: Option<String>,
-    /// Whether it was ended before its time.
-    pub stopped: bool,
-    pub program: String,
-    /// Of requests, what their answers took.
-    pub responses: Option<Responses>,
-    /// How far the server's clock is ahead of this host's.
-    pub clock: Option<ClockOffset>,
 }
 
 /// What the server reports: its ends, and how their flows were moved.
@@ -75,7 +55,6 @@ pub struct Client {
     link: ControlLink,
     stop_handle: Arc<StopHandle>,
     order: ClientOrder,
-    program: String,
     server_link: Option<PathLink>,
     clock: Option<ClockOffset>,
     sockets: Vec<FlowSocket>,
@@ -96,7 +75,7 @@ impl Client {
         stop_handle: Arc<StopHandle>,
     ) -> Result<Self, NativeError> {
         let link = ControlLink::new(control);
-        let program = welcome(&link)?;
+        welcome(&link)?;
         link.send(&ClientMessage::Order(Box::new(order.session.clone())), "being told the order")?;
         let (server_link, facts) = match link.read(MESSAGE_BYTES_MAX, "looking at the order")? {
             ServerMessage::Ready { link, quic } => (link, quic),
@@ -104,15 +83,11 @@ impl Client {
         };
         let (sockets, passed) = (Vec::new(), Arc::default());
         let mut client =
-            Self { link, stop_handle, order, program, server_link, clock: None, sockets, quic: None, passed };
+            Self { link, stop_handle, order, server_link, clock: None, sockets, quic: None, passed };
         client.quic = facts.map(|facts| client.connect_quic(name, &facts)).transpose()?;
         client.sockets = client.open(name)?;
         client.clock = Some(client.link.compare_clocks()?);
         Ok(client)
-    }
-
-    pub fn program(&self) -> &str {
-        &self.program
     }
 
     /// The server's device towards this host, where its rate is known.
@@ -231,34 +206,26 @@ impl Client {
         }
     }
 
-    /// Begins at a moment of the monotonic clock and runs to the end, or until the stop handle is stopped.
-    pub fn run(mut self, at_ns: u64) -> ClientEnd {
+    /// Begins at a moment of the monotonic clock and runs to the end, or until the stop handle is stopped;
+    /// adds to `report` what was measured.
+    pub fn run(mut self, at_ns: u64, report: &mut TransferReport) {
         let mut state = SessionState::default();
         let mut remote = None;
         let outcome = self.measure(at_ns, &mut state, &mut remote);
         let broke = outcome.is_err();
         let mut moved = state.finish(broke);
-        let responses = moved.iter_mut().find_map(|moved| moved.responses.take());
+        report.responses = moved.iter_mut().find_map(|moved| moved.responses.take());
         let (remote_directions, remote_engines) = remote.unwrap_or_default();
         let own: Vec<(Direction, String)> =
             moved.iter().map(|moved| (moved.direction, moved.engine.clone())).collect();
         let engines = [("client", own), ("server", remote_engines)].map(|(place, all)| engines(place, &all));
+        report.engine = engines.concat().join("; ");
         // Again: clocks drift while data flows.
-        let clock = self
-            .clock
-            .filter(|_| !broke)
-            .and_then(|before| Some(before.with(&self.link.compare_clocks().ok()?)));
-        let stopped = self.stop_handle.is_stopped();
-        let broken = outcome.err().filter(|_| !stopped).map(|error| error.to_string());
-        ClientEnd {
-            directions: join_ends(moved, remote_directions),
-            engines: engines.concat(),
-            broken,
-            stopped,
-            program: self.program,
-            responses,
-            clock,
-        }
+        let before = self.clock.filter(|_| !broke);
+        report.clock = before.and_then(|before| Some(before.with(&self.link.compare_clocks().ok()?)));
+        report.stopped = self.stop_handle.is_stopped();
+        report.broken = outcome.err().filter(|_| !report.stopped).map(|error| error.to_string());
+        report.directions = join_ends(moved, remote_directions);
     }
 
     fn measure(
@@ -332,11 +299,11 @@ impl Client {
     }
 }
 
-/// Receives the name of the server.
-fn welcome(link: &ControlLink) -> Result<String, NativeError> {
+/// Checks the version of the server.
+fn welcome(link: &ControlLink) -> Result<(), NativeError> {
     let during = "saying who it is";
     match link.read(MESSAGE_BYTES_MAX, during)? {
-        ServerMessage::Welcome { protocol_version: VERSION, program } => Ok(program),
+        ServerMessage::Welcome { protocol_version: VERSION, .. } => Ok(()),
         ServerMessage::Welcome { protocol_version: theirs, program } => {
             Err(NativeError::Version { peer: link.peer(), program, theirs })
         }
@@ -357,11 +324,11 @@ fn unexpected(link: &ControlLink, said: ServerMessage, during: &'static str) -> 
 fn join_ends(own: Vec<DirectionResult>, mut remote: Vec<DirectionReport>) -> Vec<DirectionReport> {
     let join = |DirectionResult { direction, end, .. }: DirectionResult| {
         let other = remote.iter_mut().find(|report| report.direction == direction);
-        let (sender, receiver) = match direction {
-            Direction::Up => (Some(end), other.and_then(|report| report.receiver.take())),
-            _ => (other.and_then(|report| report.sender.take()), Some(end)),
+        let server = match direction {
+            Direction::Up => other.and_then(|report| report.receiver.take()),
+            _ => other.and_then(|report| report.sender.take()),
         };
-        DirectionReport { direction, sender, receiver }
+        DirectionReport::of_client(direction, Some(end), server)
     };
     let mut joined: Vec<DirectionReport> = own.into_iter().map(join).collect();
     // Only the server reports the requests that reached it.

@@ -59,7 +59,6 @@ pub(super) struct DirectionRun {
     quiet: Option<(u64, Deadline)>,
 }
 
-/// The results of one direction at one end.
 pub(super) struct DirectionResult {
     pub(super) direction: Direction,
     pub(super) end: EndReport,
@@ -177,12 +176,7 @@ impl DirectionRun {
         let TransportResult { flows, threads, cpu_ns, waits, engine, responses, sockets } =
             self.transport.finish();
         let now_ns = monotonic_ns();
-        for socket in sockets.iter().flatten().filter(|_| reset) {
-            if let FlowSocket::Tcp(socket) = socket {
-                // It is closed anyhow, if perhaps later.
-                let _ = socket.reset_on_close();
-            }
-        }
+        sockets.iter().flatten().filter(|_| reset).for_each(FlowSocket::reset_on_close);
         let bytes = flows.iter().map(|flow| flow.count.bytes).fold(0, u64::saturating_add);
         let looks = self.looks.iter().copied().chain(std::iter::repeat(Looks::default()));
         let waits = waits

@@ -31,8 +31,7 @@ pub struct SessionOrder {
     pub flows: u32,
     /// How long senders send, ns after the start, the omitted time included; or until `bytes` are sent.
     pub time_ns: u64,
-    /// How much all flows of one way are to carry together, see [`share`]; as much as goes in the time
-    /// without.
+    /// Bytes that all flows of one direction carry together; `None`: as many as possible in the time.
     pub bytes: Option<u64>,
     pub omit_ns: u64,
     /// Where the server's receivers leave the bytes.
@@ -45,7 +44,6 @@ pub struct SessionOrder {
     pub engine: Option<Engine>,
     /// The server's threads; 0: the server chooses.
     pub threads: u32,
-    /// Congestion control of the server's sockets.
     pub congestion_control: Option<String>,
     pub send_buffer_bytes: Option<u64>,
     pub receive_buffer_bytes: Option<u64>,
@@ -99,7 +97,6 @@ pub enum ServerMessage {
         boot: Option<String>,
     },
     Beat,
-    /// Its senders have ended.
     Sent(Sent),
     /// All is over: its end of each way.
     Report {
@@ -119,24 +116,12 @@ pub struct Sent {
     pub datagrams: u64,
 }
 
-/// How much of `bytes` the flow of this number carries, so that all together carry just as much.
-pub fn share(bytes: u64, flows: u32, index: u32) -> u64 {
-    let (flows, index) = (u64::from(flows.max(1)), u64::from(index));
-    bytes / flows + u64::from(index < bytes % flows)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
-        #[test]
-        fn shares_add_up(bytes: u64, flows in 1..500_u32) {
-            let sum: u128 = (0..flows).map(|index| u128::from(share(bytes, flows, index))).sum();
-            prop_assert_eq!(sum, u128::from(bytes));
-        }
-
         #[test]
         fn nothing_that_a_peer_sends_makes_reading_panic(bytes: Vec<u8>) {
             let _ = serde_json::from_slice::<ClientMessage>(&bytes);

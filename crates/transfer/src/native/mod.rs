@@ -18,7 +18,7 @@ mod sessions;
 mod socket_setup;
 mod transport;
 
-pub use client::{Client, ClientEnd, ClientOrder};
+pub use client::{Client, ClientOrder};
 pub use error::NativeError;
 pub use server::{NativeServer, UnmatchedDatagrams};
 pub use sessions::{NativeSettings, SessionEnd};

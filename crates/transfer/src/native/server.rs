@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use sys::net::{TcpSocket, UdpPort};
 
+use super::control_link::ControlLink;
 use super::session::Session;
 use super::session_id::{Role, SessionId};
 use super::sessions::{Arrival, Entry, NativeSettings, SessionEnd, Sessions};
@@ -31,7 +31,7 @@ impl NativeServer {
 
     /// What sessions came to that ended since the last call; of very many only the latest.
     pub fn take_ends(&self) -> Vec<SessionEnd> {
-        self.sessions.take_ends()
+        self.sessions.take_reports()
     }
 
     /// Opens a session. Without descriptors or threads the client sees its connection end.
@@ -45,30 +45,27 @@ impl NativeServer {
         socket.set_silence_limit(super::socket_setup::SILENCE).map_err(failed)?;
         let control = Control::new(socket, peer, stop_handle.clone(), self.settings.step).map_err(failed)?;
         let (arrivals, inbox) = channel();
-        {
+        let is_full = {
             let mut entries = self.sessions.entries();
             if entries.contains_key(&name) {
                 return Ok(());
             }
-            let (peer, local) = (peer.ip().to_canonical(), local.ip());
-            entries.insert(
-                name,
-                Entry { peer, local, stop_handle: stop_handle.clone(), arrivals, expected: Vec::new() },
-            );
-        }
-        let before = self.sessions.open.fetch_add(1, Ordering::AcqRel);
-        let is_full = before >= self.settings.sessions_max;
-        let (settings, sessions) = (self.settings.clone(), self.sessions.clone());
-        let conduct = move || {
-            let mut presence = Presence { sessions: sessions.clone(), name, end: None };
-            let session = Session::new(name, local, control, stop_handle, inbox, sessions, settings);
-            presence.end = Some(session.run(is_full));
+            let (peer, local, stop_handle) = (peer.ip().to_canonical(), local.ip(), stop_handle.clone());
+            let is_full = entries.len() >= self.settings.sessions_max;
+            entries.insert(name, Entry { peer, local, stop_handle, arrivals, expected: Vec::new() });
+            is_full
         };
-        let started = std::thread::Builder::new().name("transfer-session".to_owned()).spawn(conduct);
-        if started.is_err() {
-            self.sessions.leave(name, None);
-        }
-        started.map(drop)
+        let session = Session {
+            name,
+            local,
+            link: ControlLink::new(control),
+            stop_handle,
+            arrivals: inbox,
+            sessions: self.sessions.clone(),
+            settings: self.settings.clone(),
+            quic: None,
+        };
+        self.sessions.spawn(name, move || session.run(is_full))
     }
 
     /// Takes a connection that opened with a cookie of kagiri's.
@@ -118,24 +115,11 @@ impl NativeServer {
     }
 
     pub(crate) fn open(&self) -> usize {
-        self.sessions.open.load(Ordering::Acquire)
+        self.sessions.len()
     }
 
     /// Ends all sessions; each informs its client.
     pub(crate) fn stop(&self) {
         self.sessions.entries().values().for_each(|entry| entry.stop_handle.stop());
-    }
-}
-
-/// Removes a session however its thread ends, and stores its result.
-struct Presence {
-    sessions: Arc<Sessions>,
-    name: SessionId,
-    end: Option<SessionEnd>,
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.sessions.leave(self.name, self.end.take());
     }
 }

@@ -18,8 +18,8 @@ use super::session_id::{SessionId, is_kagiri};
 use super::session_state::{PeerTimeout, SessionState, longest};
 use super::sessions::{Arrival, NativeSettings, SessionEnd, Sessions};
 use super::socket_setup::{begin, flows_total, quic_plan, set_up_tcp, set_up_udp};
-use crate::control::{COOKIE_BYTES, Control, Cookie, StopHandle};
-use crate::flow::{Direction, FlowSocket, Protocol, room_for};
+use crate::control::{COOKIE_BYTES, Cookie, StopHandle};
+use crate::flow::{FlowSocket, Protocol, room_for};
 use crate::path_rate::Link as PathLink;
 use crate::quic::{self, QuicEndpoint, QuicFacts};
 use crate::report::DirectionReport;
@@ -35,40 +35,19 @@ const TIME_NS_MAX: u64 = 86_400 * 1_000_000_000;
 const BEAT_NS_MIN: u64 = 100_000_000;
 
 pub(super) struct Session {
-    name: SessionId,
+    pub(super) name: SessionId,
     /// This end's address that the client connected to.
-    local: SocketAddr,
-    link: ControlLink,
-    stop_handle: Arc<StopHandle>,
-    arrivals: Receiver<Arrival>,
-    sessions: Arc<Sessions>,
-    settings: NativeSettings,
+    pub(super) local: SocketAddr,
+    pub(super) link: ControlLink,
+    pub(super) stop_handle: Arc<StopHandle>,
+    pub(super) arrivals: Receiver<Arrival>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) settings: NativeSettings,
     /// Kept until the client has left, so that what it has not read is still delivered.
-    quic: Option<QuicEndpoint>,
+    pub(super) quic: Option<QuicEndpoint>,
 }
 
 impl Session {
-    pub(super) fn new(
-        name: SessionId,
-        local: SocketAddr,
-        control: Control,
-        stop_handle: Arc<StopHandle>,
-        arrivals: Receiver<Arrival>,
-        sessions: Arc<Sessions>,
-        settings: NativeSettings,
-    ) -> Self {
-        Self {
-            name,
-            local,
-            link: ControlLink::new(control),
-            stop_handle,
-            arrivals,
-            sessions,
-            settings,
-            quic: None,
-        }
-    }
-
     /// Runs the session to its end. Every wait has a deadline.
     pub(super) fn run(mut self, is_full: bool) -> SessionEnd {
         let mut order = None;
@@ -77,9 +56,7 @@ impl Session {
         let moved = state.finish(outcome.is_err());
         let (mut directions, mut engines) = (Vec::new(), Vec::new());
         for DirectionResult { direction, end, engine, .. } in moved {
-            let (sender, receiver) =
-                if direction == Direction::Up { (None, Some(end)) } else { (Some(end), None) };
-            directions.push(DirectionReport { direction, sender, receiver });
+            directions.push(DirectionReport::of_client(direction, None, Some(end)));
             engines.push((direction, engine));
         }
         let reported = outcome.and_then(|()| {

@@ -38,7 +38,6 @@ struct Claim {
 pub(super) struct Poll {
     /// This end's senders have just ended.
     pub(super) sent: Option<Sent>,
-    /// When to poll again, monotonic ns.
     pub(super) again_ns: u64,
 }
 

@@ -1,21 +1,16 @@
 //! The running sessions of kagiri's own clients, and the results of those that ended.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sys::net::{TcpSocket, UdpFlow};
 
 use super::message::SessionOrder;
 use super::session_id::SessionId;
-use crate::control::StopHandle;
+use crate::control::{self, StopHandle};
 use crate::report::DirectionReport;
-
-/// Results of sessions to keep; older ones are dropped.
-const ENDS_MAX: usize = 1024;
 
 /// How the sessions of kagiri's own clients are conducted.
 #[derive(Debug, Clone)]
@@ -45,13 +40,11 @@ impl Default for NativeSettings {
     }
 }
 
-/// The result of a session at the server.
 #[derive(Debug)]
 pub struct SessionEnd {
     pub peer: SocketAddr,
     /// What it asked for; absent where it did not come to that.
     pub order: Option<SessionOrder>,
-    /// This end of its flows, by direction.
     pub directions: Vec<DirectionReport>,
     /// Why it broke off, where it did.
     pub problem: Option<String>,
@@ -82,37 +75,13 @@ impl Entry {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Sessions {
-    entries: Mutex<BTreeMap<SessionId, Entry>>,
-    ends: Mutex<VecDeque<SessionEnd>>,
-    pub(super) open: AtomicUsize,
-}
+pub(super) type Sessions = control::Sessions<SessionId, Entry, SessionEnd>;
 
 impl Sessions {
-    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on flows of these numbers are expected.
     pub(super) fn expect(&self, name: SessionId, flows: u32) {
         if let Some(entry) = self.entries().get_mut(&name) {
             entry.expected = vec![true; flows as usize];
         }
-    }
-
-    pub(super) fn leave(&self, name: SessionId, end: Option<SessionEnd>) {
-        self.entries().remove(&name);
-        self.open.fetch_sub(1, Ordering::AcqRel);
-        let Some(end) = end else { return };
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        if ends.len() >= ENDS_MAX {
-            ends.pop_front();
-        }
-        ends.push_back(end);
-    }
-
-    pub(super) fn take_ends(&self) -> Vec<SessionEnd> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 }

@@ -7,7 +7,7 @@ use sys::span::Recorder;
 
 use super::direction_run::{DirectionRun, Measure};
 use super::error::NativeError;
-use super::message::{SessionOrder, share};
+use super::message::SessionOrder;
 use super::session_id::{Role, SessionId};
 use super::session_state::SessionState;
 use super::transport::Transport;
@@ -83,7 +83,10 @@ fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSett
 fn flow_orders(order: &SessionOrder, side: Side, start_ns: u64) -> Vec<FlowSpec> {
     let end = |index: u32| match (side, order.bytes) {
         (Side::Receiver, _) => End::Peer,
-        (Side::Sender, Some(bytes)) => End::Bytes(in_datagrams(order, share(bytes, order.flows, index))),
+        (Side::Sender, Some(bytes)) => {
+            let datagram_bytes = (order.protocol == Protocol::Udp).then_some(order.size_bytes);
+            End::after_share(bytes, order.flows, index, datagram_bytes)
+        }
         (Side::Sender, None) => {
             End::AtNs(start_ns.saturating_add(order.omit_ns).saturating_add(order.time_ns))
         }
@@ -97,17 +100,6 @@ fn flow_orders(order: &SessionOrder, side: Side, start_ns: u64) -> Vec<FlowSpec>
         stamp: if order.protocol == Protocol::Udp { Stamp::Counted64 } else { Stamp::None },
     };
     (0..order.flows).map(flow).collect()
-}
-
-/// Datagrams are whole.
-fn in_datagrams(order: &SessionOrder, bytes: u64) -> u64 {
-    match order.protocol {
-        Protocol::Tcp | Protocol::Quic => bytes,
-        Protocol::Udp => {
-            let size = u64::from(order.size_bytes.max(1));
-            bytes.div_ceil(size).saturating_mul(size)
-        }
-    }
 }
 
 /// Starts the flows over `sockets` or `quic` at the end that is the client or the server: receivers at once,

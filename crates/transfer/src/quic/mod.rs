@@ -6,14 +6,13 @@
 //! One thread at each end does all the work, encryption and acknowledgements included.
 
 mod endpoint;
-mod error;
 mod flow;
 mod group;
 mod tls;
 
-use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
-pub use error::QuicError;
+use serde::{Deserialize, Serialize};
 
 pub(super) use endpoint::{QuicEndpoint, QuicPlan};
 pub(super) use group::QuicGroup;
@@ -32,4 +31,14 @@ pub struct QuicFacts {
     pub port: u16,
     /// Its certificate, DER.
     pub certificate: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum QuicError {
+    #[error("cannot {action} for QUIC: {source}")]
+    System { action: &'static str, source: std::io::Error },
+    #[error("cannot prepare TLS for QUIC: {0}")]
+    Tls(String),
+    #[error("there is no QUIC connection between {peer} and here: {why}")]
+    Connection { peer: SocketAddr, why: String },
 }

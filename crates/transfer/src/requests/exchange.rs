@@ -16,7 +16,6 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// A datagram carries its number in so many bytes, or as many as fit both it and its response.
 const NUMBER_BYTES: usize = 8;
 
-/// What the flows of a thread share.
 #[derive(Debug)]
 pub(super) struct ThreadBuffers {
     /// What is received; never read but for numbers.
@@ -24,7 +23,6 @@ pub(super) struct ThreadBuffers {
     /// The datagram to be sent, filled with the payload.
     pub(super) datagram: Vec<u8>,
     pub(super) stats: LatencyStats,
-    /// Whether the thread polls.
     pub(super) spins: bool,
     pub(super) is_requester: bool,
 }

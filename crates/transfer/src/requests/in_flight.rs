@@ -13,7 +13,6 @@ pub(super) const REQUESTS_MAX: usize = 1 << 16;
 pub(super) struct InFlight {
     /// From the oldest that waits; those behind it that need not wait any more are `None`.
     sent: VecDeque<Option<SentRequest>>,
-    /// The number of the oldest.
     first: u64,
     waiting: usize,
 }
@@ -28,7 +27,6 @@ impl InFlight {
         self.first + self.sent.len() as u64
     }
 
-    /// One more waits.
     pub(super) fn push(&mut self, sent: SentRequest) {
         self.sent.push_back(Some(sent));
         self.waiting += 1;
@@ -50,7 +48,7 @@ impl InFlight {
         self.take(usize::try_from(at).ok()?)
     }
 
-    /// The oldest that waits, if it was sent before a moment or if the in_flight is full: it is given up.
+    /// The oldest that waits, if it was sent before a moment or if too many wait: it is given up.
     pub(super) fn given_up(&mut self, before_ns: u64) -> Option<SentRequest> {
         let oldest = *self.sent.front()?.as_ref()?;
         (oldest.sent_ns < before_ns || self.sent.len() >= REQUESTS_MAX).then(|| self.take(0)).flatten()

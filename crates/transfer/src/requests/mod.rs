@@ -9,7 +9,7 @@
 //!
 //! | waiting | what a thread does | for |
 //! |---|---|---|
-//! | block | one flow, closed loop: `send` and a `recv` that sleeps; else `epoll_pwait2` | what most programs see |
+//! | block | one flow, closed loop: `send` and a `recv` that sleeps; else `epoll_pwait2` | most programs |
 //! | spin | polls the socket | the least latency; a whole core |
 //!
 //! Over a connection responses come in the order of their requests. A datagram begins with the low bytes of

@@ -14,7 +14,6 @@ pub enum RequestSide {
     Responder,
 }
 
-/// When a flow is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
     /// At a moment of this host's monotonic clock: no request is due from then on. A requester still waits a
@@ -34,7 +33,6 @@ pub struct RequestSpec {
     pub size_bytes: u32,
     /// Bytes of its answer, likewise.
     pub answer_bytes: u32,
-    /// How to wait for the peer.
     pub waiting: Waiting,
     /// Requests a second that each flow makes, whether or not answers came; one after the other unless
     /// given.

@@ -18,7 +18,6 @@ pub(super) struct Responder {
     owed_bytes: u64,
     /// The number of the request that is to be answered; of UDP.
     number: u64,
-    /// When it last moved.
     moved_ns: u64,
     pub(super) progress: Progress,
 }

@@ -12,7 +12,7 @@ use super::ServerSettings;
 use super::protocol_detect::{Identified, PeerProtocol, ProtocolDetector};
 use super::registry::{Admission, Entry, Registry};
 use crate::control::{Control, Cookie, StopHandle};
-use crate::iperf3::{Arrival, Session, SessionStatus, State, TestReport, UdpAcceptQueue, udp_connect};
+use crate::iperf3::{Arrival, Session, SessionStatus, State, UdpAcceptQueue, udp_connect};
 use crate::native::UnmatchedDatagrams;
 
 const PORT: Token = Token::single(3);
@@ -83,10 +83,8 @@ impl Acceptor {
         socket.set_silence_limit(deadlines.stall).map_err(failed)?;
         let control = Control::new(socket, peer, stop_handle.clone(), deadlines.step).map_err(failed)?;
         let (arrivals, inbox) = mpsc::channel();
-        self.registry.enter(
-            cookie,
-            Entry { peer, local, stop_handle: stop_handle.clone(), status: status.clone(), arrivals },
-        );
+        let entry = Entry { peer, local, stop_handle: stop_handle.clone(), status: status.clone(), arrivals };
+        self.registry.entries().insert(cookie, entry);
         let session = Session {
             control,
             cookie,
@@ -96,16 +94,7 @@ impl Acceptor {
             udp_queue: self.udp_queue.clone(),
             settings: self.settings.session.clone(),
         };
-        let registry = self.registry.clone();
-        let conduct = move || {
-            let mut presence = Presence { registry, cookie, report: None };
-            presence.report = Some(session.run());
-        };
-        let started = std::thread::Builder::new().name("transfer-session".to_owned()).spawn(conduct);
-        if started.is_err() {
-            self.registry.leave(cookie, None);
-        }
-        started.map(drop)
+        self.registry.spawn(cookie, move || session.run())
     }
 
     fn take_datagrams(&self) {
@@ -175,17 +164,4 @@ impl StateMachine for Acceptor {
 /// Refuses a client. Best effort: it does not wait.
 fn deny(socket: &TcpSocket) {
     let _ = socket.send(&[State::AccessDenied.byte()], false);
-}
-
-/// Removes a session from the registry however its thread ends, and stores its report.
-struct Presence {
-    registry: Arc<Registry>,
-    cookie: Cookie,
-    report: Option<TestReport>,
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.registry.leave(self.cookie, self.report.take());
-    }
 }

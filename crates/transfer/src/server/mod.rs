@@ -25,7 +25,6 @@ use super::native::NativeServer;
 
 pub use self::registry::SessionView;
 
-/// Events of one wait.
 const EVENTS_MAX: usize = 256;
 /// How long sessions may take to end when the server stops.
 const STOP: Duration = Duration::from_secs(5);
@@ -38,7 +37,6 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// Bounds on connections before their cookie.
     pub greet: HandshakeLimits,
-    /// Sessions of iperf3's clients.
     pub session: SessionSettings,
     /// Concurrent sessions of them; further clients are answered "busy".
     pub sessions_max: usize,
@@ -49,7 +47,6 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// The defaults, on `listen`.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -143,7 +140,7 @@ impl Server {
             // An error is a panic of the thread, which was printed.
             let _ = acceptor.join();
         }
-        self.registry.stop_all();
+        self.registry.entries().values().for_each(|entry| entry.stop_handle.stop());
         self.natives.iter().for_each(|natives| natives.stop());
         let deadline = Deadline::after(STOP);
         let open = || self.registry.len() + self.natives.as_ref().map_or(0, |natives| natives.open());

@@ -1,6 +1,6 @@
 //! The server of a transfer as a part of a run: kind `transfer.server`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::part::{HostContext, PartError, Progress, Watch};
@@ -10,7 +10,7 @@ use super::{Server, ServerSettings};
 use crate::flow::{Direction, probe};
 use crate::native::{NativeServer, NativeSettings};
 use crate::settings::TransferSettings;
-use workload::part::{Part, Peers};
+use workload::part::{self, Part, Peers};
 use workload::watch;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,19 +36,6 @@ pub struct ServerPart {
     natives: Option<Arc<NativeServer>>,
 }
 
-impl ServerPart {
-    fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
-        match (host.address, self.task.clients_elsewhere) {
-            (_, false) => Ok(Ipv4Addr::LOCALHOST.into()),
-            (Some(address), true) => Ok(address),
-            (None, true) => Err(PartError::new(
-                "the clients are on other hosts, and it is not known at which address they reach this one; \
-                 run an agent here with --address, and place the server on it",
-            )),
-        }
-    }
-}
-
 impl Part for ServerPart {
     const KIND: &'static str = "transfer.server";
     type Task = ServerTask;
@@ -60,7 +47,10 @@ impl Part for ServerPart {
     }
 
     fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<ServerEndpoint, PartError> {
-        let address = self.address(host)?;
+        let address = match self.task.clients_elsewhere {
+            true => part::address_for_others(host, "clients", "server")?,
+            false => Ipv4Addr::LOCALHOST.into(),
+        };
         host.permit.peer((address, 0).into())?;
         if self.task.transfer.direction != Direction::Up || self.task.transfer.requests.is_some() {
             host.permit.rate(self.task.transfer.rate_max_bit_per_s())?;

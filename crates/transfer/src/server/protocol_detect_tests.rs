@@ -10,7 +10,6 @@ use super::*;
 
 const GUARD: Duration = Duration::from_secs(10);
 
-/// The detector in its loop.
 struct Machine {
     detector: ProtocolDetector,
     identified: Vec<Identified>,
@@ -60,7 +59,6 @@ fn until(
     std::mem::take(&mut machine.identified)
 }
 
-/// Whether the other end has closed.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(GUARD)).unwrap();
     !matches!(stream.read(&mut [0]), Ok(1))

@@ -30,6 +30,14 @@ fn within(key: &str, value: ByteSize, least: u64, most: u64, words: &str) -> Res
     }
 }
 
+/// Refuses the first key that is set; the entries are (key, whether it is set, problem).
+fn refuse_set(entries: &[(&str, bool, &str)]) -> Result<(), PlanError> {
+    match entries.iter().find(|(_, is_set, _)| *is_set) {
+        Some((key, _, problem)) => Err(PlanError::of_key(key, *problem)),
+        None => Ok(()),
+    }
+}
+
 impl Settings for TransferSettings {
     fn check(&self) -> Result<(), PlanError> {
         let (least, most, words) = match self.protocol {
@@ -67,21 +75,17 @@ impl TransferSettings {
         Ok(())
     }
 
-    /// What is TCP's has no meaning for datagrams.
     fn check_udp(&self) -> Result<(), PlanError> {
-        for (key, is_set, problem) in [
+        if self.protocol != Protocol::Udp {
+            return Ok(());
+        }
+        refuse_set(&[
             ("engine", self.engine.is_some(), "engines apply only to TCP"),
             ("congestion_control", self.congestion_control.is_some(), "UDP has no congestion control"),
             ("no_delay", self.no_delay, "it applies only to TCP sockets"),
-        ] {
-            if is_set && self.protocol == Protocol::Udp {
-                return Err(PlanError::of_key(key, problem));
-            }
-        }
-        Ok(())
+        ])
     }
 
-    /// QUIC works in this program, on one thread, as its library does it.
     fn check_quic(&self) -> Result<(), PlanError> {
         if self.protocol != Protocol::Quic {
             return Ok(());
@@ -90,7 +94,7 @@ impl TransferSettings {
             let problem = format!("{} is not within 1 to {} flows of QUIC", self.flows, quic::FLOWS_MAX);
             return Err(PlanError::of_key("flows", problem));
         }
-        for (key, is_set, problem) in [
+        refuse_set(&[
             ("requests", self.requests.is_some(), "not supported with QUIC"),
             ("rate", self.rate.is_some(), "not supported with QUIC, which controls its own rate"),
             (
@@ -107,12 +111,7 @@ impl TransferSettings {
             ),
             ("no_delay", self.no_delay, "it applies only to TCP sockets"),
             ("calls", self.calls, "not supported with QUIC, whose library does not time its system calls"),
-        ] {
-            if is_set {
-                return Err(PlanError::of_key(key, problem));
-            }
-        }
-        Ok(())
+        ])
     }
 
     fn check_requests(&self) -> Result<(), PlanError> {
@@ -128,40 +127,36 @@ impl TransferSettings {
                 within(key, size, 1, most, words)?;
             }
         }
-        for (key, is_set) in [
-            ("bytes", self.bytes.is_some()),
-            ("rate", self.rate.is_some()),
-            ("search", self.search.is_some()),
-            ("direction", self.direction != Direction::Up),
-        ] {
-            if is_set {
-                return Err(PlanError::of_key(key, "not supported with requests"));
-            }
-        }
-        if self.mode == Mode::Discard {
-            return Err(PlanError::of_key(
+        let problem = "not supported with requests";
+        refuse_set(&[
+            ("bytes", self.bytes.is_some(), problem),
+            ("rate", self.rate.is_some(), problem),
+            ("search", self.search.is_some(), problem),
+            ("direction", self.direction != Direction::Up, problem),
+            (
                 "mode",
+                self.mode == Mode::Discard,
                 "discard is not supported with requests, because messages are read",
-            ));
-        }
-        Ok(())
+            ),
+        ])
     }
 
     fn check_search(&self) -> Result<(), PlanError> {
         if self.search.is_none() {
             return Ok(());
         }
-        if self.protocol != Protocol::Udp {
-            let problem = "needs the protocol udp, because TCP and QUIC control their own rate";
-            return Err(PlanError::of_key("search", problem));
-        }
-        if self.rate.is_some() || self.bytes.is_some() {
-            return Err(PlanError::of_key(
+        refuse_set(&[
+            (
                 "search",
+                self.protocol != Protocol::Udp,
+                "needs the protocol udp, because TCP and QUIC control their own rate",
+            ),
+            (
+                "search",
+                self.rate.is_some() || self.bytes.is_some(),
                 "not supported with `rate` or `bytes`, because the search sets the rate",
-            ));
-        }
-        Ok(())
+            ),
+        ])
     }
 
     fn check_peer(&self) -> Result<(), PlanError> {
@@ -178,9 +173,10 @@ impl TransferSettings {
         }
     }
 
-    /// A ttcp is told nothing, and this end does as it does: nothing is passed over in silence.
+    /// ttcp negotiates nothing: settings that cannot apply are errors instead of being ignored.
     fn check_ttcp(&self) -> Result<(), PlanError> {
-        for (key, is_set, problem) in [
+        let buffers = "not supported with ttcp, which uses the kernel's automatic buffers";
+        refuse_set(&[
             ("direction", self.direction == Direction::Both, "ttcp sends in one direction: up or down"),
             ("flows", self.flows > 1, "ttcp has one flow"),
             ("requests", self.requests.is_some(), "ttcp does not support requests"),
@@ -194,27 +190,10 @@ impl TransferSettings {
                 "not supported with ttcp, which uses the host's default",
             ),
             ("no_delay", self.no_delay, "ttcp sends blocks, not messages"),
-            (
-                "window",
-                self.window.is_some(),
-                "not supported with ttcp, which uses the kernel's automatic buffers",
-            ),
-            (
-                "send_buffer",
-                self.send_buffer.is_some(),
-                "not supported with ttcp, which uses the kernel's automatic buffers",
-            ),
-            (
-                "receive_buffer",
-                self.receive_buffer.is_some(),
-                "not supported with ttcp, which uses the kernel's automatic buffers",
-            ),
-        ] {
-            if is_set {
-                return Err(PlanError::of_key(key, problem));
-            }
-        }
-        Ok(())
+            ("window", self.window.is_some(), buffers),
+            ("send_buffer", self.send_buffer.is_some(), buffers),
+            ("receive_buffer", self.receive_buffer.is_some(), buffers),
+        ])
     }
 }
 

@@ -19,7 +19,6 @@ use super::flow::{FlowError, FlowReport, Mode, Protocol, ThreadReport};
 pub use receive::Receiver;
 pub use send::{SendOrder, send};
 
-/// Default port of `ttcp`.
 pub const PORT: u16 = 5001;
 /// Default size of `ttcp`'s reads and writes, bytes.
 pub const BLOCK_BYTES: u32 = 8192;
@@ -46,7 +45,6 @@ pub struct TtcpReport {
     pub peer: SocketAddr,
     pub flow: FlowReport,
     pub threads: Vec<ThreadReport>,
-    /// How it moved the bytes.
     pub engine: String,
 }
 
@@ -58,7 +56,6 @@ impl TtcpReport {
     }
 }
 
-/// Why there was no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum TtcpError {
     #[error(transparent)]
@@ -89,7 +86,6 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// As `ttcp` does it.
     pub fn new(protocol: Protocol) -> Self {
         Self { protocol, mode: Mode::Copy, block_bytes: BLOCK_BYTES, patience: Patience::default() }
     }

@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
-use sys::net::{Epoll, Events, Interest, ListenOptions, Listener, UdpPort};
+use sys::net::{Interest, ListenOptions, Listener, UdpPort};
 
 use super::{MARK_BYTES, Manner, StopHandle, TtcpError, TtcpReport};
+use crate::control::{ControlError, wait_until_ready};
 use crate::flow::{
     self, End, EndReason, FlowCount, FlowReport, FlowSocket, FlowSpec, GroupReport, GroupSetting, Protocol,
     Side, Stamp,
@@ -108,22 +109,16 @@ fn await_one<T>(
     until: Deadline,
     look: impl Fn() -> Result<Option<T>, TtcpError>,
 ) -> Result<Option<T>, TtcpError> {
-    let epoll = Epoll::new()?;
-    epoll.add(what, 0, Interest::READ)?;
-    epoll.add(stop_handle, 1, Interest::READ)?;
-    let mut events = Events::with_capacity(2);
     loop {
-        if stop_handle.is_stopped() {
-            return Err(TtcpError::Stopped);
+        match wait_until_ready(what, Interest::READ, stop_handle, until) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(ControlError::Net(error)) => return Err(error.into()),
+            Err(_) => return Err(TtcpError::Stopped),
         }
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
-        if until.passed() {
-            return Ok(None);
-        }
-        epoll.wait(&mut events, Some(until.left()))?;
-        stop_handle.clear();
     }
 }
 

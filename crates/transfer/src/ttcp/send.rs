@@ -68,7 +68,12 @@ pub fn send(
         side: Side::Sender,
         mode: manner.mode,
         size_bytes,
-        end: whole(order.end, manner.protocol, size_bytes),
+        end: match order.end {
+            End::Bytes(bytes) if manner.protocol == Protocol::Udp => {
+                End::after_share(bytes, 1, 0, Some(size_bytes))
+            }
+            end => end,
+        },
         rate_bit_per_s: order.rate_bit_per_s,
         stamp: Stamp::None,
     };
@@ -88,13 +93,4 @@ pub fn send(
 fn mark(flow: &UdpFlow) -> Result<Moved, TtcpError> {
     // What `ttcp` sends: the beginning of its pattern.
     Ok(flow.send(b" !\"#")?)
-}
-
-fn whole(end: End, protocol: Protocol, size_bytes: u32) -> End {
-    match end {
-        End::Bytes(bytes) if protocol == Protocol::Udp => {
-            End::Bytes(bytes.div_ceil(size_bytes.into()).saturating_mul(size_bytes.into()))
-        }
-        end => end,
-    }
 }

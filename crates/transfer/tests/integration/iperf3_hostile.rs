@@ -76,9 +76,7 @@ impl Hand {
 #[test]
 fn clients_that_vanish_hang_or_die_free_everything() {
     let _alone = alone();
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let cases = [
         ("-t 60", "KILL"),
         ("-t 60 -R", "KILL"),

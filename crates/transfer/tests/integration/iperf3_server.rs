@@ -35,9 +35,7 @@ fn lasting(arguments: &str, s: u32) -> String {
 
 #[test]
 fn upload_over_tcp_arrives_to_the_byte() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(
         &[
             "-t 1",
@@ -71,9 +69,7 @@ fn upload_over_tcp_arrives_to_the_byte() {
 
 #[test]
 fn download_over_tcp_matches_what_was_sent() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(
         &["-R -t 1", "-R -n 20M -P 3", "-R -k 100 -l 64K", "-R -t 1 -b 50M", "-R -n 20M -C reno -w 512K"],
         |arguments| {
@@ -95,9 +91,7 @@ fn download_over_tcp_matches_what_was_sent() {
 
 #[test]
 fn both_ways_at_once() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(&["--bidir -t 1", "--bidir -t 1 -P 2 -b 50M", "--bidir -n 20M"], |arguments| {
         let (json, report) = both(arguments);
         let (sent, received) = report.bytes();
@@ -115,9 +109,7 @@ fn both_ways_at_once() {
 
 #[test]
 fn datagrams_are_counted_alike() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(
         &[
             "-u -b 20M -t 1 -l 1200",
@@ -145,9 +137,7 @@ fn datagrams_are_counted_alike() {
 
 #[test]
 fn datagrams_to_the_client_and_both_ways() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(
         &[
             "-u -R -b 20M -t 1 -l 1200",
@@ -183,9 +173,7 @@ fn datagrams_to_the_client_and_both_ways() {
 
 #[test]
 fn omitted_time_does_not_count() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(&["-O 1 -t 1 -b 40M", "-O 1 -t 1 -b 40M -R", "-O 1 -t 1 -b 40M -u -l 1000"], |arguments| {
         until_enough_moves(arguments, |s| {
             let arguments = lasting(arguments, s);
@@ -207,9 +195,7 @@ fn omitted_time_does_not_count() {
 
 #[test]
 fn server_output_is_sent_on_request() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let (json, report) = both("-n 1M --get-server-output -T beacon --extra-data some");
     let text = json["server_output_text"].as_str().unwrap();
     let line = format!("received {} bytes", report.bytes().1);
@@ -221,9 +207,7 @@ fn server_output_is_sent_on_request() {
 
 #[test]
 fn several_clients_at_once_on_one_port_each_with_its_name() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let server = serve(|_| ());
     let address = server.local_addr();
     let kinds = ["-u -b 5M", "-b 50M", "-u -R -b 5M", "-R -b 50M", "-u --bidir -b 5M -P 2", "-P 4 -b 20M"];
@@ -264,9 +248,7 @@ fn several_clients_at_once_on_one_port_each_with_its_name() {
 
 #[test]
 fn one_port_for_both_families() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let mut settings = ServerSettings::new("[::]:0".parse().unwrap());
     settings.sessions_max = 8;
     let Ok(server) = Server::start(settings) else {
@@ -286,9 +268,7 @@ fn one_port_for_both_families() {
 
 #[test]
 fn client_beyond_the_limit_learns_that_the_server_is_busy() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let server = serve(|settings| settings.sessions_max = 1);
     let first = start_iperf3(server.local_addr(), &["-t", "2", "-b", "10M", "-J"]);
     until("the first runs", || server.sessions().iter().any(|session| session.started_ns.is_some()));
@@ -300,9 +280,7 @@ fn client_beyond_the_limit_learns_that_the_server_is_busy() {
 
 #[test]
 fn parameters_that_cannot_be_met_are_refused_in_words() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let server = serve(|settings| settings.session.streams_max = 3);
     let json = iperf3(server.local_addr(), &["-n", "1M", "-P", "4"]);
     assert!(json["error"].as_str().unwrap().contains("number of parallel streams"), "{json}");
@@ -312,9 +290,7 @@ fn parameters_that_cannot_be_met_are_refused_in_words() {
 
 #[test]
 fn stopping_server_informs_its_clients() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let mut server = serve(|_| ());
     let client = start_iperf3(server.local_addr(), &["-t", "30", "-b", "10M", "-J"]);
     until("it runs", || server.sessions().iter().any(|session| session.started_ns.is_some()));

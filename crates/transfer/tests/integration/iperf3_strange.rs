@@ -225,9 +225,7 @@ fn garblings() -> Vec<Garbling> {
 
 #[test]
 fn garbled_messages_to_the_server_end_the_test() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(&garblings(), |&garbling| {
         let server = serve(|settings| {
             settings.session.deadlines = short();
@@ -253,9 +251,7 @@ fn garbled_messages_to_the_server_end_the_test() {
 
 #[test]
 fn garbled_messages_to_the_client_end_the_test() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     at_once(&garblings(), |&garbling| {
         let (_process, server) = iperf3_server(&[]);
         let from = Instant::now();

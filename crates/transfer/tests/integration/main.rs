@@ -1,6 +1,7 @@
 //! Flows, requests and every protocol over real sockets, against the real peers.
 #![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
+#[macro_use]
 mod common;
 mod flow_common;
 mod flow_tcp;
@@ -10,6 +11,7 @@ mod iperf3_hostile;
 mod iperf3_server;
 mod iperf3_strange;
 mod native;
+mod native_common;
 mod native_hostile;
 mod peers;
 mod quic;

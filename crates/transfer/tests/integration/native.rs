@@ -3,50 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::native_common::*;
 use base::verdict::Verdict;
 use serde_json::{Value, json};
-use transfer::client::{ClientError, Ready, Task};
-use transfer::control::StopHandle;
+use transfer::client::{Ready, Task};
 use transfer::flow::{Direction, EndReason};
 use transfer::judge::judge;
 use transfer::native::session_id::{Role, SessionId};
 use transfer::native::{NativeServer, NativeSettings};
-use transfer::report::{EndReport, TransferReport};
+use transfer::report::TransferReport;
 use transfer::server::{Server, ServerSettings};
-use transfer::settings::TransferSettings;
-
-const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-
-fn server(settings: NativeSettings) -> (Server, Arc<NativeServer>) {
-    let natives = Arc::new(NativeServer::new(settings));
-    let settings = ServerSettings { natives: Some(natives.clone()), ..ServerSettings::new(LOOPBACK.into()) };
-    (Server::start(settings).unwrap(), natives)
-}
-
-fn settings(value: Value) -> TransferSettings {
-    TransferSettings::read(value).unwrap()
-}
-
-fn prepare(server: SocketAddr, settings: &TransferSettings) -> Result<Ready, ClientError> {
-    let task = Task { settings: settings.clone(), server, key: None };
-    Ready::prepare(task, Arc::new(StopHandle::new().unwrap()))
-}
-
-fn transfer(value: Value) -> (TransferSettings, TransferReport) {
-    let (server, _) = server(NativeSettings::default());
-    let settings = settings(value);
-    let report = prepare(server.local_addr(), &settings).unwrap().run(0);
-    (settings, report)
-}
-
-fn ends(report: &TransferReport, way: Direction) -> (&EndReport, &EndReport) {
-    let way = report.directions.iter().find(|found| found.direction == way).unwrap();
-    (way.sender.as_ref().unwrap(), way.receiver.as_ref().unwrap())
-}
 
 #[test]
 fn every_byte_asked_for_arrives_both_ways_over_several_flows() {
@@ -63,13 +33,6 @@ fn every_byte_asked_for_arrives_both_ways_over_several_flows() {
     assert_eq!(judgement.metrics["asked_bytes"], Some(10_000_002.0));
     assert!(judgement.metrics["goodput_up_bit_per_s"].unwrap() > 0.0);
     assert!(judgement.metrics["cpu_s_per_gb"].unwrap() > 0.0, "both ends told their CPU time");
-}
-
-/// Runs a case with longer and longer times until it moved bytes in enough of one: a thread that was kept off
-/// the CPU may have slept through a short one.
-fn until_long_enough(is_enough: impl Fn(u64) -> bool) {
-    let enough = [1, 2, 4, 8, 16].into_iter().find(|&times| is_enough(times));
-    assert!(enough.is_some(), "too little moved, however long it took");
 }
 
 #[test]
@@ -153,11 +116,7 @@ fn clients_of_one_server_are_reported_separately() {
         assert_eq!(ends(report, Direction::Up).1.bytes(), 3_000_000);
         assert_eq!(ends(report, Direction::Down).1.bytes(), 3_000_000);
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    let mut told = Vec::new();
-    while told.len() < 5 && Instant::now() < until {
-        told.extend(natives.take_ends());
-    }
+    let told = session_ends(&natives, 5);
     assert!(told.iter().all(|end| end.problem.is_none() && end.order.is_some()), "{told:?}");
     let mut peers: Vec<_> = told.iter().map(|end| end.peer).collect();
     peers.sort_unstable();
@@ -182,7 +141,7 @@ fn opening_many_flows_blocks_no_other_client() {
     // Less than one client opens side by side: each connection says at once whose it is.
     settings.greet.half_open_max = 100;
     let server = Server::start(settings).unwrap();
-    let settings = TransferSettings::read(json!({ "bytes": "1MB", "flows": 250 })).unwrap();
+    let settings = self::settings(json!({ "bytes": "1MB", "flows": 250 }));
     let ready: Vec<Ready> = std::thread::scope(|scope| {
         let clients: Vec<_> =
             (0..3).map(|_| scope.spawn(|| prepare(server.local_addr(), &settings).unwrap())).collect();
@@ -194,49 +153,35 @@ fn opening_many_flows_blocks_no_other_client() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
-    let (server, _) = server(NativeSettings::default());
-    let settings = settings(json!({ "time": "60s" }));
-    let stop_handle = Arc::new(StopHandle::new().unwrap());
-    let task = Task { settings: settings.clone(), server: server.local_addr(), key: None };
-    let ready = Ready::prepare(task, stop_handle.clone()).unwrap();
-    let passed = ready.passed();
-    let (report, took) = std::thread::scope(|scope| {
-        let run = scope.spawn(|| ready.run(0));
-        let until = Instant::now() + Duration::from_secs(10);
-        while passed[0].load(std::sync::atomic::Ordering::Relaxed) == 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let from = Instant::now();
-        stop_handle.stop();
-        (run.join().unwrap(), from.elapsed())
-    });
-    assert!(report.stopped && report.broken.is_none(), "{:?}", report.broken);
-    assert!(ends(&report, Direction::Up).1.bytes() > 0, "the server told what came until then");
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(judge(&settings, &report).verdict, Verdict::Invalid);
+fn stop_keeps_what_was_measured() {
+    for (protocol, direction, flows) in
+        [("tcp", Direction::Up, 1), ("quic", Direction::Up, 2), ("quic", Direction::Down, 2)]
+    {
+        let (server, _) = server(NativeSettings::default());
+        let asked = json!({ "protocol": protocol, "time": "60s", "direction": direction, "flows": flows });
+        let (settings, handle) = (settings(asked), stop_handle());
+        let ready = prepare_stoppable(server.local_addr(), &settings, handle.clone()).unwrap();
+        let (report, took) = interrupted(ready, direction, || handle.stop());
+        assert!(report.stopped && report.broken.is_none(), "{protocol}: {:?}", report.broken);
+        assert!(ends(&report, direction).1.bytes() > 0, "{protocol} {direction:?}: the server reports");
+        assert!(took < Duration::from_secs(5), "{protocol}: {took:?}");
+        assert_eq!(judge(&settings, &report).verdict, Verdict::Invalid, "{protocol}");
+    }
 }
 
 #[test]
 fn dead_server_is_named_and_own_counts_are_kept() {
-    let (server, natives) = server(NativeSettings::default());
-    let settings = settings(json!({ "time": "60s" }));
-    let ready = prepare(server.local_addr(), &settings).unwrap();
-    let passed = ready.passed();
-    let report = std::thread::scope(|scope| {
-        let run = scope.spawn(|| ready.run(0));
-        let until = Instant::now() + Duration::from_secs(10);
-        while passed[0].load(std::sync::atomic::Ordering::Relaxed) == 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        drop(server);
-        run.join().unwrap()
-    });
-    assert!(report.broken.as_deref().is_some_and(|why| why.contains("stopped")), "{:?}", report.broken);
-    assert!(report.directions[0].sender.as_ref().unwrap().bytes() > 0);
-    let judgement = judge(&settings, &report);
-    assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true));
-    assert!(natives.take_ends()[0].problem.is_some());
+    for protocol in ["tcp", "quic"] {
+        let (server, natives) = server(NativeSettings::default());
+        let settings = settings(json!({ "protocol": protocol, "time": "60s" }));
+        let ready = prepare(server.local_addr(), &settings).unwrap();
+        let (report, _) = interrupted(ready, Direction::Up, || drop(server));
+        assert!(report.broken.as_deref().is_some_and(|why| why.contains("stopped")), "{:?}", report.broken);
+        assert!(report.directions[0].sender.as_ref().unwrap().bytes() > 0, "{protocol}");
+        let judgement = judge(&settings, &report);
+        assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true), "{protocol}");
+        assert!(natives.take_ends()[0].problem.is_some(), "{protocol}");
+    }
 }
 
 #[test]
@@ -244,9 +189,12 @@ fn orders_that_cannot_be_met_are_refused_with_the_reason() {
     let (keyed, _) =
         server(NativeSettings { key: Some("secret".into()), flows_max: 10, ..NativeSettings::default() });
     let refused = |settings: Value, key: Option<&str>| {
-        let settings = TransferSettings::read(settings).unwrap();
-        let task = Task { settings, server: keyed.local_addr(), key: key.map(str::to_owned) };
-        Ready::prepare(task, Arc::new(StopHandle::new().unwrap())).map(drop).unwrap_err().to_string()
+        let task = Task {
+            settings: self::settings(settings),
+            server: keyed.local_addr(),
+            key: key.map(str::to_owned),
+        };
+        Ready::prepare(task, stop_handle()).map(drop).unwrap_err().to_string()
     };
     assert!(refused(json!({}), None).contains("key"));
     assert!(refused(json!({}), Some("guess")).contains("key"));
@@ -304,12 +252,9 @@ fn garbage_on_the_port_disturbs_no_session() {
     let (settings, address) = (settings(json!({ "bytes": "1MB" })), server.local_addr());
     let report = prepare(address, &settings).unwrap().run(0);
     assert_eq!(ends(&report, Direction::Up).1.bytes(), 1_000_000);
-    let until = Instant::now() + Duration::from_secs(30);
-    let mut problems = Vec::new();
-    while problems.len() < held.len() && Instant::now() < until {
-        problems.extend(natives.take_ends().into_iter().filter_map(|end| end.problem));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    // One of the ends is that of the transfer.
+    let ends = session_ends(&natives, held.len() + 1);
+    let problems: Vec<_> = ends.into_iter().filter_map(|end| end.problem).collect();
     assert_eq!(problems.len(), held.len(), "{problems:?}");
 }
 
@@ -318,20 +263,15 @@ fn vanished_client_leaves_no_session() {
     let (server, natives) = server(NativeSettings::default());
     let settings = settings(json!({ "time": "60s", "direction": "both" }));
     drop(prepare(server.local_addr(), &settings).unwrap());
-    let until = Instant::now() + Duration::from_secs(10);
-    let mut ends = Vec::new();
-    while ends.is_empty() && Instant::now() < until {
-        ends.extend(natives.take_ends());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let ends = session_ends(&natives, 1);
     assert!(ends[0].problem.as_deref().is_some_and(|why| why.contains("closed")), "{ends:?}");
 }
 
 #[test]
 fn one_direction_in_the_settings_is_one_way_in_the_report() {
-    for (direction, way) in [(Direction::Up, Direction::Up), (Direction::Down, Direction::Down)] {
+    for direction in [Direction::Up, Direction::Down] {
         let (_, report) = transfer(json!({ "bytes": "1MB", "direction": direction, "mode": "discard" }));
         assert_eq!(report.directions.len(), 1);
-        assert_eq!(ends(&report, way).1.bytes(), 1_000_000);
+        assert_eq!(ends(&report, direction).1.bytes(), 1_000_000);
     }
 }

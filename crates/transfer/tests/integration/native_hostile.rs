@@ -5,24 +5,16 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::native_common::{LOOPBACK, server};
 use transfer::flow::{Direction, Mode, Protocol};
+use transfer::native::NativeSettings;
 use transfer::native::message::{ClientMessage, ServerMessage, SessionOrder, VERSION};
 use transfer::native::session_id::{Role, SessionId};
-use transfer::native::{NativeServer, NativeSettings};
-use transfer::server::{Server, ServerSettings};
 use transfer::settings::RequestSettings;
 
-const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 const GUARD: Duration = Duration::from_secs(10);
-
-fn server(settings: NativeSettings) -> (Server, Arc<NativeServer>) {
-    let natives = Arc::new(NativeServer::new(settings));
-    let settings = ServerSettings { natives: Some(natives.clone()), ..ServerSettings::new(LOOPBACK.into()) };
-    (Server::start(settings).unwrap(), natives)
-}
 
 /// A control connection that asks for what a client of kagiri never would.
 fn ordered_by_hand(server: SocketAddr, change: impl Fn(&mut SessionOrder)) -> (TcpStream, SessionId) {

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::common;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use crate::native_common::{ends, prepare, settings};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,29 +13,16 @@ use base::verdict::Verdict;
 use base::workload::Judgement;
 use common::*;
 use serde_json::{Value, json};
-use transfer::client::{ClientError, Ready, Task};
-use transfer::control::StopHandle;
-use transfer::flow::Direction;
 use transfer::judge::judge;
 use transfer::native::{NativeServer, NativeSettings};
 use transfer::report::TransferReport;
 use transfer::settings::TransferSettings;
 
-fn prepare(server: SocketAddr, settings: &TransferSettings) -> Result<Ready, ClientError> {
-    let task = Task { settings: settings.clone(), server, key: None };
-    Ready::prepare(task, Arc::new(StopHandle::new().unwrap()))
-}
-
-fn settings(value: &Value) -> TransferSettings {
-    TransferSettings::read(value.clone()).unwrap()
-}
-
 /// Whether a transfer is to be run once more: nothing is wrong with it but that a rate was not kept, as it
 /// happens where a sender or a receiver is kept off the CPU. All else is never so.
 fn only_lacks_its_rate(judgement: &Judgement) -> bool {
     let is_of_rate = |why: &String| {
-        why.contains("Mbit/s that were asked for")
-            || why.starts_with("the sender was woken too late to offer")
+        why.contains(" of the requested ") || why.starts_with("the sender was woken too late to offer")
     };
     judgement.verdict != Verdict::Pass
         && !judgement.reasons.is_empty()
@@ -53,17 +41,9 @@ fn until_rate_is_kept(settings: &TransferSettings, give_up: Instant, run: impl F
     }
 }
 
-/// What was sent and what arrived of one way.
-fn balance(report: &TransferReport, way: Direction) -> (u64, u64) {
-    let way = report.directions.iter().find(|found| found.direction == way).unwrap();
-    (way.sender.as_ref().unwrap().bytes(), way.receiver.as_ref().unwrap().bytes())
-}
-
 #[test]
 fn clients_of_both_kinds_are_served_at_once_on_one_port() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let natives = Arc::new(NativeServer::new(NativeSettings::default()));
     let server = serve(|settings| settings.natives = Some(natives.clone()));
     let address = server.local_addr();
@@ -82,7 +62,7 @@ fn clients_of_both_kinds_are_served_at_once_on_one_port() {
     let give_up = Instant::now() + GUARD;
     let run_ours = || {
         at_once(&ours, |value| {
-            let settings = settings(value);
+            let settings = settings(value.clone());
             until_rate_is_kept(&settings, give_up, || {
                 let report = prepare(address, &settings).unwrap().run(0);
                 assert_eq!((report.peer.as_str(), &report.broken), ("kagiri", &None), "{value}");
@@ -114,9 +94,7 @@ fn clients_of_both_kinds_are_served_at_once_on_one_port() {
 
 #[test]
 fn iperf3_server_is_detected() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let cases = [
         json!({ "bytes": "10MB", "flows": 2 }),
         json!({ "bytes": "10MB", "direction": "down" }),
@@ -130,7 +108,8 @@ fn iperf3_server_is_detected() {
         let report = prepare(address, settings).unwrap().run(0);
         assert_eq!((report.peer.as_str(), &report.broken), ("iperf3", &None), "{value}");
         for way in report.directions.iter().map(|way| way.direction) {
-            let (sent, received) = balance(&report, way);
+            let (sender, receiver) = ends(&report, way);
+            let (sent, received) = (sender.bytes(), receiver.bytes());
             // iperf3 drops what is still under way when it hears of the end, and each end has its own omitted
             // time.
             let most = if settings.omit == Span::from_ms(0) { sent } else { sent + sent / 4 };
@@ -142,34 +121,30 @@ fn iperf3_server_is_detected() {
         report
     };
     at_once(&cases, |value| {
-        let settings = settings(value);
+        let settings = settings(value.clone());
         until_rate_is_kept(&settings, give_up, || run(value, &settings));
     });
 }
 
 #[test]
 fn unsupported_settings_for_iperf3_fail_before_the_start() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     for (value, words) in [
         (json!({ "requests": {} }), "does not support requests"),
         (json!({ "time": "1500ms" }), "counts time in whole seconds"),
         (json!({ "peer": "kagiri" }), "is a server of iperf3, not of kagiri"),
     ] {
         let (_process, address) = iperf3_server(&[]);
-        let error = prepare(address, &settings(&value)).map(|_| ()).unwrap_err().to_string();
+        let error = prepare(address, &settings(value.clone())).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(words), "{value}: {error}");
     }
 }
 
 #[test]
 fn an_iperf3_server_that_is_busy_or_dies_is_named() {
-    if !is_installed("iperf3") {
-        return;
-    }
+    needs!("iperf3");
     let (process, address) = iperf3_server(&[]);
-    let settings = settings(&json!({ "time": "60s", "direction": "down" }));
+    let settings = settings(json!({ "time": "60s", "direction": "down" }));
     let first = prepare(address, &settings).unwrap();
     let passed = first.passed();
     let first = std::thread::spawn(move || first.run(0));
@@ -195,15 +170,13 @@ fn a_ttcp_at_the_other_end() {
         let (mut stream, _) = listener.accept().unwrap();
         std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
     });
-    let up = settings(&json!({ "peer": "ttcp", "host": "x", "bytes": "16MB" }));
+    let up = settings(json!({ "peer": "ttcp", "host": "x", "bytes": "16MB" }));
     let report = prepare(address, &up).unwrap().run(0);
     assert_eq!((report.broken, receiver.join().unwrap()), (None, 16_000_000));
     assert_eq!(report.directions[0].sender.as_ref().unwrap().bytes(), 16_000_000);
-    if !is_installed("nuttcp") {
-        return;
-    }
+    needs!("nuttcp");
     let address = free_address(Ipv4Addr::LOCALHOST.into());
-    let down = settings(&json!({ "peer": "ttcp", "host": "x", "direction": "down" }));
+    let down = settings(json!({ "peer": "ttcp", "host": "x", "direction": "down" }));
     let ready = prepare(address, &down).unwrap();
     let port = address.port().to_string();
     let sender = Process::start("nuttcp", &["-t", "-p", &port, "-l", "8192", "-n", "2048", "127.0.0.1"]);

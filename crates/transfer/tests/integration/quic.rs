@@ -3,69 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::native_common::*;
 use base::verdict::Verdict;
 use serde_json::{Value, json};
-use transfer::client::{ClientError, Ready, Task};
-use transfer::control::StopHandle;
 use transfer::flow::{Direction, EndReason};
 use transfer::judge::judge;
+use transfer::native::NativeSettings;
 use transfer::native::message::ServerMessage;
-use transfer::native::{NativeServer, NativeSettings};
 use transfer::report::{EndReport, TransferReport};
-use transfer::server::{Server, ServerSettings};
 use transfer::settings::TransferSettings;
 
-const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-
-fn server() -> (Server, Arc<NativeServer>) {
-    let natives = Arc::new(NativeServer::new(NativeSettings::default()));
-    let settings = ServerSettings { natives: Some(natives.clone()), ..ServerSettings::new(LOOPBACK.into()) };
-    (Server::start(settings).unwrap(), natives)
-}
-
-fn quic(mut value: Value) -> TransferSettings {
+fn quic(mut value: Value) -> (TransferSettings, TransferReport) {
     value["protocol"] = json!("quic");
-    TransferSettings::read(value).unwrap()
-}
-
-fn prepare(
-    server: SocketAddr,
-    settings: &TransferSettings,
-    stop_handle: Arc<StopHandle>,
-) -> Result<Ready, ClientError> {
-    Ready::prepare(Task { settings: settings.clone(), server, key: None }, stop_handle)
-}
-
-fn transfer(value: Value) -> (TransferSettings, TransferReport) {
-    let (server, _) = server();
-    let settings = quic(value);
-    let ready = prepare(server.local_addr(), &settings, Arc::new(StopHandle::new().unwrap())).unwrap();
-    (settings, ready.run(0))
-}
-
-fn ends(report: &TransferReport, way: Direction) -> (&EndReport, &EndReport) {
-    let way = report.directions.iter().find(|found| found.direction == way).unwrap();
-    (way.sender.as_ref().unwrap(), way.receiver.as_ref().unwrap())
-}
-
-/// Runs a long transfer, does `then` once bytes flow; the report, and how long it took from then on.
-fn interrupted(ready: Ready, way: usize, then: impl FnOnce()) -> (TransferReport, Duration) {
-    let passed = ready.passed();
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| ready.run(0));
-        let until = Instant::now() + Duration::from_secs(10);
-        while passed[way].load(Ordering::Relaxed) == 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let from = Instant::now();
-        then();
-        (run.join().unwrap(), from.elapsed())
-    })
+    transfer(value)
 }
 
 #[test]
@@ -75,7 +28,7 @@ fn every_byte_asked_for_arrives_whichever_way() {
         ("down", &[Direction::Down]),
         ("both", &[Direction::Up, Direction::Down]),
     ] {
-        let (settings, report) = transfer(json!({ "bytes": "5000001B", "direction": direction, "flows": 3 }));
+        let (settings, report) = quic(json!({ "bytes": "5000001B", "direction": direction, "flows": 3 }));
         assert_eq!(report.broken, None, "{direction}");
         assert_eq!(report.directions.len(), ways.len());
         for way in ways {
@@ -101,7 +54,7 @@ fn every_byte_asked_for_arrives_whichever_way() {
 #[test]
 fn a_thread_that_carries_both_ways_is_counted_once() {
     let from = Instant::now();
-    let (_, report) = transfer(json!({ "time": "300ms", "direction": "both" }));
+    let (_, report) = quic(json!({ "time": "300ms", "direction": "both" }));
     let took_s = from.elapsed().as_secs_f64();
     let here = [ends(&report, Direction::Up).0, ends(&report, Direction::Down).1];
     assert!(here.iter().all(|end| end.threads.len() == 1), "{here:?}");
@@ -111,22 +64,19 @@ fn a_thread_that_carries_both_ways_is_counted_once() {
 
 #[test]
 fn a_timed_transfer_balances_and_leaves_its_beginning_out() {
-    // A thread that was kept off the CPU may have slept through a short time.
-    let enough = [1, 2, 4, 8, 16].into_iter().find(|times| {
+    until_long_enough(|times| {
         let (time, omit) = (format!("{}ms", 400 * times), format!("{}ms", 200 * times));
-        let (settings, report) = transfer(json!({ "time": time, "omit": omit, "direction": "down" }));
+        let (settings, report) = quic(json!({ "time": time, "omit": omit, "direction": "down" }));
         let (sender, receiver) = ends(&report, Direction::Down);
         assert_eq!(sender.bytes() + sender.omitted.bytes, receiver.bytes() + receiver.omitted.bytes);
         assert_eq!(judge(&settings, &report).verdict, Verdict::Pass);
         receiver.omitted.bytes > 0 && receiver.bytes() > 0 && receiver.intervals.len() >= 3
     });
-    assert!(enough.is_some(), "too little moved, however long it took");
 }
 
 #[test]
 fn hundreds_of_streams_are_identified() {
-    let (_, report) =
-        transfer(json!({ "bytes": "4000300B", "flows": 400, "size": "1000B", "window": "256KiB" }));
+    let (_, report) = quic(json!({ "bytes": "4000300B", "flows": 400, "size": "1000B", "window": "256KiB" }));
     let (sender, receiver) = ends(&report, Direction::Up);
     let of = |end: &EndReport| -> Vec<u64> { end.flows.iter().map(|flow| flow.count.bytes).collect() };
     assert_eq!(of(sender), of(receiver));
@@ -134,49 +84,15 @@ fn hundreds_of_streams_are_identified() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
-    for (direction, way, index) in [("up", Direction::Up, 0), ("down", Direction::Down, 1)] {
-        let (server, _) = server();
-        let settings = quic(json!({ "time": "60s", "direction": direction, "flows": 2 }));
-        let stop_handle = Arc::new(StopHandle::new().unwrap());
-        let ready = prepare(server.local_addr(), &settings, stop_handle.clone()).unwrap();
-        let (report, took) = interrupted(ready, index, || stop_handle.stop());
-        assert!(report.stopped && report.broken.is_none(), "{:?}", report.broken);
-        assert!(ends(&report, way).1.bytes() > 0, "{direction}: what came until then is told");
-        assert!(took < Duration::from_secs(5), "{took:?}");
-        assert_eq!(judge(&settings, &report).verdict, Verdict::Invalid);
-    }
-}
-
-#[test]
-fn dead_server_is_named_and_own_counts_are_kept() {
-    let (server, natives) = server();
-    let settings = quic(json!({ "time": "60s" }));
-    let ready = prepare(server.local_addr(), &settings, Arc::new(StopHandle::new().unwrap())).unwrap();
-    let (report, _) = interrupted(ready, 0, || drop(server));
-    assert!(report.broken.as_deref().is_some_and(|why| why.contains("stopped")), "{:?}", report.broken);
-    assert!(report.directions[0].sender.as_ref().unwrap().bytes() > 0);
-    let judgement = judge(&settings, &report);
-    assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true));
-    assert!(natives.take_ends()[0].problem.is_some());
-}
-
-#[test]
 fn server_with_another_certificate_is_refused() {
-    let (server, natives) = server();
-    let settings = quic(json!({ "bytes": "1MB" }));
+    let (server, natives) = server(NativeSettings::default());
+    let settings = settings(json!({ "protocol": "quic", "bytes": "1MB" }));
     let from = Instant::now();
     let between = falsify_certificate(server.local_addr());
-    let error =
-        prepare(between, &settings, Arc::new(StopHandle::new().unwrap())).map(drop).unwrap_err().to_string();
+    let error = prepare(between, &settings).map(drop).unwrap_err().to_string();
     assert!(error.contains("certificate is not the one that the control connection told of"), "{error}");
     assert!(from.elapsed() < Duration::from_secs(3), "{:?}", from.elapsed());
-    let until = Instant::now() + Duration::from_secs(10);
-    let mut told = Vec::new();
-    while told.is_empty() && Instant::now() < until {
-        told.extend(natives.take_ends());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let told = session_ends(&natives, 1);
     assert!(told[0].problem.is_some() && told[0].directions.is_empty(), "nothing moved: {told:?}");
 }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use flow_common::{GUARD, datagrams, promptly, streams, tcp, until};
+use flow_common::{GUARD, assert_failed, datagrams, promptly, streams, tcp, until};
 use requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved, TcpSocket, UdpFlow};
@@ -181,8 +181,7 @@ fn closed_peer_is_reported() {
             }
             let report = finish(asking);
             for flow in &report.flows {
-                let EndReason::Failed(why) = &flow.ended else { panic!("{:?}", flow.ended) };
-                assert!(why.contains("the peer closed the connection after 1 bytes"), "{why}");
+                assert_failed(flow, "the peer closed the connection after 1 bytes");
             }
             let told = responses(&report);
             assert_eq!((told.answered, told.unanswered), (flows as u64, flows as u64));
@@ -196,9 +195,8 @@ fn closed_peer_is_reported() {
             peer.read_exact(&mut [0]).unwrap();
             peer.shutdown(Shutdown::Write).unwrap();
         }
-        for flow in finish(answering).flows {
-            let EndReason::Failed(why) = &flow.ended else { panic!("{:?}", flow.ended) };
-            assert!(why.contains("the peer closed the connection 4 bytes into a request"), "{why}");
+        for flow in &finish(answering).flows {
+            assert_failed(flow, "the peer closed the connection 4 bytes into a request");
         }
     }
 }
@@ -213,8 +211,7 @@ fn closed_datagram_peer_is_reported() {
         answering.stop();
         drop(finish(answering));
         let report = finish(asking);
-        let EndReason::Failed(why) = &report.flows[0].ended else { panic!("{:?}", report.flows) };
-        assert!(why.contains("nobody listens at the peer any more"), "{why}");
+        assert_failed(&report.flows[0], "nobody listens at the peer any more");
         // One may have come to the socket that was about to close.
         assert!((1..=2).contains(&responses(&report).unanswered));
     }
@@ -232,8 +229,7 @@ fn silent_peer_is_reported() {
             let asked = finish(start(near, &order));
             let answered = finish(start(far, &RequestSpec { size_bytes: 100, ..answers(&order) }));
             for flow in asked.flows.iter().chain(&answered.flows) {
-                let EndReason::Failed(why) = &flow.ended else { panic!("{:?}", flow.ended) };
-                assert!(why.contains("nothing moved for 0.1 s"), "{why}");
+                assert_failed(flow, "nothing moved for 0.1 s");
             }
             assert_eq!(responses(&asked).unanswered, flows as u64);
         }
@@ -245,8 +241,7 @@ fn unrequested_answers_are_reported() {
     let (near, mut peer) = streams();
     peer.write_all(b"hello").unwrap();
     let report = finish(start(vec![tcp(near)], &asks(RequestEnd::Peer)));
-    let EndReason::Failed(why) = &report.flows[0].ended else { panic!("{:?}", report.flows) };
-    assert!(why.contains("more bytes arrived than requested"), "{why}");
+    assert_failed(&report.flows[0], "more bytes arrived than requested");
 }
 
 #[test]

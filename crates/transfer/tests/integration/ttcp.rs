@@ -41,9 +41,7 @@ fn free_port() -> u16 {
 
 #[test]
 fn from_nuttcp_in_its_classic_mode() {
-    if !is_installed("nuttcp") {
-        return;
-    }
+    needs!("nuttcp");
     let mut receiver = bind(Protocol::Tcp);
     let port = receiver.local_addr().port().to_string();
     // One after the other: the receiver goes on.

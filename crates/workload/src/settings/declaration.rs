@@ -15,7 +15,6 @@ use super::definition::{Settings, generate_schema};
 pub struct Flag {
     /// Its name; the key with dashes unless given.
     pub name: String,
-    /// A letter.
     pub short: Option<char>,
     /// Further names, not shown in the help.
     pub aliases: Vec<String>,
@@ -41,34 +40,25 @@ pub struct Flag {
     pub shared: bool,
 }
 
-/// One of the values of a setting that has a few.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// As it is written.
     pub name: String,
-    /// What it means.
     pub help: String,
 }
 
-/// What values a setting has.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// Yes or no.
     Switch,
     /// A whole number; `or_text`: or a text that the setting's type reads.
     Integer {
-        /// Whether a text is possible, too.
         or_text: bool,
     },
-    /// A number.
     Number,
-    /// A number in %.
     Percent,
     /// A text that the setting's type reads.
     Text,
     /// A quantity with a unit, by the `format` of its schema.
     Quantity(String),
-    /// One of these.
     Choice(Vec<Choice>),
 }
 
@@ -77,19 +67,14 @@ pub enum Kind {
 pub struct Declaration {
     /// Its path in the workload's table of a plan: `player.start`.
     pub key: String,
-    /// What it does.
     pub help: String,
-    /// Its values.
     pub kind: Kind,
     /// Its value where none is given; `null` where it is optional.
     pub default: Value,
     /// What is done when an optional setting is left out.
     pub unset: Option<String>,
-    /// The least value.
     pub min: Option<Value>,
-    /// The largest value.
     pub max: Option<Value>,
-    /// Its flag, if it has one.
     pub flag: Option<Flag>,
 }
 
@@ -133,12 +118,10 @@ pub fn declarations<S: Settings>() -> &'static [Declaration] {
     &declared::<S>().settings
 }
 
-/// The JSON schema of these settings.
 pub fn schema<S: Settings>() -> &'static Value {
     &declared::<S>().schema
 }
 
-/// What a struct of settings declares.
 struct Declared {
     schema: Value,
     settings: Vec<Declaration>,

@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The settings of one workload.
 pub trait Settings:
     Serialize + DeserializeOwned + JsonSchema + Default + Clone + PartialEq + Send + Sync + 'static
 {

@@ -3,10 +3,8 @@
 use super::declaration::{Declaration, Kind, declarations};
 use super::definition::Settings;
 
-/// The longest line.
 const COLUMNS: usize = 118;
 
-/// The page of the workload `name`.
 pub fn page<S: Settings>(name: &str) -> String {
     let intro = format!(
         "Keys of the table `[{name}]` of a plan (`kagiri run PLAN.toml`), and flags of `kagiri {name}`. \

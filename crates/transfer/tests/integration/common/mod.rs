@@ -29,6 +29,16 @@ pub fn is_installed(name: &str) -> bool {
     there
 }
 
+/// Skips a test if the program is not installed.
+#[macro_export]
+macro_rules! needs {
+    ($program:literal) => {
+        if !$crate::common::is_installed($program) {
+            return;
+        }
+    };
+}
+
 /// Waits until `holds`, and fails if it never does.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + GUARD;

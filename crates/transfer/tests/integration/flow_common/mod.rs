@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{TcpSocket, UdpFlow};
-use transfer::flow::{self, End, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side, Stamp};
+use transfer::flow::{
+    self, End, EndReason, FlowReport, FlowSocket, FlowSpec, Group, GroupReport, GroupSetting, Mode, Side,
+    Stamp,
+};
 
 /// What must happen happens long before.
 pub const GUARD: Duration = Duration::from_secs(30);
@@ -68,6 +71,12 @@ pub fn promptly(case: impl Fn() -> Duration) {
         assert!(took.len() < 5, "{took:?}, and 100 ms is what is promised on a quiet host");
         took.push(case());
     }
+}
+
+/// Checks that a flow has failed for a reason that contains `why`.
+pub fn assert_failed(flow: &FlowReport, why: &str) {
+    let EndReason::Failed(reason) = &flow.ended else { panic!("{:?}", flow.ended) };
+    assert!(reason.contains(why), "{reason}");
 }
 
 pub fn finish(group: Group) -> GroupReport {
