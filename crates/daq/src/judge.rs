@@ -158,7 +158,7 @@ fn burst_paced(settings: &DaqSettings, reports: &TrialReports) -> Option<DaqDoub
 #[cfg(test)]
 mod tests {
     use super::super::report::{
-        BuilderReport, BuildersReport, EventCounts, GroupClock, Incomplete, Ledger, SourceSent, SourcesReport,
+        BuilderReport, EventCounts, GroupClock, Incomplete, Ledger, SourceSent, SourcesReport,
     };
     use super::*;
 
@@ -187,7 +187,7 @@ mod tests {
             busiest: Some(0.5),
             ..SourcesReport::default()
         };
-        TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
+        TrialReports::of_one(builder, vec![sources])
     }
 
     fn settings(text: serde_json::Value) -> DaqSettings {
@@ -216,7 +216,7 @@ mod tests {
                 "up to 10 ms, more than 5ms",
             ),
             (r#"{"objective": {"completion_p99_max": "20ms"}}"#, &all, Verdict::Pass, ""),
-            ("{}", &reports_without_events(), Verdict::Fail, "no trigger was due"),
+            ("{}", &reports(0, 0), Verdict::Fail, "no trigger was due"),
         ] {
             let (found, reasons) = verdict(json(text), reports);
             assert_eq!(found, expected, "{text}: {reasons:?}");
@@ -224,10 +224,6 @@ mod tests {
         }
         let (_, reasons) = verdict(json("{}"), &some);
         assert!(reasons.contains(&"event 0 lacked source 1".to_owned()), "{reasons:?}");
-    }
-
-    fn reports_without_events() -> TrialReports {
-        reports(0, 0)
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{BuilderReport, BuildersReport, EventCounts, SourceSent, SourcesReport};
+    use super::super::report::{BuilderReport, EventCounts, SourceSent, SourcesReport};
     use super::*;
 
     fn reports() -> TrialReports {
@@ -291,7 +291,7 @@ mod tests {
         };
         let source = SourceSent { retransmits: Some(50), dsacks: Some(10), ..SourceSent::default() };
         let sources = SourcesReport { sources: vec![source], busiest: Some(0.4), ..Default::default() };
-        TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: vec![sources] }
+        TrialReports::of_one(builder, vec![sources])
     }
 
     fn settings(text: serde_json::Value) -> DaqSettings {

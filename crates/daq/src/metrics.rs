@@ -216,7 +216,7 @@ fn sources(reports: &TrialReports) -> Metrics {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{BuildersReport, EventCounts, Ledger, SourcesReport};
+    use super::super::report::{EventCounts, Ledger, SourcesReport};
     use super::*;
 
     fn built(seen: u64, sent: u64) -> TrialReports {
@@ -238,10 +238,10 @@ mod tests {
             ..BuilderReport::default()
         };
         let source = |source| SourceSent { source, sent, retransmits: Some(1), ..SourceSent::default() };
-        TrialReports {
-            hosts: vec![BuildersReport { builders: vec![builder] }],
-            sources: vec![SourcesReport { sources: vec![source(0), source(1)], ..SourcesReport::default() }],
-        }
+        TrialReports::of_one(
+            builder,
+            vec![SourcesReport { sources: vec![source(0), source(1)], ..SourcesReport::default() }],
+        )
     }
 
     #[test]

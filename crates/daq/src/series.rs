@@ -61,8 +61,7 @@ mod tests {
             Interval { end_s: 1.01, length_s: 0.01, complete: 1, ..Interval::default() },
         ];
         let builder = BuilderReport { intervals, ..BuilderReport::default() };
-        let reports =
-            TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
+        let reports = TrialReports::of_one(builder, Vec::new());
         assert_eq!(super::of(&reports)[0].values, [Some(10.0)]);
     }
 

@@ -164,7 +164,7 @@ pub fn predicate(cause: Cause, count: u64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{BuildersReport, SourceSent, SourcesReport};
+
     use super::*;
 
     fn slow(event: u64, source: u32, cause: Cause) -> SlowEvent {
@@ -199,14 +199,14 @@ mod tests {
         let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
         let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
         let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
-        let reports = TrialReports {
-            hosts: vec![BuildersReport { builders: vec![builder] }],
-            sources: vec![SourcesReport {
+        let reports = TrialReports::of_one(
+            builder,
+            vec![SourcesReport {
                 stalls: vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)],
                 sources: vec![sent(7), sent(8), sent(9)],
                 ..Default::default()
             }],
-        };
+        );
         let found: Vec<_> = listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         let expected = [
             (5, Cause::TailLossProbe),
@@ -225,10 +225,10 @@ mod tests {
         let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
         let builder = BuilderReport { causes, ..Default::default() };
         let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
-        let mut reports = TrialReports {
-            hosts: vec![BuildersReport { builders: vec![builder] }],
-            sources: vec![SourcesReport { sources: vec![source], ..Default::default() }],
-        };
+        let mut reports = TrialReports::of_one(
+            builder,
+            vec![SourcesReport { sources: vec![source], ..Default::default() }],
+        );
         let expected = [(Cause::Queueing, 75), (Cause::TailLossProbe, 3), (Cause::Loss, 1)].into();
         assert_eq!(all(&reports), expected);
         // Datagrams are asked for again by the builder itself: TCP says nothing of them.
@@ -244,14 +244,14 @@ mod tests {
         let sent = |source| SourceSent { source, ..SourceSent::default() };
         // An order was sent again over a connection, and for nothing.
         let stall = Stall { source: 7, event: 2, retransmits: 1, dsacks: 1, ..Stall::default() };
-        let reports = TrialReports {
-            hosts: vec![BuildersReport { builders: vec![builder] }],
-            sources: vec![SourcesReport {
+        let reports = TrialReports::of_one(
+            builder,
+            vec![SourcesReport {
                 stalls: vec![stall],
                 sources: vec![sent(7), sent(8)],
                 ..Default::default()
             }],
-        };
+        );
         let found: Vec<_> =
             super::listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         assert_eq!(found, [(3, Cause::Loss), (2, Cause::Loss)]);

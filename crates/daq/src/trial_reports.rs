@@ -60,6 +60,11 @@ impl Balance {
 }
 
 impl TrialReports {
+    #[cfg(test)]
+    pub(crate) fn of_one(builder: BuilderReport, sources: Vec<SourcesReport>) -> Self {
+        Self { hosts: vec![BuildersReport { builders: vec![builder] }], sources }
+    }
+
     /// From the reports of a trial's parts.
     pub fn new(reports: &Reports) -> Result<Self, PartError> {
         let builders = reports.of_role::<BuilderPart>(BUILDER)?;
@@ -284,8 +289,7 @@ mod tests {
         let mut builder = BuilderReport { fragments: 1, wire_bytes: 1154, ..BuilderReport::default() };
         builder.skew.record_ns_times(1_000_000, 20);
         builder.skew.record_ns_times(90_000_000, 80);
-        let reports =
-            TrialReports { hosts: vec![BuildersReport { builders: vec![builder] }], sources: Vec::new() };
+        let reports = TrialReports::of_one(builder, Vec::new());
         let given = serde_json::json!({ "buffer": "64KiB", "link": "80Mbit/s" });
         let cliff = reports.cliff_sources(&settings(given.clone())).unwrap();
         assert!((cliff - (65_536.0 + 10_000.0) / 1154.0).abs() < 0.1, "{cliff}");

@@ -58,7 +58,7 @@ impl SourceSet {
         self.0.clone_from(&other.0);
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.fill(0);
     }
 }

@@ -122,7 +122,7 @@ impl Part for BuilderPart {
             let name = format!("builder-{}", one.builder);
             let stop = threads.control().stop_handle();
             let driver = Driver::new(one, progress.clone(), scheduler.clone(), slot, stop);
-            let trial = Trial::new(driver.map_err(PartError::new)?);
+            let trial = Trial { driver: driver.map_err(PartError::new)? };
             let spec = ThreadSpec { name, is_precise: true, ..ThreadSpec::default() };
             threads.spawn(spec, |control: &ThreadControl| trial.run(control)).map_err(PartError::new)?;
             self.progress.push(progress);

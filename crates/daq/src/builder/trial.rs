@@ -35,28 +35,16 @@ impl Drop for SchedulerGuard {
     }
 }
 
-/// Triggers sent since the sockets were read last.
-#[derive(Debug, Default)]
-struct TriggerRun {
-    since_ns: Option<u64>,
-}
-
-impl TriggerRun {
-    /// Whether it is time to read the sockets.
-    fn is_long(&mut self, now_ns: u64) -> bool {
-        now_ns >= self.since_ns.get_or_insert(now_ns).saturating_add(READ_INTERVAL_NS)
-    }
+/// Whether triggers have been sent for so long, `since_ns`, that the sockets must be read.
+fn is_read_due(since_ns: &mut Option<u64>, now_ns: u64) -> bool {
+    now_ns >= since_ns.get_or_insert(now_ns).saturating_add(READ_INTERVAL_NS)
 }
 
 pub(super) struct Trial {
-    driver: Driver,
+    pub(super) driver: Driver,
 }
 
 impl Trial {
-    pub(super) const fn new(driver: Driver) -> Self {
-        Self { driver }
-    }
-
     /// Runs all phases; always returns a report.
     pub(super) fn run(mut self, control: &ThreadControl) -> BuilderReport {
         let guard = SchedulerGuard(self.driver.scheduler.clone(), self.driver.slot);
@@ -206,7 +194,7 @@ impl Trial {
                 .map(|(after_ns, _)| after_ns)
                 .peekable()
         });
-        let mut run = TriggerRun::default();
+        let mut since_ns = None;
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= until_ns {
@@ -217,9 +205,9 @@ impl Trial {
                 None if self.driver.has_room() => now_ns,
                 None => u64::MAX,
             };
-            if next_ns > now_ns || run.is_long(now_ns) {
+            if next_ns > now_ns || is_read_due(&mut since_ns, now_ns) {
                 self.driver.poll_until(next_ns.min(until_ns))?;
-                run = TriggerRun::default();
+                since_ns = None;
                 continue;
             }
             due.as_mut().and_then(Iterator::next);
@@ -239,7 +227,7 @@ impl Trial {
         let until_ns = if events.is_some() { u64::MAX } else { from_ns.saturating_add(time_ns) };
         let builders = u64::from(self.driver.config.builders_all.max(1));
         let own_events = events.map(|events| events.div_ceil(builders).max(1));
-        let (mut begun, mut run) = (0_u64, TriggerRun::default());
+        let (mut begun, mut since_ns) = (0_u64, None);
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= until_ns {
@@ -251,11 +239,11 @@ impl Trial {
                 None => now_ns.saturating_sub(from_ns) as f64 / time_ns.max(1) as f64,
             };
             self.driver.progress.set_done(share.min(0.999));
-            self.read_if_due(&mut run, now_ns)?;
+            self.read_if_due(&mut since_ns, now_ns)?;
             match self.driver.scheduler.next(self.driver.slot, now_ns, self.driver.outstanding()) {
                 Assignment::Wait { until_ns: next_ns } => {
                     self.driver.poll_until(next_ns.unwrap_or(u64::MAX).min(until_ns))?;
-                    run = TriggerRun::default();
+                    since_ns = None;
                 }
                 Assignment::Over => break,
                 assignment => begun += self.execute(assignment),
@@ -266,7 +254,7 @@ impl Trial {
             self.driver.scheduler.next_overdue(self.driver.slot, until_ns, self.driver.outstanding())
         {
             self.execute(overdue);
-            self.read_if_due(&mut run, monotonic_ns())?;
+            self.read_if_due(&mut since_ns, monotonic_ns())?;
         }
         while self.driver.outstanding() > 0 {
             self.driver.poll_until(u64::MAX)?;
@@ -285,9 +273,9 @@ impl Trial {
     }
 
     /// Reads the sockets if that was long ago; in any case checks for a stop request.
-    fn read_if_due(&mut self, run: &mut TriggerRun, now_ns: u64) -> Phase {
-        if run.is_long(now_ns) {
-            *run = TriggerRun::default();
+    fn read_if_due(&mut self, since_ns: &mut Option<u64>, now_ns: u64) -> Phase {
+        if is_read_due(since_ns, now_ns) {
+            *since_ns = None;
             return self.driver.poll_until(now_ns);
         }
         if self.driver.is_stopped() { Err(Early::Stopped) } else { Ok(()) }

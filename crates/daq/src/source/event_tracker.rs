@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::assembly::SourceSet;
+
 /// Bounds of the number of tracked events and of the memory of their source sets.
 const KNOWN_MAX: usize = 4096;
 const KNOWN_BYTES_MAX: usize = 512 << 10;
@@ -24,7 +26,7 @@ pub(super) struct EventTracker {
     newest: Option<u64>,
     /// In ascending order.
     known: VecDeque<TrackedEvent>,
-    spare: Vec<Vec<u64>>,
+    spare: Vec<SourceSet>,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ struct TrackedEvent {
     first_order_ns: u64,
     /// Whether an order named it, rather than a later order implying it.
     was_ordered: bool,
-    claimed: Vec<u64>,
+    claimed: SourceSet,
     claimed_count: usize,
 }
 
@@ -115,11 +117,9 @@ impl EventTracker {
         let sources = self.sources;
         let Some(at) = self.position(event).ok() else { return false };
         let known = &mut self.known[at];
-        let (word, bit) = (place / 64, 1 << (place % 64));
-        if known.claimed[word] & bit != 0 {
+        if !known.claimed.insert(place as u32) {
             return false;
         }
-        known.claimed[word] |= bit;
         known.claimed_count += 1;
         if known.claimed_count == sources {
             self.advance();
@@ -130,8 +130,7 @@ impl EventTracker {
     /// When the first order of the event arrived, if this source has claimed it.
     pub(super) fn claimed_since(&self, event: u64, place: usize) -> Option<u64> {
         let known = &self.known[self.position(event).ok()?];
-        let word = known.claimed.get(place / 64)?;
-        (word & 1 << (place % 64) != 0).then_some(known.first_order_ns)
+        known.claimed.contains(place as u32).then_some(known.first_order_ns)
     }
 
     fn position(&self, event: u64) -> Result<usize, usize> {
@@ -155,9 +154,8 @@ impl EventTracker {
             self.forget_before(oldest.saturating_add(1));
             return self.insert(event, now_ns);
         }
-        let mut claimed = self.spare.pop().unwrap_or_default();
+        let mut claimed = self.spare.pop().unwrap_or_else(|| SourceSet::new(self.sources as u32));
         claimed.clear();
-        claimed.resize(self.sources.div_ceil(64), 0);
         self.known.insert(
             at,
             TrackedEvent { event, first_order_ns: now_ns, was_ordered: false, claimed, claimed_count: 0 },

@@ -1,6 +1,6 @@
 use super::super::report::{
-    BuilderReport, BuildersReport, Cause, EventCounts, GroupClock, Incomplete, Ledger, SlowEvent, SourceSeen,
-    SourceSent, SourcesReport, Steered,
+    BuilderReport, Cause, EventCounts, GroupClock, Incomplete, Ledger, SlowEvent, SourceSeen, SourceSent,
+    SourcesReport, Steered,
 };
 use super::*;
 
@@ -62,10 +62,7 @@ fn reports() -> TrialReports {
     builder.completion.record_ns_times(3_100_000, 100);
     let source = |source, sent| SourceSent { source, sent, ..SourceSent::default() };
     let sources = vec![source(0, 101), source(1, 101), source(2, 101)];
-    TrialReports {
-        hosts: vec![BuildersReport { builders: vec![builder] }],
-        sources: vec![SourcesReport { sources, ..SourcesReport::default() }],
-    }
+    TrialReports::of_one(builder, vec![SourcesReport { sources, ..SourcesReport::default() }])
 }
 
 fn settings() -> DaqSettings {
