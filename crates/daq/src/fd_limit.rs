@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_needed_at_both_ends_where_these_are_in_one_process() {
+    fn two_files_per_connection_are_needed_in_one_process() {
         assert_eq!(too_many(9_000, true, 20_000, 100), None);
         assert_eq!(too_many(16_384, false, 20_000, 100), None);
         let why = too_many(16_384, true, 20_000, 100).unwrap();

@@ -10,11 +10,11 @@ use super::settings::{Carrier, DaqSettings, Pattern};
 use super::trial_reports::TrialReports;
 use super::{metrics, missing_sources, series, summary};
 
-/// A thread of sources that worked for this share of a second had no time to spare.
+/// Above this share of its busiest second a thread of sources was full.
 const SOURCES_FULL: f64 = 0.95;
-/// From this share on their own work may have delayed what they sent.
+/// From this share on the sources' own work may have delayed fragments.
 const SOURCES_NEAR: f64 = 0.8;
-/// Sources that offer less than so many times the rate of the port pace the burst themselves.
+/// Sources that send at less than this multiple of the port's rate pace the burst.
 const BURST_MIN: f64 = 4.0;
 /// Incomplete events whose missing sources are named in a reason.
 const NAMED_MAX: usize = 3;
@@ -55,7 +55,7 @@ pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
     }
 }
 
-/// What no objective allows: TCP loses nothing as long as its connection stands and there is time.
+/// Faults that no objective allows: TCP loses nothing while its connections stand.
 fn disagreements(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     let lost = reports.balance(settings).and_then(|balance| balance.lost()).unwrap_or(0);
     let (events, ledger) = (reports.events(), reports.ledger());
@@ -71,7 +71,7 @@ fn disagreements(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> 
     lost.into_iter().chain(corrupt).collect()
 }
 
-/// What the objective asks for and did not hold.
+/// The conditions of the objective that did not hold.
 fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     let (events, objective) = (reports.events(), &settings.objective);
     let mut reasons = Vec::new();
@@ -141,8 +141,8 @@ fn doubts(settings: &DaqSettings, reports: &TrialReports) -> Vec<DaqDoubt> {
     doubts
 }
 
-/// With push and no stagger all should send at once; software that sends one after the other does it so much
-/// slower than real front ends that a port may look better than it is.
+/// With push and no stagger all sources should send at once. Software sends one fragment after the other; if
+/// it is too slow, the burst is smaller than that of real front ends.
 fn burst_paced(settings: &DaqSettings, reports: &TrialReports) -> Option<DaqDoubt> {
     if settings.pattern != Pattern::Push || settings.stagger.is_some() {
         return None;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_decides() {
+    fn objective_decides_the_verdict() {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         let (all, some) = (reports(100, 0), reports(100, 2));
         for (text, reports, expected, said) in [
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn vetoed_triggers_count_where_they_are_asked_about() {
+    fn vetoed_triggers_fail_only_with_dead_time_objective() {
         let mut reports = reports(90, 0);
         reports.hosts[0].builders[0].events.offered = 100;
         reports.hosts[0].builders[0].events.vetoed = 10;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn who_measures_is_not_blamed_on_the_network() {
+    fn saturated_or_broken_sources_invalidate_the_trial() {
         let mut full = reports(100, 2);
         full.sources[0].busiest = Some(0.99);
         assert_eq!(verdict(serde_json::json!({}), &full).0, Verdict::Invalid);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_do_not_agree_are_said() {
+    fn unbalanced_counts_fail_or_give_a_doubt() {
         let mut lost = reports(100, 0);
         lost.sources[0].sources[1].sent += 1;
         let judgement = judge(&settings(serde_json::json!({})), &lost);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_sources_pace_themselves_and_unknown_clocks_are_doubts() {
+    fn paced_burst_and_unknown_clocks_give_doubts() {
         // 2500 bytes within 100 us are 200 Mbit/s.
         for (link, is_paced) in [("40Mbit/s", false), ("100Mbit/s", true)] {
             let doubts = doubts(&settings(serde_json::json!({ "link": link })), &reports(100, 0));

@@ -1,9 +1,8 @@
 //! The `daq` workload: can this network build events from a thousand sources at once?
 //!
-//! A *port* ([`listen_addresses`]) stands on each builder's host and says where builders listen. For each trial
-//! *builders* ([`builder`]) give orders and put events together, *sources* ([`source`]) send their fragments
-//! of each event at the same instant, as [`wire`] lays down. [`judge`] makes numbers and a verdict of what
-//! both report.
+//! A *port* ([`listen_addresses`]) on each builder's host reserves the builders' addresses. In each trial
+//! *builders* ([`builder`]) send orders and assemble events, and *sources* ([`source`]) send their fragments
+//! in the format of [`wire`]. [`judge`] derives metrics and a verdict from the reports of both.
 
 pub mod assembly;
 pub mod builder;
@@ -110,7 +109,7 @@ impl Workload for Daq {
     }
 
     fn headline_metrics(&self, _: &DaqSettings) -> &'static [&'static str] {
-        metrics::TELLING
+        metrics::HEADLINE
     }
 
     fn presentation(&self) -> &'static Presentation {

@@ -1,5 +1,5 @@
-//! What kept events from being built faster. Pure: from the reports of both sides to a resource, how it is
-//! known, and the evidence as sentences.
+//! What limits the event rate. Pure: from the reports of both roles to a resource, its certainty, and the
+//! evidence as sentences.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use super::settings::{DaqSettings, Pattern, Triggers};
 use super::slow_event_causes;
 use super::trial_reports::TrialReports;
 
-/// A thread that waited for a CPU for this share of its time had to share it.
+/// From this share of time waiting for a CPU on, the host's CPUs are the limit.
 const CPU_SHARE_WAITED: f64 = 0.4;
-/// Fewer vetoed triggers than this, in %, are none.
+/// Less dead time than this, in %, counts as none.
 const DEAD_PERCENT_NONE: f64 = 1.0;
 
-/// What set the limit, in the words of this workload.
+/// What set the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum LimitCause {
     Link,
     Buffer,
     Socket,
@@ -34,7 +34,7 @@ pub enum Held {
     Offered,
 }
 
-impl Held {
+impl LimitCause {
     fn resource(self) -> Resource {
         match self {
             Self::Link | Self::Orders => Resource::Network,
@@ -46,72 +46,76 @@ impl Held {
     }
 }
 
-/// What set the limit, where anything tells, and how that is known.
-pub fn held(settings: &DaqSettings, reports: &TrialReports) -> Option<(Held, Certainty)> {
+/// What set the limit, and how certain that is; `None`: unknown.
+pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(LimitCause, Certainty)> {
     let signs = Signs::of(settings, reports);
     let lost_segments = signs.lost_segments.is_some_and(|segments| segments > 0);
-    let confirmed = |held| Some((held, Certainty::Confirmed));
+    let confirmed = |cause| Some((cause, Certainty::Confirmed));
     match () {
         () if signs.link_share.is_some_and(|share| Resource::Network.rule().is_used_up(share)) => {
-            confirmed(Held::Link)
+            confirmed(LimitCause::Link)
         }
-        () if LOSS.is_used_up(signs.stalled_share) && lost_segments => confirmed(Held::Buffer),
-        () if LOSS.is_used_up(signs.overflowed_share) => confirmed(Held::Socket),
-        () if LOSS.is_used_up(signs.orders_share) => confirmed(Held::Orders),
-        () if signs.builder_waited >= CPU_SHARE_WAITED => confirmed(Held::HostCpu),
-        () if THREAD.is_used_up(signs.builder_share) => confirmed(Held::BuilderCpu),
-        () if THREAD.is_used_up(signs.sources_share) => confirmed(Held::SourceCpu),
-        () if LOSS.is_used_up(signs.stalled_share) => Some((Held::Buffer, Certainty::Predicted)),
-        () if settings.triggers != Triggers::Max && signs.is_all_taken => confirmed(Held::Offered),
+        () if LOSS.is_used_up(signs.stalled_share) && lost_segments => confirmed(LimitCause::Buffer),
+        () if LOSS.is_used_up(signs.overflowed_share) => confirmed(LimitCause::Socket),
+        () if LOSS.is_used_up(signs.orders_share) => confirmed(LimitCause::Orders),
+        () if signs.builder_waited >= CPU_SHARE_WAITED => confirmed(LimitCause::HostCpu),
+        () if THREAD.is_used_up(signs.builder_share) => confirmed(LimitCause::BuilderCpu),
+        () if THREAD.is_used_up(signs.sources_share) => confirmed(LimitCause::SourceCpu),
+        () if LOSS.is_used_up(signs.stalled_share) => Some((LimitCause::Buffer, Certainty::Predicted)),
+        () if settings.triggers != Triggers::Max && signs.is_all_taken => confirmed(LimitCause::Offered),
         () => None,
     }
 }
 
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
-    let held = held(settings, reports);
-    let (resource, certainty) = match held {
-        Some((held, certainty)) => (held.resource(), certainty),
+    let cause = limit_cause(settings, reports);
+    let (resource, certainty) = match cause {
+        Some((cause, certainty)) => (cause.resource(), certainty),
         None => (Resource::None, Certainty::Unknown),
     };
-    let statements = std::iter::once(said(held)).chain(evidence(settings, reports));
+    let statements = std::iter::once(statement(cause)).chain(evidence(settings, reports));
     let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
     Limit { resource, certainty, evidence }
 }
 
-fn said(held: Option<(Held, Certainty)>) -> String {
-    let text = match held {
-        Some((Held::Link, _)) => "the builder's port carries all that its rate allows",
-        Some((Held::Buffer, Certainty::Confirmed)) => {
+fn statement(cause: Option<(LimitCause, Certainty)>) -> String {
+    let text = match cause {
+        Some((LimitCause::Link, _)) => "the builder's port carries all that its rate allows",
+        Some((LimitCause::Buffer, Certainty::Confirmed)) => {
             "fragments that arrived at once overflowed the port's buffer, and events waited for TCP to \
              retransmit the lost ones"
         }
-        Some((Held::Buffer, _)) => "events waited for lost fragments, as with a full buffer",
-        Some((Held::Socket, _)) => {
+        Some((LimitCause::Buffer, _)) => "events waited for lost fragments, as with a full buffer",
+        Some((LimitCause::Socket, _)) => {
             "the builder's UDP socket was full: raise net.core.rmem_max on its host, or use --pattern grant"
         }
-        Some((Held::Orders, _)) => "orders to the sources were lost, and events waited for their repetition",
-        Some((Held::BuilderCpu, _)) => "the builder's thread ran, or waited for a CPU, nearly all the time",
-        Some((Held::HostCpu, _)) => {
+        Some((LimitCause::Orders, _)) => {
+            "orders to the sources were lost, and events waited for their repetition"
+        }
+        Some((LimitCause::BuilderCpu, _)) => {
+            "the builder's thread ran, or waited for a CPU, nearly all the time"
+        }
+        Some((LimitCause::HostCpu, _)) => {
             "the CPUs of the builder's host are busy: the builder's thread waited for one"
         }
-        Some((Held::SourceCpu, _)) => "a thread of the sources ran nearly all the time",
-        Some((Held::Offered, _)) => "no due trigger was vetoed: the requested rate was reached",
+        Some((LimitCause::SourceCpu, _)) => "a thread of the sources ran nearly all the time",
+        Some((LimitCause::Offered, _)) => "no due trigger was vetoed: the requested rate was reached",
         None => "no measured resource was exhausted",
     };
     text.to_owned()
 }
 
-/// What speaks for one limit or another.
+/// The indicators that a limit is derived from.
 struct Signs {
-    /// What the port carried of what it can, in the hold.
+    /// Wire rate in the hold, share of the port's rate.
     link_share: Option<f64>,
     /// Events that waited for a lost fragment or were given up, share of those that ended.
     stalled_share: f64,
     /// Datagrams that found no room at the builder's socket, for each fragment.
     overflowed_share: f64,
-    /// Events that waited for a lost order, share of the same.
+    /// Events that waited for a lost order, share of those that ended.
     orders_share: f64,
-    /// Segments that were sent again, and not for nothing.
+    /// Needed retransmissions.
     lost_segments: Option<u64>,
     /// Time that the busiest builder worked or waited for a CPU, share.
     builder_share: f64,
@@ -147,7 +151,7 @@ impl Signs {
     }
 }
 
-/// Whether orders are dropped on purpose: then that they are missing is no limit of anything.
+/// Whether orders are dropped on purpose: then lost orders are no limit.
 fn drops_orders(settings: &DaqSettings) -> bool {
     settings.drop_orders_percent > 0.0
 }
@@ -156,7 +160,7 @@ fn wire_bit_per_s(reports: &TrialReports) -> Option<f64> {
     reports.per_s(|builder| builder.wire_bytes).map(|bytes| bytes * 8.0)
 }
 
-/// Segments sent again less those that the other end said it had: an alarm that was false shows as such.
+/// Retransmitted segments without those that the receiver reported as duplicates (D-SACK).
 fn lost_segments(reports: &TrialReports) -> Option<u64> {
     let sum = |of: fn(&super::report::SourceSent) -> Option<u64>| {
         let all: Vec<u64> = reports.sent().filter_map(of).collect();
@@ -195,7 +199,7 @@ fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Strin
     })
 }
 
-/// The predicted cliff beside what was sent at once.
+/// The predicted cliff and the number of fragments sent at once.
 fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let cliff = reports.cliff_sources(settings)?;
     let at_once = match settings.pattern {
@@ -268,7 +272,7 @@ fn sources_sentence(reports: &TrialReports) -> Option<String> {
 
 /// With sequential events no resource is full, and yet the rate has a limit.
 fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
-    let is_waiting = settings.triggers == Triggers::Max && held(settings, reports).is_none();
+    let is_waiting = settings.triggers == Triggers::Max && limit_cause(settings, reports).is_none();
     is_waiting.then(|| match settings.window {
         1 => "events are sequential (--window 1): a larger --window may build more events".to_owned(),
         window => format!("at most {window} events are in progress: a larger --window may build more events"),
@@ -299,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_its_signs() {
+    fn limit_is_found_from_reports() {
         let slow = |cause, count| {
             let mut reports = reports();
             reports.hosts[0].builders[0].causes = [(cause, count)].into();
@@ -313,36 +317,40 @@ mod tests {
         };
         let max = serde_json::json!({ "sources": 80 });
         let cases = [
-            (serde_json::json!({ "link": "82Mbit/s" }), reports(), Some(Held::Link)),
-            (serde_json::json!({ "link": "200Mbit/s" }), slow(Cause::TailLossProbe, 30), Some(Held::Buffer)),
-            (max.clone(), slow(Cause::Order, 5), Some(Held::Orders)),
+            (serde_json::json!({ "link": "82Mbit/s" }), reports(), Some(LimitCause::Link)),
+            (
+                serde_json::json!({ "link": "200Mbit/s" }),
+                slow(Cause::TailLossProbe, 30),
+                Some(LimitCause::Buffer),
+            ),
+            (max.clone(), slow(Cause::Order, 5), Some(LimitCause::Orders)),
             (serde_json::json!({ "drop_orders_percent": 1.0 }), slow(Cause::Order, 5), None),
             (max.clone(), slow(Cause::Host, 50), None),
-            (max.clone(), full(0.95, 0.99), Some(Held::BuilderCpu)),
-            (max.clone(), full(0.5, 0.99), Some(Held::SourceCpu)),
-            (serde_json::json!({ "triggers": "100/s" }), reports(), Some(Held::Offered)),
+            (max.clone(), full(0.95, 0.99), Some(LimitCause::BuilderCpu)),
+            (max.clone(), full(0.5, 0.99), Some(LimitCause::SourceCpu)),
+            (serde_json::json!({ "triggers": "100/s" }), reports(), Some(LimitCause::Offered)),
             (max, reports(), None),
         ];
         for (text, reports, expected) in cases {
-            let found = held(&settings(text.clone()), &reports);
-            assert_eq!(found.map(|(held, _)| held), expected, "{text}");
+            let found = limit_cause(&settings(text.clone()), &reports);
+            assert_eq!(found.map(|(cause, _)| cause), expected, "{text}");
         }
     }
 
     #[test]
-    fn false_alarms_are_no_losses_and_a_stall_without_a_count_is_a_guess() {
+    fn unneeded_retransmissions_are_no_losses_and_uncounted_stalls_are_predicted() {
         let mut reports = reports();
         reports.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
         reports.sources[0].sources[0].dsacks = Some(50);
         assert_eq!(
-            held(&settings(serde_json::json!({})), &reports),
+            limit_cause(&settings(serde_json::json!({})), &reports),
             None,
             "all that was sent again had come"
         );
         reports.sources[0].sources[0].retransmits = None;
         assert_eq!(
-            held(&settings(serde_json::json!({})), &reports),
-            Some((Held::Buffer, Certainty::Predicted))
+            limit_cause(&settings(serde_json::json!({})), &reports),
+            Some((LimitCause::Buffer, Certainty::Predicted))
         );
         let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
         assert_eq!(limit.resource, Resource::Workload(&PORT_BUFFER));
@@ -352,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_report_nothing_is_known() {
+    fn limit_without_reports_is_unknown() {
         let limit = of(&DaqSettings::default(), &TrialReports::default());
         assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
     }

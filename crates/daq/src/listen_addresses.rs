@@ -1,7 +1,7 @@
-//! Where the builders of a host listen, as a standing part of a run: kind `daq.port`.
+//! The addresses at which the builders of a host listen, as a standing part of a run: kind `daq.port`.
 //!
-//! It lives as long as its variant, so that sources find the builders of every trial at the same place. It
-//! listens at nothing itself: the builders of a trial do, and share the port with it.
+//! It lives as long as its variant, so that the builders of every trial have the same addresses. It only
+//! reserves the ports; the builders of a trial listen.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -19,7 +19,7 @@ pub struct PortPart {
 }
 
 impl PortPart {
-    /// Where the first builder listens; port 0: wherever it is free.
+    /// The first builder's address; port 0: any free port.
     fn address(&self, host: &HostContext) -> Result<SocketAddr, PartError> {
         if let Some(listen) = &self.task.settings.listen {
             let address = listen.parse::<SocketAddr>().map_err(PartError::usage)?;
@@ -38,7 +38,7 @@ impl PortPart {
         Ok((address, 0).into())
     }
 
-    /// Tells people where to point their front ends.
+    /// Prints the addresses for front ends.
     fn say(&self, host: &HostContext, endpoint: &PortEndpoint) {
         let front_ends = self.task.settings.front_ends;
         if front_ends == 0 {
@@ -64,8 +64,7 @@ fn cannot_listen(address: SocketAddr, error: &NetError) -> PartError {
     }
 }
 
-/// A group of the block that everybody may use within a site (RFC 2365, section 6.1), and a port of those
-/// that nobody is given by the kernel without asking.
+/// A group of the site-local block (RFC 2365, section 6.1), and a port below the kernel's ephemeral range.
 fn random_group(random: &mut fastrand::Rng) -> SocketAddrV4 {
     let address = Ipv4Addr::new(239, 255, random.u8(..), random.u8(1..255));
     SocketAddrV4::new(address, random.u16(20_000..32_000))
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_kept_and_front_ends_are_told_of_them() {
+    fn ports_are_reserved_and_printed_for_front_ends() {
         let said = Arc::default();
         let settings = DaqSettings { builders: 2, front_ends: 3, ..DaqSettings::default() };
         let mut part = port(settings.clone());

@@ -70,7 +70,8 @@ pub const METRICS: &[MetricSpec] = &[
 ];
 
 /// What tells what came of one load, the main number first.
-pub const TELLING: &[&str] = &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
+pub const HEADLINE: &[&str] =
+    &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
 
 #[must_use]
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_of_the_hold_and_the_ledger_of_everything() {
+    fn metrics_cover_the_hold_and_balance_the_whole_trial() {
         let settings = DaqSettings { sources: 2, link: "1Mbit/s".parse().ok(), ..DaqSettings::default() };
         let metrics = of(&settings, &built(20, 10));
         assert_eq!(metrics["events_per_s"], Some(4.0));
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_counts_and_the_other_does_not_is_told_as_what_it_is() {
+    fn lost_and_unexplained_fragments_are_counted() {
         let settings = DaqSettings { sources: 2, ..DaqSettings::default() };
         let lost = of(&settings, &built(17, 10));
         assert_eq!((lost["fragments_lost"], lost["fragments_unexplained"]), (Some(3.0), Some(0.0)));
@@ -274,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_explained_and_what_nobody_counted_is_unknown() {
+    fn every_metric_is_declared_and_unknown_without_reports() {
         let metrics = of(&DaqSettings::default(), &TrialReports::default());
         assert!(metrics.keys().all(|name| METRICS.iter().any(|metric| metric.name == name)), "{metrics:?}");
         assert!(metrics.values().all(Option::is_none), "{metrics:?}");
-        assert!(TELLING.iter().all(|name| metrics.contains_key(*name)));
+        assert!(HEADLINE.iter().all(|name| metrics.contains_key(*name)));
     }
 
     #[test]
-    fn fairness_is_of_delays() {
+    fn jain_index_is_computed_from_delays() {
         let mut reports = built(20, 10);
         let seen = |source, us| super::super::report::SourceSeen {
             source,

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_that_was_cut_short_is_no_spike() {
+    fn short_last_interval_is_left_out() {
         let of = |length_s| Interval { length_s, ..Interval::default() };
         let rows = |lengths: &[f64]| whole(&lengths.iter().copied().map(of).collect::<Vec<_>>()).len();
         assert_eq!(rows(&[0.1, 0.1, 0.003]), 2);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn builders_add_up_and_no_event_has_no_slowest() {
+    fn series_sums_builders_and_lacks_maximum_without_events() {
         let interval = |complete| Interval {
             end_s: 1.0,
             length_s: 0.5,

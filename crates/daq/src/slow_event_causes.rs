@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sources_counters_correct_the_builders_guess_where_there_are_some() {
+    fn source_counters_correct_the_builders_causes() {
         let slow = vec![
             slow(2, 7, Cause::TailLossProbe),
             slow(3, 8, Cause::TailLossProbe),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_was_lost_than_was_sent_again() {
+    fn losses_are_bounded_by_needed_retransmissions() {
         let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
         let builder = BuilderReport { causes, ..Default::default() };
         let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_datagrams_stay_lost_whatever_happened_to_the_connections() {
+    fn tcp_counters_do_not_change_causes_of_datagrams() {
         let listed = vec![slow(2, 7, Cause::Loss), SlowEvent { complete: false, ..slow(3, 8, Cause::Loss) }];
         let causes = [(Cause::Loss, 2), (Cause::Queueing, 1)].into();
         let builder = BuilderReport { slow: listed, causes, ..Default::default() };

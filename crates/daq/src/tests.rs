@@ -28,7 +28,7 @@ fn offered(settings: &DaqSettings, load: u64, placement: &Placement) -> Vec<Part
 }
 
 #[test]
-fn on_one_host_each_part_has_its_plain_name() {
+fn parts_on_one_host_have_plain_names() {
     let settings = read(json!({ "sources": 5 }));
     let here = Placement::default();
     let standing = Daq.standing(&settings, &here).unwrap();
@@ -41,7 +41,7 @@ fn on_one_host_each_part_has_its_plain_name() {
 }
 
 #[test]
-fn sources_are_split_evenly_and_front_ends_have_the_last_numbers() {
+fn sources_are_split_evenly_and_front_ends_have_highest_numbers() {
     let settings = read(json!({ "sources": 12, "front_ends": 2, "builders": 2 }));
     let placement = placed(&[("builder", "e-[1-2]"), ("sources", "s-[1-3]")]);
     let standing = Daq.standing(&settings, &placement).unwrap();
@@ -65,7 +65,7 @@ fn sources_are_split_evenly_and_front_ends_have_the_last_numbers() {
 }
 
 #[test]
-fn what_is_searched_is_the_load() {
+fn searched_setting_is_set_to_the_load() {
     let searched = |vary: &str| {
         let settings = json!({
             "search": { "vary": vary, "max": 100 },
@@ -85,7 +85,7 @@ fn what_is_searched_is_the_load() {
 }
 
 #[test]
-fn builders_on_several_hosts_cannot_ask_each_other() {
+fn builders_on_several_hosts_require_modulo() {
     let settings = read(json!({ "builders": 2, "builder_choice": "least_outstanding" }));
     assert!(Daq.standing(&settings, &Placement::default()).is_ok());
     let error = Daq.standing(&settings, &placed(&[("builder", "a,b")])).unwrap_err();
@@ -93,7 +93,7 @@ fn builders_on_several_hosts_cannot_ask_each_other() {
 }
 
 #[test]
-fn reports_of_both_sides_are_read_by_their_names() {
+fn reports_of_both_roles_are_read_by_part_name() {
     let settings = read(json!({ "sources": 2 }));
     let builder = json!({ "builders": [{ "hold_to_s": 1.0, "events": { "triggered": 4, "complete": 4 } }] });
     let reports: BTreeMap<String, Value> = [

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fragments_take_what_a_port_counts() {
+    fn fragment_wire_bytes_include_all_headers() {
         for (payload_bytes, carrier, bytes, in_packets) in [
             (1024, Carrier::Tcp, 1024 + 64 + 66, 1),
             (1384, Carrier::Tcp, 1448 + 66, 1),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_carries_its_rate_and_overflows_beyond_its_buffer() {
+    fn ideal_rate_and_cliff_match_arithmetic() {
         let fragment = fragment_wire_bytes(1024, Carrier::Tcp) as f64;
         let ideal = ideal_events_per_s(1e9, 1000, fragment).unwrap();
         assert!((ideal - 108.3).abs() < 0.1, "{ideal}");

@@ -12,8 +12,7 @@ use super::settings::{DaqSettings, Pattern, Size};
 use super::source::part::SourcesPart;
 use super::{BUILDER, SOURCES, theory};
 
-/// Refusals of what is no fragment of this trial, even where a source's connection brought it: nobody counts
-/// it as sent.
+/// Refusals of what is no fragment of this trial, even over a source's connection: no source counted it.
 const NO_FRAGMENTS: [&str; 7] = [
     "wrong_run",
     "wrong_version",
@@ -24,8 +23,8 @@ const NO_FRAGMENTS: [&str; 7] = [
     "wrong_kind",
 ];
 
-/// The skew of the tenth of the events whose sources sent most nearly at once: events wait for so long for
-/// what was lost that a few are enough to bring a port down.
+/// Percentile of the send skew for the predicted cliff: events wait so long for lost fragments that a few
+/// events with a short skew are enough to lower the rate.
 const SKEW_PERCENT: f64 = 10.0;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,14 +33,14 @@ pub struct TrialReports {
     pub sources: Vec<SourcesReport>,
 }
 
-/// How what sources sent and what builders saw of it compare.
+/// Sent and received fragments of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
     /// Fragments that sources handed to their kernels.
     pub sent: u64,
     /// Of these, seen by a builder.
     pub seen: u64,
-    /// Requests for bytes that sources answered: what they sent again may have come twice.
+    /// Requests for bytes that sources answered, which may cause duplicates.
     pub again: u64,
     /// Whether the trial was ended while events were under way, so that what is missing may be as well.
     pub is_cut: bool,
@@ -53,7 +52,7 @@ impl Balance {
         (!self.is_cut).then(|| self.sent.saturating_sub(self.seen))
     }
 
-    /// Fragments that came and that nobody says he sent.
+    /// Received fragments that no source counted.
     pub fn unexplained(&self) -> u64 {
         self.seen.saturating_sub(self.sent).saturating_sub(self.again)
     }
@@ -259,7 +258,7 @@ impl TrialReports {
         self.builders().iter().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Whether somebody ended the trial before its time.
+    /// Whether the trial was ended before its time.
     pub fn is_ended_early(&self) -> bool {
         self.builders().iter().any(|builder| builder.ended_early || builder.events.unfinished > 0)
     }
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cliff_is_where_the_quickest_bursts_overflow_the_buffer() {
+    fn cliff_uses_the_10th_percentile_of_skew() {
         let settings = |text: serde_json::Value| DaqSettings::read(text).unwrap();
         let mut builder = BuilderReport { fragments: 1, wire_bytes: 1154, ..BuilderReport::default() };
         builder.skew.record_ns_times(1_000_000, 20);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_is_held_against_the_predicted_cliff() {
+    fn goodput_figure_shows_the_predicted_cliff() {
         let link = Some("200Mbit/s".parse::<BitRate>().unwrap());
         let buffer = Some(ByteSize::from_bytes(64 << 10));
         let settings = DaqSettings { link, buffer, ..searching(Vary::Sources) };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn throughput_is_that_of_one_source() {
+    fn throughput_by_size_is_per_source() {
         let trials =
             [trial(1024.0, Verdict::Pass, &[("goodput_bit_per_s", 100e6), ("wire_bit_per_s", 113e6)])];
         let figures = of_trials(&searching(Vary::Size), &[&trials[0]]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_single_load_or_without_numbers_there_is_nothing() {
+    fn single_load_or_missing_metrics_give_no_figure() {
         let trials = [trial(60.0, Verdict::Pass, &[("dead_time_percent", 2.0)])];
         assert_eq!(of_trials(&DaqSettings::default(), &[&trials[0]]), []);
         assert_eq!(of_trials(&searching(Vary::Sources), &[&trials[0]]), []);

@@ -80,7 +80,7 @@ fn slowest_event_is_drawn_after_a_typical_one() {
 }
 
 #[test]
-fn of_nothing_there_is_nothing_to_be_seen() {
+fn empty_and_invalid_reports_give_no_figures() {
     assert_eq!(of_trial(&[], &[]), []);
     assert_eq!(of_trial(&[&BuilderReport::default()], &[SourcesReport::default()]), []);
     let mut broken = report();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_draw_the_same_and_the_mean_is_right() {
+    fn both_ends_compute_equal_sizes_with_the_right_mean() {
         for text in ["1KiB", "uniform 1KiB..4KiB", "lognormal 1KiB 0.5", "file x"] {
             let size: Size = text.parse().unwrap();
             let [one, other] =

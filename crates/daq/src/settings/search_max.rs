@@ -6,8 +6,7 @@ use base::units::ByteSize;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Sources, triggers per second or bytes; a size such as `64KiB` where the size of fragments is searched. Always
-/// written as a number.
+/// Sources, triggers per second or bytes, or a fragment size such as `64KiB`. Always written as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "u64", untagged, expecting = "write a number such as 1000, or a size such as 64KiB")]
 pub enum SearchMax {

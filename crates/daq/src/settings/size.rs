@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_written_as_it_is_read() {
+    fn size_round_trips_as_text() {
         for text in ["1KiB", "uniform 1KiB..4KiB", "lognormal 1KiB 0.5", "file sizes of mine.txt"] {
             assert_eq!(text.parse::<Size>().map(|size| size.to_string()), Ok(text.to_owned()));
         }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_as_written() {
+    fn due_times_match_the_schedule() {
         assert_eq!(first("4/s", 3), [0, 250_000_000, 500_000_000]);
         assert_eq!(first("bursts 2 1/s", 5), [0, 0, 1_000_000_000, 1_000_000_000, 2_000_000_000]);
         assert_eq!(first("file x", 4), [5, 10, 15, 20]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers_are_written_as_they_are_read() {
+    fn triggers_round_trip_as_text_and_reject_invalid() {
         for text in ["max", "60/s", "0.5/s", "poisson 60/s", "bursts 10 6/s", "file of times.txt"] {
             assert_eq!(text.parse::<Triggers>().map(|triggers| triggers.to_string()), Ok(text.to_owned()));
         }

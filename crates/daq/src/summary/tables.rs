@@ -12,7 +12,7 @@ use super::super::trial_reports::TrialReports;
 /// Rows of events that a table lists.
 const EVENTS_SHOWN: usize = 10;
 
-/// What came of the triggers of the hold, builder by builder.
+/// The triggers of the hold by outcome, per builder.
 pub(super) fn events(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     let row = |name: String, of: &[&BuilderReport]| {
         let sum = |count: fn(&BuilderReport) -> u64| of.iter().map(|builder| count(builder)).sum::<u64>();
@@ -54,7 +54,7 @@ pub(super) fn seconds(ns: Option<u64>) -> Cell {
     ns.map(|ns| ns as f64 / 1e9).into()
 }
 
-/// A row for each builder, and one for all if they are several.
+/// A row per builder, and a row of totals for several.
 fn by_builder(
     reports: &TrialReports,
     row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell>,
@@ -87,7 +87,7 @@ fn cliff(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     Some(format!("by arithmetic the port's buffer of {buffer} holds {cliff:.0} fragments at once: {then}"))
 }
 
-/// What the port carried, beside what it can.
+/// The rates of payload and wire, and the possible event rate.
 fn carried(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let rate = |bit_per_s: f64| quantity(Some(bit_per_s), "bit/s");
     let payload = rate(reports.per_s(|builder| builder.payload_bytes)? * 8.0);
@@ -259,7 +259,7 @@ pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
     Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
 }
 
-/// Events that were given up, with the sources that were missing.
+/// Incomplete events with their missing sources.
 pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
     let all: Vec<_> = builders.iter().flat_map(|builder| &builder.incomplete).collect();
@@ -310,7 +310,7 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
     Some(Table { rows, notes, ..Table::new("Credit search", &columns) })
 }
 
-/// The orders of the whole trial, and what became of them.
+/// The orders of the whole trial by outcome.
 pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
     let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();

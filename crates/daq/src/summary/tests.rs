@@ -70,7 +70,7 @@ fn settings() -> DaqSettings {
 }
 
 #[test]
-fn the_headline_says_what_came_of_it() {
+fn headline_shows_rate_losses_vetoes_and_latency() {
     let headline = of(&settings(), &reports()).headline.unwrap();
     assert_eq!(
         headline,
@@ -86,7 +86,7 @@ fn the_headline_says_what_came_of_it() {
 }
 
 #[test]
-fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
+fn tables_are_rectangular_and_balance_fragments() {
     let account = of(&settings(), &reports());
     for table in &account.tables {
         assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{table:?}");
@@ -111,7 +111,7 @@ fn tables_have_as_many_cells_as_heads_and_say_where_fragments_are() {
 }
 
 #[test]
-fn nothing_reported_is_nothing_said() {
+fn summary_without_reports_is_empty() {
     let account = of(&settings(), &TrialReports::default());
     assert!(account.tables.is_empty() && account.limit.is_none(), "{account:?}");
 }
