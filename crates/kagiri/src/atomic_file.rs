@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_their_ending_do_not_meet() {
+    fn files_that_differ_in_their_suffix_do_not_collide() {
         let folder = tempfile::tempdir().unwrap();
         let named = |name: &str| folder.path().join(name);
         // A file of the user's that has the name which an ending in its place would give.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_be_read_by_those_who_may_read_any_other() {
+    fn new_file_has_umask_permissions_and_replaced_file_keeps_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let (usual, ours) = (folder.path().join("usual"), folder.path().join("ours"));
         fs::write(&usual, "").unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_replaced() {
+    fn special_files_are_written_directly() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("target"), folder.path().join("link"));
         fs::write(&target, "old").unwrap();

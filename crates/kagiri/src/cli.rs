@@ -13,7 +13,8 @@ use crate::commands::Command;
     kagiri stream http://nas:8080/film.ts  find how many viewers a server carries\n  \
     kagiri report                          write the report of the last run again\n\n\
     Every quantity needs a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
-    Exit codes: 0 measured, 1 not measured, 2 usage or plan error, 3 a --require does not hold, 130 interrupted.\n\
+    Exit codes: 0 measured, 1 not measured, 2 usage or plan error, 3 a --require does not hold, 130 \
+    interrupted.\n\
     Results are stored in $KAGIRI_DATA [default: $XDG_DATA_HOME/kagiri, else ~/.local/share/kagiri].")]
 pub struct Cli {
     #[command(subcommand)]

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_run_takes_longer_than_was_said_at_any_of_its_trials() {
+    fn no_run_takes_longer_than_its_upper_bound() {
         for (load_max, first) in [(1, 1), (6, 1), (16, 1), (100, 1), (1000, 1), (6400, 50)] {
             let plan = LoadPlan { load_first: first, ..plan(load_max) };
             for capacity in (0..=16).chain([23, 49, 50, 51, 99, 127, 128, 511, 700, 999, 1000, 5000, 6400]) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_at_first_is_not_far_from_the_longest_run() {
+    fn first_upper_bound_is_close_to_the_longest_run() {
         for load_max in [1, 6, 16, 1000] {
             let plan = plan(load_max);
             let runs = (0..=load_max).step_by(load_max.div_ceil(200) as usize);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_trial_runs_down_and_not_below_nothing() {
+    fn remaining_time_of_a_single_trial_never_falls_below_zero() {
         let plan = LoadPlan { fixed: Some(7), ..plan(10) };
         let mut estimate = Estimate::new([("a".to_owned(), plan)], 1);
         assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (1, 20.0));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_and_repetition_counts_and_what_trials_take_is_learnt() {
+    fn estimate_counts_variants_and_repetitions_and_learns_trial_overhead() {
         let fixed = |hold| LoadPlan { fixed: Some(1), hold: Span::from_s(hold), ..plan(10) };
         let mut estimate = Estimate::new([("a".to_owned(), fixed(10)), ("b".to_owned(), fixed(30))], 2);
         assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (4, 120.0));

@@ -101,8 +101,8 @@ impl HostArgs {
     pub fn check_credentials(&self) -> Result<(), Failure> {
         match &self.credentials {
             Some(dir) if self.listen.is_none() && self.via.is_none() => Err(Failure::Usage(format!(
-                "--credentials {}: credentials need an endpoint to listen on; add --listen tls/0.0.0.0:{PORT}, or a \
-                 router with --via",
+                "--credentials {}: credentials need an endpoint to listen on; add --listen \
+                 tls/0.0.0.0:{PORT}, or a router with --via",
                 dir.display()
             ))),
             _ => Ok(()),
@@ -232,8 +232,8 @@ impl Identity {
         let identity = Self::load(dir)?;
         match &identity.0 {
             Some(credentials) if credentials.role() != Role::Agent => Err(Failure::usage(format!(
-                "{}: this is the bundle of {}, which is no host; use this host's own, made by 'kagiri fleet init DIR \
-                 --host NAME'",
+                "{}: this is the bundle of {}, which is no host; use this host's own, made by 'kagiri fleet \
+                 init DIR --host NAME'",
                 credentials.dir.display(),
                 credentials.holder
             ))),

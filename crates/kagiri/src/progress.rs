@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_now_stands_before_what_the_target_does() {
+    fn live_rates_precede_target_usage() {
         let told = |all: &[(&str, f64)]| {
             let live = all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
             live_words(&live, &transfer::presentation::PRESENTATION)

@@ -38,7 +38,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_few_that_differ_are_named() {
+    fn hosts_that_differ_from_most_are_named() {
         let facts =
             |control: &str| json!({ "configuration": { "congestion control": control, "kernel": "6" } });
         let all = [("pc-1", "bbr"), ("pc-2", "cubic"), ("pc-3", "bbr")];

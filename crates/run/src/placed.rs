@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_left_who_is_not_and_how_to_do_with_fewer_is_said() {
+    fn placement_error_names_available_and_lost_hosts() {
         let wish = |hosts: &str| Wish { hosts: hosts.into(), count: None, at_least: None };
         let lost = [("pc-2", "pc-2: its agent ended"), ("nas", "nas: its agent ended")];
         let lost = lost.map(|(host, why)| (host.to_owned(), why.to_owned()));

@@ -208,7 +208,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_full_host_is_counted_in_cores() {
+    fn full_host_is_reported_in_cores() {
         let at = |host, other, cores| {
             let metrics = [("host_cpu_percent", host), ("other_cpu_percent", other)];
             full_of_others(&metrics.map(|(name, value)| (name.to_owned(), Some(value))).into(), cores)
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_see_each_others_processes_know_each_others_agents() {
+    fn agents_are_known_where_their_processes_are_visible() {
         let own = Whereabouts::own();
         let beside = |pid| Whereabouts { pid, ..own.clone() };
         let pod = |pid| at(&own.boot_id, "pid:[1]", pid);
@@ -254,7 +254,7 @@ mod tests {
     const TELL: &str = "KAGIRI_TEST_TELL_WHERE";
 
     #[test]
-    fn an_agent_elsewhere_is_kin_only_where_its_process_id_means_it() {
+    fn agent_in_another_pid_namespace_is_not_visible() {
         if let Some(file) = std::env::var_os(TELL) {
             std::fs::write(file, serde_json::to_vec(&own_facts()).unwrap()).unwrap();
             return;
@@ -267,7 +267,7 @@ mod tests {
         let told_by = |program: &[&str]| {
             let file = folder.path().join("told");
             let own = std::env::current_exe().unwrap();
-            let name = "sampled::tests::an_agent_elsewhere_is_kin_only_where_its_process_id_means_it";
+            let name = "sampled::tests::agent_in_another_pid_namespace_is_not_visible";
             let mut command = std::process::Command::new(program[0]);
             command.args(&program[1..]).arg(own).args(["--exact", name]).env(TELL, &file);
             assert!(command.output().unwrap().status.success());

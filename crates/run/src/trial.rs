@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_without_processes_to_watch_is_not_visible() {
+    fn server_without_processes_is_not_visible() {
         let named = |watch: Option<Watch>| match not_visible(watch.as_ref(), "ext4")? {
             Doubt::ServerNotVisible { server } => Some(server),
             other => panic!("{other}"),

@@ -262,7 +262,7 @@ fn parse(setting: &Declaration, text: &str) -> Result<Value, String> {
 
 /// The absolute path of an existing file: the process that reads it may have another working directory.
 fn file(flag: &str, path: &str) -> Result<Value, Failure> {
-    let named = |error| anyhow::Error::new(error).context(format!("{flag} {path}"));
+    let named = |error| anyhow::Error::new(error).context(format!("cannot read {flag} {path}"));
     let found = Path::new(path).canonicalize().map_err(|error| Failure::of_named(named(error)))?;
     match found.is_file() {
         true => Ok(json!(found)),

@@ -21,8 +21,9 @@ use crate::{dirs, host_facts, hosts, leftovers, output, stop};
 /// Run an agent, which lets a coordinator measure on this host.
 #[derive(Args)]
 #[command(
-    after_help = "The agent joins a coordinator ('kagiri run', 'kagiri stream --place ...') whenever one listens, and \
-    then waits for the next one. Its policy file limits what coordinators may do on this host.\n\n\
+    after_help = "The agent joins a coordinator ('kagiri run', 'kagiri stream --place ...') whenever one \
+    listens, and then waits for the next one. Its policy file limits what coordinators may do on this \
+    host.\n\n\
     Examples:\n  \
     kagiri agent --join tls/desk.example:7447 --credentials /etc/kagiri\n  \
     kagiri agent --join tcp/127.0.0.1:7447 --name nas       on the coordinator's machine\n  \
@@ -122,8 +123,8 @@ impl AgentArgs {
         match protocol::is_name(&name) {
             true => Ok(name),
             false => Err(Failure::usage(format!(
-                "'{name}' is no valid host name: use up to 63 letters, digits, '-' and '.', but not '{HERE}', which \
-                 is the coordinator's; see --name"
+                "'{name}' is no valid host name: use up to 63 letters, digits, '-' and '.', but not \
+                 '{HERE}', which is the coordinator's; see --name"
             ))),
         }
     }

@@ -25,8 +25,8 @@ const SERVE_POLL: Duration = Duration::from_millis(100);
     kagiri content make film.ts                   make a film of ten minutes\n  \
     kagiri content serve .                        serve it on port 8080\n  \
     kagiri stream http://127.0.0.1:8080/film.ts   how many viewers?\n\n\
-    The index, FILE.ts.kgi, maps bytes to play times. Without an index on the server, kagiri reads the content once \
-    before it measures.")]
+    The index, FILE.ts.kgi, maps bytes to play times. Without an index on the server, kagiri reads the \
+    content once before it measures.")]
 pub enum Content {
     /// Make a transport stream and its index
     Make(Make),

@@ -17,11 +17,11 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
 /// Explain what limits a system, from a stored run or from a table of resource usage against load.
 #[derive(Args)]
 #[command(
-    after_help = "Name a run of any workload by its id or a prefix of it, by 'last' or 'last~1' (the run before), or by an \
-    exported file.\n\n\
-    A table has one row per load: streams, clients, connections or sources. Columns are recognised by their names, in \
-    many spellings, such as 'cpu %', 'memory KB', 'disk Mbit/s', 'network Mbit/s', 'verdict' (pass or fail) and 'stalls'. \
-    A table:\n  \
+    after_help = "Name a run of any workload by its id or a prefix of it, by 'last' or 'last~1' (the run \
+    before), or by an exported file.\n\n\
+    A table has one row per load: streams, clients, connections or sources. Columns are recognised by their \
+    names, in many spellings, such as 'cpu %', 'memory KB', 'disk Mbit/s', 'network Mbit/s', 'verdict' (pass \
+    or fail) and 'stalls'. A table:\n  \
     streams,cpu %,disk Mbit/s\n  \
     1,13.0,26.9\n  \
     2,27.2,52.1\n  \

@@ -27,10 +27,10 @@ const FIRST_SHARE: u64 = 32;
 /// Measure CPU, disk, memory, loopback and stream capacity of this machine in one report.
 #[derive(Args)]
 #[command(
-    after_help = "Measures the ceilings of CPU, disk, loopback and memory; throughput and requests over loopback \
-    ('kagiri transfer'); event building from 100 sources ('kagiri daq'); and how many video streams of 25 Mbit/s a \
-    server on this machine carries ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no \
-    root, and prints the path of its report.\n\n\
+    after_help = "Measures the ceilings of CPU, disk, loopback and memory; throughput and requests over \
+    loopback ('kagiri transfer'); event building from 100 sources ('kagiri daq'); and how many video streams \
+    of 25 Mbit/s a server on this machine carries ('kagiri stream'). Takes two to three minutes and about \
+    700 MB of disk, needs no root, and prints the path of its report.\n\n\
     Examples:\n  \
     kagiri survey\n  \
     kagiri survey --out survey/                   write all files to one directory\n  \
@@ -51,9 +51,7 @@ impl Survey {
         // Find errors before the first measurement.
         session::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
         let mut session = Session::open(&self.common, &say)?;
-        say(
-            "Surveying this machine: two to three minutes if it is idle. Ctrl-C stops and keeps finished trials.",
-        );
+        say("Surveying this machine takes two to three minutes if it is idle. Ctrl-C keeps finished trials.");
         say("1 of 4: ceilings of CPU, disk and loopback (some seconds)");
         let stopped = || session.is_stopped();
         let data = session.data_dir();

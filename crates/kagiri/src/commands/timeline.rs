@@ -50,9 +50,9 @@ impl BackendChoice {
     kagiri timeline -- iperf3 -c 10.0.0.2 -t 2\n  \
     kagiri timeline -p $(pgrep -n nginx) --for 5s --html nginx.html\n  \
     kagiri timeline --calls +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
-    Also traces the threads and processes that the program starts. Calls during which the thread was switched out \
-    (blocked) are counted separately from the others (ready). Ctrl-C stops tracing and prints the result; a process \
-    given by -p continues.\n\
+    Also traces the threads and processes that the program starts. Calls during which the thread was \
+    switched out (blocked) are counted separately from the others (ready). Ctrl-C stops tracing and prints \
+    the result; a process given by -p continues.\n\
     Needs root, or CAP_BPF and CAP_PERFMON.")]
 pub struct Timeline {
     /// Trace this running process with all its threads

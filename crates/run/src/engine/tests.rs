@@ -163,7 +163,7 @@ fn not_sampled(notes: &[base::doubt::DoubtNote]) -> Vec<&str> {
 }
 
 #[test]
-fn what_cannot_be_watched_is_said_once_for_the_run() {
+fn unavailable_samples_are_reported_once_per_run() {
     let run = run_with(observe::PARTS[0]);
     let [message] = not_sampled(&run.doubts)[..] else { panic!("{:?}", run.doubts) };
     let disk = "the block device 4095:1048575 cannot be watched: the kernel has no device with these numbers";
@@ -172,7 +172,7 @@ fn what_cannot_be_watched_is_said_once_for_the_run() {
 }
 
 #[test]
-fn a_server_that_cannot_be_seen_is_said_once_and_the_host_is_sampled_all_the_same() {
+fn invisible_server_is_reported_once_and_its_host_is_sampled() {
     let run = run_with(observe::PARTS[0]);
     let notes = run.doubts.iter().chain(&run.variants[0].doubts);
     let unseen = notes.filter(|note| matches!(note.doubt, Doubt::ServerNotVisible { .. }));
@@ -181,7 +181,7 @@ fn a_server_that_cannot_be_seen_is_said_once_and_the_host_is_sampled_all_the_sam
 }
 
 #[test]
-fn a_dead_sampler_costs_no_trial() {
+fn failed_sampler_does_not_invalidate_trials() {
     let run = run_with(DEAD);
     let verdicts: Vec<_> = run.trials.iter().map(|trial| trial.verdict).collect();
     use Verdict::{Fail, Pass};

@@ -30,8 +30,8 @@ pub struct Column {
 }
 
 /// Spellings of the load, separated by `|` as in all lists here.
-const LOADS: &str = "load|streams|stream|n|viewers|clients|connections|users|players|sessions|sources|threads|flows|\
-    concurrency|number of streams|number of clients|num streams|num clients|stream count|client count";
+const LOADS: &str = "load|streams|stream|n|viewers|clients|connections|users|players|sessions|sources|\
+    threads|flows|concurrency|number of streams|number of clients|num streams|num clients|stream count|client count";
 /// Names of the load that do not say what it counts, so that a word after them does.
 const UNNAMED: [&str; 3] = ["n", "load", "concurrency"];
 const MISHAPS: &str = "stalls|stall|stalled streams|rebuffers|rebuffer count|failures";
@@ -54,8 +54,8 @@ const USAGES: &[(Resource, Dimension, &str)] = &[
     (
         Resource::Network,
         Dimension::Rate,
-        "network|net|network rate|net rate|network throughput|net throughput|network tx|net tx|tx|network out|\
-         net out|network sent|network bandwidth|nic",
+        "network|net|network rate|net rate|network throughput|net throughput|network tx|net tx|tx|\
+         network out|net out|network sent|network bandwidth|nic",
     ),
     (
         Resource::Memory,

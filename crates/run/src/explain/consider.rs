@@ -43,8 +43,8 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     };
     if let Some(resource) = analysis.what_if {
         return format!(
-            "The table was measured with more {} than the given ceiling, so its verdicts do not apply to that \
-             ceiling; {predicted}.",
+            "The table was measured with more {} than the given ceiling, so its verdicts do not apply to \
+             that ceiling; {predicted}.",
             words::subject(resource)
         );
     }
@@ -106,12 +106,15 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             "The measuring side was the limit; the target may carry more".to_owned()
         }
         (Resource::Player, Certainty::Unknown) => {
-            "The target's limit is unknown: other programs, or the measuring side, disturbed the trials above \
-             this load"
+            "The target's limit is unknown: other programs, or the measuring side, disturbed the trials \
+             above this load"
                 .to_owned()
         }
         (resource, Certainty::Unknown) => {
-            format!("The limit may be {}: one counter suggests it, and nothing confirms it", limited(resource))
+            format!(
+                "The limit may be {}: one counter suggests it, and nothing confirms it",
+                limited(resource)
+            )
         }
         (resource, Certainty::Confirmed) => {
             format!("The limit is {}, confirmed by counters", limited(resource))

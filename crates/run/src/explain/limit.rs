@@ -11,14 +11,14 @@ use super::words;
 /// Indirect signs do not count for a resource that uses less than this share of a known ceiling.
 const FREE: f64 = 0.70;
 /// A resource that used less than this share of its ceiling when the load failed was not exhausted, whatever
-/// its line predicts. Usage is a mean: within a second, demand of variable rate exceeds its mean by a quarter,
-/// so a resource can be exhausted at four fifths.
+/// its line predicts. Usage is a mean: within a second, demand of variable rate exceeds its mean by a
+/// quarter, so a resource can be exhausted at four fifths.
 const LEFT: f64 = 0.80;
 /// From this weight the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
-/// Counters of other programs on the host, the least value of each that may disturb a trial, in % of one core,
-/// and its sentence.
+/// Counters of other programs on the host, the least value of each that may disturb a trial (in % of one
+/// core), and its sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
 
@@ -29,7 +29,7 @@ struct Candidate {
     saturates_at: Option<f64>,
     /// That load is close to where the load failed.
     near: bool,
-    /// Share of its ceiling that was used when the load failed (or that its line gives), if that is too little.
+    /// Share of its ceiling at the failed load, by measurement or by its line, if that is too little.
     left_at: Option<f64>,
     /// It grows with load, and its ceiling is unknown.
     is_open: bool,

@@ -100,7 +100,7 @@ fn one_report_holds_one_capacity() {
 }
 
 #[test]
-fn passes_of_a_median_capacity_are_those_at_its_load() {
+fn median_capacity_counts_passes_at_its_own_load() {
     let of = |repetition, capacity: f64| {
         [(capacity, Search, Pass), (capacity + 1.0, Search, Fail), (capacity, Confirm, Pass)]
             .map(|tried| trial(repetition, tried))
@@ -112,7 +112,7 @@ fn passes_of_a_median_capacity_are_those_at_its_load() {
 }
 
 #[test]
-fn a_ceiling_that_was_exceeded_is_named() {
+fn exceeded_ceiling_is_reported_and_left_out() {
     let tried = [(1.0, Search, Pass), (2.0, Search, Pass), (3.0, Search, Pass), (4.0, Search, Fail)];
     let mut trials = searched(&tried);
     for trial in &mut trials {
@@ -137,7 +137,7 @@ fn a_ceiling_that_was_exceeded_is_named() {
 }
 
 #[test]
-fn a_repetition_is_confirmed_by_its_own_trials_only() {
+fn only_own_trials_confirm_a_repetition() {
     // The first repetition finds 3 and confirms it three times, the second finds 3 and is interrupted.
     let first = [(3.0, Search, Pass), (4.0, Search, Fail)];
     let sure = [(3.0, Confirm, Pass); 3];
@@ -153,7 +153,7 @@ fn a_repetition_is_confirmed_by_its_own_trials_only() {
 }
 
 #[test]
-fn a_requirement_is_held_against_the_worst_trial() {
+fn requirement_is_checked_against_the_worst_trial() {
     let tried = [(3.0, Search, Pass), (4.0, Search, Fail), (3.0, Confirm, Pass), (3.0, Confirm, Pass)];
     let mut trials = searched(&[&tried[..], &[(3.0, Confirm, Pass)]].concat());
     let values = [9.0, 9.0, 0.1, 0.2, 0.9];
@@ -174,7 +174,7 @@ fn a_requirement_is_held_against_the_worst_trial() {
 }
 
 #[test]
-fn a_lower_bound_meets_no_requirement_that_more_could_break() {
+fn lower_bound_meets_no_requirement_on_an_upper_bound() {
     let tried = [(1.0, Search, Pass), (2.0, Search, Pass), (2.0, Confirm, Pass)];
     let require = ["capacity==2", "capacity<=2", "capacity>=2"];
     let held = |tried: &[Tried], max: u32| {
@@ -190,7 +190,7 @@ fn a_lower_bound_meets_no_requirement_that_more_could_break() {
 }
 
 #[test]
-fn a_trial_that_lost_a_host_is_nobodys_limit() {
+fn trial_that_lost_a_host_gives_no_limit() {
     let mut trials =
         searched(&[(1.0, Search, Pass), (2.0, Search, Verdict::Invalid), (2.0, Search, Verdict::Invalid)]);
     for trial in &mut trials[1..] {
@@ -213,7 +213,7 @@ fn kinds(run: &Run) -> Vec<String> {
 }
 
 #[test]
-fn players_that_gave_out_leave_the_capacity_open_and_unconfirmed() {
+fn exhausted_players_leave_capacity_open_and_unconfirmed() {
     use Verdict::Invalid;
     let tried =
         [(50.0, Search, Pass), (100.0, Search, Pass), (200.0, Search, Invalid), (200.0, Search, Fail)];
@@ -239,7 +239,7 @@ fn players_that_gave_out_leave_the_capacity_open_and_unconfirmed() {
 }
 
 #[test]
-fn the_advice_fits_how_the_run_was_made() {
+fn advice_fits_the_kind_of_run() {
     let tried = [(1.0, Search, Pass), (2.0, Search, Pass)];
     let searching = plan(1, json!({ "max": 10 }), &[]);
     let interrupted = kinds(&ended(State::Interrupted, &searching, searched(&tried), json!({})));
@@ -253,7 +253,7 @@ fn the_advice_fits_how_the_run_was_made() {
 }
 
 #[test]
-fn what_a_workload_counts_itself_limits_one_load_and_is_considered() {
+fn own_counters_of_a_workload_limit_a_single_load() {
     let mut only = trial(1, (5.0, Phase::Single, Pass));
     let own = Limit {
         resource: Resource::Workload(&transfer::presentation::WINDOW),
@@ -279,7 +279,7 @@ fn path_is_full() -> Limit {
 }
 
 #[test]
-fn of_a_single_load_it_is_found_what_came_of_it() {
+fn single_load_has_findings() {
     let moved = |repetition: u32, verdict, bit_per_s: f64| {
         let mut trial = trial(repetition, (1.0, Phase::Single, verdict));
         trial.metrics.insert("goodput_bit_per_s".into(), Some(bit_per_s));
@@ -297,7 +297,7 @@ fn of_a_single_load_it_is_found_what_came_of_it() {
 }
 
 #[test]
-fn the_limit_of_a_search_is_what_held_back_the_load_that_failed() {
+fn limit_of_a_search_is_that_of_the_failed_load() {
     let mut trials = searched(&[(98.0, Search, Pass), (99.0, Search, Fail), (98.0, Confirm, Pass)]);
     trials[1].account.limit = Some(path_is_full());
     let run = transferred(json!({ "protocol": "udp", "search": { "max": "1Gbit/s" } }), trials);
@@ -308,7 +308,7 @@ fn the_limit_of_a_search_is_what_held_back_the_load_that_failed() {
 }
 
 #[test]
-fn a_run_whose_trials_all_broke_off_failed_whatever_they_had_measured() {
+fn run_fails_if_all_trials_broke_off() {
     let mut trials = searched(&[(1.0, Phase::Single, Fail), (1.0, Phase::Single, Fail)]);
     trials[0].account.broke_off = Some("the server gave up".into());
     assert!(nothing_measured(&trials).is_none(), "one came to its end");

@@ -25,7 +25,7 @@ fn carries(capacity: u64) -> impl Fn(&Step, usize) -> Verdict {
 }
 
 #[test]
-fn a_small_search_goes_up_one_by_one_confirms_and_goes_down() {
+fn small_search_rises_by_one_confirms_and_ramps_down() {
     let loads: Vec<_> = search(&plan(10), carries(3)).iter().map(|s| (s.load, s.phase)).collect();
     use Phase::*;
     let up = [(1, Search), (2, Search), (3, Search), (4, Search)];
@@ -34,7 +34,7 @@ fn a_small_search_goes_up_one_by_one_confirms_and_goes_down() {
 }
 
 #[test]
-fn the_capacity_carries_its_uncertainty() {
+fn capacity_has_its_interval() {
     for (load_max, truth, value, interval) in [
         (10, 3, 3.0, [Some(3.0), Some(3.0)]),
         (10, 0, 0.0, [Some(0.0), Some(0.0)]),
@@ -47,7 +47,7 @@ fn the_capacity_carries_its_uncertainty() {
 }
 
 #[test]
-fn a_lucky_search_is_corrected_by_the_confirmation() {
+fn confirmation_corrects_a_load_that_passed_by_chance() {
     // Load 4 passes while searching, but not when it is held for longer.
     let seen = search(&plan(10), |step, _| match (step.load, step.phase) {
         (..=3, _) | (4, Phase::Search) => Verdict::Pass,
@@ -59,7 +59,7 @@ fn a_lucky_search_is_corrected_by_the_confirmation() {
 }
 
 #[test]
-fn an_unlucky_search_is_corrected_upwards() {
+fn confirmation_corrects_a_load_that_failed_by_chance() {
     let seen = search(&plan(10), |step, n| match step.load {
         3 if n == 2 => Verdict::Fail,
         ..=5 => Verdict::Pass,
@@ -69,7 +69,7 @@ fn an_unlucky_search_is_corrected_upwards() {
 }
 
 #[test]
-fn a_search_that_was_spoiled_far_below_does_not_go_up_by_single_steps() {
+fn search_recovers_from_an_early_failure_in_large_steps() {
     let plan = LoadPlan { confirmations: 1, ..plan(5000) };
     // One trial at 128 fails by chance.
     let seen = search(&plan, |step, _| match (step.load, step.phase) {
@@ -83,7 +83,7 @@ fn a_search_that_was_spoiled_far_below_does_not_go_up_by_single_steps() {
 }
 
 #[test]
-fn the_generators_limit_is_not_the_targets() {
+fn generator_limit_gives_a_lower_bound() {
     let seen = search(&plan(1000), |step, _| if step.load <= 100 { Verdict::Pass } else { Verdict::Invalid });
     let found = capacity(&plan(1000), &seen, "streams");
     assert!(found.value.is_some_and(|value| (97.0..=100.0).contains(&value)), "{found:?}");
@@ -91,7 +91,7 @@ fn the_generators_limit_is_not_the_targets() {
 }
 
 #[test]
-fn one_spoiled_trial_is_made_again() {
+fn one_invalid_trial_is_repeated() {
     let seen = search(&plan(10), |step, n| match (n, step.load) {
         (1, _) => Verdict::Invalid,
         (_, ..=3) => Verdict::Pass,
@@ -102,7 +102,7 @@ fn one_spoiled_trial_is_made_again() {
 }
 
 #[test]
-fn a_load_is_spoiled_equally_often_in_every_phase() {
+fn invalid_load_is_repeated_equally_often_in_every_phase() {
     let tries = |spoiled: Step| {
         let seen = search(&plan(10), |step, n| match step {
             step if *step == spoiled => Verdict::Invalid,
@@ -126,7 +126,7 @@ fn a_load_is_spoiled_equally_often_in_every_phase() {
 }
 
 #[test]
-fn spoiled_trials_of_one_load_do_not_count_against_another() {
+fn invalid_trials_of_one_load_do_not_count_for_another() {
     use Verdict::{Fail, Invalid, Pass};
     // One of the candidate and one of the load above, which is then made again.
     let seen = search(&plan(10), |step, n| match (step.phase, n) {
@@ -139,7 +139,7 @@ fn spoiled_trials_of_one_load_do_not_count_against_another() {
 }
 
 #[test]
-fn a_first_load_that_fails_is_halved() {
+fn failed_first_load_is_halved() {
     let plan = LoadPlan { load_first: 50, ..plan(1000) };
     let seen = search(&plan, carries(20));
     assert_eq!(seen[..3].iter().map(|s| s.load).collect::<Vec<_>>(), [50, 25, 12]);
@@ -147,7 +147,7 @@ fn a_first_load_that_fails_is_halved() {
 }
 
 #[test]
-fn a_fixed_load_is_offered_once() {
+fn fixed_load_is_offered_once() {
     let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
     let seen = search(&fixed, carries(9));
     assert_eq!(seen, [TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
@@ -158,7 +158,7 @@ fn a_fixed_load_is_offered_once() {
 
 proptest! {
     #[test]
-    fn any_capacity_is_found_within_the_resolution(truth in 0u64..3000, load_max in 1u64..3000) {
+    fn capacity_is_found_within_the_resolution(truth in 0u64..3000, load_max in 1u64..3000) {
         let plan = plan(load_max);
         let seen = search(&plan, carries(truth));
         let found = capacity(&plan, &seen, "streams").value.unwrap();
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn every_search_ends(verdicts in proptest::collection::vec(0u8..3, 300), load_max in 1u64..5000) {
+    fn search_always_ends(verdicts in proptest::collection::vec(0u8..3, 300), load_max in 1u64..5000) {
         let all = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
         let seen = search(&plan(load_max), |_, n| all[verdicts[n] as usize]);
         prop_assert!(seen.len() <= TRIALS_MAX);

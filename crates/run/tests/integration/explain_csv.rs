@@ -56,7 +56,7 @@ fn headers_are_read_in_their_usual_spellings_and_units() {
 }
 
 #[test]
-fn the_load_says_its_unit() {
+fn load_column_names_its_unit() {
     let cases = [
         ("streams", "streams"),
         ("Number of clients", "clients"),
@@ -110,7 +110,7 @@ fn verdicts_are_read_as_words_numbers_and_stalls() {
 }
 
 #[test]
-fn counters_are_known_by_name_and_other_columns_are_listed() {
+fn known_counters_are_read_and_other_columns_listed() {
     let table = table("N,cpu,throttled %,await (ms),%util,comment,fans rpm\n1,2,31,0.5,99,hot,4000\n");
     let counters = &table.rows[0].counters;
     assert_eq!(counters["throttled_percent"], 31.0);
@@ -122,7 +122,7 @@ fn counters_are_known_by_name_and_other_columns_are_listed() {
 }
 
 #[test]
-fn a_bad_row_gives_its_line_its_column_and_what_was_expected() {
+fn table_error_names_line_column_and_expected_value() {
     let cases: [(&str, &[&str]); 16] = [
         ("# note\n\nstreams,cpu %\n1,13\n# more\n\n2,abc\n", &["line 7", "'cpu %'", "'abc'", "27.2"]),
         ("streams,cpu\n1,13\n2,-4\n", &["line 3", "'cpu'", "negative"]),
@@ -154,7 +154,7 @@ fn a_bad_row_gives_its_line_its_column_and_what_was_expected() {
 }
 
 #[test]
-fn the_size_of_a_table_is_bounded() {
+fn table_size_is_limited() {
     let rows = "streams,cpu\n".to_owned() + &"1,2\n".repeat(ROWS_MAX + 1);
     assert!(message(&rows).contains("10000 rows"));
     assert!(message(&"#".repeat(TABLE_BYTES_MAX + 1)).contains("bytes"));
@@ -257,7 +257,7 @@ proptest! {
 
 /// What `kagiri runs export --format trials-csv` writes of a real run reads back as the table that it is.
 #[test]
-fn an_exported_run_reads_back() {
+fn exported_run_reads_back() {
     let snapshot =
         include_str!("../../../../tests/tests/integration/snapshots/integration__exports__trials_csv.snap");
     let text = &snapshot[snapshot.find("run,trial,").expect("the head of the export")..];

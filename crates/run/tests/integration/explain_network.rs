@@ -45,7 +45,7 @@ fn drops_and_waiting_connections_confirm_a_full_link() {
 
 /// Every window that grows ends in a drop, so a rate of drops grows with the streams on any link.
 #[test]
-fn a_link_that_is_mostly_free_is_not_accused_by_its_drops() {
+fn drops_on_a_mostly_free_link_are_no_limit() {
     let rows =
         "1,18,26,3,2,pass\n2,36,52,5,3,pass\n3,54,78,9,5,pass\n4,72,104,12,7,pass\n5,90,125,40,9,fail\n";
     let explanation = of(rows, Some(1e9));
@@ -54,7 +54,7 @@ fn a_link_that_is_mostly_free_is_not_accused_by_its_drops() {
 
 /// Waiting for the send buffer is what a slow reader or a slow server does.
 #[test]
-fn a_column_of_send_buffer_limits_is_not_taken_for_the_networks() {
+fn send_buffer_column_is_not_read_as_network_limit() {
     let text = "streams,cpu %,sndbuf limited %\n1,10,5\n2,20,10\n3,30,15\n";
     assert_eq!(explained(text, &[]).ignored_columns, ["sndbuf limited %"]);
 }

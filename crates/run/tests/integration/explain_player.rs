@@ -14,7 +14,7 @@ fn at_five(player_cpu: &str, late_ms: &str, other_cpu: &str, steal: &str) -> Exp
 }
 
 #[test]
-fn only_the_players_own_fault_confirms_that_they_are_the_limit() {
+fn player_limit_is_confirmed_only_by_player_counters() {
     use Certainty::{Confirmed, Unknown};
     for (player_cpu, late_ms, other_cpu, steal, certainty) in [
         // Their core is full, or they are late, whoever else is there.
@@ -37,7 +37,7 @@ fn only_the_players_own_fault_confirms_that_they_are_the_limit() {
 }
 
 #[test]
-fn a_neighbour_is_named_with_what_it_took() {
+fn other_programs_are_named_with_their_cpu_use() {
     let explanation = at_five("20", "1", "150", "60");
     let text = explanation.considerations.join("\n");
     for part in [
@@ -53,7 +53,7 @@ fn a_neighbour_is_named_with_what_it_took() {
 }
 
 #[test]
-fn what_is_advised_fits_who_spoiled_the_trials_and_a_full_link_is_named() {
+fn advice_depends_on_who_disturbed_the_trials_and_full_link_is_named() {
     let advice = |other_cpu: &str, player_cpu: &str| {
         let doubts = at_five(player_cpu, "1", other_cpu, "0").doubts;
         let bound = doubts.iter().find(|note| matches!(note.doubt, Doubt::CapacityIsLowerBound { .. }));
@@ -81,7 +81,7 @@ const SURVEY: &str = "streams,cpu %,network Gbit/s,player cpu %,other cpu %,verd
     1600,33,16.0,92,17,invalid\n1600,33,14.5,89.6,19,fail\n";
 
 #[test]
-fn a_failure_among_spoiled_trials_does_not_accuse_the_target() {
+fn failure_among_disturbed_trials_is_not_the_targets_limit() {
     let explanation = explained(SURVEY, &[]);
     let limit = &explanation.limit;
     assert_eq!((limit.resource, limit.certainty), (Resource::Player, Certainty::Confirmed), "{limit:?}");
@@ -99,7 +99,7 @@ fn a_failure_among_spoiled_trials_does_not_accuse_the_target() {
 }
 
 #[test]
-fn a_ceiling_is_not_inferred_below_what_was_used() {
+fn ceiling_is_not_inferred_below_measured_usage() {
     // The network carried less at the failure than at a load that passed.
     let rows = "1,1,5,pass\n2,2,10,pass\n3,3,15,pass\n4,4,20,pass\n5,5,14,fail\n";
     let text = format!("streams,cpu %,network Gbit/s,verdict\n{rows}");

@@ -24,7 +24,7 @@ fn doubts(explanation: &Explanation) -> Vec<&Doubt> {
 }
 
 #[test]
-fn a_stream_costs_fourteen_percent_and_the_cpu_ends_first() {
+fn reference_table_is_limited_by_cpu_at_fourteen_percent_per_stream() {
     let explanation = explained(REFERENCE, &[]);
     let cpu = &explanation.saturation[&Resource::Cpu];
     assert!((cpu.cost_per_load - 14.2).abs() < 0.1, "{cpu:?}");
@@ -42,7 +42,7 @@ fn a_stream_costs_fourteen_percent_and_the_cpu_ends_first() {
 }
 
 #[test]
-fn a_disk_of_110_mbit_per_s_ends_it_at_four() {
+fn disk_ceiling_of_110_mbit_per_s_limits_to_four_streams() {
     let explanation = explained(REFERENCE, &["disk=110Mbit/s"]);
     let disk = &explanation.saturation[&Resource::Disk];
     assert!((disk.saturates_at.unwrap() - 4.3).abs() < 0.1, "{disk:?}");
@@ -52,7 +52,7 @@ fn a_disk_of_110_mbit_per_s_ends_it_at_four() {
 }
 
 #[test]
-fn the_sixth_stream_failed_and_the_disagreement_is_said() {
+fn prediction_that_disagrees_with_verdicts_is_doubted() {
     let table = REFERENCE.replace("Mbit/s\n", "Mbit/s,verdict\n").replace("26.3\n", "26.3,pass\n");
     let table = table.replace("53.4\n", "53.4,pass\n").replace("80.1\n", "80.1,pass\n");
     let table = table.replace("106.5\n", "106.5,pass\n").replace("133.0\n", "133.0,pass\n");
@@ -85,7 +85,7 @@ fn the_sixth_stream_failed_and_the_disagreement_is_said() {
 }
 
 #[test]
-fn the_prototype_in_a_quota_is_explained_as_measured() {
+fn prototype_with_cpu_quota_is_limited_by_cpu() {
     let table = "N,cpu %,throttled %,net Mbit/s,stalls\n1,14.0,0,25,0\n2,29.7,0,53,0\n3,39.1,0,69,0\n\
                  4,56.3,0,100,0\n5,75.0,6,127,0\n6,75.0,31,133,4\n";
     let explanation = explained(table, &["cpu=75%", "network=1Gbit/s"]);
@@ -100,7 +100,7 @@ fn the_prototype_in_a_quota_is_explained_as_measured() {
 }
 
 #[test]
-fn the_prototype_on_a_slow_disk_is_explained_as_measured() {
+fn prototype_with_slow_disk_is_limited_by_disk() {
     let table = "N;disk Mbit/s;cpu %;net Mbit/s;verdict\n1;31;0,03;27;pass\n2;61;0,06;50;pass\n\
                  3;87;0,08;76;pass\n4;95;0,11;101;pass\n5;108;0,17;122;fail\n";
     let explanation = explained(table, &["disk=110Mbit/s"]);
@@ -110,7 +110,7 @@ fn the_prototype_on_a_slow_disk_is_explained_as_measured() {
 }
 
 #[test]
-fn the_consideration_is_made_of_the_same_numbers() {
+fn explanation_text_has_the_same_numbers() {
     let explanation = explained(REFERENCE, &["disk=110Mbit/s"]);
     let text = explanation.considerations.join("\n");
     assert!((3..=6).contains(&explanation.considerations.len()), "{text}");
@@ -130,7 +130,7 @@ fn the_consideration_is_made_of_the_same_numbers() {
 }
 
 #[test]
-fn a_busy_disk_outweighs_a_cpu_that_had_some_left() {
+fn busy_disk_outweighs_cpu_below_its_ceiling() {
     let rows = "10,14,20,pass\n20,28,40,pass\n30,42,55,pass\n40,56,70,pass\n50,70,99,fail\n";
     let limit = explained(&format!("streams,cpu %,disk busy %,verdict\n{rows}"), &[]).limit;
     assert_eq!((limit.resource, limit.certainty), (Resource::Disk, Certainty::Unknown), "{limit:?}");
@@ -143,7 +143,7 @@ fn a_busy_disk_outweighs_a_cpu_that_had_some_left() {
 }
 
 #[test]
-fn a_prediction_far_beyond_what_was_measured_is_doubted() {
+fn prediction_far_above_measured_loads_is_doubted() {
     let is_doubted = |rows: &str| {
         let explanation = explained(&format!("streams,cpu %,verdict\n{rows}"), &["cpu=200%"]);
         doubts(&explanation).iter().any(|doubt| matches!(doubt, Doubt::FarPrediction { .. }))

@@ -155,7 +155,7 @@ fn nearly_always(
 }
 
 #[test]
-fn the_guilty_resource_is_named_and_confirmed() {
+fn limiting_resource_is_named_and_confirmed() {
     for limit in USED {
         nearly_always(limit, true, false, |system, explanation| {
             explanation.capacity.value == Some(system.capacity)
@@ -166,14 +166,14 @@ fn the_guilty_resource_is_named_and_confirmed() {
 }
 
 #[test]
-fn usage_and_ceilings_alone_name_it_too() {
+fn usage_and_ceilings_name_the_limit_without_counters() {
     for limit in USED {
         nearly_always(limit, false, false, |system, explanation| explanation.limit.resource == system.limit);
     }
 }
 
 #[test]
-fn an_unknown_ceiling_is_inferred_where_counters_point_at_the_resource() {
+fn unknown_ceiling_is_inferred_if_counters_indicate_the_resource() {
     for limit in [Resource::Cpu, Resource::Disk, Resource::Network] {
         nearly_always(limit, true, true, |system, explanation| {
             let ceiling = explanation.saturation.get(&limit).and_then(|s| s.ceiling.as_ref());
@@ -187,7 +187,7 @@ fn an_unknown_ceiling_is_inferred_where_counters_point_at_the_resource() {
 }
 
 #[test]
-fn the_players_are_named_when_trials_are_invalid() {
+fn players_are_the_limit_if_trials_are_invalid() {
     nearly_always(Resource::Player, true, false, |system, explanation| {
         explanation.capacity.value == Some(system.capacity)
             && explanation.capacity.interval[1].is_none()
@@ -207,14 +207,14 @@ fn capacity_is_predicted_within_one_from_loads_up_to_two_below_it() {
 }
 
 #[test]
-fn a_failure_that_no_resource_explains_accuses_nobody() {
+fn unexplained_failure_gives_no_limit() {
     nearly_always(Resource::None, true, false, |_, explanation| {
         explanation.limit.resource == Resource::None && explanation.limit.certainty == Certainty::Unknown
     });
 }
 
 #[test]
-fn the_interval_of_a_slope_holds_the_truth_about_as_often_as_it_says() {
+fn slope_interval_covers_the_true_slope_in_95_percent() {
     let mut held = 0;
     for seed in 0..SEEDS {
         let mut rng = Rng::with_seed(seed);
@@ -228,7 +228,7 @@ fn the_interval_of_a_slope_holds_the_truth_about_as_often_as_it_says() {
 }
 
 #[test]
-fn a_table_without_verdicts_bends_where_its_limit_is() {
+fn table_without_verdicts_bends_at_its_limit() {
     for (resource, unit) in [(Resource::Disk, "disk Mbit/s"), (Resource::Network, "network Mbit/s")] {
         let mut rng = Rng::with_seed(7);
         let rows = (1..=12).map(|n| {
@@ -245,7 +245,7 @@ fn a_table_without_verdicts_bends_where_its_limit_is() {
 }
 
 #[test]
-fn a_bend_in_everything_gives_the_capacity_but_accuses_nobody() {
+fn bend_of_all_resources_gives_the_capacity_but_no_limit() {
     let rows = (1..=9).map(|n| format!("{n},{},{}\n", 25 * n.min(5) + n % 2, 26 * n.min(5)));
     let text = "clients,disk Mbit/s,net Mbit/s\n".to_owned() + &rows.collect::<String>();
     let explanation = explained(&text, &[]);

@@ -12,9 +12,9 @@ use crate::output;
 /// Make credentials: a certificate authority for the fleet, and a bundle for each host.
 #[derive(Args)]
 #[command(
-    after_help = "Keep DIR/ca on this machine and safe: with ca.key anybody can impersonate every member. Copy \
-    DIR/bundles/coordinator to the machine that starts 'kagiri run', and DIR/bundles/NAME to host NAME, over an \
-    encrypted connection. Without credentials nothing listens beyond its own machine.\n\n\
+    after_help = "Keep DIR/ca on this machine and safe: with ca.key anybody can impersonate every member. \
+    Copy DIR/bundles/coordinator to the machine that starts 'kagiri run', and DIR/bundles/NAME to host NAME, \
+    over an encrypted connection. Without credentials nothing listens beyond its own machine.\n\n\
     Examples:\n  \
     kagiri fleet init fleet --coordinator desk,192.0.2.10 --host nas --host pc-[1-20]\n  \
     scp -r fleet/bundles/nas/. nas:/etc/kagiri/\n  \
@@ -100,5 +100,7 @@ fn summary(dir: &Path, made: &Initialized) -> String {
     for file in &made.updated {
         text += &format!("changed  {}: copy it again and restart the program that uses it\n", file.display());
     }
-    text + "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle explains how to join.\n"
+    text += "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle explains \
+             how to join.\n";
+    text
 }

@@ -20,7 +20,8 @@ use crate::output;
 /// Make a lab on this machine: virtual hosts, links and disks.
 #[derive(Subcommand)]
 #[command(
-    after_help = "A lab file defines hosts, switches, links and disks; docs/lab.md explains all keys. Labs need root.\n\n\
+    after_help = "A lab file defines hosts, switches, links and disks; docs/lab.md explains all keys. Labs \
+    need root.\n\n\
     Examples:\n  \
     kagiri lab up plans/labs/two-pcs.toml     make the lab\n  \
     kagiri lab status                         show its state\n  \
@@ -79,8 +80,8 @@ pub struct Status {
 /// Run a program on a host of the lab.
 #[derive(Args)]
 #[command(
-    after_help = "Sets $KAGIRI_LAB, $KAGIRI_LAB_HOST and, for the host's disk, $KAGIRI_LAB_DISK. Exits with the \
-    program's exit code.\n\n\
+    after_help = "Sets $KAGIRI_LAB, $KAGIRI_LAB_HOST and, for the host's disk, $KAGIRI_LAB_DISK. Exits with \
+    the program's exit code.\n\n\
     Example:\n  \
     kagiri lab exec server -- nginx -g 'daemon off;'"
 )]
