@@ -9,6 +9,7 @@ use anyhow::Context;
 use base::outcome::{Run, Trial};
 use base::part::HostContext;
 use base::plan::Plan;
+use clap::Args;
 use fleet::coordinator::FleetBus;
 use fleet::local::LocalBus;
 use fleet::{Bus, FleetError};
@@ -21,7 +22,7 @@ use crate::dirs::{data_dir, journal_dir};
 use crate::estimate::Estimate;
 use crate::exit::{Failure, Outcome};
 use crate::host_facts::environment;
-use crate::hosts::HostArgs;
+use crate::hosts::{HostArgs, PlaceArgs};
 use crate::leftovers::clean_leftovers;
 use crate::placement_check::{self, Places};
 use crate::progress::Progress;
@@ -39,6 +40,25 @@ fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
         }
     }
     facts
+}
+
+/// Arguments of every workload's command.
+#[derive(Args)]
+pub struct SessionArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    pub hosts: HostArgs,
+    #[command(flatten)]
+    pub common: MeasureArgs,
+}
+
+impl SessionArgs {
+    /// Measures a plan of one variant, whose roles `--place` places on hosts.
+    pub fn measure(&self, mut plan: Plan) -> Outcome {
+        plan.variants[0].place = self.place.wishes()?;
+        run_plan(&self.common.over(plan), &self.common, &self.hosts, Places::Options)
+    }
 }
 
 /// Opened before anything is measured: handles Ctrl-C, undoes leftovers, and checks that results can be

@@ -7,11 +7,9 @@ use clap::Args;
 use daq::settings::DaqSettings;
 use serde_json::json;
 
-use crate::args::{MeasureArgs, WorkloadArgs};
+use crate::args::WorkloadArgs;
 use crate::exit::Outcome;
-use crate::hosts::{HostArgs, PlaceArgs};
-use crate::placement_check::Places;
-use crate::session;
+use crate::session::SessionArgs;
 
 /// Measure the rate at which a network builds events from many sources that send at once, and its limit.
 #[derive(Args)]
@@ -28,28 +26,24 @@ pub struct DaqArgs {
     #[command(flatten)]
     settings: WorkloadArgs<DaqSettings>,
     #[command(flatten)]
-    place: PlaceArgs,
-    #[command(flatten)]
-    hosts: HostArgs,
-    #[command(flatten)]
-    common: MeasureArgs,
+    session: SessionArgs,
 }
 
 impl DaqArgs {
     /// Measures.
     pub fn run(mut self: Box<Self>) -> Outcome {
         // An address without a protocol is no endpoint of agents: there the builder listens for front ends.
-        if let Some(listen) = self.hosts.listen.take_if(|listen| listen.parse::<SocketAddr>().is_ok()) {
+        if let Some(listen) = self.session.hosts.listen.take_if(|listen| listen.parse::<SocketAddr>().is_ok())
+        {
             self.settings.set("listen", json!(listen));
         }
         let settings = self.settings.resolve("daq")?;
-        let sources = if settings["sources"] == 1 { "source" } else { "sources" };
+        let load = match (settings["search"]["vary"].as_str(), settings["sources"].as_u64()) {
+            (Some(vary), _) => format!("search of {vary}"),
+            (None, sources) => base::format::plural(sources.unwrap_or_default(), "source"),
+        };
         let pattern = settings["pattern"].as_str().unwrap_or_default().to_owned();
-        let name = format!("daq: {} {sources}, {pattern}", settings["sources"]);
-        let mut plan = Plan::of_one("daq", name, &pattern, settings);
-        plan.variants[0].place = self.place.wishes()?;
-        let plan = self.common.over(plan);
-        let measured = session::run_plan(&plan, &self.common, &self.hosts, Places::Options);
-        measured.map_err(|failure| self.settings.with_flags("daq", failure))
+        let plan = Plan::of_one("daq", format!("daq: {load}, {pattern}"), &pattern, settings);
+        self.session.measure(plan).map_err(|failure| self.settings.with_flags("daq", failure))
     }
 }

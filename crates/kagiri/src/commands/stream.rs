@@ -6,12 +6,11 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use stream::settings::StreamSettings;
 
-use crate::args::{MeasureArgs, WorkloadArgs};
+use crate::args::WorkloadArgs;
 use crate::calls_flag::CallArgs;
 use crate::exit::{Failure, Outcome};
-use crate::hosts::{HostArgs, PlaceArgs};
-use crate::placement_check::Places;
-use crate::{output, session};
+use crate::output;
+use crate::session::SessionArgs;
 
 /// Find how many video streams a content server carries without stalls, and what limits it.
 #[derive(Args)]
@@ -32,11 +31,7 @@ pub struct StreamArgs {
     #[command(flatten)]
     calls: CallArgs,
     #[command(flatten)]
-    place: PlaceArgs,
-    #[command(flatten)]
-    hosts: HostArgs,
-    #[command(flatten)]
-    common: MeasureArgs,
+    session: SessionArgs,
 }
 
 impl StreamArgs {
@@ -46,20 +41,17 @@ impl StreamArgs {
         self.calls.want(&mut self.settings);
         let given = |key| self.settings.get(key).and_then(Value::as_str);
         let name = given("url").or(given("server.kind")).unwrap_or("embedded server").to_owned();
-        let mut plan = self.settings.plan("stream", format!("stream: {name}"), &name)?;
-        plan.variants[0].place = self.place.wishes()?;
-        let plan = self.common.over(plan);
+        let plan = self.settings.plan("stream", format!("stream: {name}"), &name)?;
+        let is_quiet = self.session.common.quiet;
         // Scripts give --bitrate with a URL, too: it is part of the contract, and has no effect there.
         if let (Some(rate), Some(content)) = (given("bitrate"), given("url").or(given("content.path")))
-            && !self.common.quiet
+            && !is_quiet
         {
             output::say(&format!(
                 "--bitrate {rate} makes no content here: {content} is played at the rate that it has"
             ));
         }
-        self.calls.draw(&plan.name, self.common.quiet, || {
-            session::run_plan(&plan, &self.common, &self.hosts, Places::Options)
-        })
+        self.calls.draw(&plan.name.clone(), is_quiet, || self.session.measure(plan))
     }
 }
 

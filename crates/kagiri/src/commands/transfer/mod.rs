@@ -6,12 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use transfer::settings::TransferSettings;
 
-use crate::args::{MeasureArgs, WorkloadArgs};
+use crate::args::WorkloadArgs;
 use crate::calls_flag::CallArgs;
 use crate::exit::{Failure, Outcome};
-use crate::hosts::{HostArgs, PlaceArgs};
-use crate::placement_check::Places;
-use crate::session;
+use crate::session::SessionArgs;
 use serve::ServeArgs;
 
 /// Measure throughput and response time between two hosts, and find what limits them.
@@ -34,18 +32,15 @@ pub struct TransferArgs {
     #[command(flatten)]
     serve: ServeArgs,
     #[command(flatten)]
-    place: PlaceArgs,
-    #[command(flatten)]
-    hosts: HostArgs,
-    #[command(flatten)]
-    common: MeasureArgs,
+    session: SessionArgs,
 }
 
 impl TransferArgs {
     /// Serves, or measures.
     pub fn run(mut self: Box<Self>) -> Outcome {
         if self.serve.is_wanted() {
-            return self.serve.run(self.hosts.listen.as_deref(), self.common.json, self.common.quiet);
+            let SessionArgs { hosts, common, .. } = &self.session;
+            return self.serve.run(hosts.listen.as_deref(), common.json, common.quiet);
         }
         self.calls.want(&mut self.settings);
         let host = self.settings.get("host").and_then(Value::as_str).map(str::to_owned);
@@ -53,12 +48,8 @@ impl TransferArgs {
         if let (Some(host), Some(port)) = (host, self.port) {
             self.settings.set("host", json!(with_port(&host, port)?));
         }
-        let mut plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
-        plan.variants[0].place = self.place.wishes()?;
-        let plan = self.common.over(plan);
-        self.calls.draw(&plan.name, self.common.quiet, || {
-            session::run_plan(&plan, &self.common, &self.hosts, Places::Options)
-        })
+        let plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
+        self.calls.draw(&plan.name.clone(), self.session.common.quiet, || self.session.measure(plan))
     }
 }
 
