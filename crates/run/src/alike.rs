@@ -1,12 +1,11 @@
-//! Whether the hosts that share a role are alike: a result of hosts that are not is of neither kind.
+//! Whether the hosts of one role have the same configuration, as a comparable result needs.
 
 use std::collections::BTreeMap;
 
 use base::doubt::Doubt;
 use serde_json::Value;
 
-/// The differences among `hosts`, from what each says of its configuration: those that differ from most of
-/// the others.
+/// The differences among `hosts` by their reported configuration: the hosts that differ from most others.
 pub(crate) fn differences(hosts: &[&str], facts: &BTreeMap<String, Value>) -> Vec<Doubt> {
     let mut by_key: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
     for host in hosts {

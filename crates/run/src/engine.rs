@@ -26,7 +26,7 @@ use crate::search::{self, Step, TrialResult};
 use crate::standing::{Standing, Target, watch};
 use crate::{alike, outcome, placed, trial};
 
-/// What happens during a run, for whoever watches it.
+/// An event of a run, for its observer.
 pub enum Event<'a> {
     Preparing {
         variant: &'a str,
@@ -46,14 +46,14 @@ pub enum Event<'a> {
     TrialEnded(&'a Trial),
 }
 
-/// Watches a run, and may end it.
+/// Observes a run, and may end it.
 pub trait Observer {
     fn event(&mut self, event: Event<'_>);
-    /// Whether the run is to end now; looked at many times a second.
+    /// Whether the run should end now; called many times a second.
     fn stop_requested(&self) -> bool;
 }
 
-/// Who makes the run, in what surroundings.
+/// Version, id and environment of a run.
 pub struct Setting<'a> {
     pub version: &'a str,
     pub id: String,
@@ -77,7 +77,7 @@ pub fn configure<'a>(
     plan.variants.iter().map(configured).collect()
 }
 
-/// Make a run. What was measured is returned even when it ended early: `state` and `failure` say how.
+/// Makes a run. A run that ended early is returned too, with its `state` and `failure`.
 ///
 /// # Errors
 /// Nothing could be begun: see [`configure`]; or no results store.
@@ -168,12 +168,12 @@ struct Engine<'a> {
     store: &'a mut Store,
     observer: &'a mut dyn Observer,
     run: &'a mut Run,
-    /// What the samplers could not watch, each sentence once.
+    /// What the samplers could not sample, each sentence once.
     unavailable: &'a mut Vec<String>,
 }
 
 impl Engine<'_> {
-    /// All repetitions of all variants; `false` when it was interrupted.
+    /// Measures all repetitions of all variants; `false` if interrupted.
     fn all(&mut self) -> Result<bool, RunError> {
         for repetition in 1..=self.plan.repeats {
             // Every other repetition goes through the variants backwards, so that a drift favours none of
@@ -191,7 +191,7 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// Stand up a variant, search it, take it down again.
+    /// Starts the standing parts of a variant, searches its capacity and stops the parts.
     fn variant(&mut self, variant: &ConfiguredVariant<'_>, repetition: u32) -> Result<bool, RunError> {
         self.observer.event(Event::Preparing { variant: &variant.variant.name, repetition });
         let placement = self.placement(variant)?;
@@ -201,7 +201,7 @@ impl Engine<'_> {
         let searched = self.stand_up(specs);
         let searched = searched.and_then(|standing| self.search(variant, repetition, &standing));
         let searched = match searched {
-            // A part that was interrupted in its work says so as an error.
+            // An interrupted part returns an error.
             Err(_) if self.observer.stop_requested() => Ok(false),
             other => other,
         };
@@ -209,7 +209,7 @@ impl Engine<'_> {
         let mut put_back = Ok(());
         for ended in self.bus.stop(&names).into_values() {
             match ended {
-                // A part that was never placed has nothing to be ended; a lost host's ends by itself.
+                // A part that was never placed, or on a lost host, needs no end.
                 Ok(_) | Err(BusError::Unknown(_) | BusError::HostLost { .. }) => {}
                 Err(error) => put_back = Err(error.into()),
             }
@@ -221,7 +221,7 @@ impl Engine<'_> {
         placed::placement(&variant.variant.place, variant.workload.roles(), &*self.bus)
     }
 
-    /// Hosts of one role that are not alike are a doubt, once.
+    /// Adds one doubt for each difference among the hosts of a role.
     fn note_differences(&mut self, variant: &Variant, placement: &Placement) {
         let facts = self.bus.facts();
         for role in variant.place.keys() {
@@ -233,7 +233,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Place and prepare the standing parts, in their order; each learns of those before it.
+    /// Places and prepares the standing parts in order; each gets the endpoints of those before it.
     fn stand_up(&mut self, specs: Vec<PartSpec>) -> Result<Standing, RunError> {
         let mut standing = Standing::default();
         for spec in specs {
@@ -302,15 +302,15 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// All loads of a repetition share one seed, so that N and N + 1 differ by one unit of load only; each
-    /// repetition takes another.
+    /// All loads of a repetition share one seed, so that N and N + 1 differ by one unit of load only;
+    /// repetitions have different seeds.
     fn context(&self, loads: &LoadPlan, step: &Step, repetition: u32) -> TrialContext {
         let hold = if trial::is_full_hold(step.phase) { loads.hold } else { loads.search_hold };
         let seed = self.plan.seed.wrapping_add(u64::from(repetition - 1));
         TrialContext { load: step.load, phase: step.phase, hold, seed }
     }
 
-    /// The ceilings of a variant are facts of the run: an explanation made later needs them.
+    /// Stores the ceilings of a variant in the run, for a later explanation.
     fn note_ceilings(&mut self, variant: &Variant, target: Option<&Target>) -> Result<(), RunError> {
         let Some(target) = target else { return Ok(()) };
         let ceilings = serde_json::to_value(&target.watch.ceilings).map_err(RunError::new)?;

@@ -1,5 +1,4 @@
-//! From trials to the outcome: capacity, limit, considerations, requirements. Everything here follows from
-//! the stored run alone, so that it can be made again without measuring.
+//! From trials to the outcome: capacity, limit, explanation, requirements. Pure: needs only the stored run.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +27,7 @@ pub fn unknown_limit() -> Limit {
 /// Make sure, before anything is measured, that the requirements can be checked.
 pub fn check_requirements(plan: &Plan, metrics: &[MetricSpec]) -> Result<(), RunError> {
     let names = metrics.iter().map(|spec| spec.name).chain(["capacity"]);
-    // The error has an example that holds for every workload; one of this workload's own says more.
+    // The error has an example for every workload; add one for this workload.
     let own = example(metrics).map(|own| format!(" or '{own}'")).unwrap_or_default();
     for text in &plan.require {
         let checked = text.parse::<Objective>().and_then(|objective| objective.check_names(names.clone()));
@@ -37,8 +36,8 @@ pub fn check_requirements(plan: &Plan, metrics: &[MetricSpec]) -> Result<(), Run
     Ok(())
 }
 
-/// A requirement on the first of the workload's metrics that is the extreme of a time and has a better and a
-/// worse.
+/// A requirement on the first of the workload's metrics that is the extreme of a time and has a better
+/// direction.
 fn example(metrics: &[MetricSpec]) -> Option<String> {
     let names = metrics.iter().map(|spec| spec.name);
     let of = |spec: &MetricSpec| {
@@ -54,7 +53,7 @@ fn example(metrics: &[MetricSpec]) -> Option<String> {
     metrics.iter().filter(|spec| is_extreme(spec.name)).find_map(of)
 }
 
-/// Why a run that went to its end says nothing: all of its trials broke off.
+/// The failure of a run whose trials all broke off.
 pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
     if trials.is_empty() || !trials.iter().all(Trial::is_broken_off) {
         return None;
@@ -107,7 +106,7 @@ fn variant_outcome(
         .unwrap_or_default();
     let headline_metrics = workload.headline_metrics();
     if loads.fixed.is_some() {
-        // That a load passes which says little by itself does not say that no limit was met.
+        // A single load that passes does not show that there is no limit.
         table.limit = account.limit.clone().or_else(|| (!headline_metrics.is_empty()).then(unknown_limit));
     }
     let mut explanation = explain::explain(&table);
@@ -138,8 +137,8 @@ fn variant_outcome(
     })
 }
 
-/// The trial that stands for all at the load that was carried (or, with none, that was offered): the median
-/// by the workload's first merit, as tables show medians too.
+/// The trial that represents the capacity (or the offered load, if none passed): the median by the workload's
+/// first metric that is better when higher.
 fn representative<'a>(
     trials: &[&'a Trial],
     capacity: &Capacity,
@@ -156,9 +155,8 @@ fn representative<'a>(
     alike.get(alike.len().saturating_sub(1) / 2).copied()
 }
 
-/// What came of the one load that was offered, by the metrics that tell it: of the trials that went to their
-/// end and say something of the target, or of all where none does. Without the first metric the others say
-/// nothing either.
+/// The headline metrics of a single load, from its valid and complete trials, or from all if there are none.
+/// Empty if the first metric is unknown.
 fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<Finding> {
     let is_whole = |trial: &&&Trial| trial.verdict != Verdict::Invalid && !trial.is_broken_off();
     let mut told: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
@@ -174,7 +172,7 @@ fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<Finding> {
     if all.first().is_some_and(is_known) { all.into_iter().filter(is_known).collect() } else { Vec::new() }
 }
 
-/// What the workload's own counters say of the least load that failed above the capacity.
+/// The limit by the workload's own counters at the lowest load that failed above the capacity.
 fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let above = |trial: &&&Trial| trial.verdict == Verdict::Fail && Some(trial.load) > capacity.value;
     let told = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
@@ -184,8 +182,8 @@ fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
 
 type KnownCeilings = (BTreeMap<Resource, Ceiling>, Vec<Doubt>);
 
-/// The ceilings that were known while a variant was measured, and a doubt for each that its own trials refute
-/// and that is left out: what was used, was there. A calibration beside a noisy neighbour finds too little.
+/// The known ceilings of a variant, and a doubt for each that is left out because its trials used more: a
+/// calibration beside other programs finds too little.
 fn ceilings(run: &Run, variant: &str) -> Result<KnownCeilings, RunError> {
     let stored = run.environment.get("ceilings").and_then(|all| all.get(variant));
     let stored = stored.map(BTreeMap::<Resource, Ceiling>::deserialize).transpose().map_err(|error| {
@@ -208,7 +206,7 @@ fn ceilings(run: &Run, variant: &str) -> Result<KnownCeilings, RunError> {
     Ok((known, doubts))
 }
 
-/// A ceiling that was refuted is not known either; to say that too would say less.
+/// A refuted ceiling is unknown, too; one doubt is enough.
 fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
     let Doubt::CeilingUnknown { resource: unknown } = doubt else { return false };
     refuted.iter().any(
@@ -249,8 +247,7 @@ fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> C
     Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }
 
-/// What weakened single trials, each kind once, at its worst: a reader of the summary must not have to look
-/// for it.
+/// The doubts of single trials for the summary, each kind once, with its worst value.
 fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     let mut worst: Vec<(DoubtNote, usize)> = Vec::new();
     for note in trials.iter().flat_map(|trial| &trial.doubts) {
@@ -285,9 +282,8 @@ fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
     doubts
 }
 
-/// Whether a doubt of the explanation fits how the run came about: a load that was given needs no advice on a
-/// search, a search that was ended early did not reach its upper end, and a workload may have no ceilings to
-/// be given.
+/// Whether a doubt of the explanation applies to this kind of run: a fixed load needs no advice on a search,
+/// an interrupted search did not reach its upper end, and some workloads take no ceilings.
 fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, takes_ceilings: bool) -> bool {
     match doubt {
         Doubt::CeilingUnknown { .. } => takes_ceilings,
@@ -299,7 +295,7 @@ fn is_apt(doubt: &Doubt, state: State, loads: &LoadPlan, takes_ceilings: bool) -
     }
 }
 
-/// The repetition whose own capacity was confirmed least often, if that is less than what was `wanted`.
+/// The least number of confirmations of a repetition's own capacity, if fewer than planned.
 fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) -> Option<Doubt> {
     let wanted = if loads.fixed.is_some() { 0 } else { loads.confirmations };
     let passed = |(repetition, capacity): (u32, &Capacity)| {
@@ -313,8 +309,8 @@ fn unconfirmed(repetitions: &[Capacity], trials: &[&Trial], loads: &LoadPlan) ->
     (passed < wanted).then_some(Doubt::CapacityUnconfirmed { passed, wanted })
 }
 
-/// Hold every requirement against the run: `capacity` against the outcome, anything else against the trials
-/// that decide it: those at the capacity, held for the full time (or the only load that was offered).
+/// Checks every requirement: `capacity` against the outcome, other metrics against the full-length trials at
+/// the capacity (or at the only load).
 fn requirements(run: &Run, plan: &Plan, metrics: &[MetricSpec]) -> Vec<Requirement> {
     let mut all = Vec::new();
     for text in &plan.require {
@@ -338,8 +334,8 @@ fn requirements(run: &Run, plan: &Plan, metrics: &[MetricSpec]) -> Vec<Requireme
     all
 }
 
-/// The capacity of a variant, and its metrics over the decisive trials: of a merit the worst that was seen,
-/// which a median would hide; of a mere fact the median.
+/// The capacity of a variant, and its metrics over the decisive trials: the worst value of a metric that has
+/// a better direction, otherwise the median.
 fn decisive_metrics(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec]) -> Metrics {
     let full = |trial: &&Trial| crate::trial::is_full_hold(trial.phase) && trial.verdict != Verdict::Invalid;
     let decisive: Vec<&Trial> = run
@@ -356,8 +352,7 @@ fn decisive_metrics(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec]) -
         };
         (spec.name.to_owned(), value)
     };
-    // Only the names against which the requirements were checked before: a sampled one beside them could be
-    // meant too.
+    // Only the metrics that requirements were checked against before: a sampled one could be ambiguous.
     let mut metrics: Metrics = specs.iter().map(folded).collect();
     metrics.insert("capacity".into(), variant.capacity.value);
     metrics

@@ -1,4 +1,4 @@
-//! Which hosts a variant's parts run on now, and what is said where there are too few.
+//! The hosts of a variant's roles, and the error if there are too few.
 
 use base::part::HERE;
 use base::placement::{Placement, Role, Wish, Wishes};
@@ -6,10 +6,10 @@ use fleet::Bus;
 
 use crate::run_error::RunError;
 
-/// Give the hosts that are there to those that are wished for.
+/// Assigns the available hosts to the roles.
 ///
 /// # Errors
-/// A role has fewer than it needs: which are there, what became of the others, and how to do with fewer.
+/// A role has too few hosts: names the available and the lost ones, and how to continue with fewer.
 pub fn placement(wishes: &Wishes, roles: &[Role], bus: &dyn Bus) -> Result<Placement, RunError> {
     let placement = Placement::of(wishes, &bus.hosts());
     for (role, wish) in wishes {
@@ -61,8 +61,9 @@ mod tests {
         let wish = |hosts: &str| Wish { hosts: hosts.into(), count: None, at_least: None };
         let lost = [("pc-2", "pc-2: its agent ended"), ("nas", "nas: its agent ended")];
         let lost = lost.map(|(host, why)| (host.to_owned(), why.to_owned()));
-        let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, but only pc-1 is available; pc-2: its agent ended. To \
-                        continue with fewer, set in a plan: place.viewers = { hosts = \"pc-[1-2]\", at_least = 1 }";
+        let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, but only pc-1 is available; pc-2: its \
+                        agent ended. To continue with fewer, set in a plan: place.viewers = { hosts = \"pc-[1-2]\", \
+                        at_least = 1 }";
         assert_eq!(too_few("viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
         let expected = "place.server = \"nas\" needs a host, but none is available; nas: its agent ended";
         assert_eq!(too_few("server", &wish("nas"), &[], &lost, false), expected);

@@ -1,4 +1,4 @@
-//! The workloads that this kagiri knows. A further one is one line in [`BUILT_IN`].
+//! The workloads of this program. A further one is one entry in [`BUILT_IN`].
 
 use base::outcome::Resource;
 use base::part::PartKind;
@@ -25,7 +25,7 @@ impl Registry {
     /// The workload of that name.
     ///
     /// # Errors
-    /// There is none; the message lists those that there are.
+    /// An unknown name; the message lists the workloads.
     pub fn workload(&self, name: &str) -> Result<&'static dyn AnyWorkload, PlanError> {
         self.workloads.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
             let names: Vec<_> = self.workloads.iter().map(|workload| workload.name()).collect();

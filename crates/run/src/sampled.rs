@@ -30,7 +30,7 @@ const STEAL_PERCENT: f64 = 2.0;
 struct Whereabouts {
     /// Names the boot of its kernel.
     boot_id: String,
-    /// Names the namespace that its id is of; in another, as in another pod, the id is somebody else's.
+    /// Namespace of its id, which means another process in another namespace.
     pid_namespace: Option<String>,
     pid: u32,
 }
@@ -46,20 +46,20 @@ impl Whereabouts {
     }
 }
 
-/// What an agent adds to the facts of its host: where its process is. That tells the measuring side's own
-/// processes from neighbours where hosts share a kernel.
+/// What an agent adds to the facts of its host: its process. This separates the measuring side's own
+/// processes from other programs where hosts share a kernel.
 pub fn own_facts() -> BTreeMap<String, Value> {
     let facts = serde_json::to_value(Whereabouts::own()).and_then(serde_json::from_value);
     facts.expect("three plain fields are an object")
 }
 
-/// The agents that share a kernel, as those of a lab do: there the one host's server is no neighbour of the
-/// other's players, if the one can see the other's processes.
+/// The agents that share a kernel, as in a lab. Their processes are not counted as other programs where they
+/// are visible.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kin(BTreeMap<String, Whereabouts>);
 
 impl Kin {
-    /// From what hosts say of themselves, and this process on this host.
+    /// From the facts of the hosts, and of this process.
     pub(crate) fn of(facts: &BTreeMap<String, Value>) -> Self {
         let kin = |(host, facts): (&String, &Value)| {
             Some((host.clone(), Whereabouts::deserialize(&facts["environment"]).ok()?))
@@ -90,15 +90,15 @@ struct Placed {
 pub(crate) struct Samplers(Vec<Placed>);
 
 impl Samplers {
-    /// For a target, and the hosts that offer load. Without a target there is nothing to explain.
+    /// For a target, and the hosts that offer load; none without a target.
     pub(crate) fn of<'a>(target: Option<&Target>, hosts: impl Iterator<Item = &'a str>, kin: &Kin) -> Self {
         let Some(target) = target else { return Self(Vec::new()) };
         let mut watch = target.watch.clone();
         watch.own_pids.extend(kin.beside(&target.host));
         let mut all = vec![Placed { name: SAMPLER.into(), host: target.host.clone(), watch }];
         for host in hosts {
-            // Of hosts on one kernel, one sees all their neighbours; if each of a lab's 200 looked at the
-            // processes of all the others, nothing else would run.
+            // One sampler sees all programs of a kernel. If each of a lab's 200 hosts sampled all processes,
+            // they would use all CPUs.
             if !all.iter().any(|sampler| sampler.host == host || kin.share_a_kernel(&sampler.host, host)) {
                 let (elsewhere, own_pids) = (Some(target.host.clone()), kin.beside(host));
                 let watch = Watch { elsewhere, own_pids, ..Watch::default() };
@@ -118,8 +118,7 @@ impl Samplers {
         self.0.iter().map(spec).collect()
     }
 
-    /// Their reports out of those of all parts. A trial that was judged is worth keeping without them, so a
-    /// missing one is a doubt.
+    /// Their reports, out of those of all parts. A missing one is a doubt: the trial is valid without it.
     pub(crate) fn reports(&self, ended: &mut BTreeMap<String, Result<Value, BusError>>) -> Vec<OfHost> {
         let mut read = |placed: &Placed| {
             let gone = || Err(BusError::Unknown("the sampler left no report".into()));
@@ -158,8 +157,7 @@ impl OfHost {
         if self.is_target { doubts } else { doubts.into_iter().map(|doubt| doubt.on(&self.host)).collect() }
     }
 
-    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs'
-    /// work.
+    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs.
     pub(crate) fn spoiled(&self, verdict: Verdict, means: &Metrics) -> Option<String> {
         let cores = f64::from(self.sampled.as_ref().ok()?.cores?);
         let why = full_of_others(means, cores).filter(|_| verdict == Verdict::Fail)?;
@@ -167,7 +165,7 @@ impl OfHost {
     }
 }
 
-/// One doubt for all that is missing: a late sampler misses everything at once.
+/// One doubt for all missing samples: a late sampler misses all quantities at once.
 fn missing(percent_by_name: &BTreeMap<String, f64>) -> Option<Doubt> {
     let gaps = || percent_by_name.iter().filter(|(_, percent)| **percent > MISSING_PERCENT);
     let (worst, percent) = gaps().max_by(|a, b| a.1.total_cmp(b.1))?;
@@ -182,7 +180,7 @@ fn known(metrics: &Metrics, name: &str) -> Option<f64> {
     metrics.get(name).copied().flatten()
 }
 
-/// Doubts about who else was on the host.
+/// Doubts about other programs on the host.
 fn neighbours(metrics: &Metrics) -> impl Iterator<Item = Doubt> {
     let other = known(metrics, "other_cpu_percent").filter(|percent| *percent > NEIGHBOUR_PERCENT);
     let steal = known(metrics, "steal_percent").filter(|percent| *percent > STEAL_PERCENT);
@@ -190,7 +188,7 @@ fn neighbours(metrics: &Metrics) -> impl Iterator<Item = Doubt> {
     other.into_iter().chain(steal.map(|steal_percent| Doubt::CpuStolen { steal_percent }))
 }
 
-/// How a host was full, in part with other programs' work. Every percentage is of one core.
+/// That a host was full, in part with other programs. Every percentage is of one core.
 fn full_of_others(metrics: &Metrics, cores: f64) -> Option<String> {
     let host = known(metrics, "host_cpu_percent")?;
     let other = known(metrics, "other_cpu_percent")?;
@@ -250,7 +248,7 @@ mod tests {
         assert_eq!(kin.beside("unknown").len() + kin.beside("old").len(), 0);
     }
 
-    /// Set for this test program when it is to say where it is.
+    /// Environment variable that makes this test program write its own facts.
     const TELL: &str = "KAGIRI_TEST_TELL_WHERE";
 
     #[test]

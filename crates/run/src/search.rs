@@ -5,11 +5,11 @@ use base::outcome::{Capacity, Phase};
 use base::plan::LoadPlan;
 use base::verdict::Verdict;
 
-/// Up to this load the search goes up one by one, as a person would; above, it doubles and then halves.
+/// Up to this load the search rises by one; above, it doubles and then halves.
 pub const RAMP_LOAD_MAX: u64 = 16;
-/// A load that the generator spoiled this often is taken for the generator's limit.
+/// A load with this many invalid trials is the generator's limit.
 const INVALID_MAX: u32 = 2;
-/// No search needs more trials; a target that passes and fails by turns must not keep it going for ever.
+/// Upper bound of the trials of a search, for a target that passes and fails by turns.
 const TRIALS_MAX: usize = 200;
 
 /// A trial of the search that has ended.
@@ -61,8 +61,7 @@ pub fn capacity(plan: &LoadPlan, trials: &[TrialResult], unit: &str) -> Capacity
         Some(_) => 0,
         None => Confirmation::of(plan, &Bracket::of(plan, trials), trials).candidate,
     };
-    // Only a failure of the very first unit makes it zero: below a larger one that failed, loads may be
-    // untried.
+    // The capacity is 0 only if a load of 1 failed: below a larger load that failed, loads may be untried.
     let failed_first = || trials.iter().any(|trial| trial.load <= 1 && trial.verdict == Verdict::Fail);
     if value == 0 && !failed_first() {
         return unknown_capacity(unit);
@@ -80,7 +79,7 @@ pub fn capacity(plan: &LoadPlan, trials: &[TrialResult], unit: &str) -> Capacity
     }
 }
 
-/// How often a capacity passed, and how often the nearest load above it that failed did.
+/// Passes of the capacity, and failures of the lowest load above it that failed.
 pub fn counts(trials: &[TrialResult], capacity: f64) -> (u32, u32) {
     let at = |load: f64, verdict| {
         trials.iter().filter(|trial| trial.load as f64 == load && trial.verdict == verdict).count() as u32
@@ -90,16 +89,16 @@ pub fn counts(trials: &[TrialResult], capacity: f64) -> (u32, u32) {
     (at(capacity, Verdict::Pass), nearest.map_or(0, |load| at(load, Verdict::Fail)))
 }
 
-/// How far apart two loads are told apart around `load`.
+/// The resolution of the search around `load`.
 fn step(plan: &LoadPlan, load: u64) -> u64 {
     if load <= RAMP_LOAD_MAX { 1 } else { ((load as f64 * plan.resolution) as u64).max(1) }
 }
 
-/// What the searching trials say: a load that passed, and one above that did not.
+/// The result of the searching trials: a load that passed, and one above that did not.
 struct Bracket {
     low: u64,
     high: Option<u64>,
-    /// Whether `high` is where the generator, not the target, gave out.
+    /// Whether `high` is the limit of the generator, not of the target.
     high_invalid: bool,
 }
 
@@ -121,7 +120,7 @@ impl Bracket {
     }
 
     fn next(&self, plan: &LoadPlan, trials: &[TrialResult]) -> Option<u64> {
-        // Past the search, its trials are all there; a spoiled confirmation must not reopen it.
+        // The search is over; an invalid confirmation must not reopen it.
         if trials.iter().any(|trial| trial.phase != Phase::Search) {
             return None;
         }
@@ -136,19 +135,19 @@ impl Bracket {
     }
 }
 
-/// What the confirming trials say.
+/// The result of the confirming trials.
 struct Confirmation {
     candidate: u64,
     passes: u32,
     /// Confirming passes of the load above the candidate.
     passes_above: u32,
-    /// Whether the load above is known to fail, or must not be tried.
+    /// Whether the load above fails, or must not be tried.
     settled: bool,
-    /// Confirming trials of the candidate that the generator spoiled.
+    /// Invalid confirming trials of the candidate.
     invalid: u32,
-    /// Confirming trials of the load above that the generator spoiled.
+    /// Invalid confirming trials of the load above.
     invalid_above: u32,
-    /// How often a load above was confirmed: the search was wrong, perhaps by far.
+    /// How often a load above was confirmed: the search may have ended far too low.
     ups: u32,
     /// The least load above that failed when it was to be confirmed.
     failed_above: Option<u64>,
@@ -174,7 +173,7 @@ impl Confirmation {
     }
 
     fn above(&self, plan: &LoadPlan) -> u64 {
-        // Step by step it would take all day if one unlucky trial had ended the search far below.
+        // Single steps would take too long after a search that one failed trial ended far too low.
         let stride = step(plan, self.candidate) << self.ups.saturating_sub(1).min(20);
         let halfway = |failed: u64| self.candidate + (failed - self.candidate).div_ceil(2);
         let most = self.failed_above.map_or(plan.load_max, halfway);
@@ -232,11 +231,11 @@ impl Confirmation {
     }
 }
 
-/// The loads of the way down.
+/// The loads of the ramp down.
 fn descent(plan: &LoadPlan, from: u64) -> Vec<u64> {
     match from {
         _ if !plan.ramp_down => Vec::new(),
-        // At most four steps: the way down is there to be seen, and must not take as long as the way up.
+        // At most four steps: the ramp down must not take as long as the search.
         0..=RAMP_LOAD_MAX => (1..from).rev().step_by(from.div_ceil(5).max(1) as usize).collect(),
         _ => vec![from * 3 / 4, from / 2, from / 4],
     }

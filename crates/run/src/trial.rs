@@ -19,14 +19,14 @@ use crate::run_error::RunError;
 use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
 use crate::standing::Standing;
 
-/// How often the parts' progress is looked at.
+/// How often the progress of the parts is read.
 const POLL: Duration = Duration::from_millis(20);
 /// Within this time a bus notices all hosts that were lost at once.
 const LOST_TOGETHER: Duration = Duration::from_millis(1500);
 
 pub(crate) struct TrialOutcome {
     pub trial: Trial,
-    /// What its sampler could not watch, and why; mostly the same in all trials of a run.
+    /// What its sampler could not sample, and why; mostly the same in all trials of a run.
     pub unavailable: Vec<String>,
     /// Whether the user ended it.
     pub is_interrupted: bool,
@@ -65,8 +65,7 @@ impl From<BusError> for TrialError {
     }
 }
 
-/// Make one trial. `tick` is called often with the share of the trial that is done, and what is seen of it
-/// now; it says whether to go on.
+/// Makes one trial. `tick` gets the progress (0 to 1) and the live values, and returns whether to continue.
 ///
 /// Returns `None` when it was interrupted and nothing of it is kept. A trial that lost a host that offers
 /// load is invalid.
@@ -84,7 +83,7 @@ pub(crate) fn make(
     let samplers = Samplers::of(scope.standing.target.as_ref(), hosts, &Kin::of(&bus.facts()));
     let all: Vec<&str> = offering.iter().map(String::as_str).chain(samplers.names()).collect();
     let offered = offer(bus, specs, &samplers, &offering, scope, context, tick);
-    // Whatever happened, what was placed must be gone.
+    // Placed parts are stopped in any case.
     let mut ended = bus.stop(&all);
     let is_interrupted = matches!(offered, Ok(false));
     let judged = match offered {
@@ -114,7 +113,7 @@ pub(crate) fn make(
     }
 }
 
-/// Who talks to a host that dies may notice before the bus does, and would be blamed for the other's end.
+/// A peer of a lost host may fail before the bus reports the loss; the error then names the lost host.
 fn to_blame(bus: &mut dyn Bus, scope: &TrialScope<'_>, error: RunError) -> RunError {
     let until = Instant::now() + LOST_TOGETHER;
     loop {
@@ -131,19 +130,19 @@ fn to_blame(bus: &mut dyn Bus, scope: &TrialScope<'_>, error: RunError) -> RunEr
     }
 }
 
-/// Whether the hosts of the standing parts are still there. Hosts that are lost together are not noticed
-/// together.
+/// Whether the hosts of the standing parts are still available. The loss of several hosts is not noticed at
+/// once.
 fn standing_lives(bus: &mut dyn Bus, scope: &TrialScope<'_>) -> bool {
     std::thread::sleep(LOST_TOGETHER);
     scope.standing.names.iter().all(|name| bus.progress(name).is_ok())
 }
 
-/// What is said of a trial that lost a host.
+/// The judgement of a trial that lost a host.
 fn lost(why: String) -> Judgement {
     Judgement { reasons: vec![why], is_definite: true, ..Judgement::new(Verdict::Invalid, (0.0, 0.0)) }
 }
 
-/// How well a start on several hosts was together, as metrics.
+/// Metrics of a start on several hosts.
 fn together(timing: Timing) -> Metrics {
     let us = |ns: u64| ns as f64 / 1e3;
     let (bound, skew) = (us(timing.bound_ns), timing.skew_ns.map(us));
@@ -235,7 +234,7 @@ fn wait(
     }
 }
 
-/// What the target's sampler and those who offer the load see now, the latter added up.
+/// Live values of the target's sampler, and the sums of those of the offering parts.
 fn live(bus: &mut dyn Bus, offering: &[String]) -> Live {
     let mut all = bus.live(SAMPLER);
     for (name, value) in offering.iter().flat_map(|part| bus.live(part)) {
@@ -244,7 +243,7 @@ fn live(bus: &mut dyn Bus, offering: &[String]) -> Live {
     all
 }
 
-/// Put the judgement and the samples of the hold together.
+/// Combines the judgement and the samples of the hold.
 fn assemble(
     scope: &TrialScope<'_>,
     context: &TrialContext,
@@ -262,7 +261,7 @@ fn assemble(
         is_definite,
         account,
     } = judgement;
-    // What could have been sampled and was not is unknown, and says so.
+    // Metrics without a value are listed as unknown.
     for spec in scope.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);
     }
@@ -271,7 +270,7 @@ fn assemble(
         doubts.extend(host.doubts(&means));
         if let Some(reason) = host.spoiled(verdict, &means).filter(|_| !is_definite) {
             verdict = Verdict::Invalid;
-            // First: it is what makes the trial invalid, and lines with room for one reason show the first.
+            // First, because it makes the trial invalid, and short lines show only the first reason.
             reasons.insert(0, reason);
         }
         if let (true, Ok(found)) = (host.is_target, &host.sampled) {
@@ -300,7 +299,7 @@ fn assemble(
     }
 }
 
-/// The server's processes cannot be watched: they are on another host, or not for this user to see.
+/// The server's processes cannot be sampled: they are on another host, or hidden from this user.
 fn not_visible(watch: Option<&Watch>, variant: &str) -> Option<Doubt> {
     let elsewhere = watch.and_then(|watch| watch.elsewhere.clone());
     let is_visible = watch.is_some_and(|watch| !watch.pids.is_empty());

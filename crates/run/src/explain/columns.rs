@@ -25,14 +25,15 @@ pub struct Column {
     pub dimension: Dimension,
     /// Its unit in base units; `None` where each cell must carry its own.
     pub factor: Option<f64>,
-    /// What the load counts, where this column says so.
+    /// What the load counts, if this column names it.
     pub load_unit: Option<String>,
 }
 
 /// Spellings of the load, separated by `|` as in all lists here.
 const LOADS: &str = "load|streams|stream|n|viewers|clients|connections|users|players|sessions|sources|\
-    threads|flows|concurrency|number of streams|number of clients|num streams|num clients|stream count|client count";
-/// Names of the load that do not say what it counts, so that a word after them does.
+    threads|flows|concurrency|number of streams|number of clients|num streams|num clients|stream count|\
+    client count";
+/// Names of the load without a unit; a word after them is its unit.
 const UNNAMED: [&str; 3] = ["n", "load", "concurrency"];
 const MISHAPS: &str = "stalls|stall|stalled streams|rebuffers|rebuffer count|failures";
 const VERDICTS: &str = "verdict|ok|pass|passed|result";

@@ -1,4 +1,4 @@
-//! What the verdicts say: which loads were carried, and where the first one was not.
+//! The capacity by the verdicts: the loads that passed, and the first that failed.
 
 use base::outcome::{Capacity, Trial};
 use base::verdict::Verdict;
@@ -27,7 +27,7 @@ impl Tally {
         self.has_failed() && self.fails >= self.passes
     }
 
-    /// It failed no more often than the players spoiled it: they may have failed, not the target.
+    /// It failed no more often than the players disturbed it, so the failures may be the players'.
     fn is_doubtful(&self) -> bool {
         self.passes == 0 && self.spoiled > 0 && self.fails <= self.spoiled
     }
@@ -43,7 +43,7 @@ impl Tally {
 pub struct Measured {
     /// The largest load that was carried below the first that failed.
     pub carried: Option<f64>,
-    /// The smallest load that failed; `None` where the players gave out first.
+    /// The smallest load that failed; `None` if the players were exhausted first.
     pub failed: Option<f64>,
     /// The smallest load above `carried` (and below `failed`) at which no trial was valid.
     pub invalid: Option<f64>,
@@ -109,7 +109,7 @@ impl Measured {
 }
 
 /// The smallest load above `carried` that the players spoiled, if they spoiled most of the trials that were
-/// made from there to the first load that failed. Trials that a neighbour spoiled say nothing of either.
+/// made from there to the first load that failed. Trials that other programs disturbed do not count.
 fn players_gave_out(tallies: &[Tally], carried: Option<f64>, failed: Option<f64>) -> Option<f64> {
     let is_between = |tally: &&Tally| {
         carried.is_none_or(|carried| tally.load > carried) && failed.is_none_or(|failed| tally.load <= failed)
@@ -131,7 +131,7 @@ pub fn upper_end<'a>(trials: impl IntoIterator<Item = &'a Trial>, capacity: f64)
     players_gave_out(&tallies, Some(capacity), Some(failed)).is_none().then_some(failed - 1.0)
 }
 
-/// Nothing was learnt at this load, which lies below the first that failed.
+/// There is no valid result at this load, which lies below the first that failed.
 fn is_only_invalid(tally: &Tally, failed: Option<f64>) -> bool {
     tally.invalids > 0 && !tally.is_carried() && failed.is_none_or(|failed| tally.load < failed)
 }

@@ -1,7 +1,6 @@
-//! What limits the load, and how that is known: from a run's trials, or from a table measured elsewhere.
+//! The limit of the load and its evidence, from a run's trials or from a table measured elsewhere.
 //!
-//! Pure: a [`LoadTable`] goes in, an [`Explanation`] comes out. `docs/explain.md` tells a reader how the
-//! limit is decided.
+//! Pure: a [`LoadTable`] goes in, an [`Explanation`] comes out. `docs/explain.md` describes the rules.
 
 mod analysis;
 pub mod ceiling;
@@ -86,7 +85,7 @@ pub fn explain(table: &LoadTable) -> Explanation {
     explanation
 }
 
-/// The capacity where no verdict says it.
+/// The capacity of a table without verdicts.
 fn predicted_capacity(analysis: &Analysis, predicted: Option<f64>) -> Capacity {
     let first = analysis.first_saturated();
     let interval = first.and_then(|(resource, _)| {

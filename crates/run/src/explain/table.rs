@@ -37,7 +37,7 @@ pub struct LoadTable {
     /// The capacity, where a search has found it: the verdicts are then not read a second time by another
     /// rule.
     pub capacity: Option<Capacity>,
-    /// What set the limit by counters of the workload's own, which say more than what was sampled beside it.
+    /// The limit by the workload's own counters, which are better evidence than samples.
     #[serde(default)]
     pub limit: Option<Limit>,
     /// Columns of the text that the explanation does not use.
@@ -46,7 +46,7 @@ pub struct LoadTable {
 
 impl LoadTable {
     /// The table of one variant's trials. Metrics that are unknown stay absent, and so do trials in which
-    /// nothing was measured: they show no fault of anybody's but whoever broke them.
+    /// nothing was measured.
     pub fn from_trials<'a>(
         trials: impl IntoIterator<Item = &'a Trial>,
         ceilings: BTreeMap<Resource, Ceiling>,
@@ -79,7 +79,7 @@ impl LoadTable {
 const PLAYER_LATE_MS: f64 = 100.0;
 
 impl Row {
-    /// Nobody could judge this trial, because its players were at their own limit.
+    /// The trial is invalid because its players were at their own limit.
     pub fn is_spoiled_by_players(&self) -> bool {
         let full = self
             .usage
