@@ -228,7 +228,8 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
 fn far(predicted: f64, greatest: f64) -> String {
     let times = predicted / greatest;
     format!(
-        "{predicted:.0} is predicted from loads up to {greatest}, {times:.0} times less: the lines may bend long before"
+        "the predicted {predicted:.0} is {times:.0} times the largest measured load ({greatest}); usage may not stay \
+         linear"
     )
 }
 

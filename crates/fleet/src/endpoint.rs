@@ -138,15 +138,15 @@ impl Endpoint {
                 Err(self.error("zenoh cannot verify a certificate for an IPv6 address; join by host name"))
             }
             (Self::Tls { .. }, None) => Err(self.error(format!(
-                "TLS needs credentials to {doing} with: make them with 'kagiri fleet init', and give a \
-                 bundle's folder with --credentials"
+                "{doing} tls/... needs --credentials DIR, the folder of a bundle; make one with 'kagiri fleet \
+                 init'"
             ))),
             (Self::Tcp { host, port }, own) if !self.is_loopback()? => Err(self.error(match own {
                 Some(_) => {
                     format!("tcp does not encrypt and checks no certificates; {doing} tls/{host}:{port}")
                 }
                 None => format!(
-                    "beyond this machine everybody could command the hosts that join; make credentials with \
+                    "tcp has no authentication, so it is allowed only on loopback; make credentials with \
                      'kagiri fleet init', and {doing} tls/{host}:{port} with --credentials"
                 ),
             })),
@@ -171,7 +171,7 @@ pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> R
         (Endpoint::Tls { .. }, Some(credentials)) if credentials.role() == Role::Agent => {
             let (dir, holder) = (credentials.dir.display(), &credentials.holder);
             Err(endpoint.error(format!(
-                "{dir} is the bundle of host {holder}, which is good for joining alone; listen with the \
+                "{dir} is the bundle of host {holder}, which can only join; listen with the \
                  coordinator's"
             )))
         }
@@ -205,8 +205,8 @@ fn check_socket_dir(endpoint: &Endpoint, path: &Path) -> Result<(), EndpointErro
         };
     }
     Err(endpoint.error(format!(
-        "its folder {0} admits others (owner {1}, mode {mode:04o}), who could command the hosts that join; \
-         make one for this user alone: mkdir -m 700 FOLDER",
+        "other users can access its folder {0} (owner {1}, mode {mode:04o}) and could command the hosts that \
+         join; make a folder for this user alone: mkdir -m 700 FOLDER",
         dir.display(),
         metadata.uid()
     )))

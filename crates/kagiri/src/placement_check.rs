@@ -37,10 +37,10 @@ pub fn check(args: &HostArgs, plan: &Plan, places: Places) -> Result<(), Failure
     let known = match (hosts.is_empty(), plan.lab.is_some() || args.lab.is_some()) {
         (false, true) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
         (false, false) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
-        (true, _) => format!("'kagiri fleet list{}' shows who joins; ", given_flags(args)),
+        (true, _) => format!("'kagiri fleet list{}' lists the hosts that join; ", given_flags(args)),
     };
     Err(Failure::Usage(format!(
-        "{named}: no role is placed there, so this machine alone would be measured; {known}place a role on them, for example \
+        "{named}: no role is placed on these hosts, so only this machine would be measured; {known}place a role, for example \
          {example}"
     )))
 }

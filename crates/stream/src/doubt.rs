@@ -33,11 +33,11 @@ impl WorkloadDoubt for StreamDoubt {
             Self::CacheNotCold { resident_percent } => {
                 format!("{resident_percent:.0} % of the content was in memory at the start of a cold trial")
             }
-            Self::RegionsOverlap { streams, content_s } => format!(
-                "{streams} streams share {content_s:.0} s of content, so some read what others had read"
-            ),
+            Self::RegionsOverlap { streams, content_s } => {
+                format!("{streams} streams share {content_s:.0} s of content, so some read cached parts")
+            }
             Self::HoldTooShort { hold_s, resolves_load } => format!(
-                "a hold of {hold_s:.0} s tells loads apart by stalls only to {resolves_load:.1} streams"
+                "judged by stalls alone, a hold of {hold_s:.0} s resolves loads to {resolves_load:.1} streams"
             ),
             Self::IndexMadeByReading => "the content had no index and was read once to make one".to_owned(),
         }
@@ -46,11 +46,11 @@ impl WorkloadDoubt for StreamDoubt {
     fn advice(&self) -> &'static str {
         match self {
             Self::GeneratorNearSaturation { .. } | Self::GeneratorLate { .. } => {
-                "use --depth discard, fewer parsing players, or viewers on another host"
+                "use --depth discard, a smaller --player-parsing, or viewers on another host"
             }
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
-            Self::HoldTooShort { .. } => "hold longer with --hold",
+            Self::HoldTooShort { .. } => "use a longer --time",
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
         }
     }
@@ -59,8 +59,38 @@ impl WorkloadDoubt for StreamDoubt {
         match self {
             Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
-            | Self::CacheNotCold { resident_percent: degree } => *degree,
-            Self::RegionsOverlap { .. } | Self::HoldTooShort { .. } | Self::IndexMadeByReading => 0.0,
+            | Self::CacheNotCold { resident_percent: degree }
+            | Self::HoldTooShort { resolves_load: degree, .. } => *degree,
+            Self::RegionsOverlap { .. } | Self::IndexMadeByReading => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gravity_grows_with_the_degree_of_each_kind() {
+        for (lighter, graver) in [
+            (
+                StreamDoubt::GeneratorNearSaturation { cpu_percent: 91.0 },
+                StreamDoubt::GeneratorNearSaturation { cpu_percent: 97.0 },
+            ),
+            (
+                StreamDoubt::GeneratorLate { late_ms_max: 20.0 },
+                StreamDoubt::GeneratorLate { late_ms_max: 80.0 },
+            ),
+            (
+                StreamDoubt::CacheNotCold { resident_percent: 2.0 },
+                StreamDoubt::CacheNotCold { resident_percent: 50.0 },
+            ),
+            (
+                StreamDoubt::HoldTooShort { hold_s: 2.0, resolves_load: 2.2 },
+                StreamDoubt::HoldTooShort { hold_s: 2.0, resolves_load: 5.4 },
+            ),
+        ] {
+            assert!(lighter.gravity() < graver.gravity(), "{lighter:?} {graver:?}");
         }
     }
 }

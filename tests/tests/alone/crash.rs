@@ -37,7 +37,7 @@ fn what_a_crash_leaves_is_undone() {
     world.assert_nothing_left(pid);
     world.assert_nothing_left(keeper);
     let again = world.run(&["undo"]).code(0).stdout;
-    assert_eq!(again, "Nothing was left changed.\n");
+    assert_eq!(again, "Nothing to undo.\n");
 }
 
 #[test]

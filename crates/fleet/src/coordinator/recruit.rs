@@ -248,7 +248,7 @@ fn enough(coordinator: &Coordinator, wishes: &[Wish], refused: &Refused) -> Resu
     }
     let there = coordinator.membership.names();
     let joined = if there.is_empty() {
-        "nobody joined".to_owned()
+        "0 hosts joined".to_owned()
     } else {
         format!("joined: {}", first_of(&there, NAMED_MAX))
     };

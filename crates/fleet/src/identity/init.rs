@@ -246,15 +246,15 @@ impl FleetDir<'_> {
         let others = match others.is_empty() {
             true => String::new(),
             false => format!(
-                "\n{coordinator} is what the coordinator is called. If this host does not know that name, \
-                 join by what its\n\
-                 certificate is good for, too: {others}.\n"
+                "\nIf this host cannot resolve the coordinator's name {coordinator}, use another name of its \
+                 certificate:\n\
+                 {others}.\n"
             ),
         };
         format!(
-            "The credentials of host {name}. Copy this folder to it over an encrypted way, readable by the \
-             agent's user\n\
-             alone, look through policy.toml, and start there:\n\n    \
+            "Credentials of host {name}. Copy this folder to the host over an encrypted connection (mode 0700, \
+             owned by the\n\
+             agent's user). Review policy.toml. Then run on the host:\n\n    \
              kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy \
              policy.toml\n{others}"
         )

@@ -57,7 +57,7 @@ fn init_makes_a_bundle_for_every_member() {
     init(&more(&root, &["late"])).unwrap();
     let late = std::fs::read_to_string(bundle(&root, "late").join("join.txt")).unwrap();
     for join in [join, late] {
-        assert!(join.contains("good for, too: 192.0.2.1.\n"), "{join}");
+        assert!(join.contains("another name of its certificate:\n192.0.2.1.\n"), "{join}");
     }
     let policy = std::fs::read_to_string(bundle(&root, "a").join("policy.toml")).unwrap();
     let owner = fleet::policy::HostInfo { host: "a".into(), data_dir: "/d".into() };

@@ -24,7 +24,7 @@ impl Undo {
             output::print(&format!("{line}\n"));
         }
         if all.is_empty() {
-            output::print("Nothing was left changed.\n");
+            output::print("Nothing to undo.\n");
         }
         match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
             0 => Ok(Code::Measured),

@@ -63,7 +63,7 @@ pub(super) fn check(file: LabFile) -> Checked<Lab> {
         let switch = plain_name("switch", key, SWITCH_NAME_MAX)?;
         // Names of the lab's own interfaces.
         if switch == "lo" || switch.strip_prefix("port").is_some_and(|rest| !rest.contains('-')) {
-            return wrong(key.span().start, format!("switch: '{switch}' is a name of the lab's own"));
+            return wrong(key.span().start, format!("switch: the lab itself uses the name '{switch}'"));
         }
         if !names.insert(key.get_ref()) {
             return wrong(key.span().start, format!("'{switch}' is a host as well; names must be unique"));
@@ -194,8 +194,9 @@ fn setting_path(name: &Spanned<String>) -> Checked<String> {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
     };
     if !text.split('.').all(word) {
-        let problem =
-            format!("settings: '{text}' is no setting; write for example tcp_rmem or net.ipv4.tcp_rmem");
+        let problem = format!(
+            "settings: '{text}' is not a kernel setting; write for example tcp_rmem or net.ipv4.tcp_rmem"
+        );
         return wrong(name.span().start, problem);
     }
     Ok(if text.contains('.') { text.to_owned() } else { format!("ipv4.{text}") })
@@ -227,9 +228,9 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
         if !found.is_empty() {
             return Ok(found);
         }
-        let nobody = if pattern.contains('*') { "no host" } else { "no host and no switch" };
+        let kinds = if pattern.contains('*') { "no host" } else { "no host and no switch" };
         let there = first_of(names, NAMED_MAX);
-        wrong(at, format!("link: {nobody} has the name '{pattern}'; there are {there}"))
+        wrong(at, format!("link: {kinds} has the name '{pattern}'; there are {there}"))
     };
     if first.contains('*') && second.contains('*') {
         return wrong(at, "link: one end may be a pattern, the other is a name");
@@ -237,7 +238,7 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
     let (rate_up, rate_down) = (rate(&file.rate_up)?, rate(&file.rate_down)?);
     let both = rate(&file.rate)?;
     if both.is_some() && rate_up.is_some() && rate_down.is_some() {
-        return wrong(at, "link: rate_up and rate_down say it all; leave out rate");
+        return wrong(at, "link: rate has no effect beside rate_up and rate_down; leave it out");
     }
     let like = Link {
         first: String::new(),

@@ -133,7 +133,7 @@ impl Lab {
     /// Parses a lab file; errors name the line.
     pub fn read(text: &str) -> Result<Self, PlanError> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(PlanError::new("the lab file is longer than 1 MiB, so it is hardly one"));
+            return Err(PlanError::new("the lab file is longer than 1 MiB"));
         }
         let file: raw::LabFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));

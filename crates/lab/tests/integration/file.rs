@@ -84,7 +84,7 @@ fn invalid_file_is_rejected_with_line() {
             "line 6: 'a' is a host as well; names must be unique",
         ),
         ("name = 'x'\n[host.a]\ncount = 2\n[host.a-2]\n".to_owned(), "two hosts have the name 'a-2'"),
-        (format!("{SMALL}[switch.port1]\n"), "a name of the lab's own"),
+        (format!("{SMALL}[switch.port1]\n"), "the lab itself uses the name"),
         (format!("{SMALL}[switch.a-name-that-is-long]\n"), "at most 15 letters"),
         (format!("{SMALL}[switch.s]\nports = 8\n"), "unknown field `ports`"),
     ]);

@@ -84,7 +84,7 @@ impl Part for Sampler {
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
         if at_monotonic_ns < monotonic_ns() {
-            return Err(PartError::new("the sampler was told to start at a moment that has passed"));
+            return Err(PartError::new("the sampler's start time has already passed"));
         }
         match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Prepared(sources) => {

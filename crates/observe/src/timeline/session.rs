@@ -297,7 +297,7 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     let untold = times.events_counted.saturating_sub(times.events + times.events_lost);
     if untold > 0 {
         doubts.push(format!(
-            "{untold} of {} events were neither told nor counted as lost; please report this",
+            "{untold} of {} events were neither received nor counted as lost; please report this",
             times.events_counted
         ));
     }

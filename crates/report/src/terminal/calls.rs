@@ -145,7 +145,7 @@ mod tests {
             "pselect6 (blocked)",
             "pselect6  ready    40000",
             "about 190 ns to each call",
-            "all 40003 events were seen",
+            "none of 40003 events was lost",
             "2 × accept4",
             "select()",
             "Doubt: something",
@@ -158,7 +158,9 @@ mod tests {
         let own = CallTimes { backend: base::timeline::IN_PROCESS.into(), ..times() };
         let text = call_times(&own, Style { colour: false, width: 1000, unicode: true });
         assert!(
-            text.contains("Timed from within, by spans of its own, which added about 190 ns to each span"),
+            text.contains(
+                "Timed inside the program, by its own spans, which added about 190 ns to each span"
+            ),
             "{text}"
         );
         let [waits, read] =
@@ -170,11 +172,11 @@ mod tests {
                 )
             });
         assert!(
-            waits.contains("pselect6 (blocked), 17.8 times the wall's, all threads together."),
+            waits.contains("pselect6 (blocked), 17.8 times the elapsed time (sum over threads)."),
             "{waits}"
         );
         assert!(
-            read.contains("pselect6 (ready), 0.2 % of the wall's. All watched calls together: 0.2 %"),
+            read.contains("pselect6 (ready), 0.2 % of the elapsed time. All traced calls: 0.2 %"),
             "{read}"
         );
         let ascii = call_times(&times(), Style { colour: false, width: 40, unicode: false });

@@ -20,46 +20,42 @@ pub fn watched(times: &CallTimes) -> String {
     )
 }
 
-/// The call that took the most time, and how much that was; where all of them took little, that the rest is
-/// elsewhere.
+/// The call that took the most time, and how much; if all calls took little, also their sum.
 fn most(times: &CallTimes) -> String {
     let Some(row) = times.calls.first() else { return String::new() };
     let share = match row.wall_share {
         // Of threads that wait side by side.
-        share if share > 1.0 => format!("{share:.1} times the wall's, all threads together"),
-        share => format!("{} % of the wall's", number(100.0 * share)),
+        share if share > 1.0 => format!("{share:.1} times the elapsed time (sum over threads)"),
+        share => format!("{} % of the elapsed time", number(100.0 * share)),
     };
     let rest = match times.wall_share() {
         all if all < LITTLE => {
-            format!(
-                " All watched calls together: {} %; the rest went by outside of them.",
-                number(100.0 * all)
-            )
+            format!(" All traced calls: {} %; the rest was outside traced calls.", number(100.0 * all))
         }
         _ => String::new(),
     };
-    format!(" Most time in calls: {} ({}), {share}.{rest}", plain(&row.name), row.state.name())
+    format!(" Longest: {} ({}), {share}.{rest}", plain(&row.name), row.state.name())
 }
 
 /// How it was traced, and what that cost.
 pub fn traced(times: &CallTimes) -> String {
     let within = times.backend == IN_PROCESS;
     let (how, one, many, nothing) = match within {
-        true => ("Timed from within, by spans of its own", "span", "spans", "one of nothing took"),
-        false => ("Traced by", "call", "events", "a call that does nothing took"),
+        true => ("Timed inside the program, by its own spans", "span", "spans", "an empty one"),
+        false => ("Traced by", "call", "events", "an empty call"),
     };
     let cost = match (times.cost_ns_per_call, times.cost) {
         (Some(ns), Some(cost)) => format!(
-            "which added about {ns:.0} ns to each {one} ({nothing} {:.0} ns, traced {:.0} ns; medians of {} batches)",
+            "which added about {ns:.0} ns to each {one} ({nothing}: {:.0} ns untraced, {:.0} ns traced; medians of {} batches)",
             cost.untraced_ns, cost.traced_ns, cost.batches
         ),
-        _ => "at a cost that could not be told from noise".to_owned(),
+        _ => "at a cost below the noise".to_owned(),
     };
     let because = times.backend_because.as_deref();
     let because = because.map_or_else(String::new, |because| format!(" ({})", plain(because)));
     let by = if within { String::new() } else { format!(" {}", plain(&times.backend)) };
     let lost = match times.events_lost {
-        0 => format!("all {} {many} were seen", times.events_counted),
+        0 => format!("none of {} {many} was lost", times.events_counted),
         lost => format!("{lost} of {} {many} were lost", times.events_counted),
     };
     format!("{how}{by}{because}, {cost}; {lost}.")

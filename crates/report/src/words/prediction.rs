@@ -18,7 +18,9 @@ pub fn predicted(variant: &VariantOutcome) -> String {
 pub fn prediction_doubt(variant: &VariantOutcome) -> Option<String> {
     let why = |doubt: &Doubt| match doubt {
         Doubt::PredictionDisagrees { measured, .. } => Some(format!("{} was measured", number(*measured))),
-        Doubt::FarPrediction { greatest, .. } => Some(format!("no load beyond {} held", number(*greatest))),
+        Doubt::FarPrediction { greatest, .. } => {
+            Some(format!("no load above {} was measured", number(*greatest)))
+        }
         _ => None,
     };
     let all = || variant.doubts.iter().map(|note| &note.doubt);

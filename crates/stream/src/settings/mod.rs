@@ -104,16 +104,16 @@ pub struct PlayerSettings {
     #[schemars(extend("x-min" = "16KiB", "x-max" = "64MiB",
         "x-flag" = {"rare": true, "name": "receive-buffer"}))]
     pub receive_buffer: ByteSize,
-    /// Threads that run the players, each up to about a thousand of them.
+    /// Threads that run the players; one thread runs about 1000 players.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: u32,
-    /// Players that check every packet whatever the depth, one on each host at least; the first also checks
-    /// a hash of the content.
+    /// Players that check every packet at any depth, at least one per host; the first also checks a hash of
+    /// the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
     /// Time from the start of the last player to the start of the trial's hold.
     #[schemars(extend("x-min" = "0s", "x-max" = "2min",
-        "x-unset" = "until all players play, and twice the cap",
+        "x-unset" = "until all players play, plus 2 x --player-cap",
         "x-flag" = {"rare": true, "name": "warm-up"}))]
     pub warm_up: Option<Span>,
 }
@@ -173,7 +173,7 @@ pub struct StreamSettings {
     /// Offer this many streams in a single trial, without a search.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
     pub streams: Option<u64>,
-    /// Length of a confirming trial, and of a single one.
+    /// Length of a confirming trial; with --streams, of the only trial.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["time"],
         "x-flag" = {"name": "time", "aliases": ["hold"]}))]
     pub hold: Span,
@@ -184,7 +184,7 @@ pub struct StreamSettings {
     /// How often the capacity must pass to be confirmed.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]
     pub confirmations: u32,
-    /// Try lower loads after the search, to see the way up repeated.
+    /// Repeat lower loads after the search.
     pub ramp_down: bool,
     /// Resolution of a search above 16 streams, in % of the load.
     #[schemars(range(min = 0.1, max = 50.0), extend("x-flag" = {"name": "resolution", "rare": true}))]
@@ -206,7 +206,7 @@ pub struct StreamSettings {
     /// The server that is started.
     #[schemars(extend("x-flag" = {"group": "Server"}))]
     pub server: ServerSettings,
-    /// Known ceilings, to predict where a resource ends.
+    /// Known maximum of each resource, to predict the load at which it is exhausted.
     #[schemars(extend("x-flag" = false))]
     pub ceiling: CeilingSettings,
 }

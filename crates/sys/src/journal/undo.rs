@@ -80,7 +80,7 @@ fn remove_folder(path: &Path) -> Step {
             Ok(Outcome::NotOurs("it holds files that are not ours".to_owned()))
         }
         Err(_) if mounted_at(path).is_some() => {
-            Ok(Outcome::NotOurs("somebody has mounted something on it".to_owned()))
+            Ok(Outcome::NotOurs("something else is mounted on it".to_owned()))
         }
         other => other,
     }

@@ -97,7 +97,10 @@ impl Recorder {
         let wall_ns = ended_ns.saturating_sub(self.began_ns);
         let mut recorded = sum.unwrap_or_else(|| Sum::new(0)).recorded(target, wall_ns, threads);
         if !was_summed {
-            recorded.times.doubts.push("no thread could be had to sum the spans up: none is told".to_owned());
+            recorded
+                .times
+                .doubts
+                .push("cannot start a thread to summarise the spans, so none is shown".to_owned());
         }
         recorded
     }

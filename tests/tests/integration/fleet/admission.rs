@@ -33,7 +33,7 @@ fn credentials_of_another_fleet_are_named_on_both_sides() {
     agent.fails(1, &["was not issued by this fleet's authority"]);
     run.fails(
         1,
-        &["nas did not join (nobody joined)", "a host did not trust this coordinator's certificate"],
+        &["nas did not join (0 hosts joined)", "a host did not trust this coordinator's certificate"],
     );
     fleet.end(Vec::new(), &[]);
 }
@@ -57,7 +57,7 @@ fn a_wrong_password_is_named_on_both_sides() {
     agent.fails(1, &["the coordinator refused this host's name or password"]);
     run.fails(
         1,
-        &["nas did not join (nobody joined)", "without a name and password of this fleet, or with wrong"],
+        &["nas did not join (0 hosts joined)", "without a name and password of this fleet, or with wrong"],
     );
     fleet.end(Vec::new(), &[]);
 }

@@ -44,6 +44,6 @@ fn a_socket_that_others_could_reach_or_that_is_none_is_refused() {
     list(&beside("clock.sock")).fails(2, &["clock.sock", "clocks are compared over"]);
     list(&fleet.endpoint).fails(1, &["no agent joined"]);
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).expect("chmod");
-    list(&fleet.endpoint).fails(2, &["admits others", "mkdir -m 700"]);
+    list(&fleet.endpoint).fails(2, &["other users can access", "mkdir -m 700"]);
     fleet.end(Vec::new(), &[]);
 }

@@ -45,8 +45,8 @@ pub fn trial(number: u32, load: f64) -> Trial {
 fn hold_too_short() -> DoubtNote {
     let note = json!({
         "kind": "hold_too_short", "hold_s": 10.0, "resolves_load": 2.5,
-        "message": "a hold of 10 s tells loads apart by stalls only to 2.5 streams",
-        "advice": "hold longer with --hold",
+        "message": "judged by stalls alone, a hold of 10 s resolves loads to 2.5 streams",
+        "advice": "use a longer --time",
     });
     serde_json::from_value(note).expect("a doubt")
 }
