@@ -27,15 +27,11 @@ pub struct EndpointError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    Tls {
-        host: String,
-        port: u16,
-    },
+    /// Encrypted, for any network.
+    Tls { host: String, port: u16 },
     /// Unencrypted, for this machine only.
-    Tcp {
-        host: String,
-        port: u16,
-    },
+    Tcp { host: String, port: u16 },
+    /// A socket file of this machine.
     Unix(PathBuf),
 }
 
@@ -138,8 +134,8 @@ impl Endpoint {
                 Err(self.error("zenoh cannot verify a certificate for an IPv6 address; join by host name"))
             }
             (Self::Tls { .. }, None) => Err(self.error(format!(
-                "{doing} tls/... needs --credentials DIR, the folder of a bundle; make one with 'kagiri fleet \
-                 init'"
+                "{doing} tls/... needs --credentials DIR, the folder of a bundle; make one with \
+                 'kagiri fleet init'"
             ))),
             (Self::Tcp { host, port }, own) if !self.is_loopback()? => Err(self.error(match own {
                 Some(_) => {
@@ -159,9 +155,6 @@ impl Endpoint {
 ///
 /// The folder of a UNIX socket must belong to this user with mode 0700. An existing file that is no socket
 /// is rejected, because zenoh would replace it.
-///
-/// # Errors
-/// Why listening there is not safe, and what to do.
 pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
     if let Endpoint::Unix(path) = endpoint {
         return check_socket_dir(endpoint, path);
@@ -180,9 +173,6 @@ pub fn check_listen(endpoint: &Endpoint, credentials: Option<&Credentials>) -> R
 }
 
 /// Rejects coordinators beyond this machine that do not prove their identity.
-///
-/// # Errors
-/// Why joining there is not safe, and what to do.
 pub fn check_join(endpoint: &Endpoint, credentials: Option<&Credentials>) -> Result<(), EndpointError> {
     endpoint.check(credentials, "join")
 }

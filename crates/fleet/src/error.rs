@@ -1,17 +1,10 @@
 /// Why a fleet cannot work. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// zenoh rejected a setting.
     #[error("cannot use the fleet's setting {key} = {value}: {why}")]
     Setting { key: String, value: String, why: String },
     #[error("cannot {what} {endpoint}: {why}")]
-    Open {
-        /// "listen on" or "join".
-        what: &'static str,
-        endpoint: String,
-        why: String,
-    },
-    /// A session failed after it was opened.
+    Open { what: &'static str, endpoint: String, why: String },
     #[error("the fleet's bus failed to {what}: {why}; is the coordinator's router still running?")]
     Bus { what: &'static str, why: String },
     /// Hosts that the plan needs are missing.

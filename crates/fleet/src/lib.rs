@@ -30,10 +30,8 @@ pub use error::FleetError;
 pub enum BusError {
     #[error("{}{error}", error_prefix(part, host, error.usage))]
     Part { part: String, host: String, error: PartError },
-    /// The host left the fleet or stopped answering.
     #[error("host {host} was lost: {why}")]
     HostLost { host: String, why: String },
-    /// The start order reached the host too late for the common start.
     #[error("{host} could not start with the others: {why}")]
     LateStart { host: String, why: String },
     /// No such part or kind of part: an error of the caller.
@@ -83,27 +81,18 @@ pub trait Bus {
     }
 
     /// Builds parts on their hosts. Replaces parts of the same name.
-    ///
-    /// # Errors
-    /// Unknown host or kind, or settings that the kind rejects. Other parts may have been built.
+    /// Errors: Unknown host or kind, or settings that the kind rejects. Other parts may have been built.
     fn place(&mut self, specs: Vec<PartSpec>) -> Result<(), BusError>;
 
     /// Lets parts acquire what they need. Returns their endpoints, for their peers.
-    ///
-    /// # Errors
-    /// A part could not prepare.
     fn prepare(&mut self, parts: &[&str], peers: &Endpoints) -> Result<Endpoints, BusError>;
 
     /// Starts parts together, as soon as every host can be reached in time.
-    ///
-    /// # Errors
-    /// A part cannot start. Other parts may have been started.
+    /// Errors: A part cannot start. Other parts may have been started.
     fn start(&mut self, parts: &[&str]) -> Result<(), BusError>;
 
     /// Last reported progress of a part. Never blocks.
-    ///
-    /// # Errors
-    /// Unknown part, or its host was lost.
+    /// Errors: Unknown part, or its host was lost.
     fn progress(&mut self, part: &str) -> Result<Progress, BusError>;
 
     /// Last reported live numbers of a part. Never blocks.

@@ -24,9 +24,7 @@ impl LocalBus {
     }
 
     /// Starts parts at a time of this host's monotonic clock.
-    ///
-    /// # Errors
-    /// A part cannot start. Other parts may have been started.
+    /// Errors: A part cannot start. Other parts may have been started.
     pub fn start_at(&mut self, parts: &[&str], at_ns: u64) -> Result<(), BusError> {
         for name in parts {
             self.part(name)?.start(at_ns).map_err(part_error(name))?;

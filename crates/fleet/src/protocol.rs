@@ -48,7 +48,6 @@ pub fn other_version(key: &str) -> Option<&str> {
     (version.parse() != Ok(PROTOCOL)).then_some(version)
 }
 
-/// Name and instance in an agent's key.
 pub fn parse_agent_key(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("kagiri/")?.split_once("/agent/")?.1.split_once('/')
 }
@@ -59,7 +58,6 @@ pub fn request_key(name: &str, instance: &str) -> String {
     format!("kagiri/{PROTOCOL}/ask/{name}/{instance}")
 }
 
-/// Host name in a request key.
 pub fn host_of_request_key(key: &str) -> &str {
     key.rsplit('/').nth(1).unwrap_or(key)
 }
@@ -85,7 +83,6 @@ pub struct Description {
     /// Distinguishes two agents of one name, and one agent before and after a restart.
     pub instance: String,
     pub protocol: u32,
-    /// Version of kagiri.
     pub version: String,
     /// Address for the parts of other hosts.
     pub address: Option<IpAddr>,
@@ -102,52 +99,23 @@ pub struct Description {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Request {
+    /// Describe the agent and its host.
     Describe,
-    /// Work for this run until the lease expires.
-    Take {
-        run: String,
-        /// Id of the coordinator, which renews the lease.
-        coordinator: String,
-        /// The coordinator's name in policies.
-        name: String,
-        /// Addresses of the fleet's hosts: `fleet` in policies.
-        fleet: Vec<IpAddr>,
-        lease_ms: u64,
-    },
-    /// Compare clocks.
-    Probe {
-        /// The coordinator's clock responder.
-        target: DatagramAddress,
-        /// Authenticates the probes.
-        key: Key,
-        batch: clock::BatchRequest,
-    },
+    /// Work for this run until the lease expires. `coordinator`: id, which renews the lease; `name`: its name
+    /// in policies; `fleet`: addresses of the fleet's hosts (`fleet` in policies).
+    Take { run: String, coordinator: String, name: String, fleet: Vec<IpAddr>, lease_ms: u64 },
+    /// Compare clocks with the coordinator's responder at `target`; `key` authenticates the probes.
+    Probe { target: DatagramAddress, key: Key, batch: clock::BatchRequest },
     /// Build parts.
-    Place {
-        run: String,
-        specs: Vec<PartSpec>,
-    },
+    Place { run: String, specs: Vec<PartSpec> },
     /// Let parts acquire what they need.
-    Prepare {
-        run: String,
-        parts: Vec<String>,
-        peers: Endpoints,
-    },
-    Start {
-        run: String,
-        parts: Vec<String>,
-        /// On the agent's monotonic clock.
-        at_ns: u64,
-    },
+    Prepare { run: String, parts: Vec<String>, peers: Endpoints },
+    /// `at_ns`: on the agent's monotonic clock.
+    Start { run: String, parts: Vec<String>, at_ns: u64 },
     /// End parts and return their reports.
-    Stop {
-        run: String,
-        parts: Vec<String>,
-    },
+    Stop { run: String, parts: Vec<String> },
     /// End the run: drop all parts and undo their changes.
-    Release {
-        run: String,
-    },
+    Release { run: String },
 }
 
 impl Request {
@@ -164,26 +132,24 @@ impl Request {
     }
 }
 
-/// An agent's response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
+    /// To [`Request::Describe`].
     Description(Box<Description>),
+    /// Done, without a result.
     Done,
+    /// Probes of the clock.
     Probed(BatchResult),
     /// Endpoint of each part.
     Prepared(Endpoints),
     /// Report of each part.
     Stopped(BTreeMap<String, Result<Value, PartError>>),
-    Refused {
-        /// The part that refused; `None` if the agent did.
-        part: Option<String>,
-        error: PartError,
-    },
+    /// `part`: the part that refused; `None` if the agent did.
+    Refused { part: Option<String>, error: PartError },
 }
 
 impl Response {
-    /// With all text for users [sanitized](sanitize).
     pub fn sanitized(self) -> Self {
         match self {
             Self::Description(mut one) => {

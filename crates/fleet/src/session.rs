@@ -29,9 +29,6 @@ pub enum Role {
 }
 
 /// Opens a session. `more` holds the settings for identity and access control.
-///
-/// # Errors
-/// Cannot listen on or connect to the endpoint.
 pub fn open(role: &Role, more: &[ZenohSetting], within: Duration) -> Result<Session, FleetError> {
     let config = config(&[common(within), of_role(role), more.to_vec()].concat())?;
     if matches!(role, Role::Router { .. }) {

@@ -8,7 +8,6 @@ const TRAILER_BYTES_MAX: usize = 8192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadChunk(pub &'static str);
 
-/// One step of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// This many bytes of the input were framing.
@@ -55,9 +54,6 @@ const NEW_CHUNK: State = State::Size { value: 0, digits: 0, extension: false };
 impl Decoder {
     /// Looks at the start of `input` (not empty). After [`Step::Content`] the caller takes those bytes away
     /// and says so with [`Decoder::took`].
-    ///
-    /// # Errors
-    /// [`BadChunk`].
     pub fn step(&mut self, input: &[u8]) -> Result<Step, BadChunk> {
         if let State::Content(left) = self.state {
             return Ok(Step::Content(usize::try_from(left).unwrap_or(usize::MAX).min(input.len())));
@@ -154,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_the_same_however_it_is_cut() {
+    fn chunked_content_is_independent_of_splits() {
         let coded = b"4;x=\"1\"\r\nWiki\r\n6\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nA: b\r\n\r\nGET";
         for cut in 1..coded.len() {
             let (content, left) = decode(coded, cut).unwrap().unwrap();
@@ -163,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_codings_are_refused() {
+    fn malformed_chunks_are_refused() {
         for bad in [
             "\r\n",
             "g\r\n",
@@ -184,7 +180,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn arbitrary_bytes_end_in_content_or_refusal(
+        fn arbitrary_chunks_decode_or_are_refused(
             input in proptest::collection::vec(proptest::sample::select(&b"0123aF;\r\n xyz"[..]), 0..200),
             cut in 1_usize..50,
         ) {

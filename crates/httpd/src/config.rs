@@ -6,7 +6,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the access log goes.
 pub enum AccessLog {
     /// Appended to this file, created if missing.
     Path(PathBuf),
@@ -64,7 +63,6 @@ impl Default for Limits {
     }
 }
 
-/// Send buffer of a server that stands for a slow CPU.
 const SLOW_SEND_BUFFER_BYTES: u64 = 256 << 10;
 
 /// What [`Server::start`](super::Server::start) needs.
@@ -127,24 +125,14 @@ impl ServerConfig {
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The root cannot be opened.
     #[error("the directory to serve cannot be used: {0}")]
     Root(#[from] sys::Error),
-    /// No socket on the address.
     #[error("the content server cannot listen: {0}; choose another address or port")]
     Listen(#[from] sys::net::NetError),
-    /// The log cannot be opened.
     #[error("cannot open the access log {path}: {source}; name a file in a writable directory")]
-    AccessLog {
-        /// The log's path.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: std::io::Error,
-    },
-    /// A number that makes no sense.
+    AccessLog { path: PathBuf, source: std::io::Error },
     #[error("the content server cannot work with {0}")]
     Config(String),
-    /// The CPUs cannot be read, or the log has no thread.
     #[error("cannot start a thread of the content server: {0}; raise the limit of processes")]
     Thread(std::io::Error),
     /// No thread for a worker.
@@ -157,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_cpu_is_not_hidden_behind_a_large_send_buffer() {
+    fn simulated_slow_cpu_gets_a_small_send_buffer() {
         let mut config = ServerConfig::loopback("/");
         assert_eq!(config.send_buffer(), None, "the kernel tunes it");
         config.cost_ns_per_byte = 44.8;

@@ -23,7 +23,6 @@ pub enum Next {
     Wait,
     /// It could go on at once, after the others.
     Again,
-    /// Close it.
     Close,
 }
 
@@ -31,7 +30,6 @@ pub enum Next {
 enum Phase {
     /// Reading a request head.
     Head,
-    /// Storing an upload.
     Upload(Box<Upload>),
     /// Sending a response.
     Respond,
@@ -39,7 +37,6 @@ enum Phase {
     Linger(u64),
 }
 
-/// The request being served, for the log.
 #[derive(Debug, Default)]
 struct RequestLog {
     logged: LoggedFields,
@@ -50,7 +47,6 @@ struct RequestLog {
     reason: Option<&'static str>,
 }
 
-/// An accepted connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: TcpSocket,
@@ -101,7 +97,6 @@ impl Connection {
         self.progress_ns
     }
 
-    /// The timeout of its state.
     pub fn timeout(&self) -> Timeout {
         match self.phase {
             Phase::Head if self.responses > 0 && self.reader.bytes().is_empty() => Timeout::Idle,
@@ -116,7 +111,6 @@ impl Connection {
         std::mem::take(&mut self.restart_timeout)
     }
 
-    /// One step of its state.
     pub fn step(&mut self, context: &mut WorkerContext) -> Next {
         match &mut self.phase {
             Phase::Head => self.step_head(context),

@@ -14,7 +14,6 @@ use super::stats::WorkerShared;
 
 /// Content sent to one connection before the next one is served.
 const SLICE_BYTES: usize = 1 << 20;
-/// Receive buffer of a worker.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 /// What a connection has a timeout for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

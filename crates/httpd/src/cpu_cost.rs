@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_pays_what_the_bytes_cost() {
+    fn cpu_cost_is_paid_by_the_thread() {
         let mut cost = CpuCost::new(44.8);
         let before_ns = thread_cpu_ns();
         for _ in 0..10 {

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_forms_of_the_standard_are_one_time() {
+    fn three_date_forms_are_equal() {
         for text in
             ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
         {

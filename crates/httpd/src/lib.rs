@@ -66,9 +66,8 @@ pub struct Server {
 
 impl Server {
     /// Starts serving. When this returns the port is open.
-    ///
-    /// # Errors
-    /// [`ServerError`]: the root, the address, the log or a number is not usable, or a thread cannot be had.
+    /// Errors: [`ServerError`]: the root, the address, the log or a number is not usable, or a thread cannot
+    /// be had.
     pub fn start(config: ServerConfig) -> Result<Self, ServerError> {
         check(&config)?;
         let send_buffer_bytes = config.send_buffer();

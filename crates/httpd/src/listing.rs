@@ -13,7 +13,6 @@ use super::target::percent_encode;
 /// Most entries listed, so that a huge directory cannot fill the memory.
 const ENTRIES_MAX: usize = 10_000;
 
-/// A directory's listing.
 #[derive(Debug, Serialize)]
 pub struct Listing {
     /// The directory's path from the root, with slashes at both ends.
@@ -41,9 +40,6 @@ pub struct Entry {
 
 impl Listing {
     /// Reads `directory`, which lies at `path` beneath the root.
-    ///
-    /// # Errors
-    /// `io::Error` of the directory.
     pub fn read(directory: &Directory, path: &Path) -> io::Result<Self> {
         let mut entries = Vec::new();
         let mut truncated = false;

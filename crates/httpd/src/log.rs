@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_line_whatever_a_stranger_sends() {
+    fn log_line_escapes_control_characters() {
         let entry = Entry {
             peer: IpAddr::from([10, 0, 0, 1]),
             ended_realtime_ns: 784_111_777_000_000_000,

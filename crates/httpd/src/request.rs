@@ -10,7 +10,6 @@ const LINE_LOG_BYTES_MAX: usize = 2048;
 pub enum Method {
     /// Send a representation.
     Get,
-    /// Send its head.
     Head,
     /// Store one.
     Put,
@@ -32,17 +31,11 @@ pub enum Framing {
 /// The fields of conditional and range requests, as sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// `Range`.
     pub range: Option<Vec<u8>>,
-    /// `If-Range`.
     pub if_range: Option<Vec<u8>>,
-    /// `If-Match`.
     pub if_match: Option<Vec<u8>>,
-    /// `If-None-Match`.
     pub if_none_match: Option<Vec<u8>>,
-    /// `If-Modified-Since`.
     pub if_modified_since: Option<Vec<u8>>,
-    /// `If-Unmodified-Since`.
     pub if_unmodified_since: Option<Vec<u8>>,
 }
 
@@ -51,7 +44,6 @@ pub struct Conditions {
 pub struct LoggedFields {
     /// The request line, or as much of it as came.
     pub line: Vec<u8>,
-    /// `Referer`.
     pub referer: Option<Vec<u8>>,
     /// `User-Agent`.
     pub agent: Option<Vec<u8>>,
@@ -60,13 +52,11 @@ pub struct LoggedFields {
 /// A request head that makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Method.
     pub method: Method,
     /// What it is about.
     pub target: Target,
     /// Whether the connection stays open afterwards, as far as the client is concerned.
     pub keep_alive: bool,
-    /// How its content is framed.
     pub framing: Framing,
     /// Whether the client waits for `100 Continue`.
     pub expects_continue: bool,
@@ -81,7 +71,6 @@ pub struct Request {
 /// A request that is answered with an error and the end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Status code.
     pub status: u16,
     /// Why, for the answer and the log.
     pub reason: &'static str,

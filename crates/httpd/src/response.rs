@@ -8,15 +8,11 @@ use std::io::Write;
 pub enum Content {
     /// Nothing, and no length is announced (204, 304).
     None,
-    /// These bytes.
     Bytes(Vec<u8>),
     /// A part of a file, sent without copying.
     File {
-        /// The file.
         file: File,
-        /// First byte.
         offset_bytes: u64,
-        /// Number of bytes.
         len_bytes: u64,
     },
 }
@@ -24,11 +20,9 @@ pub enum Content {
 /// An answer, before it is written.
 #[derive(Debug)]
 pub struct Response {
-    /// Status code.
     pub status: u16,
     /// Fields beside `Date`, `Server`, `Content-Length` and `Connection`.
     pub fields: Vec<(&'static str, String)>,
-    /// Content.
     pub content: Content,
     /// Whether the connection ends afterwards, whatever the client wants.
     pub close: bool,
@@ -50,7 +44,6 @@ impl Response {
         response
     }
 
-    /// An answer of a media type.
     pub fn text(status: u16, media_type: &str, text: String) -> Self {
         let content = Content::Bytes(text.into_bytes());
         Self::empty(status).with("Content-Type", media_type).holding(content)
@@ -83,7 +76,6 @@ impl Response {
         }
     }
 
-    /// Writes the head to `out`. `date` is the value of `Date`.
     pub fn write_head(&self, out: &mut Vec<u8>, date: &str, keep_alive: bool) {
         let mut head = HeadWriter(out);
         head.line(format_args!("HTTP/1.1 {} {}", self.status, phrase(self.status)));

@@ -7,7 +7,6 @@ use sys::net::{Moved, TcpSocket};
 
 use super::response::{Content, Response};
 
-/// How far sending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
     /// All is sent.
@@ -20,11 +19,9 @@ pub enum SendState {
     Failed(&'static str),
 }
 
-/// What one call sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub bytes: u64,
-    /// Bytes of the file among them.
     pub file_bytes: usize,
     pub state: SendState,
 }

@@ -11,7 +11,6 @@ use sys::net::{TcpSocket, Waker};
 /// The server's numbers; totals count from the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerStats {
-    /// Open connections.
     pub connections: u64,
     /// Of those, sending a file now.
     pub streams: u64,
@@ -25,7 +24,6 @@ pub struct ServerStats {
     pub sent_bytes: u64,
     /// Bytes of uploads stored.
     pub uploaded_bytes: u64,
-    /// Connections accepted.
     pub accepted: u64,
     /// Requests responded to, with refused ones.
     pub requests: u64,
@@ -37,7 +35,6 @@ pub struct ServerStats {
     pub evicted: u64,
     /// Lines dropped because the access log was too slow.
     pub log_lines_dropped: u64,
-    /// Worker threads.
     pub threads: u64,
 }
 

@@ -38,9 +38,6 @@ pub enum BadTarget {
 ///
 /// The path is decoded once. `..` is refused here so that the log can say so; that nothing outside the root
 /// is opened does not rest on this but on [`sys::file::Directory`].
-///
-/// # Errors
-/// [`BadTarget`].
 pub fn parse(raw: &str) -> Result<Target, BadTarget> {
     if raw == "*" {
         return Ok(Target { directory: true, ..Target::default() });
@@ -179,7 +176,7 @@ mod tests {
         }
 
         #[test]
-        fn no_target_leads_up(raw in "\\PC{0,40}|(/|\\.|%2e|%2f|%00|a|\\\\){0,20}") {
+        fn targets_never_lead_up(raw in "\\PC{0,40}|(/|\\.|%2e|%2f|%00|a|\\\\){0,20}") {
             if let Ok(target) = parse(&raw) {
                 let is_name = |c| matches!(c, std::path::Component::Normal(_));
                 proptest::prop_assert!(target.path.components().all(is_name));

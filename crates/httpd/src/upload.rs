@@ -37,9 +37,6 @@ enum Body {
 
 impl Upload {
     /// Checks everything that can be checked before the content, and makes room for it.
-    ///
-    /// # Errors
-    /// The answer that refuses it.
     pub fn begin(handler: &Handler, request: &Request, bytes_max: u64) -> Result<Self, Response> {
         if !handler.upload {
             return Err(Response::refusal(405, "uploads are not enabled").with("Allow", handler.allowed()));
@@ -108,9 +105,6 @@ impl Upload {
     }
 
     /// Takes content from the start of `input`; returns how much of it was this upload's.
-    ///
-    /// # Errors
-    /// The answer that gives the upload up.
     pub fn take(&mut self, input: &[u8]) -> Result<usize, Response> {
         let mut at = 0;
         while at < input.len() && !self.is_complete() {

@@ -27,7 +27,6 @@ const LINGER_NS: u64 = 2_000_000_000;
 /// Times within the stall deadline that a connection's progress is checked.
 const STALL_CHECKS: u64 = 4;
 
-/// One worker.
 pub struct Worker {
     index: usize,
     shared: Arc<Shared>,
@@ -66,9 +65,6 @@ impl Worker {
     }
 
     /// Serves until the server stops.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait for events.
     pub fn run(mut self, events: &mut EventLoop) -> Result<(), NetError> {
         self.context.worker.thread_id.store(sys::thread::thread_id(), Ordering::Relaxed);
         let outcome = events.run(&mut self);

@@ -25,9 +25,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Starts the supervisor of a lab and returns when the lab is up. Removes what crashed labs left first.
-///
-/// # Errors
-/// Wrong file, lab already up, missing rights or programs. Nothing is left then.
+/// Errors: Wrong file, lab already up, missing rights or programs. Nothing is left then.
 pub fn up(options: &SupervisorOptions) -> Result<State> {
     // Before the check for root.
     read_lab_file(&options.file)?;
@@ -137,7 +135,6 @@ fn terminate(supervisor: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Status of a lab.
 pub fn status(folders: &Folders, name: &str) -> Result<Status> {
     require_root()?;
     match request(folders, name, Request::Status, STATUS_WITHIN)? {

@@ -22,7 +22,6 @@ pub enum Error {
     Sys(#[from] sys::Error),
     #[error("{0}")]
     Refused(String),
-    /// The supervisor reported a failure.
     #[error("lab {name}: {reason}")]
     Supervisor { name: String, reason: String },
 }

@@ -59,9 +59,7 @@ impl Layout {
     /// Switches that are linked are one network, and so is a link from host to host. Networks get their
     /// addresses from the lab's subnet in the order of the file, a /24 each, or more where there are more
     /// hosts; hosts count from 1.
-    ///
-    /// # Errors
-    /// The subnet is too small, or an address is given twice or lies in another network.
+    /// Errors: The subnet is too small, or an address is given twice or lies in another network.
     pub fn of(lab: &Lab) -> Result<Self> {
         let switches = format!("kagiri-{}-switches", lab.name);
         let namespace = |host: &str| format!("kagiri-{}-{host}", lab.name);
@@ -169,7 +167,6 @@ impl Networks {
     }
 }
 
-/// Addresses in use.
 struct Addresses {
     subnets: Vec<Subnet>,
     taken: BTreeSet<Ipv4Addr>,

@@ -36,11 +36,8 @@ impl Folders {
 }
 
 pub const STATE_FILE: &str = "state.json";
-/// Socket of the supervisor.
 pub const CONTROL_SOCKET: &str = "control.sock";
-/// Socket of the coordinator.
 pub const BUS_SOCKET: &str = "bus.sock";
-/// Log of the supervisor.
 pub const LOG_FILE: &str = "keeper.log";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +50,6 @@ pub struct State {
     pub folder: PathBuf,
     /// Socket on which the agents expect a coordinator.
     pub bus: PathBuf,
-    /// Namespace of the switches.
     pub switches: String,
     pub hosts: Vec<HostState>,
     pub links: Vec<LinkState>,
@@ -180,7 +176,6 @@ pub struct LinkCounters {
     pub down: LinkEndCounters,
 }
 
-/// Status of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     #[serde(flatten)]
@@ -208,17 +203,14 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
+    /// The lab is up.
     Ready(Box<State>),
+    /// To a request for the status.
     Status(Box<Status>),
     /// The lab is down. `left`: what could not be undone, one line each.
-    Down {
-        left: Vec<String>,
-    },
-    Error {
-        message: String,
-        /// Whether the lab file is wrong.
-        usage: bool,
-    },
+    Down { left: Vec<String> },
+    /// `usage`: the lab file is wrong.
+    Error { message: String, usage: bool },
 }
 
 impl State {

@@ -54,7 +54,6 @@ pub struct TsChecker {
 impl TsChecker {
     /// A checker that counts frames on `video_pid` (see `ContentIndex::video_pid`). The stream must begin at
     /// a packet.
-    #[must_use]
     pub fn new(video_pid: u16) -> Self {
         Self {
             video_pid,
@@ -67,8 +66,6 @@ impl TsChecker {
         }
     }
 
-    /// The counts so far.
-    #[must_use]
     pub fn counts(&self) -> TsCounts {
         self.counts
     }

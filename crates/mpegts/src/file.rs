@@ -19,9 +19,8 @@ const RACES_MAX: usize = 16;
 /// Both are written under a temporary name (`path` plus `.part`) and renamed when complete; previous content
 /// stays until then. The temporary file is removed on every error; after a `kill -9` it stays, and the next
 /// call overwrites it. No fsync.
-///
-/// # Errors
-/// Those of [`write_content`], [`ContentError::DiskFull`], [`ContentError::Busy`] and [`ContentError::File`].
+/// Errors: Those of [`write_content`], [`ContentError::DiskFull`], [`ContentError::Busy`] and
+/// [`ContentError::File`].
 pub fn make_file(
     spec: &ContentSpec,
     path: &Path,
@@ -39,9 +38,8 @@ pub fn make_file(
 }
 
 /// Indexes the transport stream at `path` and saves the index beside it.
-///
-/// # Errors
-/// Those of [`scan`](fn@scan), [`ContentError::DiskFull`], [`ContentError::Busy`] and [`ContentError::File`].
+/// Errors: Those of [`scan`](fn@scan), [`ContentError::DiskFull`], [`ContentError::Busy`] and
+/// [`ContentError::File`].
 pub fn index_file(path: &Path, on_progress: &mut ProgressCallback<'_>) -> Result<ContentIndex, ContentError> {
     let failed = |action, source| ContentError::File { action, path: path.to_owned(), source };
     let mut file = File::open(path).map_err(|e| failed("open", e))?;
@@ -55,9 +53,7 @@ pub fn index_file(path: &Path, on_progress: &mut ProgressCallback<'_>) -> Result
 }
 
 /// Saves `index` beside the content at `content_path`, whole or not at all.
-///
-/// # Errors
-/// [`ContentError::Index`] when it does not fit the format, else as for [`make_file`].
+/// Errors: [`ContentError::Index`] when it does not fit the format, else as for [`make_file`].
 pub fn save_index(index: &ContentIndex, content_path: &Path) -> Result<(), ContentError> {
     let bytes = index.to_bytes()?;
     let mut part = TempFile::create(&index_path(content_path))?;
@@ -68,9 +64,7 @@ pub fn save_index(index: &ContentIndex, content_path: &Path) -> Result<(), Conte
 
 /// Reads the index that lies beside the content at `content_path`, and checks that it is this content's (by
 /// size).
-///
-/// # Errors
-/// [`ContentError::File`] when either cannot be read (a missing index has the kind `NotFound`),
+/// Errors: [`ContentError::File`] when either cannot be read (a missing index has the kind `NotFound`),
 /// [`ContentError::Index`] and [`ContentError::Stale`] when the index cannot be used.
 pub fn load_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
     let path = index_path(content_path);

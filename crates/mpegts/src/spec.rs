@@ -22,7 +22,6 @@ pub enum Codec {
 
 impl Codec {
     /// The name in settings, options and file names.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Mpeg2 => "mpeg2",
@@ -97,20 +96,17 @@ impl FrameRate {
     ];
 
     /// The time of frame `frame` after frame 0, in ticks of 90 kHz, rounded down.
-    #[must_use]
     pub fn ticks(self, frame: u64) -> u64 {
         (u128::from(frame) * 90_000 * u128::from(self.den) / u128::from(self.num.max(1))) as u64
     }
 
     /// Frames per second.
-    #[must_use]
     pub fn per_s(self) -> f64 {
         f64::from(self.num) / f64::from(self.den)
     }
 
     /// The rate at which `frames` frames take `span_ticks` ticks of 90 kHz: a named rate when one is within
     /// 0.05 %, else the plain fraction. `None` when either is zero or the fraction is out of range.
-    #[must_use]
     pub fn from_span(frames: u64, span_ticks: u64) -> Option<Self> {
         if frames == 0 || span_ticks == 0 {
             return None;
@@ -176,21 +172,17 @@ impl ContentSpec {
     /// The most frames one content may have: a month at 25 per second.
     pub const FRAMES_MAX: u32 = 1 << 26;
 
-    /// Frames in the content.
-    #[must_use]
     pub fn frames(&self) -> u32 {
         (self.duration_s * self.frame_rate.per_s()).round().clamp(0.0, f64::from(u32::MAX)) as u32
     }
 
     /// Frames in a group of pictures: half a second, in whole thirds so that the tables, sent every three
     /// frames, fall on its start.
-    #[must_use]
     pub fn gop_frames(&self) -> u32 {
         ((self.frame_rate.per_s() / 2.0) as u32 / 3 * 3).max(3)
     }
 
     /// The size that frames 0 to `frames` should have together, bytes.
-    #[must_use]
     pub fn nominal_bytes(&self, frames: u64) -> u64 {
         let numerator =
             u128::from(frames) * u128::from(self.rate_bit_per_s) * u128::from(self.frame_rate.den);
@@ -198,15 +190,11 @@ impl ContentSpec {
     }
 
     /// The size of the whole content, bytes, to within a packet or two.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.nominal_bytes(self.frames().into())
     }
 
     /// Checks every field.
-    ///
-    /// # Errors
-    /// [`ContentError::Spec`] names the first field that cannot be.
     pub fn validate(&self) -> Result<(), ContentError> {
         let wrong = |what: String, advice: &str| Err(ContentError::Spec { what, advice: advice.to_owned() });
         if self.codec == Codec::Hevc {

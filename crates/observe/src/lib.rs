@@ -9,5 +9,4 @@ pub mod timeline;
 
 use base::part::PartKind;
 
-/// Every kind of part of this crate.
 pub const PARTS: &[PartKind] = &[workload::part::kind::<sampler::Sampler>()];

@@ -35,9 +35,7 @@ pub struct Acceptor {
 impl Acceptor {
     /// Watches `listener` under `token`. Pass on events of the token to [`Acceptor::accept`] until it returns
     /// none, or [`ACCEPTS_MAX`] times, and timers to [`Acceptor::on_timer`].
-    ///
-    /// # Errors
-    /// [`NetError`]: the kernel watches no more descriptors.
+    /// Errors: [`NetError`]: the kernel watches no more descriptors.
     pub fn new(listener: Listener, token: Token, reactor: &Reactor) -> Result<Self, NetError> {
         reactor.watch(&listener, token, Interest::READ)?;
         Ok(Self { listener, token, is_paused: false })

@@ -32,7 +32,6 @@ impl Backoff {
     }
 }
 
-/// How to connect.
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
     /// The address to connect from.

@@ -57,25 +57,17 @@ pub struct Registry {
 
 impl Registry {
     /// Watches `what`: its events carry `token`. Closing the descriptor ends the watch.
-    ///
-    /// # Errors
-    /// [`NetError`]: watched already, or more than the kernel watches (`max_user_watches`).
+    /// Errors: [`NetError`]: watched already, or more than the kernel watches (`max_user_watches`).
     pub fn watch(&self, what: &impl AsFd, token: Token, interest: Interest) -> Result<(), NetError> {
         self.epoll.add(what, token.raw(), interest)
     }
 
     /// Changes the token or the interest of a watched descriptor.
-    ///
-    /// # Errors
-    /// [`NetError`]: not watched.
     pub fn change_watch(&self, what: &impl AsFd, token: Token, interest: Interest) -> Result<(), NetError> {
         self.epoll.modify(what, token.raw(), interest)
     }
 
     /// Ends the watch of a descriptor that stays open.
-    ///
-    /// # Errors
-    /// [`NetError`]: not watched.
     pub fn unwatch(&self, what: &impl AsFd) -> Result<(), NetError> {
         self.epoll.delete(what)
     }
@@ -146,9 +138,6 @@ pub struct EventLoop {
 
 impl EventLoop {
     /// A loop that `stop` wakes and ends, and that takes at most `events_max` events a wait.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left.
     pub fn new(stop: Arc<StopHandle>, events_max: usize) -> Result<Self, NetError> {
         let epoll = Epoll::new()?;
         epoll.add(&*stop, Token::STOP.raw(), Interest::READ | Interest::EDGE)?;
@@ -164,7 +153,6 @@ impl EventLoop {
         Ok(Self { reactor, events: Events::with_capacity(events_max), wait_span: None })
     }
 
-    /// Records the waits as spans of this name.
     #[must_use]
     pub fn with_wait_span(mut self, name: &'static SpanName) -> Self {
         self.wait_span = Some(name);
@@ -177,9 +165,6 @@ impl EventLoop {
     }
 
     /// Drives `machine` until it is stopped or calls [`Reactor::finish`].
-    ///
-    /// # Errors
-    /// [`NetError`]: the kernel refuses to wait.
     pub fn run(&mut self, machine: &mut impl StateMachine) -> Result<(), NetError> {
         while !self.reactor.is_finished {
             if self.reactor.stop.is_stopped() {
@@ -193,9 +178,6 @@ impl EventLoop {
 
     /// Waits once, at most until `until_ns` (0: not at all; `u64::MAX`: without limit), and handles what has
     /// happened. Returns the number of events.
-    ///
-    /// # Errors
-    /// [`NetError`]: the kernel refuses to wait.
     pub fn poll_once(&mut self, machine: &mut impl StateMachine, until_ns: u64) -> Result<usize, NetError> {
         let Self { reactor, events, wait_span } = self;
         let timeout = reactor.timeout(machine.next_deadline_ns(), until_ns);

@@ -18,9 +18,6 @@ pub struct StopHandle {
 
 impl StopHandle {
     /// A handle that is not stopped.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left.
     pub fn new() -> Result<Self, NetError> {
         Ok(Self { waker: Waker::new()?, is_stopped: AtomicBool::new(false) })
     }
@@ -48,9 +45,6 @@ impl StopHandle {
     }
 
     /// Sleeps until this moment of the monotonic clock, or until the stop; whether it was stopped.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left.
     pub fn sleep_until_ns(&self, deadline_ns: u64) -> Result<bool, NetError> {
         let (epoll, mut events) = (Epoll::new()?, Events::with_capacity(1));
         epoll.add(self, 0, Interest::READ | Interest::EDGE)?;

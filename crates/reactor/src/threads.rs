@@ -15,7 +15,6 @@ use super::stop::StopHandle;
 /// Threads that have not ended so long after a stop are abandoned.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
-/// How a thread runs.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadSpec {
     /// Name, as the kernel shows it: the first 15 bytes.
@@ -32,28 +31,12 @@ pub struct ThreadSpec {
 /// Why a thread has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
-    /// The kernel refuses another thread.
     #[error("start thread {name}: {source}; end other programs or raise the limit of processes")]
-    Start {
-        /// The thread.
-        name: String,
-        /// The kernel's reason.
-        source: std::io::Error,
-    },
-    /// The thread panicked.
+    Start { name: String, source: std::io::Error },
     #[error("thread {name} panicked: {message}; please report this as a bug of kagiri")]
-    Panicked {
-        /// The thread.
-        name: String,
-        /// The panic's message.
-        message: String,
-    },
-    /// The thread did not end within a second of the stop, and was abandoned.
+    Panicked { name: String, message: String },
     #[error("thread {name} did not end within 1 s of its stop; please report this as a bug of kagiri")]
-    Abandoned {
-        /// The thread.
-        name: String,
-    },
+    Abandoned { name: String },
 }
 
 /// What the threads of a group share.
@@ -82,9 +65,6 @@ impl ThreadControl {
     }
 
     /// Sleeps until the common start; `false` if the group was stopped before.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left.
     pub fn sleep_until_start(&self) -> Result<bool, NetError> {
         while !self.is_stopped() && monotonic_ns() < self.start_ns() {
             // A start that is not known yet is announced by a wake-up, after which it is read again.
@@ -129,9 +109,6 @@ pub struct ThreadGroup<R> {
 impl<R: Send + 'static> ThreadGroup<R> {
     /// A group without threads, whose common start is at `start_ns` of the monotonic clock; `u64::MAX`: at
     /// [`ThreadGroup::begin`].
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left.
     pub fn new(start_ns: u64) -> Result<Self, NetError> {
         let control =
             ThreadControl { stop: Arc::new(StopHandle::new()?), start_ns: AtomicU64::new(start_ns) };

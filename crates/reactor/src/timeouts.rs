@@ -95,7 +95,6 @@ impl<K: TimeoutKind, const KINDS: usize> Timeouts<K, KINDS> {
         }
     }
 
-    /// The kind of the timeout that is set for `token`.
     pub fn kind(&self, token: Token) -> Option<K> {
         self.links.get(token.index())?.set.filter(|set| set.0 == token).map(|set| set.1)
     }

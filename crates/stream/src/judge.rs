@@ -23,17 +23,13 @@ const NAMED_MAX: usize = 5;
 const FRAMES_OFF_MAX: u64 = 1;
 
 /// Judge reports by their hosts; no host where all players were on one.
-///
-/// # Errors
-/// They are not of the same content; or nothing was measured, since the server is gone.
+/// Errors: They are not of the same content; or nothing was measured, since the server is gone.
 pub fn judge_reports(reports: Vec<(Option<&str>, ViewerReport)>) -> Result<Judgement, PartError> {
     let merged = merge::merge(reports)?;
     merged.check_measured()?;
     Ok(judge(&merged))
 }
 
-/// Judge a report.
-#[must_use]
 pub fn judge(report: &ViewerReport) -> Judgement {
     let disturbed: Vec<(f64, String)> =
         report.streams.iter().filter_map(|stream| disturbance(stream, report)).collect();
@@ -149,7 +145,6 @@ fn throughput(stream: &StreamReport, report: &ViewerReport) -> Option<String> {
     (gap_s > report.cap_s / 2.0).then(|| format!("received nothing for {gap_s:.1} s although it wanted to"))
 }
 
-/// The calls of one host's players.
 fn calls_table(calls: &PlayerCalls) -> Table {
     workload::calls::table(format!("Calls of the players{}", on(calls.host.as_deref())), &calls.times)
 }

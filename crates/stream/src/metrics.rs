@@ -40,7 +40,6 @@ pub const METRICS: &[MetricSpec] = &[
 ];
 
 /// The players' own numbers of a trial. What needs a hold is unknown without one.
-#[must_use]
 pub fn of(report: &ViewerReport) -> Metrics {
     let streams = &report.streams;
     let is_held = report.hold_s.is_some_and(|(from, to)| to > from);
@@ -90,7 +89,6 @@ pub fn of(report: &ViewerReport) -> Metrics {
 }
 
 /// The busiest thread, and its CPU in % of its core.
-#[must_use]
 pub fn busiest(report: &ViewerReport) -> Option<(f64, &ThreadReport)> {
     busiest_by(report, |thread| thread.cpu_percent)
 }

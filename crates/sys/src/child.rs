@@ -57,7 +57,6 @@ impl Spawn {
         }
     }
 
-    /// Adds one argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
@@ -75,7 +74,6 @@ impl Spawn {
         self
     }
 
-    /// The folder to run in.
     pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.folder = Some(folder.as_ref().to_path_buf());
         self
@@ -93,7 +91,6 @@ impl Spawn {
         self
     }
 
-    /// Runs it in `namespace`.
     pub fn namespace(mut self, namespace: &Namespace) -> Self {
         self.namespace = Some(namespace.descriptor());
         self

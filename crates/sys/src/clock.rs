@@ -100,7 +100,6 @@ impl Deadline {
         Self { at_ns: monotonic_ns().saturating_add(within_ns) }
     }
 
-    /// Whether it has passed.
     pub fn passed(&self) -> bool {
         monotonic_ns() >= self.at_ns
     }
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_reaches_the_deadline_and_past_deadlines_return() {
+    fn sleep_reaches_the_deadline() {
         let deadline = monotonic_ns() + 2_000_000;
         sleep_until_ns(deadline);
         assert!(monotonic_ns() >= deadline);
@@ -157,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_those_of_the_system() {
+    fn clock_ticks_match_the_system() {
         let shown = std::process::Command::new("getconf").arg("CLK_TCK").output().expect("getconf");
         let shown: u64 = String::from_utf8_lossy(&shown.stdout).trim().parse().expect("a number");
         assert_eq!(tick_hz(), shown);
     }
 
     #[test]
-    fn unknown_clock_is_none() {
+    fn unknown_clock_has_no_reading() {
         assert_eq!(try_read_ns(9999), None);
     }
 
     #[test]
-    fn deadlines_round_up_and_end() {
+    fn deadlines_round_up_and_expire() {
         let deadline = Deadline::after(Duration::from_micros(1500));
         assert!(deadline.left_ms() <= 2);
         while deadline.pause(Duration::from_millis(1)) {}
@@ -180,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn timespec_goes_there_and_back(ns in 0..=i64::MAX as u64) {
+        fn timespec_round_trips(ns in 0..=i64::MAX as u64) {
             prop_assert_eq!(ns_from_timespec(&timespec_from_ns(ns)), ns);
         }
     }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn space_is_sensible() {
+    fn file_system_space_is_plausible() {
         let space = space(Path::new("/")).unwrap();
         assert!(space.total_bytes > 0 && space.available_bytes <= space.total_bytes);
         assert!(super::space(Path::new("/nowhere")).is_err());

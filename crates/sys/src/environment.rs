@@ -155,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn this_machine_and_its_json() {
+    fn environment_of_this_machine_round_trips() {
         let environment = describe(Path::new("/"));
         let uname = std::process::Command::new("uname").args(["-r"]).output().unwrap();
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_none_and_not_zero() {
+    fn missing_facts_are_none() {
         let root = tempfile::tempdir().unwrap();
         let environment = describe(root.path());
         assert_eq!(environment.memory_bytes, None);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_of_several_makers() {
+    fn processor_models_are_recognised() {
         let x86 =
             b"processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Processor\nflags\t\t: fpu hypervisor vme\n";
         assert_eq!(cpu_model(x86).as_deref(), Some("Intel(R) Xeon(R) Processor"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus() {
+    fn cpu_lists_are_counted() {
         assert_eq!(count_list("0-3,5"), Some(5));
         assert_eq!(count_list("0"), Some(1));
         for wrong in ["", "3-1", "a", "0-18446744073709551615"] {
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(text: String, bytes: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: String, bytes: Vec<u8>) {
             count_list(&text);
             pretty_name(&text);
             cpu_model(&bytes);

@@ -10,42 +10,16 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why the machine could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A system call on a file failed.
     #[error("{action} {path}: {source}{}", advice(source))]
-    File {
-        /// What was being done, as a verb: `read`, `mount`, `create cgroup`.
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// A system call that concerns no file failed.
+    File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{action}: {source}{}", advice(source))]
     Call { action: String, source: io::Error },
-    /// A helper program is not installed.
     #[error("program `{program}` was not found; install {package} (needed to {purpose})")]
-    MissingProgram {
-        program: String,
-        /// The Debian package that has it.
-        package: &'static str,
-        /// What it is needed for.
-        purpose: String,
-    },
-    /// A helper program ran and said no.
+    MissingProgram { program: String, package: &'static str, purpose: String },
     #[error("`{command}` failed ({status}): {stderr}")]
-    Command {
-        command: String,
-        status: String,
-        /// The end of what it wrote on standard error.
-        stderr: String,
-    },
-    /// Something did not happen before its deadline.
+    Command { command: String, status: String, stderr: String },
     #[error("{what} did not happen within {:.1} s{detail}", within.as_secs_f64())]
-    Deadline {
-        what: String,
-        within: Duration,
-        /// What was seen meanwhile; empty or starting with `: `.
-        detail: String,
-    },
+    Deadline { what: String, within: Duration, detail: String },
     /// The request cannot be met on this machine, or must not be.
     #[error("{0}")]
     Refused(String),

@@ -38,9 +38,7 @@ pub struct Directory {
 
 impl Directory {
     /// Opens a directory by any path.
-    ///
-    /// # Errors
-    /// [`Error::File`]: missing, not a directory, no permission; [`Error::Refused`]: the kernel lacks
+    /// Errors: [`Error::File`]: missing, not a directory, no permission; [`Error::Refused`]: the kernel lacks
     /// `openat2`.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|e| Error::file("open directory", path, e))?;
@@ -58,18 +56,14 @@ impl Directory {
     /// Opens what lies at `relative` for reading: a file, a directory, or whatever else is there (never
     /// waiting for the writer of a FIFO). Look at its metadata before use. An empty path is the directory
     /// itself.
-    ///
-    /// # Errors
-    /// EXDEV when the path leads out, ELOOP through a magic link, and what `open(2)` says.
+    /// Errors: EXDEV when the path leads out, ELOOP through a magic link, and what `open(2)` says.
     pub fn open_beneath(&self, relative: &Path) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         self.resolve(relative, flags, Mode::empty()).map(File::from)
     }
 
     /// Opens the directory at `relative`.
-    ///
-    /// # Errors
-    /// As [`Directory::open_beneath`], and ENOTDIR.
+    /// Errors: As [`Directory::open_beneath`], and ENOTDIR.
     pub fn subdirectory(&self, relative: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
         self.resolve(relative, flags, Mode::empty()).map(|fd| Self { fd })
@@ -127,9 +121,6 @@ impl PendingFile {
     pub const PREFIX: &'static str = ".kagiri-pending-";
 
     /// A new, empty file that will appear in `directory`, with permissions 0666 less the umask.
-    ///
-    /// # Errors
-    /// `io::Error`: no permission, read-only, no space.
     pub fn create(directory: Directory) -> io::Result<Self> {
         let mode = Mode::from_bits_truncate(0o666);
         match directory.resolve(Path::new(""), OFlag::O_TMPFILE | OFlag::O_RDWR, mode) {
@@ -144,7 +135,6 @@ impl PendingFile {
         Ok(Self { directory, file: fd.into(), hidden_name: Some(name) })
     }
 
-    /// The file, for writing.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -152,9 +142,7 @@ impl PendingFile {
     /// Reserves `len_bytes` from `offset_bytes` in one request, so that the file system can lay them out
     /// contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system
     /// cannot reserve.
-    ///
-    /// # Errors
-    /// ENOSPC or EDQUOT when it does not fit, EFBIG.
+    /// Errors: ENOSPC or EDQUOT when it does not fit, EFBIG.
     pub fn reserve(&self, offset_bytes: u64, len_bytes: u64, grow: bool) -> io::Result<bool> {
         let too_large = || io::Error::from(Errno::EFBIG);
         let offset = libc::off_t::try_from(offset_bytes).map_err(|_| too_large())?;
@@ -175,9 +163,7 @@ impl PendingFile {
 
     /// Gives the file its name, replacing a file that has it, in one step: a reader sees the old or the new
     /// file, never a part. `name` is one path component.
-    ///
-    /// # Errors
-    /// `io::Error` (EISDIR when a directory has the name); nothing is left behind then.
+    /// Errors: `io::Error` (EISDIR when a directory has the name); nothing is left behind then.
     pub fn publish(mut self, name: &OsStr) -> io::Result<Published> {
         if name.is_empty() || name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(io::Error::from(Errno::EINVAL));
@@ -243,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out() {
+    fn path_traversal_is_refused() {
         let outer = tempfile::tempdir().unwrap();
         std::fs::write(outer.path().join("secret"), "x").unwrap();
         let root = outer.path().join("root");
@@ -264,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_file_appears_whole_or_not_at_all() {
+    fn pending_file_appears_complete_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let open = || PendingFile::create(Directory::open(dir.path()).unwrap()).unwrap();
         let pending = open();
@@ -286,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_named() {
+    fn missing_directory_is_named() {
         let error = Directory::open(Path::new("/no/such/place")).unwrap_err().to_string();
         assert!(error.contains("/no/such/place"), "{error}");
     }

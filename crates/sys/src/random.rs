@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_differ_between_threads_that_draw_at_once() {
+    fn random_ids_differ_between_threads() {
         let draw = || (number(), bytes::<16>(), letters::<16>(b"0123456789abcdef"));
         let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(draw)).collect();
         let mut drawn: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("it draws")).collect();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_of_an_alphabet_comes() {
+    fn all_letters_of_an_alphabet_are_drawn() {
         let drawn: [u8; 1024] = letters(b"abcdefgh");
         assert!(b"abcdefgh".iter().all(|letter| drawn.contains(letter)));
     }

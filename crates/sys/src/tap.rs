@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_has_the_kernels_size_and_bad_names_are_refused() {
+    fn tap_request_size_and_names_are_checked() {
         assert_eq!(size_of::<InterfaceRequest>(), 40);
         for name in ["", "longer-than-15-by"] {
             assert!(matches!(Tap::create(name), Err(Error::Refused(_))), "{name}");

@@ -9,12 +9,10 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 const WITHIN: Duration = Duration::from_millis(2500);
 
-/// A reachable coordinator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReachableEndpoint {
     /// Addresses of the coordinator's host, the one that answered first; none for a UNIX socket.
     pub peer_addresses: Vec<IpAddr>,
-    /// The local address of the connection.
     pub local_address: Option<IpAddr>,
 }
 

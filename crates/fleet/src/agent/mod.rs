@@ -47,13 +47,11 @@ pub struct AgentConfig {
     pub name: String,
     /// In zenoh's syntax.
     pub join: String,
-    /// zenoh's settings for identity.
     pub more: Vec<session::ZenohSetting>,
     pub kinds: Vec<PartKind>,
     /// Without an address, other hosts use the one from which the agent joined.
     pub host: HostContext,
     pub permits: PermitFactory,
-    /// Version of kagiri.
     pub version: String,
     pub environment: BTreeMap<String, Value>,
     /// End after one run.
@@ -73,9 +71,6 @@ pub enum End {
 
 /// Runs an agent until it is stopped. `reasons` returns why zenoh could not join, which zenoh's errors do
 /// not contain.
-///
-/// # Errors
-/// No coordinator could be joined within `join_within`.
 pub fn run(
     config: &AgentConfig,
     notify: &dyn Fn(&str),

@@ -22,9 +22,6 @@ pub fn bounded_batch(batch: clock::BatchRequest) -> clock::BatchRequest {
 /// The address that probes go to. A coordinator alone cannot make an agent send datagrams anywhere, or
 /// create sockets in any folder. `joined` holds the addresses of the endpoint `join`; the first one replaces
 /// an unspecified address. `permit` decides about other addresses, as of a coordinator behind a router.
-///
-/// # Errors
-/// The agent may not send there.
 pub fn permitted_target(
     target: DatagramAddress,
     join: &str,
@@ -52,7 +49,6 @@ pub fn permitted_target(
     }
 }
 
-/// The folder of the joined socket.
 fn folder_of(join: &str) -> Option<&Path> {
     let place = join.strip_prefix("unixsock-stream/")?;
     Path::new(place.split(['?', '#']).next()?).parent()

@@ -39,9 +39,7 @@ impl PartSlot {
     }
 
     /// Lets the part acquire what it needs. May take minutes; ends soon after [`PartSlot::request_stop`].
-    ///
-    /// # Errors
-    /// The part's own error, or a stop request before.
+    /// Errors: The part's own error, or a stop request before.
     pub fn prepare(&self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError> {
         let own =
             HostContext { permit: Arc::clone(&self.permit), stop: Arc::clone(&self.stop), ..host.clone() };
@@ -93,7 +91,6 @@ impl EndingPart {
     }
 }
 
-/// The coordinator that owns a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOwner {
     /// Renews the lease.
@@ -115,7 +112,6 @@ pub struct RunLease {
     pub parts: BTreeMap<String, PartSlot>,
     /// All parts placed and not yet dropped, also those that are being stopped.
     placed: Vec<EndingPart>,
-    /// Latency of the last start.
     pub start_late: WakeupLatency,
 }
 

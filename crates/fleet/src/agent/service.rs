@@ -21,10 +21,8 @@ pub struct AgentService {
     config: AgentConfig,
     instance: String,
     session: Session,
-    /// Addresses of the coordinator or its router.
     coordinator_addresses: Vec<IpAddr>,
     lease: Mutex<Option<RunLease>>,
-    /// Whether a run has ended.
     had_run: AtomicBool,
     /// Refused requests, to be shown to the owner of the host.
     refusals: Mutex<Vec<String>>,
@@ -70,7 +68,6 @@ impl AgentService {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a run has ended.
     pub fn is_run_over(&self) -> bool {
         self.had_run.load(Ordering::Relaxed)
     }

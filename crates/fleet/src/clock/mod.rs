@@ -18,16 +18,11 @@ pub use wire::Key;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClockError {
-    /// The address is in use.
     #[error(
         "cannot listen at {place}: it is in use by another kagiri run or another program; wait for it to \
          end, or {or}"
     )]
-    Taken {
-        place: String,
-        /// Another remedy.
-        or: &'static str,
-    },
+    Taken { place: String, or: &'static str },
     #[error(
         "cannot open the clock socket {address}: {source}; is the address on this machine, or the folder \
          yours?"

@@ -68,9 +68,7 @@ impl Prober {
     }
 
     /// Sends requests until the bound is good, the count is reached or the time is over. Blocks meanwhile.
-    ///
-    /// # Errors
-    /// The socket fails. A batch without responses is no error: [`BatchResult::batch`] is `None`.
+    /// Errors: The socket fails. A batch without responses is no error: [`BatchResult::batch`] is `None`.
     pub fn batch(&mut self, wanted: BatchRequest) -> Result<BatchResult, ClockError> {
         let deadline = Deadline::after(wanted.within);
         let mut round = Round::new(self.sequence, matches!(self.target, DatagramAddress::Unix(_)));

@@ -65,21 +65,11 @@ impl fmt::Debug for Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    Request {
-        sequence: u32,
-        /// Send time on the agent's clock.
-        t1_ns: u64,
-    },
-    Response {
-        /// Copied from the request.
-        sequence: u32,
-        /// Copied from the request.
-        t1_ns: u64,
-        /// Arrival of the request on the coordinator's clock.
-        t2_ns: u64,
-        /// Departure of the response on the coordinator's clock.
-        t3_ns: u64,
-    },
+    /// `t1_ns`: send time on the agent's clock.
+    Request { sequence: u32, t1_ns: u64 },
+    /// `sequence` and `t1_ns` are copied from the request; `t2_ns` and `t3_ns`: arrival of the request and
+    /// departure of the response on the coordinator's clock.
+    Response { sequence: u32, t1_ns: u64, t2_ns: u64, t3_ns: u64 },
 }
 
 /// Why a datagram was rejected.
@@ -112,9 +102,6 @@ impl Message {
     }
 
     /// Reads a datagram of a holder of `key`.
-    ///
-    /// # Errors
-    /// Why they are to be passed over.
     pub fn read(bytes: &[u8], key: &Key) -> Result<Self, Rejected> {
         let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().map_err(|_| Rejected::Malformed)?;
         if bytes[..4] != MAGIC {

@@ -24,7 +24,6 @@ pub struct Clocks {
     failures: BTreeMap<String, String>,
 }
 
-/// Why the clock of an agent is unknown.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClockUnknown {
     /// The comparison failed.
@@ -36,7 +35,6 @@ pub enum ClockUnknown {
 }
 
 impl Clocks {
-    /// Starts the responder.
     pub fn start(address: &DatagramAddress) -> Result<Self, FleetError> {
         let key = Key::random();
         let responder = Responder::start(address, key.clone())?;
@@ -82,9 +80,7 @@ impl Clocks {
     }
 
     /// Offset of an agent's clock to this host's.
-    ///
-    /// # Errors
-    /// The clock was never compared, no probe was answered, or the probes contradict each other.
+    /// Errors: The clock was never compared, no probe was answered, or the probes contradict each other.
     pub fn offset(&self, host: &str) -> Result<Offset, ClockUnknown> {
         match (self.batches.get(host), self.failures.get(host)) {
             (None, Some(why)) => Err(ClockUnknown::Failed(why.clone())),

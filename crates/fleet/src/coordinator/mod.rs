@@ -38,7 +38,6 @@ pub struct CoordinatorConfig {
     pub role: session::Role,
     /// zenoh's settings for identity and access control.
     pub more: Vec<session::ZenohSetting>,
-    /// Address of the clock responder.
     pub clock: DatagramAddress,
     /// Name in the agents' policies.
     pub name: String,
@@ -69,9 +68,6 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts to listen.
-    ///
-    /// # Errors
-    /// Cannot listen, or cannot reach the router.
     pub fn open(config: CoordinatorConfig) -> Result<Self, FleetError> {
         let clocks = Clocks::start(&config.clock)?;
         let session = session::open(&config.role, &config.more, JOIN_WITHIN)?;
@@ -129,9 +125,6 @@ impl Coordinator {
     }
 
     /// Descriptions of all agents that respond in time.
-    ///
-    /// # Errors
-    /// The request cannot be sent.
     pub fn describe_all(&self, within: Duration) -> Result<Vec<Description>, FleetError> {
         Ok(self.described(within)?.into_iter().filter_map(|(_, one)| Some(one.ok()?.0)).collect())
     }
@@ -160,9 +153,6 @@ impl Coordinator {
     }
 
     /// Waits for the hosts that the plan asks for and takes them for the run.
-    ///
-    /// # Errors
-    /// Hosts are missing; the error names all of them.
     pub fn recruit(
         &mut self,
         wishes: &[Wish],
@@ -173,9 +163,6 @@ impl Coordinator {
     }
 
     /// Waits until no more agents join, and compares clocks with all of them. Takes none for the run.
-    ///
-    /// # Errors
-    /// Interrupted.
     pub fn compare_clocks(&mut self, within: Duration) -> Result<(), FleetError> {
         recruit::compare_clocks(self, within)
     }

@@ -12,7 +12,6 @@ use super::credentials::Certificate;
 use super::name::{Member, MemberKind};
 use super::{IdentityError, file};
 
-/// Lifetime of the authority.
 const AUTHORITY_DAYS: u32 = 3650;
 /// Certificates are valid from a day ago, so that hosts with a wrong clock can join.
 const BACKDATED: Duration = Duration::from_secs(86_400);

@@ -56,9 +56,6 @@ pub struct Credentials {
 impl Credentials {
     /// Reads and checks a bundle: complete files, private keys, certificates valid today and signed by the
     /// authority.
-    ///
-    /// # Errors
-    /// What is wrong with which file, and what to do.
     pub fn load(dir: &Path) -> Result<Self, IdentityError> {
         Self::load_at(dir, SystemTime::now())
     }

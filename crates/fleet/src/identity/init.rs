@@ -56,9 +56,7 @@ pub struct Initialized {
 const POLICY: &str = include_str!("policy.toml");
 
 /// Makes authority and bundles. Makes nothing if a bundle exists and must not be replaced.
-///
-/// # Errors
-/// Invalid names, a missing coordinator, existing bundles, or files that cannot be written.
+/// Errors: Invalid names, a missing coordinator, existing bundles, or files that cannot be written.
 pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
     let requested_members = requested_members(init)?;
     let dir = FleetDir { dir: &init.dir };
@@ -252,8 +250,8 @@ impl FleetDir<'_> {
             ),
         };
         format!(
-            "Credentials of host {name}. Copy this folder to the host over an encrypted connection (mode 0700, \
-             owned by the\n\
+            "Credentials of host {name}. Copy this folder to the host over an encrypted connection (mode \
+             0700, owned by the\n\
              agent's user). Review policy.toml. Then run on the host:\n\n    \
              kagiri agent --join tls/{coordinator}:7447 --name {name} --credentials . --policy \
              policy.toml\n{others}"

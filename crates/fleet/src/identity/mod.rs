@@ -36,7 +36,6 @@ pub enum IdentityError {
     Usage(String),
     #[error("cannot {what} {path}: {source}", path = .path.display())]
     File { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// A file is invalid or cannot be trusted.
     #[error("{path}: {problem}", path = .path.display())]
     Invalid { path: PathBuf, problem: String },
     #[error("cannot make {what}: {why}")]

@@ -23,9 +23,6 @@ pub struct Grant {
 
 impl Grant {
     /// Grants a kind of part to a coordinator in a fleet with these addresses.
-    ///
-    /// # Errors
-    /// The policy does not let the part run.
     pub fn new(
         policy: Arc<Policy>,
         coordinator: &str,

@@ -44,10 +44,8 @@ pub const SYSTEM_CHANGES: [(&str, SystemChange); 4] = [
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Invalid content; lines count from 1.
     #[error("{}{problem}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
     Text { problem: String, line: Option<usize> },
-    /// The file is missing, unreadable, writable by everybody, or invalid.
     #[error("the policy {file}: {problem}", file = .file.display())]
     File { file: PathBuf, problem: String },
 }

@@ -292,7 +292,6 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Valid messages.
 fn sample_messages() -> Vec<Vec<u8>> {
     let take = Request::Take {
         run: "r".into(),

@@ -10,7 +10,7 @@ use server_common::*;
 const KEEP: &str = "";
 
 #[test]
-fn a_file_comes_whole_and_its_head_alone() {
+fn get_sends_the_file_and_head_only_its_head() {
     let dir = tempfile::tempdir().unwrap();
     let content = pattern(3 << 20);
     std::fs::write(dir.path().join("a b.ts"), &content).unwrap();
@@ -35,7 +35,7 @@ fn a_file_comes_whole_and_its_head_alone() {
 }
 
 #[test]
-fn requests_may_be_sent_ahead_and_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let content = pattern(100_000);
     std::fs::write(dir.path().join("f"), &content).unwrap();
@@ -76,7 +76,7 @@ fn reference(content: &[u8], first: Option<u64>, last: Option<u64>) -> Option<Op
 }
 
 #[test]
-fn ranges_are_slices() {
+fn range_responses_are_slices() {
     let dir = tempfile::tempdir().unwrap();
     let content = pattern(1000);
     std::fs::write(dir.path().join("f"), &content).unwrap();
@@ -110,7 +110,7 @@ fn ranges_are_slices() {
 }
 
 #[test]
-fn a_file_beyond_four_gigabytes_is_read_at_its_end() {
+fn file_beyond_4_gib_is_read_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let file = std::fs::File::create(dir.path().join("big")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"the end", 5 << 30).unwrap();
@@ -121,7 +121,7 @@ fn a_file_beyond_four_gigabytes_is_read_at_its_end() {
 }
 
 #[test]
-fn conditions_spare_what_is_known() {
+fn conditional_requests_follow_rfc_9110() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), pattern(100)).unwrap();
     let server = start(dir.path(), |_| ());
@@ -160,7 +160,7 @@ fn conditions_spare_what_is_known() {
 }
 
 #[test]
-fn directories_are_listed_for_people_and_programs() {
+fn directories_are_listed_as_html_and_json() {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("root");
     std::fs::create_dir_all(root.join("sub dir/deep")).unwrap();
@@ -197,7 +197,7 @@ fn directories_are_listed_for_people_and_programs() {
 }
 
 #[test]
-fn the_load_page_counts_and_the_log_tells() {
+fn load_page_and_access_log_report_requests() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), pattern(1000)).unwrap();
     let lines = Lines::default();
@@ -234,7 +234,7 @@ fn the_load_page_counts_and_the_log_tells() {
 }
 
 #[test]
-fn several_workers_share_the_connections() {
+fn workers_share_the_connections() {
     let dir = tempfile::tempdir().unwrap();
     let content = pattern(1 << 20);
     std::fs::write(dir.path().join("f"), &content).unwrap();
@@ -259,7 +259,7 @@ fn several_workers_share_the_connections() {
 }
 
 #[test]
-fn bytes_cost_what_they_are_told_to() {
+fn sent_bytes_cost_the_configured_cpu_time() {
     let dir = tempfile::tempdir().unwrap();
     let content = pattern(1 << 20);
     std::fs::write(dir.path().join("f"), &content).unwrap();
@@ -276,7 +276,7 @@ fn bytes_cost_what_they_are_told_to() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why() {
+fn start_error_names_the_cause() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), |_| ());
     let taken = server.local_addr();

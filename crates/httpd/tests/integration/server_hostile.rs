@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use server_common::*;
 
 #[test]
-fn nothing_outside_the_root_is_ever_sent() {
+fn files_outside_the_root_are_never_sent() {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("root");
     std::fs::create_dir_all(root.join("sub")).unwrap();
@@ -60,7 +60,7 @@ fn nothing_outside_the_root_is_ever_sent() {
 }
 
 #[test]
-fn malformed_requests_get_the_right_refusal_and_the_end() {
+fn malformed_requests_are_refused_and_closed() {
     let dir = root_with(b"x");
     let lines = Lines::default();
     let server = start(dir.path(), |c| c.access_log = lines.log());
@@ -148,7 +148,7 @@ fn smuggled_requests_are_not_answered() {
 }
 
 #[test]
-fn a_file_that_shrinks_ends_its_answer() {
+fn shrinking_file_ends_the_response() {
     let dir = root_with(b"x");
     let path = dir.path().join("big");
     std::fs::File::create(&path).unwrap().set_len(1 << 30).unwrap();
@@ -171,7 +171,7 @@ fn a_file_that_shrinks_ends_its_answer() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened_for_long() {
+fn fifo_is_refused_without_blocking() {
     let dir = root_with(b"x");
     let made = std::process::Command::new("mkfifo").arg(dir.path().join("fifo")).status();
     if !made.is_ok_and(|s| s.success()) {
@@ -207,7 +207,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn no_bytes_bring_the_server_down() {
+fn arbitrary_bytes_do_not_stop_the_server() {
     let dir = root_with(b"x");
     let server = start(dir.path(), |c| {
         c.upload = true;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use server_common::*;
 
 #[test]
-fn slow_and_silent_clients_are_told_the_time() {
+fn slow_and_silent_clients_time_out() {
     let dir = root_with(b"x");
     let lines = Lines::default();
     let server = start(dir.path(), |c| {
@@ -40,7 +40,7 @@ fn slow_and_silent_clients_are_told_the_time() {
 }
 
 #[test]
-fn thousands_of_half_open_connections_do_not_keep_a_good_client_out() {
+fn half_open_connections_do_not_block_good_clients() {
     let dir = root_with(&pattern(5000));
     let lines = Lines::default();
     let server = start(dir.path(), |c| {
@@ -79,7 +79,7 @@ fn thousands_of_half_open_connections_do_not_keep_a_good_client_out() {
 }
 
 #[test]
-fn a_full_table_of_busy_connections_turns_newcomers_away() {
+fn full_table_of_busy_connections_refuses_new_ones() {
     let dir = root_with(b"");
     let file = std::fs::File::create(dir.path().join("big")).unwrap();
     file.set_len(1 << 30).unwrap();
@@ -106,7 +106,7 @@ fn a_full_table_of_busy_connections_turns_newcomers_away() {
 }
 
 #[test]
-fn one_peer_may_not_take_every_place() {
+fn connections_per_peer_are_limited() {
     let dir = root_with(b"x");
     let server = start(dir.path(), |c| c.limits.connections_per_peer_max = Some(2));
     let first = Client::new(server.local_addr());
@@ -119,7 +119,7 @@ fn one_peer_may_not_take_every_place() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_is_given_up() {
+fn stalled_reader_is_dropped() {
     let dir = root_with(b"x");
     std::fs::File::create(dir.path().join("big")).unwrap().set_len(1 << 30).unwrap();
     let lines = Lines::default();
@@ -138,7 +138,7 @@ fn a_reader_that_stops_reading_is_given_up() {
 }
 
 #[test]
-fn a_slow_but_steady_reader_is_served_to_the_end() {
+fn slow_steady_reader_is_served_to_the_end() {
     let deadline = Duration::from_secs(3);
     let dir = root_with(&pattern(7 << 20));
     let server = start(dir.path(), |c| {

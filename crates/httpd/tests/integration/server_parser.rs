@@ -57,17 +57,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn arbitrary_bytes_are_a_request_or_a_refusal(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn arbitrary_bytes_parse_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         check(&bytes)?;
     }
 
     #[test]
-    fn nearly_right_bytes_are_a_request_or_a_refusal(bytes in nearly_right()) {
+    fn nearly_valid_bytes_parse_or_are_refused(bytes in nearly_right()) {
         check(&bytes[request::leading_empty(&bytes)..])?;
     }
 
     #[test]
-    fn the_end_of_a_head_is_found_however_it_is_cut(bytes in nearly_right(), cut in 0_usize..300) {
+    fn end_of_head_is_found_in_any_pieces(bytes in nearly_right(), cut in 0_usize..300) {
         let whole = request::head_end(&bytes, 0);
         let cut = cut.min(bytes.len());
         if request::head_end(&bytes[..cut], 0).is_none() {
@@ -84,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn framing_is_unambiguous_or_refused() {
+fn ambiguous_framing_is_refused() {
     let parse = |fields: &str| {
         let text = format!("PUT /f HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
         match request::parse(text.as_bytes(), 20) {

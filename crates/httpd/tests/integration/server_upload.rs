@@ -9,7 +9,7 @@ use std::time::Duration;
 use server_common::*;
 
 #[test]
-fn an_upload_is_read_back_as_it_was_sent() {
+fn upload_round_trips() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
     let server = start(dir.path(), |c| c.upload = true);
@@ -30,7 +30,7 @@ fn an_upload_is_read_back_as_it_was_sent() {
 }
 
 #[test]
-fn chunks_and_what_follows_them_are_told_apart() {
+fn chunked_upload_and_pipelined_request_are_separated() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), |c| c.upload = true);
     let content = pattern(300_000);
@@ -65,7 +65,7 @@ fn chunks_and_what_follows_them_are_told_apart() {
 }
 
 #[test]
-fn a_client_that_asks_first_is_told_first() {
+fn expect_continue_is_answered_before_the_body() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), |c| {
         c.upload = true;
@@ -85,7 +85,7 @@ fn a_client_that_asks_first_is_told_first() {
 }
 
 #[test]
-fn uploads_go_only_where_they_may() {
+fn uploads_outside_permitted_places_are_refused() {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("root");
     std::fs::create_dir_all(root.join("dir")).unwrap();
@@ -130,7 +130,7 @@ fn uploads_go_only_where_they_may() {
 }
 
 #[test]
-fn an_upload_that_breaks_off_leaves_nothing() {
+fn interrupted_upload_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), "old").unwrap();
     let lines = Lines::default();
@@ -188,7 +188,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing() {
+fn full_disk_is_507_and_leaves_nothing() {
     let Some(disk) = SmallDisk::new() else {
         eprintln!("skipped: needs root (to mount a small file system)");
         return;

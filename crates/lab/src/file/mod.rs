@@ -112,7 +112,6 @@ pub struct Link {
     pub loss: f64,
 }
 
-/// Default buffer: at least these bytes, and this share of the rate.
 const BUFFER_BYTES_LEAST: u64 = 64 << 10;
 const BUFFER_MS: u64 = 10;
 

@@ -12,7 +12,6 @@ pub(super) struct Counters {
     pub(super) late_ns_max: AtomicU64,
 }
 
-/// Counters of one direction of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCounters {
     /// Packets delivered.

@@ -65,7 +65,6 @@ impl Direction {
         }
     }
 
-    /// Delivers all packets that are due.
     fn deliver_due(&mut self) {
         let (to, count) = (&self.to, &self.count);
         while self.queue.pop(monotonic_ns(), |frame, due_ns| {

@@ -29,7 +29,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinesSpec {
-    /// Socket of the counters.
     pub socket: PathBuf,
     pub lines: Vec<LineSpec>,
 }

@@ -45,7 +45,6 @@ impl Processes {
         self.processes.push(Process { what: what.into(), child, has_last_words: false });
     }
 
-    /// State of each process.
     pub(super) fn states(&mut self) -> Vec<ProcessState> {
         // One deadline for all, so that the caller does not wait long.
         let deadline = Deadline::after(LAST_WORDS_WITHIN);

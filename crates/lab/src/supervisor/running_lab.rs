@@ -28,7 +28,6 @@ const LINE_BYTES: u64 = 64 << 20;
 /// Policy of the lab's agents, in the lab's folder.
 const POLICY_FILE: &str = "policy.toml";
 
-/// A lab that is up.
 #[derive(Debug)]
 pub(super) struct RunningLab {
     processes: Processes,
@@ -154,7 +153,6 @@ impl RunningLab {
         Ok(())
     }
 
-    /// Starts a host's agent and programs.
     fn start_host(
         &mut self,
         journal: &Journal,

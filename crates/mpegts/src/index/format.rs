@@ -46,7 +46,6 @@ pub(crate) const FILE_BYTES_MAX: u64 =
     (HEADER_BYTES + CRC_BYTES + ContentSpec::FRAMES_MAX as usize * (GOP_BYTES + FRAME_BYTES)) as u64;
 
 /// The path of the index of `content`: its name plus `.kgi`.
-#[must_use]
 pub fn index_path(content: &Path) -> PathBuf {
     let mut name = content.as_os_str().to_owned();
     name.push(".kgi");
@@ -55,9 +54,8 @@ pub fn index_path(content: &Path) -> PathBuf {
 
 impl ContentIndex {
     /// The bytes of the index file.
-    ///
-    /// # Errors
-    /// [`IndexError::Table`] when a frame of 4 GiB or more, or a gap of 13 hours, does not fit the format.
+    /// Errors: [`IndexError::Table`] when a frame of 4 GiB or more, or a gap of 13 hours, does not fit the
+    /// format.
     pub fn to_bytes(&self) -> Result<Vec<u8>, IndexError> {
         let length =
             HEADER_BYTES + self.gop_count() * GOP_BYTES + self.frame_count() * FRAME_BYTES + CRC_BYTES;
@@ -122,9 +120,6 @@ impl ContentIndex {
     }
 
     /// Reads the bytes of an index file. Takes at most three times the memory of `bytes`.
-    ///
-    /// # Errors
-    /// [`IndexError`] says which field or entry is wrong.
     pub fn read(bytes: &[u8]) -> Result<Self, IndexError> {
         let header = Header::read(bytes)?;
         let expected = header.file_bytes();

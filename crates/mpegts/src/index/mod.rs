@@ -64,61 +64,50 @@ pub struct ContentIndex {
 
 impl ContentIndex {
     /// How pictures are coded.
-    #[must_use]
     pub fn codec(&self) -> Codec {
         self.codec
     }
 
-    /// Frames per second.
-    #[must_use]
     pub fn frame_rate(&self) -> FrameRate {
         self.frame_rate
     }
 
     /// The PID of the pictures, for [`TsChecker`](super::TsChecker).
-    #[must_use]
     pub fn video_pid(&self) -> u16 {
         self.video_pid
     }
 
     /// The size of the content, bytes.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
     /// `None` for scanned content.
-    #[must_use]
     pub fn made(&self) -> Option<Made> {
         self.made
     }
 
     /// How many frames there are; at least 1.
-    #[must_use]
     pub fn frame_count(&self) -> usize {
         self.frame_ends.len()
     }
 
     /// How many groups of pictures there are; at least 1.
-    #[must_use]
     pub fn gop_count(&self) -> usize {
         self.gop_starts.len()
     }
 
     /// The offset after the last byte of frame `frame`; `None` past the last frame.
-    #[must_use]
     pub fn end_offset(&self, frame: usize) -> Option<u64> {
         self.frame_ends.get(frame).copied()
     }
 
     /// When frame `frame` is due after frame 0, ns; `None` past the last frame.
-    #[must_use]
     pub fn dts_ns(&self, frame: usize) -> Option<u64> {
         self.frame_dts_ticks.get(frame).map(|&t| ticks_to_ns(t))
     }
 
     /// How long the content plays: the time of the last frame and one frame more, ns.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         ticks_to_ns(self.duration_ticks())
     }
@@ -129,7 +118,6 @@ impl ContentIndex {
     }
 
     /// The measured rate from the first key frame to the end of the file, bit/s.
-    #[must_use]
     pub fn rate_bit_per_s(&self) -> u64 {
         let first = self.gop_starts.first().copied().unwrap_or(0);
         let bits = u128::from(self.total_bytes - first) * 8;
@@ -137,7 +125,6 @@ impl ContentIndex {
     }
 
     /// Group `gop`; `None` past the last one.
-    #[must_use]
     pub fn gop(&self, gop: usize) -> Option<Gop> {
         Some(Gop {
             start_offset: *self.gop_starts.get(gop)?,
@@ -154,7 +141,6 @@ impl ContentIndex {
     }
 
     /// The group that frame `frame` belongs to (the last one for frames past the end).
-    #[must_use]
     pub fn gop_of_frame(&self, frame: usize) -> usize {
         // Group 0 begins with frame 0, so the count is never 0.
         self.gop_first_frames.partition_point(|&first| first as usize <= frame) - 1
@@ -162,20 +148,17 @@ impl ContentIndex {
 
     /// The group that holds the byte at `offset`: the last one that begins at or before it. The first one for
     /// bytes before the first key frame.
-    #[must_use]
     pub fn gop_of_offset(&self, offset: u64) -> usize {
         self.gop_starts.partition_point(|&start| start <= offset).saturating_sub(1)
     }
 
     /// The frames that are complete when the file is there up to (and without) the byte at `offset`.
-    #[must_use]
     pub fn frames_complete(&self, offset: u64) -> usize {
         self.frame_ends.partition_point(|&end| end <= offset)
     }
 
     /// As [`frames_complete`](Self::frames_complete), for a player whose count was `known` and only grows:
     /// looks at the next few frames first.
-    #[must_use]
     pub fn frames_complete_from(&self, known: usize, offset: u64) -> usize {
         let rest = self.frame_ends.get(known..).unwrap_or_default();
         let near = rest.iter().take(8).take_while(|&&end| end <= offset).count();
@@ -183,7 +166,6 @@ impl ContentIndex {
     }
 
     /// The frames that are due up to and including `time_ns` after frame 0.
-    #[must_use]
     pub fn frames_due(&self, time_ns: u64) -> usize {
         let ticks = ns_to_ticks(time_ns);
         self.frame_dts_ticks.partition_point(|&dts| dts <= ticks)
@@ -191,7 +173,6 @@ impl ContentIndex {
 
     /// The offset up to which the file is needed by `time_ns` after frame 0: the end of the last frame due by
     /// then.
-    #[must_use]
     pub fn bytes_until(&self, time_ns: u64) -> u64 {
         let due = self.frames_due(time_ns);
         // Frame 0 is due at 0, so there is always one.
@@ -199,7 +180,6 @@ impl ContentIndex {
     }
 
     /// The memory that the tables take, bytes.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.frame_count() * 16 + self.gop_count() * 16
     }

@@ -39,10 +39,8 @@ const PICTURE_SHARE_MAX: f64 = 0.6;
 ///
 /// One write to `out` per group of pictures, no flush. Constant content has a true constant mux rate: PCR is
 /// the byte's offset divided by the rate, without null packets.
-///
-/// # Errors
-/// [`ContentError::Spec`] and [`ContentError::RateTooLow`] before the first byte; [`ContentError::Stopped`]
-/// when `on_progress` breaks; [`ContentError::Io`] when `out` fails.
+/// Errors: [`ContentError::Spec`] and [`ContentError::RateTooLow`] before the first byte;
+/// [`ContentError::Stopped`] when `on_progress` breaks; [`ContentError::Io`] when `out` fails.
 pub fn write_content(
     spec: &ContentSpec,
     out: &mut dyn Write,
@@ -94,7 +92,6 @@ struct Muxer<'a> {
     packetiser: Packetiser,
     tables: [[u8; PACKET_BYTES]; 2],
     table_counter: u8,
-    /// The current picture.
     picture: Vec<u8>,
     /// The packets of the current group.
     group: Vec<u8>,

@@ -10,7 +10,6 @@ const FILLER_START: [u8; 5] = [0, 0, 0, 1, 0x0C];
 /// The byte that ends a filler unit.
 const FILLER_END: u8 = 0x80;
 
-/// The times of one picture.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// When it is decoded, 90 kHz.

@@ -2,7 +2,6 @@
 
 use crate::spec::Codec;
 
-/// Bytes in a packet.
 pub const PACKET_BYTES: usize = 188;
 /// Bytes that a packet without adaptation field carries.
 pub(crate) const PAYLOAD_BYTES: usize = 184;

@@ -32,9 +32,7 @@ const PROBE_BYTES: usize = 4096;
 /// packets are skipped, and belong to the group they are in.
 ///
 /// `total_bytes` is for the progress only. Memory: 1 MiB, and 16 bytes a frame and a group.
-///
-/// # Errors
-/// [`ContentError::NotTs`], [`ContentError::NoVideo`], [`ContentError::NoKeyFrame`],
+/// Errors: [`ContentError::NotTs`], [`ContentError::NoVideo`], [`ContentError::NoKeyFrame`],
 /// [`ContentError::Truncated`]; [`ContentError::Stopped`] when `on_progress` breaks; [`ContentError::Io`]
 /// when reading fails.
 pub fn scan(

@@ -22,7 +22,6 @@ impl Tables {
         self.video
     }
 
-    /// Whether a program was seen.
     pub(super) fn has_program(&self) -> bool {
         !self.maps.is_empty()
     }

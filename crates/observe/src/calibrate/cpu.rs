@@ -10,9 +10,7 @@ use super::CalibrateError;
 
 /// The ceiling in % of one core. Below `root` are `proc` and the control groups; the CPUs are always this
 /// thread's.
-///
-/// # Errors
-/// The kernel does not say which CPUs may be used (`sched_getaffinity(2)`).
+/// Errors: The kernel does not say which CPUs may be used (`sched_getaffinity(2)`).
 pub fn cpu(root: &Path) -> Result<Ceiling, CalibrateError> {
     let cores = sys::thread::online_cpus();
     let cores = cores
@@ -54,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_takes_the_least_on_the_way_up() {
+    fn version_2_quota_is_the_least_of_all_parents() {
         let root = root(
             "1 0 0:9 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             "0::/a/b\n",
@@ -69,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_two_files_and_minus_one() {
+    fn version_1_quota_is_read_from_two_files() {
         let mount = "1 0 0:9 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
         let files = [
             ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000\n"),
@@ -84,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_the_cores_count() {
+    fn cpu_ceiling_without_groups_is_the_cores() {
         let root = root("", "", &[]);
         let ceiling = cpu(root.path()).unwrap();
         assert_eq!(ceiling.value, 100.0 * sys::thread::online_cpus().unwrap().len() as f64);

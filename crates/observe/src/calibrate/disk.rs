@@ -37,10 +37,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(5);
 /// most disks a few.
 ///
 /// A cache below the kernel (the host of a virtual machine) answers as part of the disk.
-///
-/// # Errors
-/// The directory's file system is in memory, has too little room or is too slow for 16 MiB in 15 s; no
-/// permission; `stopped` said so. Nothing is left behind in any case.
+/// Errors: The directory's file system is in memory, has too little room or is too slow for 16 MiB in 15 s;
+/// no permission; `stopped` said so. Nothing is left behind in any case.
 pub fn disk_read(
     directory: &Path,
     say: &mut dyn FnMut(&str),
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_no_disk() {
+    fn disk_calibration_rejects_tmpfs() {
         if mount_of(&mounts(Path::new("/")).unwrap(), Path::new("/dev/shm"))
             .is_none_or(|mount| mount.fs_type != "tmpfs")
         {
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_heard() {
+    fn calibration_stops_on_request() {
         let here = std::env::current_exe().unwrap();
         let error = disk_read(here.parent().unwrap(), &mut |_| {}, &|| true).unwrap_err();
         assert!(matches!(error, CalibrateError::Stopped), "{error}");

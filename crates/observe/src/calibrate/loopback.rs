@@ -32,9 +32,7 @@ const PAIRS_MOST: usize = 16;
 /// The ceiling of TCP over loopback in bit/s: the median of 3 times 1 s, a connection for every two cores,
 /// `sendfile` of 128 KiB to readers that discard (`MSG_TRUNC`). `directory` takes a file of 1 MiB, which is
 /// gone afterwards.
-///
-/// # Errors
-/// No file in `directory`, no sockets, or `stopped` said so.
+/// Errors: No file in `directory`, no sockets, or `stopped` said so.
 pub fn loopback(
     directory: &Path,
     say: &mut dyn FnMut(&str),
@@ -187,14 +185,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_are_of_one_connection() {
+    fn both_ends_belong_to_one_connection() {
         let (sender, receiver) = connected().unwrap();
         assert_eq!(sender.local_addr().unwrap(), receiver.peer_addr().unwrap());
         assert_eq!(sender.send(b"x", false).unwrap(), Moved::Bytes(1));
     }
 
     #[test]
-    fn a_stop_is_heard() {
+    fn calibration_stops_on_request() {
         let directory = tempfile::tempdir().unwrap();
         let error = loopback(directory.path(), &mut |_| {}, &|| true).unwrap_err();
         assert!(matches!(error, CalibrateError::Stopped), "{error}");

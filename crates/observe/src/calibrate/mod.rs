@@ -34,19 +34,11 @@ pub enum CalibrateError {
     /// A socket call failed.
     #[error(transparent)]
     Net(#[from] sys::net::NetError),
-    /// A file could not be used.
     #[error("{action} {path}: {source}; choose another directory, or free some space")]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// On which directory's file.
-        path: String,
-        source: std::io::Error,
-    },
+    File { action: &'static str, path: String, source: std::io::Error },
     /// There is nothing to measure, or too little was measured to say a number.
     #[error("{0}")]
     NotMeasured(String),
-    /// The caller wanted to stop.
     #[error("the calibration was stopped before its end; run it again")]
     Stopped,
 }
@@ -125,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_spread_is_a_share_of_the_most() {
+    fn spread_is_relative_to_the_maximum() {
         assert_eq!(spread_percent(&[4.0, 5.0, 3.0]), 40.0);
         assert_eq!(spread_percent(&[]), 0.0);
     }

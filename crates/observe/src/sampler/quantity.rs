@@ -4,140 +4,97 @@
 //! busy all the time. **Of the wall time**: how long something was so; never more than 100, unless it is said
 //! to be added up.
 
-/// One sampled quantity; `as usize` is its place in a [`super::Sample`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
+/// Declares the quantities once: variant and series name, in the order of their places.
+macro_rules! quantities {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One sampled quantity; `as usize` is its place in a [`super::Sample`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Quantity {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Quantity {
+            /// All of them, in the order of their places.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The series' name, with the unit last.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+quantities! {
     /// CPU time of the target: its control group's where it has one of its own, else its processes', in % of
     /// one core.
-    ServerCpu,
+    ServerCpu = "server_cpu_percent",
     /// CPU time of the target's control group, in % of one core.
-    ServerCgroupCpu,
+    ServerCgroupCpu = "server_cgroup_cpu_percent",
     /// CPU time of everything on the host, in % of one core: up to 100 for each core.
-    HostCpu,
+    HostCpu = "host_cpu_percent",
     /// Time the target's threads were ready to run and had no CPU, added up over threads, in % of the wall
     /// time: may be more than 100.
-    CpuWait,
+    CpuWait = "cpu_wait_percent",
     /// Time the target's control group was held back by its quota, added up over CPUs, in % of the wall time:
     /// may be more than 100.
-    Throttled,
+    Throttled = "throttled_percent",
     /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
-    Softirq,
+    Softirq = "softirq_percent",
     /// Time the hypervisor gave to others while a CPU of this host had work, all CPUs added up, in % of one
     /// core (`top` and `vmstat` have it in % of all cores' time).
-    Steal,
+    Steal = "steal_percent",
     /// CPU time of the host without the target's and without the measuring side's, in % of one core.
-    OtherCpu,
+    OtherCpu = "other_cpu_percent",
     /// Resident memory of the target's processes. What several of them share counts several times.
-    ServerMemory,
+    ServerMemory = "server_memory_bytes",
     /// Memory in the queues of all TCP sockets of the host; no process's resident memory contains it.
-    SocketMemory,
+    SocketMemory = "socket_memory_bytes",
     /// File content in memory.
-    PageCache,
+    PageCache = "page_cache_bytes",
     /// Kernel objects.
-    Slab,
+    Slab = "slab_bytes",
     /// Read from the block device.
-    DiskRead,
+    DiskRead = "disk_bit_per_s",
     /// Written to the block device.
-    DiskWrite,
+    DiskWrite = "disk_write_bit_per_s",
     /// Time with at least one request on its way, in % of the wall time.
-    DiskBusy,
+    DiskBusy = "disk_busy_percent",
     /// Mean time of the requests that ended in the interval; `None` where none did.
-    DiskAwait,
+    DiskAwait = "disk_await_ms",
     /// Mean number of requests on their way.
-    DiskQueue,
+    DiskQueue = "disk_queue",
     /// Sent or received by the network device, whichever is more; on loopback this is all traffic.
-    Network,
+    Network = "network_bit_per_s",
     /// Packets dropped by the queue (queueing discipline) in front of the network device: what a link that is
     /// full does.
-    NetworkDrops,
+    NetworkDrops = "network_drops_per_s",
     /// Bytes waiting in that queue.
-    NetworkQueue,
+    NetworkQueue = "network_queue_bytes",
     /// Packets the network device itself dropped, in and out: its driver or its ring, not the queue in front
     /// of it.
-    DeviceDrops,
+    DeviceDrops = "network_device_drops_per_s",
     /// Packets dropped because a CPU's backlog was full.
-    SoftnetDrops,
+    SoftnetDrops = "softnet_drops_per_s",
     /// Connections of the target over which it can send.
-    Connections,
+    Connections = "server_connections",
     /// Time the target had data to send or on its way and neither the client's receive window nor its own
     /// send buffer held it back, so that it waited for the network (congestion window, pacing, the queue
     /// of the link), in % of the wall time, on average over its connections; `None` without a connection.
     /// Not by itself a proof: the kernel also paces what a target sends that is short of CPU or disk
     /// (measured with a slow CPU over loopback: 69).
-    SenderLimited,
+    SenderLimited = "sender_limited_percent",
     /// Time at least one task of the host waited for a CPU, in % of the wall time.
-    PressureCpu,
+    PressureCpu = "pressure_cpu_percent",
     /// Time at least one task of the host waited for a disk, in % of the wall time.
-    PressureIo,
+    PressureIo = "pressure_io_percent",
     /// Time at least one task of the host waited for memory, in % of the wall time.
-    PressureMemory,
+    PressureMemory = "pressure_memory_percent",
 }
 
 impl Quantity {
-    /// All of them, in the order of their places.
-    pub const ALL: [Self; 27] = [
-        Self::ServerCpu,
-        Self::ServerCgroupCpu,
-        Self::HostCpu,
-        Self::CpuWait,
-        Self::Throttled,
-        Self::Softirq,
-        Self::Steal,
-        Self::OtherCpu,
-        Self::ServerMemory,
-        Self::SocketMemory,
-        Self::PageCache,
-        Self::Slab,
-        Self::DiskRead,
-        Self::DiskWrite,
-        Self::DiskBusy,
-        Self::DiskAwait,
-        Self::DiskQueue,
-        Self::Network,
-        Self::NetworkDrops,
-        Self::NetworkQueue,
-        Self::DeviceDrops,
-        Self::SoftnetDrops,
-        Self::Connections,
-        Self::SenderLimited,
-        Self::PressureCpu,
-        Self::PressureIo,
-        Self::PressureMemory,
-    ];
-
-    /// The series' name, with the unit last.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ServerCpu => "server_cpu_percent",
-            Self::ServerCgroupCpu => "server_cgroup_cpu_percent",
-            Self::HostCpu => "host_cpu_percent",
-            Self::CpuWait => "cpu_wait_percent",
-            Self::Throttled => "throttled_percent",
-            Self::Softirq => "softirq_percent",
-            Self::Steal => "steal_percent",
-            Self::OtherCpu => "other_cpu_percent",
-            Self::ServerMemory => "server_memory_bytes",
-            Self::SocketMemory => "socket_memory_bytes",
-            Self::PageCache => "page_cache_bytes",
-            Self::Slab => "slab_bytes",
-            Self::DiskRead => "disk_bit_per_s",
-            Self::DiskWrite => "disk_write_bit_per_s",
-            Self::DiskBusy => "disk_busy_percent",
-            Self::DiskAwait => "disk_await_ms",
-            Self::DiskQueue => "disk_queue",
-            Self::Network => "network_bit_per_s",
-            Self::NetworkDrops => "network_drops_per_s",
-            Self::NetworkQueue => "network_queue_bytes",
-            Self::DeviceDrops => "network_device_drops_per_s",
-            Self::SoftnetDrops => "softnet_drops_per_s",
-            Self::Connections => "server_connections",
-            Self::SenderLimited => "sender_limited_percent",
-            Self::PressureCpu => "pressure_cpu_percent",
-            Self::PressureIo => "pressure_io_percent",
-            Self::PressureMemory => "pressure_memory_percent",
-        }
-    }
-
     /// The unit as printed; empty for a count.
     pub const fn unit(self) -> &'static str {
         match self {
@@ -169,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_names_are_unique_and_units_come_last() {
+    fn quantity_names_are_unique_and_end_in_their_unit() {
         let mut names = std::collections::BTreeSet::new();
         for (place, quantity) in Quantity::ALL.into_iter().enumerate() {
             assert_eq!(quantity as usize, place);
@@ -187,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_of_the_resources_are_sampled() {
+    fn metrics_of_all_resources_are_sampled() {
         use base::outcome::Resource;
         for resource in [Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory] {
             let metric = resource.metric().unwrap();

@@ -14,7 +14,6 @@ const SAMPLES_MOST: usize = 216_000;
 /// three ticks of 10 ms in an interval of 100 ms.
 const DEBT_MOST_PERCENT: f64 = 30.0;
 
-/// The report of a sampler.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// One series for each quantity that could be watched, times in seconds after the start.
@@ -33,13 +32,11 @@ pub struct Report {
     /// The CPUs of the host that may be used.
     #[serde(default)]
     pub cores: Option<u32>,
-    /// What was watched.
     pub watched: Watched,
     /// What was to be watched and could not be, and why; one sentence each.
     pub unavailable: Vec<String>,
 }
 
-/// What was watched.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// The target's processes at the end, those that it had started included.
@@ -48,7 +45,6 @@ pub struct Watched {
     pub cgroup: Option<String>,
     /// The kernel's name of the block device.
     pub block_device: Option<String>,
-    /// The network device.
     pub network_device: Option<String>,
     /// Samples per second that were aimed at.
     pub rate_hz: f64,
@@ -89,7 +85,6 @@ impl Recorder {
         self.keep(at_s, Sample::UNKNOWN);
     }
 
-    /// Notes how late a sample was taken.
     pub fn note_late_ns(&mut self, late_ns: u64) {
         self.late_ns_max = self.late_ns_max.max(late_ns);
     }
@@ -111,7 +106,6 @@ impl Recorder {
         balance.max(0.0)
     }
 
-    /// The report over the quantities in `offered`.
     pub fn report(self, offered: &[Quantity], mut unavailable: Vec<String>, watched: Watched) -> Report {
         if self.full {
             unavailable.push(format!("Samples after the first {SAMPLES_MOST} were not kept."));
@@ -160,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_around_zero_leaves_no_load_behind() {
+    fn noise_around_zero_sums_to_zero() {
         let mut recorder = Recorder::new();
         for (place, percent) in [10.0, -10.0, -5.0, 10.0, -10.0, 5.0, 40.0].into_iter().enumerate() {
             recorder.push(place as f64, other(percent));
@@ -172,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_error_does_not_hide_a_neighbour() {
+    fn negative_balance_is_bounded() {
         let mut recorder = Recorder::new();
         for place in 0..100 {
             recorder.push(f64::from(place), other(-50.0));
@@ -183,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_is_counted_and_idle_disks_are_not_missing() {
+    fn missing_samples_are_counted_without_idle_disks() {
         let offered = [Quantity::DiskBusy, Quantity::DiskAwait, Quantity::Slab];
         let mut recorder = Recorder::new();
         for place in 0..4 {
@@ -205,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_all_is_missing() {
+    fn all_is_missing_without_samples() {
         let report = Recorder::new().report(&[Quantity::Slab], Vec::new(), Watched::default());
         assert_eq!(report.missing["slab_bytes"], 100.0);
         assert!(report.series[0].values.is_empty());

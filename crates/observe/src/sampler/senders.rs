@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_neither_window_nor_buffer_explains_is_the_networks() {
+    fn network_limited_excludes_window_and_buffer() {
         for (busy, rwnd, sndbuf, network) in
             [(900, 0, 0, 900), (900, 900, 0, 0), (900, 500, 300, 100), (0, 0, 0, 0), (900, 904, 0, 0)]
         {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_segment_that_is_held_waits_for_the_program() {
+    fn corked_segment_counts_as_waiting_for_the_program() {
         for (notsent, unacked, is_waiting) in [(0, 0, false), (1447, 0, false), (1448, 0, true), (0, 1, true)]
         {
             let seen =
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_told_apart_and_averaged() {
+    fn connections_are_distinguished_and_averaged() {
         let of = |all: &[(u64, u64, bool)]| -> HashMap<u64, Waits> {
             all.iter()
                 .map(|&(cookie, waited_us, is_waiting)| (cookie, Waits { waited_us, is_waiting }))

@@ -40,9 +40,7 @@ pub struct Snapshot {
     pub page_cache_bytes: Option<u64>,
     /// Kernel objects.
     pub slab_bytes: Option<u64>,
-    /// The block device.
     pub disk: Option<BlockReading>,
-    /// The network device.
     pub network: Option<NetDeviceReading>,
     /// The queue in front of it.
     pub network_queue: Option<QueueReading>,

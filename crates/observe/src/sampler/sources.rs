@@ -84,7 +84,6 @@ impl Sources {
         self
     }
 
-    /// The quantities that can be sampled.
     pub fn offered(&self) -> &[Quantity] {
         &self.offered
     }
@@ -116,9 +115,9 @@ impl Sources {
         raw.senders = self.senders.as_mut().and_then(Senders::read);
         raw.softnet_dropped = self.softnet.as_mut().and_then(|softnet| Some(softnet.read().ok()?.dropped));
         if let Some(pressure) = self.pressure.as_mut().and_then(|pressure| pressure.read().ok()) {
-            raw.pressure_cpu_ns = pressure.cpu.and_then(|stall| stall.some_ns);
-            raw.pressure_io_ns = pressure.io.and_then(|stall| stall.some_ns);
-            raw.pressure_memory_ns = pressure.memory.and_then(|stall| stall.some_ns);
+            raw.pressure_cpu_ns = pressure.cpu_ns;
+            raw.pressure_io_ns = pressure.io_ns;
+            raw.pressure_memory_ns = pressure.memory_ns;
         }
         raw
     }

@@ -47,7 +47,6 @@ impl SamplerThread {
         Ok(Self { last, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The last sample; none before the first.
     pub fn last(&self) -> Option<Sample> {
         // A sample is whole whatever happened to whoever held the lock.
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_samples_are_lost_and_never_bunched() {
+    fn late_samples_are_skipped_not_bunched() {
         // The sample due at 1100 is taken at: lost, next due.
         let table: [(u64, &[u64], u64); 6] = [
             (1100, &[], 1200),
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_do_not_drift_and_a_long_gap_is_bounded() {
+    fn deadlines_do_not_drift_and_long_gaps_are_bounded() {
         let mut schedule = Schedule::new(7, 100);
         for place in 1..=1000 {
             assert_eq!(schedule.next_ns(), 7 + place * 100);

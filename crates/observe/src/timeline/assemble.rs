@@ -48,7 +48,6 @@ pub struct Assembler {
     threads: HashMap<u32, Thread>,
     softirqs: BTreeMap<(u32, u32), u64>,
     processes: BTreeSet<u32>,
-    /// Threads seen.
     pub threads_seen: u64,
     /// Calls that began before the watching, and so have no time.
     pub begun_before: u64,
@@ -56,7 +55,6 @@ pub struct Assembler {
     pub lost: u64,
     /// When a followed process executed a program for the first time.
     pub first_executed_ns: Option<u64>,
-    /// When the last thread ended.
     pub last_ended_ns: Option<u64>,
 }
 
@@ -103,7 +101,6 @@ impl Assembler {
         self.thread(thread, process);
     }
 
-    /// What a thread is called.
     pub fn name(&mut self, thread: u32, process: u32, name: &str) {
         if let Some(lanes) = &mut self.lanes {
             lanes.name(thread, process, name);
@@ -121,7 +118,6 @@ impl Assembler {
         })
     }
 
-    /// One event.
     pub fn take(&mut self, event: Event) {
         match event {
             Event::Entered { at_ns, thread, process, number } => {

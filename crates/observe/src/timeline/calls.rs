@@ -1,6 +1,5 @@
 //! The system calls that a timeline tells of: names and numbers (syscalls(2)).
 
-/// One system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// The kernel's name.
@@ -74,9 +73,6 @@ fn known() -> String {
 
 /// A list of calls in words: names with commas between them. One with `+` before it is added to the usual
 /// ones; if none has a `+`, the list replaces them.
-///
-/// # Errors
-/// A name that is not known.
 pub fn read(text: &str) -> Result<Vec<Call>, UnknownCall> {
     let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let adds = words.iter().any(|word| word.starts_with('+'));
@@ -97,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_apart_and_fit() {
+    fn flow_numbers_are_distinct_and_fit() {
         let mut numbers: Vec<u16> = all().map(|call| call.number).collect();
         let count = numbers.len();
         numbers.sort_unstable();
@@ -108,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_add_to_the_usual_or_replace_them() {
+    fn call_lists_add_to_or_replace_the_default() {
         let names = |text: &str| read(text).unwrap().iter().map(|call| call.name).collect::<Vec<_>>();
         assert_eq!(names("read, write"), ["read", "write"]);
         assert_eq!(names("+futex").len(), usual().len() + 1);

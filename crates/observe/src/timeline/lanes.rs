@@ -62,7 +62,6 @@ impl Lanes {
         false
     }
 
-    /// One call of a thread.
     pub fn call(&mut self, thread: u32, process: u32, mut span: CallSpan) {
         let lane = self.thread(thread, process);
         let (true, Some(lane)) = (self.has_room(span.from_ns), lane) else { return };
@@ -72,7 +71,6 @@ impl Lanes {
         calls.push(span);
     }
 
-    /// A thread on a CPU.
     pub fn run(&mut self, thread: u32, process: u32, cpu: u32, from_ns: u64, to_ns: u64) {
         let lane = self.thread(thread, process);
         if let (true, Some(lane)) = (self.has_room(from_ns), lane) {
@@ -80,7 +78,6 @@ impl Lanes {
         }
     }
 
-    /// A softirq on a CPU.
     pub fn softirq(&mut self, cpu: u32, vector: u32, from_ns: u64, to_ns: u64) {
         if self.has_room(from_ns) {
             push(&mut self.cpu(cpu).softirqs, vector, from_ns, to_ns);
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_begins_at_zero_and_threads_stand_by_process() {
+    fn picture_starts_at_zero_with_threads_by_process() {
         let mut lanes = Lanes::new(100);
         lanes.call(9, 9, span(900, 1100));
         lanes.call(4, 3, span(1200, 1300));
@@ -196,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_a_number_may_come_again() {
+    fn omitted_items_are_counted_and_numbers_may_repeat() {
         let mut lanes = Lanes::new(4);
         lanes.call(5, 5, span(10, 20));
         lanes.end(5);
@@ -208,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_losses_need_room_too() {
+    fn thread_and_loss_records_count_as_room() {
         let mut lanes = Lanes::new(3);
         for thread in 1..=10 {
             lanes.run(thread, 1, 0, 100, 200);

@@ -16,9 +16,6 @@ const RING_BYTES_LEAST: usize = 64 << 10;
 /// The CPU time of this thread is taken, not the wall's: it includes the tracer's work in the kernel, and
 /// nothing that others do meanwhile. Half of the untraced calls come before the traced ones and half after,
 /// so that a CPU that becomes faster or slower meanwhile is not taken for the tracer.
-///
-/// # Errors
-/// The tracer cannot be opened.
 pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<TraceCost, TraceError> {
     let quarter = within / 4;
     let ring_bytes = setting.ring_bytes.max(RING_BYTES_LEAST);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_within_spans_have_lanes_of_their_own() {
+    fn nested_spans_get_their_own_lanes() {
         // In the order in which they ended.
         let spans = vec![
             span("send", 110, 120),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_in_one_picture_and_what_is_not_in_it_is_told() {
+    fn parts_share_one_picture_and_omissions_are_reported() {
         let parts =
             [recorded(vec![span("send", 1000, 1100)], 5), recorded(vec![span("recv", 1300, 1500)], 0)];
         let Watched { times, picture } = watched("it", &parts).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_record_is_drawn() {
+    fn recorded_spans_are_drawn() {
         let recorder = Recorder::start(10);
         let joined = recorder.handle().join();
         (0..3).for_each(|_| time(&ROUND, || ()));

@@ -19,7 +19,6 @@ const PUMP_FOR: Duration = Duration::from_millis(100);
 /// What to watch, and how.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// The calls.
     pub calls: Vec<Call>,
     /// How many spans the picture may hold; `None` for no picture.
     pub spans_max: Option<usize>,
@@ -47,14 +46,8 @@ impl Wish {
 /// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// No backend works.
     #[error("calls cannot be traced here: {bpf}; and {perf}")]
-    NoBackend {
-        /// Why not BPF.
-        bpf: TraceError,
-        /// Why not perf.
-        perf: TraceError,
-    },
+    NoBackend { bpf: TraceError, perf: TraceError },
     /// No right to, whichever way.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -78,15 +71,11 @@ pub struct Session {
 #[derive(Debug)]
 pub struct Watched {
     pub times: CallTimes,
-    /// The picture, where one was wanted.
     pub picture: Option<Picture>,
 }
 
 impl Session {
     /// Chooses the backend by trying: the first whose cost can be measured. Then arms it.
-    ///
-    /// # Errors
-    /// No right to trace, or no backend works here.
     pub fn open(wish: Wish) -> Result<Self, SessionError> {
         let setting = wish.setting();
         let (backend, cost, because) = match wish.backend {
@@ -114,15 +103,11 @@ impl Session {
         })
     }
 
-    /// Which backend it is.
     pub fn backend(&self) -> Backend {
         self.tracer.backend()
     }
 
     /// Follows a target. The time watched begins now, or when a held target executes its program.
-    ///
-    /// # Errors
-    /// The target is not there or must not be traced.
     pub fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         let (pid, threads) = match target {
             Target::Process(pid) => (pid, sys::trace::threads_of(pid)?),
@@ -160,9 +145,6 @@ impl Session {
     }
 
     /// Ends the watching; the target is left as it is.
-    ///
-    /// # Errors
-    /// The kernel's counts cannot be read.
     pub fn finish(mut self, target: &str, ended: Option<String>) -> Result<Watched, TraceError> {
         let stopped_ns = sys::clock::monotonic_ns();
         self.tracer.stop()?;

@@ -16,7 +16,6 @@ const SHARE: u64 = 50;
 /// How long it is trusted whose sockets are whose.
 const OWNERS_FOR: Duration = Duration::from_millis(200);
 
-/// One look.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     at_ns: u64,
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_become_fewer_and_not_more_than_there_is_room_for() {
+    fn socket_samples_are_thinned_to_fit() {
         let mut looks = Looks { all: Vec::new(), most: 100, every_ns: 1 };
         let mut at_ns = 0;
         for _ in 0..530 {

@@ -7,7 +7,6 @@ use sys::trace::{Tallied, Tally};
 
 use super::calls::Call;
 
-/// One call in one state.
 #[derive(Debug, Default)]
 struct CallsOfKind {
     times: Times,
@@ -40,7 +39,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// A call that ended.
     pub fn called(&mut self, number: u16, state: CallState, ns: u64, preempted: bool, returned: i64) {
         let calls = self.calls.entry((number, state)).or_default();
         calls.times.add(ns);
@@ -56,7 +54,6 @@ impl Table {
         calls.began_before += u64::from(began_before);
     }
 
-    /// A softirq.
     pub fn softirq(&mut self, cpu: u32, vector: u32, from_ns: u64, to_ns: u64) {
         let times = self.softirqs.entry((vector, cpu)).or_default();
         times.run.add(to_ns.saturating_sub(from_ns));
@@ -107,7 +104,6 @@ impl Table {
         rows
     }
 
-    /// The rows of softirqs.
     pub fn softirq_rows(&self, wall_ns: u64) -> Vec<SoftirqRow> {
         let row = |(&(vector, cpu), times): (&(u32, u32), &SoftirqTimes)| {
             let period = Some(&times.period).filter(|period| period.count() > 0);
@@ -127,7 +123,6 @@ impl Table {
         self.softirqs.iter().map(row).collect()
     }
 
-    /// The rows of calls without an end.
     pub fn unfinished_rows(&self, calls: &[Call]) -> Vec<UnfinishedRow> {
         let row = |(&number, of): (&u16, &Unfinished)| UnfinishedRow {
             name: name_of(calls, number),
@@ -150,7 +145,7 @@ mod tests {
     use crate::timeline::calls::usual;
 
     #[test]
-    fn states_stand_apart_and_the_longest_comes_first() {
+    fn states_are_separate_rows_sorted_by_time() {
         let mut table = Table::default();
         let number = usual()[0].number;
         for ns in [1000, 3000] {
@@ -165,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_does_not_reach_over_a_loss() {
+    fn softirq_period_does_not_span_a_loss() {
         let mut table = Table::default();
         for from_ns in [0, 10_000, 20_000] {
             table.softirq(1, 3, from_ns, from_ns + 900);

@@ -5,7 +5,7 @@ use base::outcome::Resource;
 use observe::calibrate;
 
 #[test]
-fn all_ceilings_say_how_they_were_measured_and_leave_nothing_behind() {
+fn ceilings_name_their_source_and_leave_nothing() {
     let here = std::env::current_exe().unwrap();
     let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
     let mut said = Vec::new();
@@ -30,7 +30,7 @@ fn all_ceilings_say_how_they_were_measured_and_leave_nothing_behind() {
 }
 
 #[test]
-fn a_stop_ends_it_without_ceilings_of_disk_and_network() {
+fn stop_ends_calibration_without_disk_and_network() {
     let folder = tempfile::tempdir().unwrap();
     let ceilings = calibrate::all(folder.path(), &mut |_| {}, &|| true);
     assert!(ceilings.keys().all(|resource| *resource == Resource::Cpu), "{ceilings:?}");

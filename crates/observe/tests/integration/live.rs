@@ -127,7 +127,7 @@ impl Drop for Burner {
 
 /// The child's side: no test by itself.
 #[test]
-#[ignore = "the other half of a_process_is_measured_as_it_measures_itself"]
+#[ignore = "the other half of process_cpu_matches_its_own_clock"]
 fn burner() {
     let end = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&end);
@@ -153,7 +153,7 @@ fn burner() {
 }
 
 #[test]
-fn a_process_is_measured_as_it_measures_itself() {
+fn process_cpu_matches_its_own_clock() {
     let mut burner = Burner::start();
     let pid = burner.child.id();
     let watch = Watch { pids: vec![pid], ..Watch::default() };
@@ -188,7 +188,7 @@ fn a_process_is_measured_as_it_measures_itself() {
 }
 
 #[test]
-fn a_target_that_ends_is_unknown_and_not_idle() {
+fn ended_target_is_unknown_not_idle() {
     let burner = Burner::start();
     let mut sources =
         Sources::open(Path::new("/"), &Watch { pids: vec![burner.child.id()], ..Watch::default() });
@@ -214,7 +214,7 @@ fn total(from: &Snapshot, to: &Snapshot, quantity: Quantity) -> f64 {
 }
 
 #[test]
-fn sent_bytes_are_seen_on_loopback() {
+fn sent_bytes_are_sampled_on_loopback() {
     const BYTES: u64 = 64 << 20;
     let mut device = NetDevice::open(Path::new("/"), "lo").unwrap();
     let mut sources =
@@ -246,7 +246,7 @@ fn sent_bytes_are_seen_on_loopback() {
 }
 
 #[test]
-fn read_bytes_are_seen_on_a_loop_device() {
+fn reads_of_a_loop_device_are_sampled() {
     if !sys::environment::is_root() {
         eprintln!("skipped: needs root");
         return;
@@ -282,7 +282,7 @@ fn read_bytes_are_seen_on_a_loop_device() {
 }
 
 #[test]
-fn phases_out_of_order_are_errors_and_dropping_ends_the_thread() {
+fn phases_out_of_order_fail_and_drop_ends_the_thread() {
     let mut part = sampler(json!({}));
     assert!(part.start(monotonic_ns() + LEAD_NS).is_err());
     assert!(part.stop().is_err());
@@ -303,7 +303,7 @@ fn phases_out_of_order_are_errors_and_dropping_ends_the_thread() {
 }
 
 #[test]
-fn a_target_elsewhere_has_no_server_series() {
+fn remote_target_has_no_server_series() {
     let mut part = sampler(json!({"elsewhere": "192.0.2.1:80"}));
     let endpoint = part.prepare(&Endpoints::new(), &host()).unwrap();
     let names = endpoint["series"].to_string();

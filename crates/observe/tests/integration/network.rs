@@ -106,7 +106,7 @@ fn after_looks(sources: &mut Sources, looks: u32, mut work: impl FnMut()) -> Sna
 }
 
 #[test]
-fn a_full_link_drops_and_holds_its_senders_back() {
+fn full_link_drops_and_limits_its_senders() {
     let Some(world) = World::make("full") else { return };
     let (mut client, port) = world.connect();
     let mut sources = world.sources(port);
@@ -140,7 +140,7 @@ fn a_full_link_drops_and_holds_its_senders_back() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_the_networks_fault() {
+fn client_that_does_not_read_is_not_network_limited() {
     let Some(world) = World::make("idle") else { return };
     let (client, port) = world.connect();
     // Once its window is full and all is acknowledged nothing is on its way any more.

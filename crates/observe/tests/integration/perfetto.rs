@@ -119,7 +119,7 @@ fn picture() -> Picture {
 }
 
 #[test]
-fn perfettos_own_schema_reads_it() {
+fn trace_is_valid_by_perfettos_schema() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     let picture = picture();

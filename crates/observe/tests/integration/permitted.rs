@@ -45,7 +45,7 @@ fn prepared(watch: &Watch, is_ours: bool) -> (Value, String) {
 }
 
 #[test]
-fn a_folder_that_is_no_control_group_is_read_on_ones_own_host_alone() {
+fn plain_folder_as_group_is_read_only_on_own_host() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cpu.stat"), "usage_usec 5\n").unwrap();
     let names = |endpoint: &Value| endpoint["series"].to_string().contains("cgroup");
@@ -64,7 +64,7 @@ fn a_folder_that_is_no_control_group_is_read_on_ones_own_host_alone() {
 }
 
 #[test]
-fn the_network_of_others_is_entered_with_leave_alone() {
+fn foreign_network_namespace_needs_permission() {
     if !sys::environment::is_root() {
         return eprintln!("skipped: needs root");
     }

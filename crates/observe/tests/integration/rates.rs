@@ -57,7 +57,7 @@ const RATES: [(Quantity, Set, f64); 19] = [
 ];
 
 #[test]
-fn every_rate_of_growth_reset_and_absence() {
+fn rates_of_growth_reset_and_absence() {
     let growth = 50 * MS;
     for (quantity, set, expected) in RATES {
         let of = |from: Option<u64>, to: Option<u64>, elapsed_ms: u64| {
@@ -78,7 +78,7 @@ fn every_rate_of_growth_reset_and_absence() {
 }
 
 #[test]
-fn the_time_that_really_passed_counts() {
+fn rates_use_the_elapsed_time() {
     // A sample that came 60 ms late covers 160 ms.
     let (mut previous, mut current) = (at(0), at(160));
     (previous.server_cpu_ns, current.server_cpu_ns) = (Some(0), Some(40 * MS));
@@ -110,7 +110,7 @@ fn contents_need_no_earlier_snapshot() {
 }
 
 #[test]
-fn a_group_of_its_own_outranks_the_processes() {
+fn own_group_takes_precedence_over_processes() {
     // Grown in 100 ms by: group, processes -> server.
     let table = [
         (true, Some(30), Some(20), Some(30.0)),
@@ -133,7 +133,7 @@ fn a_group_of_its_own_outranks_the_processes() {
 }
 
 #[test]
-fn others_are_what_nobody_known_has_used() {
+fn other_cpu_is_host_minus_known() {
     // Idle, stolen, known, processes and group in ms of 2 cores x 100 ms -> host and others.
     let table = [
         (Some(50), Some(0), Some(120), Some(100), None, Some(150.0), Some(30.0)),
@@ -166,7 +166,7 @@ fn others_are_what_nobody_known_has_used() {
 }
 
 #[test]
-fn a_core_that_comes_or_goes_spoils_one_sample() {
+fn changed_core_count_gives_no_host_cpu() {
     let with = |ms, cores| Snapshot { cores, host_idle_ns: Some(ms * MS), ..at(ms) };
     for (before, after) in [(Some(2), Some(1)), (Some(1), Some(2)), (None, Some(2)), (Some(2), None)] {
         assert_eq!(rates(&with(0, before), &with(100, after)).get(Quantity::HostCpu), None);
@@ -175,7 +175,7 @@ fn a_core_that_comes_or_goes_spoils_one_sample() {
 }
 
 #[test]
-fn waiting_for_a_disk_needs_requests() {
+fn disk_await_needs_requests() {
     let reading = |requests, time_ms| BlockReading {
         reads: requests,
         writes: 2 * requests,
@@ -194,7 +194,7 @@ fn waiting_for_a_disk_needs_requests() {
 }
 
 #[test]
-fn drops_of_both_directions_add_up_and_busy_ends_at_all_the_time() {
+fn drops_are_summed_and_busy_time_is_capped() {
     let device =
         |dropped| NetDeviceReading { rx_dropped: dropped, tx_dropped: 2 * dropped, ..Default::default() };
     let (mut previous, mut current) = (at(0), at(100));

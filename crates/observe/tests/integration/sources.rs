@@ -39,7 +39,7 @@ fn host() -> tempfile::TempDir {
 }
 
 #[test]
-fn everything_that_is_there_is_read() {
+fn all_existing_sources_are_read() {
     let root = host();
     let path = root.path();
     put_process(path, 70, 5_000_000);
@@ -85,7 +85,7 @@ fn everything_that_is_there_is_read() {
 }
 
 #[test]
-fn a_remote_server_leaves_only_the_host() {
+fn remote_server_has_only_host_quantities() {
     let root = host();
     put_process(root.path(), std::process::id(), 1);
     let watch = Watch { elsewhere: Some("192.0.2.1".into()), ..Watch::default() };
@@ -107,7 +107,7 @@ fn a_remote_server_leaves_only_the_host() {
 }
 
 #[test]
-fn what_is_not_there_is_said_and_nothing_fails() {
+fn missing_sources_are_reported_without_failure() {
     let root = tempfile::tempdir().unwrap();
     let watch = Watch {
         pids: vec![70],
@@ -132,7 +132,7 @@ fn what_is_not_there_is_said_and_nothing_fails() {
 }
 
 #[test]
-fn a_group_with_the_measuring_side_in_it_is_not_the_server() {
+fn group_that_contains_kagiri_is_not_the_server() {
     let root = host();
     let path = root.path();
     put_process(path, 70, 5);
@@ -153,7 +153,7 @@ fn a_group_with_the_measuring_side_in_it_is_not_the_server() {
 }
 
 #[test]
-fn a_file_that_breaks_is_missing_and_not_zero() {
+fn unreadable_file_is_missing_not_zero() {
     let root = host();
     put_process(root.path(), std::process::id(), 1);
     let mut sources =

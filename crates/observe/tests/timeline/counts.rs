@@ -21,7 +21,7 @@ fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
 }
 
 #[test]
-fn a_loop_of_three_calls_is_counted_to_the_call() {
+fn loop_of_three_calls_is_counted_exactly() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !has_python() || !can_trace(backend) {
@@ -52,7 +52,7 @@ fn a_loop_of_three_calls_is_counted_to_the_call() {
 }
 
 #[test]
-fn more_than_is_taken_at_once_is_taken_in_the_end() {
+fn events_beyond_one_drain_are_delivered_later() {
     let _alone = crate::common::alone();
     // The other tells what is in its rings, and no more.
     let [bpf, _] = BACKENDS;
@@ -67,7 +67,7 @@ fn more_than_is_taken_at_once_is_taken_in_the_end() {
 }
 
 #[test]
-fn what_a_small_ring_loses_is_counted_and_drawn() {
+fn losses_of_a_small_ring_are_counted_and_drawn() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !has_python() || !can_trace(backend) {
@@ -92,7 +92,7 @@ fn what_a_small_ring_loses_is_counted_and_drawn() {
 }
 
 #[test]
-fn a_picture_that_is_full_says_so_and_the_table_goes_on() {
+fn full_picture_is_marked_and_the_table_continues() {
     let _alone = crate::common::alone();
     let [bpf, perf] = BACKENDS;
     let backend = if can_trace(bpf) { bpf } else { perf };
@@ -110,7 +110,7 @@ fn a_picture_that_is_full_says_so_and_the_table_goes_on() {
 }
 
 #[test]
-fn softirqs_of_a_busy_network_are_counted_from_the_first() {
+fn softirqs_of_a_busy_network_are_counted() {
     let _alone = crate::common::alone();
     let busy = Busy::start();
     for (backend, picture) in WAYS {

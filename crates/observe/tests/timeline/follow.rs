@@ -13,7 +13,7 @@ use crate::common::{
 };
 
 #[test]
-fn a_program_that_ends_at_once_is_seen() {
+fn short_program_is_traced() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !can_trace(backend) {
@@ -28,7 +28,7 @@ fn a_program_that_ends_at_once_is_seen() {
 }
 
 #[test]
-fn a_thousand_children_are_followed() {
+fn thousand_children_are_traced() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !can_trace(backend) {
@@ -49,7 +49,7 @@ fn a_thousand_children_are_followed() {
 }
 
 #[test]
-fn orphans_are_waited_for() {
+fn trace_waits_for_orphans() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !can_trace(backend) {
@@ -64,7 +64,7 @@ fn orphans_are_waited_for() {
 }
 
 #[test]
-fn a_thread_that_executes_another_program_is_followed() {
+fn exec_in_a_thread_is_traced() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !has_python() || !can_trace(backend) {
@@ -85,7 +85,7 @@ time.sleep(60)
 }
 
 #[test]
-fn threads_have_their_names_and_lanes() {
+fn threads_have_names_and_lanes() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !has_python() || !can_trace(backend) {
@@ -118,7 +118,7 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 }
 
 #[test]
-fn a_running_process_is_followed_and_goes_on() {
+fn running_process_is_traced_and_continues() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !has_python() || !can_trace(backend) {
@@ -169,7 +169,7 @@ fn await_read(pid: i32, mut meanwhile: impl FnMut()) {
 }
 
 #[test]
-fn calls_that_began_before_the_watching_are_told() {
+fn calls_in_progress_at_the_start_are_reported() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !can_trace(backend) {
@@ -215,7 +215,7 @@ fn calls_that_began_before_the_watching_are_told() {
 }
 
 #[test]
-fn what_waits_in_sockets_is_drawn() {
+fn socket_queues_are_drawn() {
     let _alone = crate::common::alone();
     let [bpf, perf] = BACKENDS;
     let backend = if can_trace(bpf) { bpf } else { perf };

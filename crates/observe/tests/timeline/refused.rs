@@ -7,7 +7,7 @@ use sys::trace::{Target, TraceError};
 use crate::common::{BACKENDS, can_trace, wish, words};
 
 #[test]
-fn a_process_that_is_gone() {
+fn missing_process_is_reported() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !can_trace(backend) {
@@ -23,7 +23,7 @@ fn a_process_that_is_gone() {
 }
 
 #[test]
-fn a_program_that_is_not_there_or_is_none() {
+fn missing_or_non_executable_program_is_reported() {
     let _alone = crate::common::alone();
     let held = SuspendedChild::prepare(&words(&["/nowhere/at-all"]), true).unwrap();
     let error = held.release().unwrap_err().to_string();
@@ -34,7 +34,7 @@ fn a_program_that_is_not_there_or_is_none() {
 }
 
 #[test]
-fn a_held_program_that_is_let_go_of_never_runs() {
+fn dropped_suspended_program_never_runs() {
     let _alone = crate::common::alone();
     let (folder, path) = crate::common::folder();
     let file = path.join("made");

@@ -42,7 +42,7 @@ thread.join()
 ";
 
 #[test]
-fn waiting_calls_stand_apart_from_those_that_find_their_data() {
+fn blocked_and_ready_calls_are_separated() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !has_python() || !can_trace(backend) {
@@ -69,7 +69,7 @@ fn waiting_calls_stand_apart_from_those_that_find_their_data() {
 }
 
 #[test]
-fn a_call_that_never_ends_is_told_as_such() {
+fn unfinished_call_is_reported() {
     let _alone = crate::common::alone();
     for (backend, picture) in WAYS {
         if !has_python() || !can_trace(backend) {
@@ -102,7 +102,7 @@ fn a_call_that_never_ends_is_told_as_such() {
 }
 
 #[test]
-fn one_thread_alone_can_be_followed() {
+fn single_thread_can_be_traced() {
     let _alone = crate::common::alone();
     for backend in BACKENDS {
         if !can_trace(backend) {
@@ -134,7 +134,7 @@ time.sleep(60)
 ";
 
 #[test]
-fn the_end_of_the_watching_makes_no_call_seem_ready_that_waits() {
+fn waiting_call_at_the_end_is_not_counted_as_ready() {
     let _alone = crate::common::alone();
     if !has_python() {
         return;

@@ -74,8 +74,7 @@ impl Default for IndexLimits {
 }
 
 impl Content {
-    /// # Errors
-    /// [`TimelineError`] for an index that cannot be played.
+    /// Errors: [`TimelineError`] for an index that cannot be played.
     pub fn new(index: &ContentIndex, made_by_reading: bool) -> Result<Self, TimelineError> {
         let frames = (0..index.frame_count()).filter_map(|frame| {
             Some(Frame { end_bytes: index.end_offset(frame)?, due_ns: index.dts_ns(frame)? })
@@ -92,9 +91,6 @@ impl Content {
     /// The content at `location`: from the cache, else with the index beside the local file `path`, else with
     /// the server's index (`.kgi` behind the content's name), else by reading the content once, with
     /// progress to `host`. An index that is missing, damaged or of another length is ignored.
-    ///
-    /// # Errors
-    /// [`LoadError`].
     pub fn load(
         location: &ContentLocation,
         path: Option<&Path>,

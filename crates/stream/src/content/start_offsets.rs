@@ -14,7 +14,6 @@ fn share(stream: u64, seed: u64) -> f64 {
 }
 
 /// The group of pictures at which a stream begins.
-#[must_use]
 pub fn gop(timeline: &Timeline, stream: u64, seed: u64) -> usize {
     let due_ns = (share(stream, seed) * timeline.lap_ns() as f64) as u64;
     let (mut low, mut high) = (0, timeline.gops().len());
@@ -27,7 +26,6 @@ pub fn gop(timeline: &Timeline, stream: u64, seed: u64) -> usize {
 
 /// How many streams, beginning at `starts_ns` of content of `lap_ns`, read within `read_ns` a region that
 /// another stream reads too.
-#[must_use]
 pub fn overlapping(mut starts_ns: Vec<u64>, lap_ns: u64, read_ns: u64) -> u64 {
     starts_ns.sort_unstable();
     let n = starts_ns.len();

@@ -4,23 +4,14 @@
 /// What makes content unplayable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimelineError {
-    /// Nothing to play.
     #[error("the content's index holds no frame that can be played; index the content again")]
     Empty,
-    /// A frame that ends before its predecessor, or is due before it.
     #[error(
         "frame {frame} of the content's index ends or is due before its predecessor; index the content again"
     )]
-    Disorder {
-        /// Which frame, counted from 0.
-        frame: usize,
-    },
-    /// A group whose first frame does not exist.
+    Disorder { frame: usize },
     #[error("group {gop} of the content's index begins outside of the frames; index the content again")]
-    Gop {
-        /// Which group of pictures, counted from 0.
-        gop: usize,
-    },
+    Gop { gop: usize },
     /// Shorter than [`LAP_NS_MIN`].
     #[error("the content plays for less than 100 ms; make or choose content that plays for some seconds")]
     Short,
@@ -48,7 +39,6 @@ pub struct Frame {
 pub struct Gop {
     /// Offset of its first byte, from the file's start.
     pub start_bytes: u64,
-    /// Its first frame.
     pub first_frame: usize,
     /// CRC32C of its bytes (up to the next group or the content's end), where the index has one.
     pub crc32c: Option<u32>,
@@ -66,9 +56,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// From the frames and groups of an index and the content's length.
-    ///
-    /// # Errors
-    /// [`TimelineError`]: no frames, or an order that no player could follow.
+    /// Errors: [`TimelineError`]: no frames, or an order that no player could follow.
     pub fn new(mut frames: Vec<Frame>, gops: Vec<Gop>, total_bytes: u64) -> Result<Self, TimelineError> {
         let first = gops.first().ok_or(TimelineError::Empty)?.first_frame;
         if frames.is_empty() {
@@ -117,48 +105,40 @@ impl Timeline {
         Ok(timeline)
     }
 
-    #[must_use]
     pub fn gops(&self) -> &[Gop] {
         &self.gops
     }
 
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
     /// The first byte that can be decoded; a player goes on there after the end.
-    #[must_use]
     pub fn base_bytes(&self) -> u64 {
         self.total_bytes - self.lap_bytes
     }
 
     /// The length of the content in playing time.
-    #[must_use]
     pub fn lap_ns(&self) -> u64 {
         self.lap_ns
     }
 
     /// When a group is due after the content's first frame.
-    #[must_use]
     pub fn gop_due_ns(&self, gop: usize) -> u64 {
         self.frames[self.gops[gop].first_frame].due_ns
     }
 
     /// Offset behind the last byte of a group.
-    #[must_use]
     pub fn gop_end_bytes(&self, gop: usize) -> u64 {
         self.gops.get(gop + 1).map_or(self.total_bytes, |next| next.start_bytes)
     }
 
-    #[must_use]
     pub fn mean_bit_per_s(&self) -> f64 {
         self.lap_bytes as f64 * 8.0 / (self.lap_ns as f64 / 1e9)
     }
 
     /// How many frames are due within the first `ns` of a player that begins at `gop` (frame 0 at 0
     /// included).
-    #[must_use]
     pub fn frames_until(&self, gop: usize, ns: u64) -> u64 {
         let first = self.gops[gop].first_frame as u64;
         let absolute = ns + self.gop_due_ns(gop);
@@ -169,7 +149,6 @@ impl Timeline {
 
     /// How many bytes a player that began at `gop` needs in order to have content up to `ns`, a frame's bytes
     /// being spread evenly over the time since the frame before.
-    #[must_use]
     pub fn bytes_until(&self, gop: usize, ns: u64) -> u64 {
         let absolute = ns + self.gop_due_ns(gop);
         let (laps, within) = (absolute / self.lap_ns, absolute % self.lap_ns);
@@ -210,7 +189,6 @@ pub struct Cursor {
 
 impl Cursor {
     /// At the first frame of a group.
-    #[must_use]
     pub fn new(timeline: &Timeline, gop: usize) -> Self {
         let Gop { start_bytes, first_frame, .. } = timeline.gops[gop];
         let frame = timeline.frames[first_frame];
@@ -245,7 +223,6 @@ impl Cursor {
 
     /// The bytes needed for content up to `ns`, which lies between the frame before and this one.
     #[inline]
-    #[must_use]
     pub fn bytes_at(&self, ns: u64) -> u64 {
         let span = self.due_ns.saturating_sub(self.previous_ns);
         if span == 0 {
@@ -257,7 +234,6 @@ impl Cursor {
 
     /// Up to which time `bytes`, which end within this frame, carry content.
     #[inline]
-    #[must_use]
     pub fn time_at(&self, bytes: u64) -> u64 {
         let span = (self.end_bytes - self.previous_bytes).max(1);
         let share = bytes.saturating_sub(self.previous_bytes) as f64 / span as f64;

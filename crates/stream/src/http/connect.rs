@@ -30,7 +30,6 @@ pub struct FetchDeadline {
 
 impl FetchDeadline {
     /// `allowed` is the whole time of `deadline`, for the error message.
-    #[must_use]
     pub fn new(url: &Url, deadline: Deadline, allowed: Duration, host: &HostContext) -> Self {
         Self {
             deadline,
@@ -40,20 +39,15 @@ impl FetchDeadline {
         }
     }
 
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    #[must_use]
     pub fn timeout_error(&self, what: &'static str) -> FetchError {
         FetchError::Timeout { url: self.url.clone(), what, allowed_s: self.allowed_s }
     }
 
     /// How long to wait for `what` before calling this again.
-    ///
-    /// # Errors
-    /// No time is left, or the run was stopped.
     pub fn next_wait(&self, what: &'static str) -> Result<Duration, FetchError> {
         let left = self.deadline.left();
         if self.stop.load(Ordering::Relaxed) {
@@ -65,9 +59,6 @@ impl FetchDeadline {
 
 /// The permitted addresses of a URL's host. The resolver takes no deadline, so it runs on a thread of its
 /// own, which is abandoned when it takes too long.
-///
-/// # Errors
-/// No address, or no permitted one.
 pub fn resolve(
     url: &Url,
     deadline: &FetchDeadline,
@@ -116,9 +107,6 @@ fn permitted(found: Vec<SocketAddr>, permit: &dyn Permit) -> Result<Option<Vec<S
 }
 
 /// Connect to the first of the addresses that accepts.
-///
-/// # Errors
-/// The error of the first address, or a timeout.
 pub fn connect(
     addresses: &[SocketAddr],
     deadline: &FetchDeadline,

@@ -50,9 +50,7 @@ pub struct Body {
 
 /// Locate content: follow redirects, find its length and whether the server supports ranges. The host's
 /// policy permits each address before anything is sent to it.
-///
-/// # Errors
-/// [`FetchError`], at the latest `within` after the call, and soon after the run is stopped.
+/// Errors: [`FetchError`], at the latest `within` after the call, and soon after the run is stopped.
 pub fn locate(text: &str, within: Duration, host: &HostContext) -> Result<ContentLocation, FetchError> {
     let deadline = Deadline::after(within);
     let mut url = Url::parse(text)?;
@@ -89,9 +87,6 @@ pub fn locate(text: &str, within: Duration, host: &HostContext) -> Result<Conten
 
 /// Request bytes `from..=last` (to the end if `None`) of `url` from one of `addresses`, which must be
 /// permitted, and read the head of the response.
-///
-/// # Errors
-/// [`FetchError`].
 pub fn request(
     url: &Url,
     addresses: &[SocketAddr],
@@ -140,10 +135,6 @@ fn is_wait(error: &std::io::Error) -> bool {
 }
 
 impl Body {
-    /// Read the rest into memory, at most `bytes_max`.
-    ///
-    /// # Errors
-    /// [`FetchError`].
     pub fn read_all(mut self, bytes_max: u64, advice: &'static str) -> Result<Vec<u8>, FetchError> {
         if self.expected_bytes > bytes_max {
             let (url, bytes) = (self.deadline.url().to_owned(), self.expected_bytes);

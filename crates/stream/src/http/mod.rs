@@ -36,7 +36,6 @@ pub enum HttpError {
     WrongRange { first: u64, total: u64, sent: String },
 }
 
-/// The head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
@@ -51,7 +50,6 @@ pub struct Head {
 }
 
 /// The request for bytes `from..=last`, or to the end.
-#[must_use]
 pub fn get(url: &Url, from: u64, last: Option<u64>) -> Vec<u8> {
     let last = last.map_or(String::new(), |last| last.to_string());
     format!(
@@ -73,9 +71,6 @@ pub struct HeadReader {
 impl HeadReader {
     /// Take the next bytes. Once the head is complete, return it and how many of *these* bytes belong to it;
     /// the rest is body. Interim responses (1xx) are skipped.
-    ///
-    /// # Errors
-    /// [`HttpError`].
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, HttpError> {
         let before = self.buffer.len();
         // The end of the head may lie within these bytes, so the bound is checked after parsing.
@@ -99,7 +94,6 @@ impl HeadReader {
         }
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -179,16 +173,12 @@ fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
 }
 
 impl Head {
-    /// The target of a redirect.
-    #[must_use]
     pub fn redirect(&self) -> Option<&str> {
         matches!(self.status, 301 | 302 | 303 | 307 | 308).then_some(self.location.as_deref()).flatten()
     }
 
     /// The length of the body.
-    ///
-    /// # Errors
-    /// [`HttpError::Status`] unless the status is 200 or 206; [`HttpError::NoLength`].
+    /// Errors: [`HttpError::Status`] unless the status is 200 or 206; [`HttpError::NoLength`].
     pub fn body_bytes(&self) -> Result<u64, HttpError> {
         let advice = match self.status {
             200 | 206 => "",
@@ -214,9 +204,7 @@ impl Head {
     ///
     /// A 200 (no ranges supported) is accepted for a request from byte 0 only: skipping the bytes before
     /// `first` would load the server with bytes that no viewer plays.
-    ///
-    /// # Errors
-    /// As [`Head::body_bytes`], and [`HttpError::WrongRange`].
+    /// Errors: As [`Head::body_bytes`], and [`HttpError::WrongRange`].
     pub fn body_from(&self, first: u64, total: u64) -> Result<u64, HttpError> {
         let bytes = self.body_bytes()?;
         let wrong = |sent: String| HttpError::WrongRange { first, total, sent };

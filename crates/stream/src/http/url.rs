@@ -22,9 +22,8 @@ pub struct UrlError {
 
 impl Url {
     /// Parse a URL.
-    ///
-    /// # Errors
-    /// [`UrlError`]: another scheme (https in particular), no host, a port out of range, blanks or controls.
+    /// Errors: [`UrlError`]: another scheme (https in particular), no host, a port out of range, blanks or
+    /// controls.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let fail = |problem| UrlError { text: text.chars().take(200).collect(), problem };
         if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
@@ -34,7 +33,7 @@ impl Url {
         match scheme.to_ascii_lowercase().as_str() {
             "http" => {}
             "https" => {
-                return Err(fail("https is not supported: the measurement would be of the encryption"));
+                return Err(fail("https is not supported, because encryption would be measured too"));
             }
             _ => return Err(fail("only http is supported")),
         }
@@ -80,9 +79,6 @@ impl Url {
     }
 
     /// Resolve a `Location` header against this URL (RFC 3986, section 5.2).
-    ///
-    /// # Errors
-    /// As [`Url::parse`].
     pub fn join(&self, location: &str) -> Result<Self, UrlError> {
         let relative = match location {
             _ if location.contains("://") && location.find("://") < location.find(['/', '?']) => {
@@ -99,7 +95,6 @@ impl Url {
     }
 
     /// The URL of the content's index: `.kgi` appended to the path.
-    #[must_use]
     pub fn index(&self) -> Self {
         let query = &self.target[self.path().len()..];
         Self { target: format!("{}.kgi{query}", self.path()), ..self.clone() }
@@ -110,24 +105,20 @@ impl Url {
     }
 
     /// Host name or address, without brackets.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Path and query.
-    #[must_use]
     pub fn target(&self) -> &str {
         &self.target
     }
 
     /// The `Host` header: the port only where it is not 80 (RFC 9112, section 3.2).
-    #[must_use]
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == 80 { host } else { format!("{host}:{}", self.port) }

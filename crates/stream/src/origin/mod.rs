@@ -22,7 +22,6 @@ use server_process::{ServerLauncher, ServerProcess};
 /// What the server is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OriginTask {
-    /// The settings of the workload.
     #[serde(deserialize_with = "part::settings")]
     pub stream: StreamSettings,
     /// Players connect from other hosts, through a network device of this one.
@@ -32,7 +31,6 @@ pub struct OriginTask {
 /// Where the server is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OriginEndpoint {
-    /// The URL of the content.
     pub content_url: String,
     /// The content's file on the server's host, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,9 +8,6 @@ use base::part::{HostContext, PartError};
 use crate::settings::{ServerKind, StreamSettings};
 
 /// Before anything is created.
-///
-/// # Errors
-/// The refusal.
 pub fn check_create(settings: &StreamSettings, address: IpAddr, host: &HostContext) -> Result<(), PartError> {
     let permit = &host.permit;
     match &settings.content.path {
@@ -33,9 +30,7 @@ pub fn check_create(settings: &StreamSettings, address: IpAddr, host: &HostConte
 }
 
 /// May given content be sent at its own rate?
-///
-/// # Errors
-/// The refusal, or why the content's index cannot be read.
+/// Errors: The refusal, or why the content's index cannot be read.
 pub fn check_rate(settings: &StreamSettings, content: &Path, host: &HostContext) -> Result<(), PartError> {
     if settings.content.path.is_none() {
         return Ok(());

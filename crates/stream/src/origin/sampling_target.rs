@@ -15,7 +15,6 @@ use super::server_process::ServerProcess;
 use crate::settings::{ServerKind, StreamSettings};
 use workload::watch::{lower, lower_to_link};
 
-/// The server's host.
 #[derive(Clone, Copy)]
 pub struct ServerHost<'a> {
     pub host: &'a HostContext,

@@ -28,7 +28,6 @@ const NGINX_CONF: &str = "nginx.conf";
 /// Folders that nginx makes there.
 const NGINX_TEMP_FOLDERS: [&str; 5] = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
 
-/// A running server.
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
@@ -44,7 +43,6 @@ struct NginxConfig {
     entries: Vec<EntryId>,
 }
 
-/// Launches a server.
 pub struct ServerLauncher<'a> {
     pub settings: &'a StreamSettings,
     /// The server listens here, on a free port.
@@ -56,7 +54,6 @@ pub struct ServerLauncher<'a> {
 }
 
 impl ServerLauncher<'_> {
-    /// ServerLauncher the server of this content.
     pub fn launch(&self, content: &Path) -> Result<ServerProcess, PartError> {
         let (Some(dir), Some(name)) = (content.parent(), content.file_name().and_then(|name| name.to_str()))
         else {
@@ -174,7 +171,6 @@ fn free_port(address: IpAddr) -> Result<u16, PartError> {
         .map_err(|error| PartError::new(format!("no free port for nginx at {address}: {error}")))
 }
 
-/// Wait until nginx accepts connections.
 fn wait_until_accepting(child: &mut Child, address: SocketAddr, host: &HostContext) -> Result<(), PartError> {
     let deadline = Instant::now() + READY_TIMEOUT;
     while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {

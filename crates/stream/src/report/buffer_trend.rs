@@ -23,7 +23,6 @@ pub struct TrendContext {
     pub supply: Option<f64>,
 }
 
-/// The trend of the slack.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct BufferTrend {
     /// Negative for a fall.
@@ -42,7 +41,6 @@ pub struct BufferTrend {
 /// The buffers drain when the slope's 99 % interval (widened for autocorrelation) is negative, the line
 /// reaches 0 while content is left, the fall exceeds [`FALL_MIN_S`], and the server delivered less than the
 /// mean rate.
-#[must_use]
 pub fn judge(points: &[(f64, f64)], context: TrendContext) -> Option<BufferTrend> {
     let line = trend(points)?;
     let (first, last) = (points.first()?.0, points.last()?.0);

@@ -8,9 +8,6 @@ use super::{Combine, PlayerCalls, StreamReport, ThreadReport, ViewerReport};
 use crate::content::start_offsets;
 
 /// Merge reports by host (`None`: all played on one host).
-///
-/// # Errors
-/// There is no report, or the reports are of different content.
 pub fn merge(groups: Vec<(Option<&str>, ViewerReport)>) -> Result<ViewerReport, PartError> {
     let hosts: Vec<_> = groups.iter().map(|(host, _)| host.unwrap_or(HERE)).collect();
     let mut reports: Vec<_> = groups.into_iter().map(|(host, report)| with_host(host, report)).collect();

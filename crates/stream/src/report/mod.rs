@@ -86,7 +86,6 @@ pub struct StreamReport {
     pub p1203_stalling: Vec<[f64; 2]>,
 }
 
-/// One thread of the generator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
     /// Absent where all played on one host.
@@ -128,7 +127,6 @@ pub struct SlackSum {
 
 /// Values of the same moment that can be combined over players.
 pub trait Combine: Copy {
-    #[must_use]
     fn combine(self, other: Self) -> Self;
 
     /// Combine lists entry by entry, up to the shortest.
@@ -162,7 +160,6 @@ impl Combine for SlackSum {
     }
 }
 
-/// The players' system calls on one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlayerCalls {
     /// Absent where all played on one host.
@@ -208,13 +205,11 @@ pub struct ViewerReport {
     pub calls: Vec<PlayerCalls>,
 }
 
-/// Interval of the samples.
 pub const SAMPLE_NS: u64 = 100_000_000;
 const NS_PER_S: f64 = 1e9;
 
 impl ViewerReport {
     /// The samples as series, in s after the start.
-    #[must_use]
     pub fn series(&self) -> Vec<Series> {
         let mut playing = Series::new("streams_playing", "");
         let mut slack = Series::new("slack_s", "s");
@@ -237,7 +232,6 @@ impl ViewerReport {
     }
 
     /// Least slack per second of the hold, mean over the streams: (s after the hold's beginning, s).
-    #[must_use]
     pub fn slack_per_s(&self) -> Vec<(f64, f64)> {
         let mean = |(second, sum): (usize, &SlackSum)| {
             let mean_s = sum.slack_ns as f64 / f64::from(sum.streams) / NS_PER_S;
@@ -247,7 +241,6 @@ impl ViewerReport {
     }
 
     /// The trend of [`slack_per_s`](Self::slack_per_s).
-    #[must_use]
     pub fn slack_trend(&self) -> Option<BufferTrend> {
         let demanded_bits = self.streams.iter().filter_map(|stream| stream.held_s).sum::<f64>();
         let demanded_bits = demanded_bits * self.content_bit_per_s;
@@ -257,8 +250,8 @@ impl ViewerReport {
         buffer_trend::judge(&self.slack_per_s(), TrendContext { remaining_s: remaining_s.max(0.0), supply })
     }
 
-    /// # Errors
-    /// Every stream broke before its first picture: nothing was measured. The error of the first stream.
+    /// Errors: Every stream broke before its first picture: nothing was measured. The error of the first
+    /// stream.
     pub fn check_measured(&self) -> Result<(), PartError> {
         let lost = |stream: &&StreamReport| stream.startup_s.is_none() && stream.broken.is_some();
         let mut broken = self.streams.iter().filter(lost);

@@ -237,9 +237,7 @@ impl Default for StreamSettings {
 
 impl StreamSettings {
     /// Read settings and check every range.
-    ///
-    /// # Errors
-    /// An unknown key, a wrong unit or an impossible range, with the key named.
+    /// Errors: An unknown key, a wrong unit or an impossible range, with the key named.
     pub fn read(settings: Value) -> Result<Self, PlanError> {
         workload::settings::read(&settings)
     }

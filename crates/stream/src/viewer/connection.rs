@@ -51,7 +51,6 @@ enum Phase {
     Body,
 }
 
-/// The connection of one stream.
 #[derive(Debug)]
 pub struct Connection {
     phase: Phase,
@@ -78,7 +77,6 @@ pub struct ReadProgress {
 
 impl Connection {
     /// A connection for the content from `from_bytes` on.
-    #[must_use]
     pub fn new(from_bytes: u64) -> Self {
         Self {
             phase: Phase::Idle,
@@ -116,19 +114,16 @@ impl Connection {
         self.phase = Phase::Requesting { sent_bytes: 0 };
     }
 
-    #[must_use]
     pub fn socket(&self) -> Option<&TcpSocket> {
         self.socket.as_ref()
     }
 
     /// Whether a body is being received.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Body)
     }
 
     /// What the connection waits for, for the message about a stream that never began.
-    #[must_use]
     pub fn waiting_for(&self) -> &'static str {
         match self.phase {
             Phase::Idle => "its start",
@@ -140,9 +135,7 @@ impl Connection {
 
     /// Do what is possible without blocking, reading at most `wanted_bytes` of content. `buffer` is scratch
     /// space.
-    ///
-    /// # Errors
-    /// [`ConnectionError`]; the stream has ended.
+    /// Errors: [`ConnectionError`]; the stream has ended.
     #[inline]
     pub fn advance(
         &mut self,

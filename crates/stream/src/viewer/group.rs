@@ -28,7 +28,6 @@ pub struct Group {
     recorder: Option<Recorder>,
 }
 
-/// What a group measured.
 #[derive(Debug)]
 pub struct GroupRecord {
     pub shared: Arc<Shared>,
@@ -64,9 +63,6 @@ fn stream_specs(plan: &ViewerSettings, content: &Content, ranges: bool, start_ns
 
 impl Group {
     /// Start all threads; they begin at `start_ns` of the monotonic clock.
-    ///
-    /// # Errors
-    /// [`GroupError`].
     pub fn start(
         plan: ViewerSettings,
         source: ContentSource,
@@ -95,13 +91,11 @@ impl Group {
         Ok(group)
     }
 
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.threads.is_finished()
     }
 
     /// The share of the group's time that has passed, 0..1.
-    #[must_use]
     pub fn done(&self) -> f64 {
         let (now, start) = (monotonic_ns(), self.shared.start_ns);
         let whole = self.shared.hold().to_ns - start;
@@ -109,9 +103,6 @@ impl Group {
     }
 
     /// End the threads within milliseconds and return what they measured.
-    ///
-    /// # Errors
-    /// A thread panicked or did not end.
     pub fn finish(mut self) -> Result<GroupRecord, GroupError> {
         let stopped = !self.is_finished();
         let threads = self.threads.finish(Deadline::after(Duration::ZERO)).into_iter();

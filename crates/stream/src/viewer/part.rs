@@ -41,11 +41,9 @@ struct Prepared {
 pub struct ViewersEndpoint {
     /// The content's URL, after redirections.
     pub content_url: String,
-    /// The server's address.
     pub server_address: String,
     /// The content's length, s.
     pub content_s: f64,
-    /// The content's length, bytes.
     pub content_bytes: u64,
     /// The content's mean rate.
     pub content_bit_per_s: f64,

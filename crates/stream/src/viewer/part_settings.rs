@@ -97,8 +97,6 @@ impl Default for ViewerSettings {
 }
 
 impl ViewerSettings {
-    /// # Errors
-    /// A usage error that names the key.
     pub fn check(&self) -> Result<(), PartError> {
         self.check_ranges().map_err(|problem| PartError::usage(format!("the players' settings: {problem}")))
     }
@@ -133,19 +131,16 @@ impl ViewerSettings {
         Ok(())
     }
 
-    #[must_use]
     pub fn rules(&self) -> BufferRules {
         BufferRules { start_ns: self.start.ns(), resume_ns: self.resume.ns(), cap_ns: self.cap.ns() }
     }
 
     /// Players on all hosts together.
-    #[must_use]
     pub fn all(&self) -> u64 {
         self.of.unwrap_or(self.streams)
     }
 
     /// Whether there are players on other hosts, whose progress this group does not know.
-    #[must_use]
     pub fn is_part(&self) -> bool {
         self.streams < self.all()
     }
@@ -157,7 +152,6 @@ impl ViewerSettings {
     }
 
     /// The depth of a stream: the first ones parse.
-    #[must_use]
     pub fn depth_of(&self, stream: u64) -> Depth {
         // Numbers alternate over the hosts, so the first `step` streams are the first of every host.
         let parsing = if self.parsing == 0 { 0 } else { self.parsing.max(self.step) };
@@ -165,7 +159,6 @@ impl ViewerSettings {
     }
 
     /// The time over which connections start.
-    #[must_use]
     pub fn start_window_ns(&self) -> u64 {
         match self.all() {
             0..=1 => 0,
@@ -175,7 +168,6 @@ impl ViewerSettings {
     }
 
     /// The latest beginning of the hold, in ns after the group's start.
-    #[must_use]
     pub fn hold_after_ns(&self) -> u64 {
         let usual_ns = STARTUP_MAX_NS + 2 * self.cap.ns();
         self.start_window_ns() + self.warm_up.map_or(usual_ns, Span::ns)

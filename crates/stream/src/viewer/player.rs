@@ -28,7 +28,6 @@ impl Default for BufferRules {
     }
 }
 
-/// The state of a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// The server has not answered yet.
@@ -56,7 +55,6 @@ pub struct Stall {
 /// The first stalls of a stream are kept one by one; all of them are counted.
 pub const STALLS_KEPT_MAX: usize = 256;
 
-/// A virtual player.
 #[derive(Debug, Clone)]
 pub struct Player {
     rules: BufferRules,
@@ -78,7 +76,6 @@ pub struct Player {
 
 impl Player {
     /// A player that begins at a group of pictures.
-    #[must_use]
     pub fn new(rules: BufferRules, timeline: &Timeline, gop: usize) -> Self {
         let cursor = Cursor::new(timeline, gop);
         Self {
@@ -195,37 +192,31 @@ impl Player {
         self.state = State::Ended;
     }
 
-    #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
     /// The group of pictures at which the player began.
-    #[must_use]
     pub fn gop(&self) -> usize {
         self.gop
     }
 
     /// Playing time shown so far.
-    #[must_use]
     pub fn position_ns(&self) -> u64 {
         self.position_ns
     }
 
     /// Bytes received since the beginning.
-    #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
     /// Playing time received so far; parts of a frame count as parts of its time.
-    #[must_use]
     pub fn received_ns(&self) -> u64 {
         self.head.time_at(self.received_bytes)
     }
 
     /// Playing time received ahead of the picture.
-    #[must_use]
     pub fn buffered_ns(&self) -> u64 {
         self.received_ns().saturating_sub(self.position_ns)
     }
@@ -233,7 +224,6 @@ impl Player {
     /// Time until the first missing frame is due; 0 during a stall, `None` before the first picture and after
     /// the end.
     #[inline]
-    #[must_use]
     pub fn slack_ns(&self) -> Option<u64> {
         match self.state {
             State::Playing => Some(self.head.due_ns.saturating_sub(self.position_ns)),
@@ -242,29 +232,24 @@ impl Player {
         }
     }
 
-    #[must_use]
     pub fn frames_played(&self) -> u64 {
         self.play.number
     }
 
-    #[must_use]
     pub fn started_ns(&self) -> Option<u64> {
         self.started_ns
     }
 
-    #[must_use]
     pub fn stall_count(&self) -> u64 {
         self.stall_count
     }
 
     /// The stalls, up to [`STALLS_KEPT_MAX`].
-    #[must_use]
     pub fn stalls(&self) -> &[Stall] {
         &self.stalls
     }
 
     /// Total length of all stalls up to `now_ns`.
-    #[must_use]
     pub fn stalled_ns(&self, now_ns: u64) -> u64 {
         match self.state {
             State::Stalled => self.stalled_ns + now_ns.saturating_sub(self.zero_ns + self.position_ns),

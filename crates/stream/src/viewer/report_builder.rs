@@ -12,8 +12,6 @@ use crate::report::{
 
 const S: f64 = 1e9;
 
-/// The report of a group.
-#[must_use]
 pub fn build(record: &GroupRecord, ranges: bool) -> ViewerReport {
     let shared = &record.shared;
     let (timeline, plan) = (&shared.content.timeline, &shared.plan);

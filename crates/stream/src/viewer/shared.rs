@@ -8,7 +8,6 @@ use super::part_settings::ViewerSettings;
 use super::stream::Hold;
 use crate::content::Content;
 
-/// Slots of the wheel.
 pub const SLOTS: u64 = 8;
 pub const SLOT_NS: u64 = 5_000_000;
 /// Least length of a hold that is ended early: long enough to sample the resources' rates.
@@ -24,7 +23,6 @@ pub struct Shared {
     pub start_ns: u64,
     /// The verdict is certain before the hold's end.
     aborted: AtomicBool,
-    /// The beginning of the hold.
     hold_from_ns: AtomicU64,
     /// Streams that have shown a picture.
     playing: AtomicU64,

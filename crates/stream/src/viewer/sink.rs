@@ -35,7 +35,6 @@ pub struct CheckCounts {
 
 impl Sink {
     /// For a player that begins at `gop`.
-    #[must_use]
     pub fn new(depth: Depth, check_hashes: bool, content: &Content, gop: usize) -> Self {
         Self {
             depth,
@@ -52,7 +51,6 @@ impl Sink {
 
     /// Whether bytes are dropped in the kernel.
     #[inline]
-    #[must_use]
     pub fn discards(&self) -> bool {
         self.depth == Depth::Discard && self.hashes.is_none()
     }
@@ -75,7 +73,6 @@ impl Sink {
     }
 
     /// `None` for a player that does not parse.
-    #[must_use]
     pub fn counts(&self) -> Option<CheckCounts> {
         let packets = self.checker.as_ref().map(TsChecker::counts)?;
         Some(CheckCounts {

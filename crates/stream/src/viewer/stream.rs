@@ -42,7 +42,6 @@ pub struct Hold {
     pub to_ns: u64,
 }
 
-/// One stream.
 #[derive(Debug)]
 pub struct ViewerStream {
     pub spec: StreamSpec,
@@ -70,7 +69,6 @@ pub struct ViewerStream {
 
 impl ViewerStream {
     /// A stream that has not connected yet.
-    #[must_use]
     pub fn new(spec: StreamSpec, rules: BufferRules, content: &Content) -> Self {
         Self {
             spec,
@@ -177,7 +175,6 @@ impl ViewerStream {
     }
 
     /// Whether the stream stalled within the hold, or broke.
-    #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let stalled = self.from.is_some_and(|from| from.in_stall || self.player.stall_count() > from.stalls);
         stalled || self.error.is_some()

@@ -18,7 +18,6 @@ pub struct Ratio {
 
 impl Ratio {
     /// Whether the ratio lies outside of `1 - tolerance ..= 1 + tolerance`.
-    #[must_use]
     pub fn is_disturbed(&self, tolerance: f64) -> bool {
         self.value < 1.0 - tolerance || (self.was_full && self.value > 1.0 + tolerance)
     }
@@ -79,13 +78,11 @@ impl ThroughputCheck {
     }
 
     /// The ratio of the window that deviated most.
-    #[must_use]
     pub fn worst(&self) -> Option<Ratio> {
         self.worst
     }
 
     /// The longest time without a byte while the player wanted some.
-    #[must_use]
     pub fn gap_max_ns(&self) -> u64 {
         self.gap_max_ns
     }

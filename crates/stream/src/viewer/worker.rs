@@ -33,7 +33,6 @@ const EVENTS_MAX: usize = 256;
 const STREAM_CLASS: u8 = 0;
 const CONNECTOR_CLASS: u8 = 1;
 
-/// What a thread measured.
 #[derive(Debug)]
 pub struct ThreadRecord {
     pub streams: Vec<ViewerStream>,
@@ -115,18 +114,11 @@ impl Worker {
         }
     }
 
-    /// An event loop for a worker.
-    ///
-    /// # Errors
-    /// No descriptors left.
     pub fn event_loop(stop: Arc<StopHandle>) -> Result<EventLoop, NetError> {
         Ok(EventLoop::new(stop, EVENTS_MAX)?.with_wait_span(&EPOLL_WAIT))
     }
 
     /// Run until the hold ends or the group is stopped; `recorder` times the calls.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait.
     pub fn run(
         mut self,
         events: &mut EventLoop,

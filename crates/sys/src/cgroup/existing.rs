@@ -16,9 +16,7 @@ pub struct ExistingGroup {
 
 impl ExistingGroup {
     /// Finds the group.
-    ///
-    /// # Errors
-    /// A name that leads elsewhere, or no hierarchy has such a group.
+    /// Errors: A name that leads elsewhere, or no hierarchy has such a group.
     pub fn find(name: &str) -> Result<Self> {
         Self::find_below(Path::new("/"), name)
     }

@@ -29,7 +29,7 @@ fn device(root: &Path) -> BlockDevice {
 }
 
 #[test]
-fn each_controller_is_taken_from_where_it_is() {
+fn controllers_are_found_in_both_versions() {
     let find = |mountinfo: &str, controllers: Option<&str>| {
         let root = sample(mountinfo, controllers);
         let found = Hierarchies::find(root.path()).unwrap();
@@ -51,7 +51,7 @@ fn each_controller_is_taken_from_where_it_is() {
 }
 
 #[test]
-fn bad_names_and_values_are_refused_before_anything_is_made() {
+fn invalid_names_and_values_are_refused_first() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(&dir.path().join("journal")).unwrap();
     for name in ["", "../x", "a b", "ä"] {
@@ -66,7 +66,7 @@ fn bad_names_and_values_are_refused_before_anything_is_made() {
 /// Plain files show what would be written to the kernel; that the kernel takes it is tested where the
 /// controllers are (`tests/machine.rs`).
 #[test]
-fn version_2_is_told_in_its_own_words() {
+fn version_2_limits_are_written_in_its_format() {
     let root = sample(V2, Some("cpu io\n"));
     let journal = Journal::open(&root.path().join("journal")).unwrap();
     let group = Cgroup::create_below(root.path(), &journal, "two").unwrap();
@@ -107,7 +107,7 @@ fn version_2_is_told_in_its_own_words() {
 }
 
 #[test]
-fn the_tightest_group_above_a_process_counts() {
+fn tightest_group_limit_counts() {
     let root = sample(V1, None);
     let cpu = root.path().join("sys/fs/cgroup/cpu,cpuacct");
     let blkio = root.path().join("sys/fs/cgroup/blkio");
@@ -131,7 +131,7 @@ fn the_tightest_group_above_a_process_counts() {
 }
 
 #[test]
-fn a_group_of_others_is_found_in_every_hierarchy_that_has_it() {
+fn existing_group_is_found_in_each_hierarchy() {
     let root = sample(&(V1.to_owned() + V2), Some("memory\n"));
     let make = |folder: &str, file: &str| {
         let folder = root.path().join("sys/fs/cgroup").join(folder);

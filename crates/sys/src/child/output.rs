@@ -94,7 +94,6 @@ impl Output {
         drop(self.shared.1.wait_timeout(state, within));
     }
 
-    /// Waits until all pipes are closed.
     pub(super) fn wait_closed(&self, deadline: Deadline) {
         let mut state = self.state();
         while state.open_pipes > 0 && !deadline.passed() {

@@ -45,9 +45,7 @@ impl SuspendedChild {
     /// Prepares `words`, a program with its arguments; it writes its standard output on our standard error if
     /// `output_aside`. From now on this process inherits the orphans among its descendants
     /// (`PR_SET_CHILD_SUBREAPER`, prctl(2)), so the process must not wait for other children meanwhile.
-    ///
-    /// # Errors
-    /// No program was named, or the kernel refused a process.
+    /// Errors: No program was named, or the kernel refused a process.
     pub fn prepare(words: &[OsString], output_aside: bool) -> Result<Self> {
         let [program, arguments @ ..] = words else {
             return Err(Error::Refused("no program was named".to_owned()));
@@ -85,9 +83,6 @@ impl SuspendedChild {
     }
 
     /// Lets the child execute its program.
-    ///
-    /// # Errors
-    /// There is no such program, or it may not be executed.
     pub fn release(mut self) -> Result<ProcessFamily> {
         let name = self.name.clone();
         let failed = |error: io::Error| match error.kind() {
@@ -180,9 +175,7 @@ impl ProcessFamily {
     }
 
     /// Ends all processes: SIGTERM, then SIGKILL.
-    ///
-    /// # Errors
-    /// Some hang in the kernel.
+    /// Errors: Some hang in the kernel.
     pub fn end(&mut self) -> Result<()> {
         for (signal, within) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, KILL_FOR)] {
             let deadline = Deadline::after(within);

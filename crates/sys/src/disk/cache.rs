@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree() {
+    fn both_directions_agree() {
         let file = file(33);
         let length = 33 * page_bytes();
         assert_eq!(mincore(file.as_raw_fd(), length).unwrap(), 33);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nowhere() {
+    fn loopback_and_missing_link_have_no_queue() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(resident_bytes(empty.path()).unwrap(), 0);
         assert!(drop_file_cache(Path::new("/nowhere")).is_err());

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_past_the_cache() {
+    fn direct_writes_are_read_past_the_cache() {
         // Next to the test program, which is on a disk (`/tmp` may be memory).
         let folder = std::env::current_exe().unwrap();
         let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap()).unwrap();

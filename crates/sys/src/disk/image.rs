@@ -15,7 +15,6 @@ use crate::{Error, Result};
 /// Making a file system on a large sparse file takes seconds at most.
 const MKFS_FOR: Duration = Duration::from_secs(120);
 
-/// A file system that can be made and mounted here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_who_make_the_same_file_one_has_it() {
+    fn of_two_creators_of_a_file_one_wins() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk.img");
         let journal = Journal::open(&folder.path().join("journal")).unwrap();

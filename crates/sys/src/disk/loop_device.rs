@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_have_the_kernels_sizes() {
+    fn loop_structures_have_the_kernels_sizes() {
         assert_eq!(size_of::<LoopInfo64>(), 232);
         assert_eq!(size_of::<LoopConfig>(), 304);
     }

@@ -80,7 +80,7 @@ mod tests {
     use crate::journal::Outcome;
 
     #[test]
-    fn a_folder_goes_with_all_in_it_and_anothers_stays() {
+    fn owned_folder_is_removed_and_foreign_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::open(&dir.path().join("journal")).unwrap();
         let path = dir.path().join("above/mine");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_making_that_was_cut_short_is_cleared_away_and_nothing_else() {
+    fn interrupted_creation_is_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let remove = |name: &str| {
             let path = dir.path().join(name);

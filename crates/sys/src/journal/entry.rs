@@ -17,57 +17,32 @@ pub(super) const VERSION: u32 = 1;
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Undo {
     /// Remove a control group: its folder in each hierarchy. Leftover processes go to the group above.
-    RemoveCgroup {
-        /// The folders; each must be named `kagiri-...`.
-        folders: Vec<PathBuf>,
-    },
-    /// Take controllers from a version 2 group's children again.
-    DisableControllers {
-        /// The group's `cgroup.subtree_control`.
-        file: PathBuf,
-        /// The controllers that were not enabled before.
-        controllers: Vec<String>,
-    },
-    /// Unmount `target` if `source` is what is mounted there.
-    Unmount {
-        target: PathBuf,
-        /// The device.
-        source: PathBuf,
-    },
-    /// Detach a loop device if `backing_file` is what is behind it.
-    DetachLoop {
-        /// The device, `/dev/loop3`.
-        device: PathBuf,
-        backing_file: PathBuf,
-    },
+    /// Each folder must be named `kagiri-...`.
+    RemoveCgroup { folders: Vec<PathBuf> },
+    /// Take the controllers that were not enabled before from a version 2 group's children again; `file`: the
+    /// group's `cgroup.subtree_control`.
+    DisableControllers { file: PathBuf, controllers: Vec<String> },
+    /// Unmount `target` if the device `source` is mounted there.
+    Unmount { target: PathBuf, source: PathBuf },
+    /// Detach a loop device (`/dev/loop3`) if `backing_file` is behind it.
+    DetachLoop { device: PathBuf, backing_file: PathBuf },
     /// Remove a file that did not exist before.
     RemoveFile { path: PathBuf },
     /// Remove a folder that did not exist before, if it is empty.
     RemoveFolder { path: PathBuf },
-    /// Remove a folder that did not exist before, with all that is in it.
-    RemoveTree {
-        /// The folder. It must not be a link, and nothing may be mounted below it.
-        path: PathBuf,
-        /// What its file `.kagiri-owner` says; another's folder of that name is left alone.
-        owner: String,
-    },
-    /// Delete a named network namespace.
+    /// Remove a folder that did not exist before, with all that is in it. It must not be a link, and nothing
+    /// may be mounted below it. `owner`: the content of its file `.kagiri-owner`; a folder of the same name
+    /// with another owner is left alone.
+    RemoveTree { path: PathBuf, owner: String },
+    /// Delete a network namespace named `kagiri-...`; with `end_processes` after ending the processes in it.
     DeleteNetns {
-        /// Its name, `kagiri-...`.
         name: String,
-        /// Whether processes that run in it are to end first.
         #[serde(default)]
         end_processes: bool,
     },
-    /// End a process if it is still the one that was started.
-    KillProcess {
-        /// Its id.
-        pid: i32,
-        /// When it was started, see [`crate::proc::start_ticks`].
-        start_ticks: u64,
-        /// Whether it leads a process group that is to end with it.
-        group: bool,
-    },
+    /// End a process if it is still the one that was started (see [`crate::proc::start_ticks`]); with `group`
+    /// also the process group that it leads.
+    KillProcess { pid: i32, start_ticks: u64, group: bool },
 }
 
 impl fmt::Display for Undo {
@@ -114,7 +89,6 @@ impl Outcome {
     }
 }
 
-/// One undo and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoResult {
     /// What was to be undone.

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_names_are_ours() {
+    fn only_prefixed_names_are_ours() {
         assert!(is_our_group("kagiri-12-cpu"));
         assert!(!is_our_group("kagiri-") && !is_our_group("system.slice") && !is_our_group(""));
     }

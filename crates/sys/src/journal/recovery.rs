@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_in_the_middle_is_counted_and_the_rest_is_read() {
+    fn damaged_lines_are_counted_and_skipped() {
         let (pending, damaged) = parse(&format!("{A}\ngarbage\n{B}\n"));
         assert_eq!((pending.len(), damaged), (2, 1));
     }
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse_lines(text.split(|byte| *byte == b'\n'));
         }
     }

@@ -28,7 +28,7 @@ fn datagrams() -> (UdpFlow, UdpFlow) {
 }
 
 #[test]
-fn a_pipe_of_references_is_sent_again_and_again() {
+fn tee_resends_the_pages_of_a_pipe() {
     let expected: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
     let (full, work) = (Pipe::new(512 << 10).unwrap(), Pipe::new(512 << 10).unwrap());
     assert!(full.capacity_bytes() >= 512 << 10);
@@ -58,7 +58,7 @@ fn a_pipe_of_references_is_sent_again_and_again() {
 }
 
 #[test]
-fn a_pipe_takes_what_it_has_room_for() {
+fn pipe_accepts_up_to_its_capacity() {
     let pipe = Pipe::new(64 << 10).unwrap();
     let took = pipe.append(&[7; 1 << 20]).unwrap();
     assert!((64 << 10..1 << 20).contains(&took), "{took}");
@@ -66,7 +66,7 @@ fn a_pipe_takes_what_it_has_room_for() {
 }
 
 #[test]
-fn calls_wait_as_long_as_they_may() {
+fn calls_wait_up_to_their_timeout() {
     let (socket, peer) = pair();
     let mut buffer = [0; 16];
     assert_eq!(socket.recv_waiting(&mut buffer).unwrap(), Moved::WouldBlock);
@@ -91,7 +91,7 @@ fn calls_wait_as_long_as_they_may() {
 }
 
 #[test]
-fn datagrams_travel_together_and_come_singly_to_who_did_not_ask() {
+fn segmented_datagrams_arrive_coalesced_only_if_enabled() {
     for together in [true, false] {
         let (one, other) = datagrams();
         assert!(one.set_segment(100).unwrap() && other.set_coalesce(together).unwrap());
@@ -116,7 +116,7 @@ fn datagrams_travel_together_and_come_singly_to_who_did_not_ask() {
 }
 
 #[test]
-fn what_has_no_room_is_counted() {
+fn datagrams_without_room_are_counted() {
     let (one, mut other) = datagrams();
     assert!(other.count_overflows().unwrap());
     other.set_receive_buffer(0).unwrap();
@@ -139,7 +139,7 @@ fn what_has_no_room_is_counted() {
 }
 
 #[test]
-fn one_datagram_at_a_time_and_the_end_of_the_peer() {
+fn single_datagrams_and_a_closed_peer_are_reported() {
     let (one, other) = datagrams();
     other.set_wait(Some(Duration::from_secs(10))).unwrap();
     for sent in [&b"first"[..], b"", b"second and last"] {

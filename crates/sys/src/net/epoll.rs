@@ -15,7 +15,6 @@ pub struct Interest(u32);
 impl Interest {
     /// Data, a connection or the peer's close can be read.
     pub const READ: Self = Self((libc::EPOLLIN | libc::EPOLLRDHUP) as u32);
-    /// There is room to write.
     pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
     /// Report changes only, not states (`EPOLLET`).
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
@@ -31,7 +30,6 @@ impl BitOr for Interest {
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The token given with the descriptor.
     pub token: u64,
     bits: u32,
 }
@@ -80,7 +78,6 @@ impl Events {
     }
 }
 
-/// An epoll instance.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
@@ -98,9 +95,6 @@ static NO_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 impl Epoll {
     /// A new, empty instance, close-on-exec.
-    ///
-    /// # Errors
-    /// [`NetError`] (no descriptors left).
     pub fn new() -> Result<Self, NetError> {
         // SAFETY: no pointers are passed.
         match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
@@ -111,25 +105,16 @@ impl Epoll {
     }
 
     /// Starts watching `what`; its events carry `token`. Closing the descriptor ends the watch.
-    ///
-    /// # Errors
-    /// [`NetError`] (already watched, out of `max_user_watches`).
+    /// Errors: [`NetError`] (already watched, out of `max_user_watches`).
     pub fn add(&self, what: &impl AsFd, token: u64, interest: Interest) -> Result<(), NetError> {
         self.control(libc::EPOLL_CTL_ADD, what, token, interest.0, "watch")
     }
 
-    /// Changes token and interest.
-    ///
-    /// # Errors
-    /// [`NetError`] (not watched).
     pub fn modify(&self, what: &impl AsFd, token: u64, interest: Interest) -> Result<(), NetError> {
         self.control(libc::EPOLL_CTL_MOD, what, token, interest.0, "change the watch of")
     }
 
     /// Stops watching.
-    ///
-    /// # Errors
-    /// [`NetError`] (not watched).
     pub fn delete(&self, what: &impl AsFd) -> Result<(), NetError> {
         self.control(libc::EPOLL_CTL_DEL, what, 0, 0, "stop watching")
     }

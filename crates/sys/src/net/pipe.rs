@@ -24,9 +24,7 @@ pub struct Pipe {
 
 impl Pipe {
     /// A pipe that holds at least `capacity_bytes` (`F_SETPIPE_SZ`, fcntl(2)).
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors left, or more than `/proc/sys/fs/pipe-max-size` and
+    /// Errors: [`NetError`]: no descriptors left, or more than `/proc/sys/fs/pipe-max-size` and
     /// `pipe-user-pages-soft` allow a user (pipe(7)).
     pub fn new(capacity_bytes: usize) -> Result<Self, NetError> {
         let fail = |e: nix::Error| NetError::new("create", "a pipe", e.into());

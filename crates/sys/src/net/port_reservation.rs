@@ -22,9 +22,7 @@ pub struct PortReservation {
 
 impl PortReservation {
     /// Reserves `address`; port 0 takes one that is free for TCP and UDP.
-    ///
-    /// # Errors
-    /// [`NetError`] naming the address: in use, not of this host, no permission for a low port.
+    /// Errors: [`NetError`] naming the address: in use, not of this host, no permission for a low port.
     pub fn bind(address: SocketAddr) -> Result<Self, NetError> {
         let mut tries = 0;
         loop {
@@ -67,7 +65,7 @@ mod tests {
     use crate::net::{ListenOptions, Listener, UdpPort};
 
     #[test]
-    fn one_listener_after_another_takes_it_and_nobody_else() {
+    fn reserved_port_is_usable_only_by_its_holder() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // A host may have no IPv6.
             let Ok(reserved) = PortReservation::bind(address.parse().unwrap()) else { continue };
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_not_reserved() {
+    fn port_in_use_cannot_be_reserved() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let error = PortReservation::bind(taken.local_addr().unwrap()).unwrap_err();
         assert!(error.to_string().contains("TCP 127.0.0.1"), "{error}");

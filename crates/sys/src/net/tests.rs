@@ -32,7 +32,7 @@ fn ready(what: &impl AsFd, interest: Interest) -> Event {
 }
 
 #[test]
-fn bytes_go_both_ways_and_end() {
+fn bytes_flow_both_ways_until_the_end() {
     let (client, server) = pair();
     let mut buffer = [0; 64];
     assert_eq!(server.recv(&mut buffer).unwrap(), Moved::WouldBlock);
@@ -47,7 +47,7 @@ fn bytes_go_both_ways_and_end() {
 }
 
 #[test]
-fn a_file_is_sent_and_discarded_in_the_kernel() {
+fn file_is_sent_and_discarded_in_the_kernel() {
     let (client, server) = pair();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&vec![7; 100_000]).unwrap();
@@ -75,7 +75,7 @@ fn a_file_is_sent_and_discarded_in_the_kernel() {
 }
 
 #[test]
-fn options_are_set_and_read_back() {
+fn socket_options_round_trip() {
     let (client, server) = pair();
     assert!(client.receive_buffer().unwrap() >= 256 << 10);
     assert!(server.set_send_buffer(128 << 10).unwrap() >= 128 << 10);
@@ -89,7 +89,7 @@ fn options_are_set_and_read_back() {
 }
 
 #[test]
-fn a_refused_connect_names_the_result() {
+fn refused_connect_is_reported() {
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &ListenOptions::default()).unwrap();
     let addr: SocketAddr = listener.local_addr();
     drop(listener);
@@ -104,7 +104,7 @@ fn a_refused_connect_names_the_result() {
 }
 
 #[test]
-fn a_taken_address_is_named() {
+fn address_in_use_is_named() {
     let one = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &ListenOptions::default()).unwrap();
     let error = Listener::bind(one.local_addr(), &ListenOptions::default()).unwrap_err();
     assert!(error.to_string().contains(&one.local_addr().to_string()), "{error}");
@@ -114,7 +114,7 @@ fn a_taken_address_is_named() {
 }
 
 #[test]
-fn a_waker_wakes_across_threads_and_a_wait_ends() {
+fn waker_wakes_another_thread_and_waits_end() {
     let waker = std::sync::Arc::new(Waker::new().unwrap());
     let epoll = Epoll::new().unwrap();
     epoll.add(&*waker, 9, Interest::READ).unwrap();
@@ -131,7 +131,7 @@ fn a_waker_wakes_across_threads_and_a_wait_ends() {
 }
 
 #[test]
-fn older_kernels_leave_fields_out() {
+fn fields_missing_in_older_kernels_are_none() {
     let full = TcpInfo::parse(&[1; 232]);
     assert!(full.send_window_bytes.is_some() && full.duplicates_reported_segments.is_some());
     assert_eq!((full.timeouts_total, full.timeout_recovery_ms), (None, None));
@@ -143,7 +143,7 @@ fn older_kernels_leave_fields_out() {
 }
 
 #[test]
-fn a_timeout_is_counted_and_nothing_else_is() {
+fn only_timeouts_are_counted_as_timeouts() {
     let few = ListenOptions { backlog: 0, ..ListenOptions::default() };
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &few).unwrap();
     let connect =

@@ -21,7 +21,6 @@ const MESSAGE_BYTES: usize = 72;
 /// Where the socket's cookie stands in it.
 const COOKIE_AT: usize = 44;
 
-/// One connection of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     /// The kernel's own number of the socket; no other socket ever gets it.
@@ -40,9 +39,7 @@ pub struct Connections {
 impl Connections {
     /// Opens the list of the connections that were made to `port`, in the network namespace of process
     /// `namespace_of` or in this process's own.
-    ///
-    /// # Errors
-    /// The kernel was built without it (`CONFIG_INET_DIAG`), or the namespace cannot be entered.
+    /// Errors: The kernel was built without it (`CONFIG_INET_DIAG`), or the namespace cannot be entered.
     pub fn open(port: u16, namespace_of: Option<i32>) -> io::Result<Self> {
         let netlink = in_namespace_of(namespace_of, || Netlink::open(SockProtocol::NetlinkSockDiag))?;
         let mut this = Self { netlink, port };
@@ -83,7 +80,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn the_servers_side_is_listed_and_not_the_clients() {
+    fn server_connections_are_listed_without_clients() {
         for address in ["127.0.0.1:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
                 eprintln!("skipped: no IPv6");

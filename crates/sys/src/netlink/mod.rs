@@ -34,7 +34,6 @@ const BUFFER_BYTES: usize = 32 << 10;
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const HEADER_BYTES: usize = 16;
 
-/// A netlink socket.
 #[derive(Debug)]
 struct Netlink {
     socket: OwnedFd,
@@ -99,7 +98,6 @@ fn refused(payload: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One message.
 struct Message<'a> {
     kind: u16,
     sequence: u32,
@@ -164,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_panics(bytes: Vec<u8>) {
+        fn arbitrary_answers_never_panic(bytes: Vec<u8>) {
             for message in messages(&bytes) {
                 let _ = refused(message.payload);
             }
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_kernels_error() {
+    fn refusal_is_the_kernels_error() {
         let payload = (-libc::ENOENT).to_ne_bytes();
         assert_eq!(refused(&payload).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         assert!(refused(&0i32.to_ne_bytes()).is_ok());

@@ -17,7 +17,6 @@ const STATS_QUEUE: u16 = 3;
 /// Counters of a link's root queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueReading {
-    /// Bytes sent.
     pub bytes: Option<u64>,
     /// Packets sent. Wraps at 2^32.
     pub packets: Option<u64>,
@@ -39,9 +38,7 @@ pub struct Queue {
 impl Queue {
     /// Opens the queue of `link` in the network namespace of process `namespace_of`, or in this process's
     /// own. `None`: by its nature nothing waits in front of this link (`noqueue`), as with loopback.
-    ///
-    /// # Errors
-    /// There is no such link, its queue is not to be seen, or the namespace cannot be entered.
+    /// Errors: There is no such link, its queue is not to be seen, or the namespace cannot be entered.
     pub fn open(link: &str, namespace_of: Option<i32>) -> io::Result<Option<Self>> {
         in_namespace_of(namespace_of, || {
             let device = nix::net::if_::if_nametoindex(link)?;
@@ -55,9 +52,6 @@ impl Queue {
     }
 
     /// Reads it now.
-    ///
-    /// # Errors
-    /// The link or its queue has gone.
     pub fn read(&mut self) -> io::Result<QueueReading> {
         match self.look()? {
             Some(Front::Queue(reading)) => Ok(reading),
@@ -83,7 +77,6 @@ impl Queue {
 pub(super) enum Front {
     /// By its nature nothing waits there (`noqueue`).
     NoQueue,
-    /// A queue.
     Queue(QueueReading),
 }
 
@@ -131,7 +124,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_token_bucket() {
+    fn token_bucket_answer_is_parsed() {
         let mut basic = 70u64.to_ne_bytes().to_vec();
         basic.extend(3u32.to_ne_bytes());
         let queue: Vec<u8> = [1u32, 1514, 7, 0, 9].into_iter().flat_map(u32::to_ne_bytes).collect();
@@ -156,7 +149,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_no_queue_is_not_zero() {
+    fn missing_queue_is_none() {
         assert!(Queue::open("no-such-link", None).is_err());
         assert!(Queue::open("lo", None).unwrap().is_none(), "nothing waits in front of loopback");
     }

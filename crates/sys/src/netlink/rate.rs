@@ -20,9 +20,7 @@ const HTB_CEIL: usize = 12 + 8;
 /// The most that `link` sends, in bit/s: the rate of a token bucket at its root, or the sum of the ceilings
 /// of an HTB's topmost classes. `None`: nothing holds it, or something that this does not know. The link is
 /// looked for in the network namespace of process `namespace_of`, or in this process's own.
-///
-/// # Errors
-/// There is no such link, or the namespace cannot be entered.
+/// Errors: There is no such link, or the namespace cannot be entered.
 pub fn rate_of(link: &str, namespace_of: Option<i32>) -> io::Result<Option<u64>> {
     in_namespace_of(namespace_of, || {
         let device = nix::net::if_::if_nametoindex(link)?;
@@ -90,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_stands_where_the_kernel_puts_it() {
+    fn rate_is_parsed_at_the_kernels_offset() {
         let bucket = message(5, ROOT, b"tbf\0", &parameters(36, TBF_RATE, 15_250_000));
         assert_eq!(of_bucket(&bucket, 5), Some(15_250_000));
         assert_eq!(

@@ -21,7 +21,6 @@ const UNREAD_AT: usize = 56;
 const UNSENT_AT: usize = 60;
 const INODE_AT: usize = 68;
 
-/// One socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketState {
     /// Its number, as it stands in `/proc/PID/fd` ([`inodes_of`]).
@@ -40,9 +39,7 @@ pub struct Sockets(Netlink);
 
 impl Sockets {
     /// Opens the list of the network namespace of process `namespace_of`, or of this process's own.
-    ///
-    /// # Errors
-    /// The namespace cannot be entered, or the kernel was built without it (`CONFIG_INET_DIAG`).
+    /// Errors: The namespace cannot be entered, or the kernel was built without it (`CONFIG_INET_DIAG`).
     pub fn open(namespace_of: Option<i32>) -> io::Result<Self> {
         Ok(Self(in_namespace_of(namespace_of, || Netlink::open(SockProtocol::NetlinkSockDiag))?))
     }
@@ -93,7 +90,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
     #[test]
-    fn what_waits_in_own_sockets_is_told() {
+    fn queued_bytes_of_own_sockets_are_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _server = listener.accept().unwrap().0;

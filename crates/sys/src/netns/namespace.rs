@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_that_failed_is_named() {
+    fn failed_batch_command_is_named() {
         let commands = "link add a\nlink add b\nlink add c";
         let said = "RTNETLINK answers: File exists\nCommand failed -:2";
         assert_eq!(failed_line(commands, said), "link add b");

@@ -125,7 +125,7 @@ mod tests {
         {"type":"unreachable","dst":"10.9.0.0/16","flags":[]}]"#;
 
     #[test]
-    fn networks_in_use_are_refused() {
+    fn overlapping_networks_are_refused() {
         let check = |text: &str| text.parse::<Subnet>().unwrap().refuse_if_in(ROUTES);
         assert!(check("10.77.0.0/24").is_ok());
         for used in ["10.1.2.0/24", "10.0.0.0/8", "10.9.4.0/30", "192.0.2.128/25"] {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_network() {
+    fn subnet_addresses_are_computed() {
         let subnet = Subnet::new(Ipv4Addr::new(10, 77, 3, 9), 24).unwrap();
         assert_eq!(subnet.to_string(), "10.77.3.0/24");
         assert_eq!(subnet.with_prefix(subnet.host(2)), "10.77.3.2/24");

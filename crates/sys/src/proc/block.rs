@@ -16,9 +16,7 @@ const NS_PER_MS: u64 = 1_000_000;
 /// A block device, a whole disk or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDevice {
-    /// Major device number.
     pub major: u32,
-    /// Minor device number.
     pub minor: u32,
     /// The kernel's name: `vda`, `nvme0n1p2`, `loop0`.
     pub name: String,
@@ -102,13 +100,11 @@ pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<Block
 pub struct BlockReading {
     /// Reads done.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Time all reads took together, from request to completion, nanoseconds.
     pub read_time_ns: u64,
     /// Writes done.
     pub writes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
     /// Time all writes took together, nanoseconds.
     pub write_time_ns: u64,
@@ -127,7 +123,6 @@ pub struct BlockDeviceReader {
 }
 
 impl BlockDeviceReader {
-    /// Opens the device's counters.
     pub fn open(device: &BlockDevice) -> io::Result<Self> {
         Ok(Self { file: ProcFile::open_path(device.folder.join("stat"))? })
     }
@@ -171,7 +166,7 @@ mod tests {
         2    17604    43167    11301       73  1067848     1027     6956      334\n";
 
     #[test]
-    fn a_real_sample_and_an_old_kernel() {
+    fn real_sample_and_old_format_are_parsed() {
         let reading = parse(SAMPLE.as_bytes()).unwrap();
         assert_eq!((reading.reads, reading.read_bytes), (54_593, 3_976_578 * 512));
         assert_eq!((reading.writes, reading.written_bytes), (42_428, 4_171_968 * 512));
@@ -183,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_knows_its_disk() {
+    fn whole_disk_of_partition_is_found() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let disk = root.join("sys/devices/pci/block/sda");
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn files_on_this_machine() {
+    fn block_device_of_real_files_is_found() {
         let root = Path::new("/");
         assert_eq!(block_device_of_path(root, Path::new("/proc/self/stat")).unwrap(), None);
         assert!(block_device_of_path(root, Path::new("/nowhere")).is_err());
@@ -221,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse(&text);
         }
     }

@@ -57,14 +57,11 @@ impl CpuTimes {
     }
 }
 
-/// The host's CPUs at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostCpuReading {
-    /// All CPUs together.
     pub total: CpuTimes,
     /// Per online CPU: its number and its times.
     pub per_cpu: Vec<(u32, CpuTimes)>,
-    /// Context switches since boot.
     pub context_switches: Option<u64>,
 }
 
@@ -136,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_sample() {
+    fn real_sample_is_parsed() {
         let reading = read(SAMPLE).unwrap();
         let tick = NS_PER_S / tick_hz();
         assert_eq!(reading.total.busy_ns(), (31584 + 4587 + 169) * tick);
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_has_no_steal() {
+    fn old_format_has_no_steal() {
         let reading = read("cpu 1 2 3 4\n").unwrap();
         assert_eq!(reading.total.steal_ns, None);
         assert_eq!(reading.total.iowait_ns, None);
@@ -157,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_an_error() {
+    fn malformed_stat_is_an_error() {
         for text in ["", "cpu\n", "cpu 1 2 3\n", "intr 1 2 3 4\n"] {
             assert_eq!(read(text).unwrap_err().kind(), io::ErrorKind::InvalidData, "{text:?}");
         }
     }
 
     #[test]
-    fn this_machine_counts_on() {
+    fn host_cpu_counters_grow() {
         let mut reader = HostCpu::open(Path::new("/")).unwrap();
         let first = reader.read().unwrap().total;
         let second = reader.read().unwrap().clone();
@@ -174,12 +171,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse(&text, 10_000_000, &mut HostCpuReading::default());
         }
 
         #[test]
-        fn numbers_survive(
+        fn per_cpu_numbers_round_trip(
             cpus in proptest::collection::vec(proptest::array::uniform8(0u64..1 << 40), 1..9),
         ) {
             let mut text = String::from("cpu 1 2 3 4\n");

@@ -17,7 +17,6 @@ const LISTEN: u64 = 0x0A;
 /// Which listening sockets are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listening {
-    /// The TCP port.
     pub port: u16,
     /// Only sockets that take connections to this address: bound to it or to all addresses.
     pub address: Option<IpAddr>,
@@ -31,9 +30,7 @@ impl Listening {
     ///
     /// A process that is being started has all sockets of the one that starts it, until it executes its
     /// program. So where there are several, only those count that are found again a moment later.
-    ///
-    /// # Errors
-    /// `PermissionDenied` when something listens but its processes belong to somebody else.
+    /// Errors: `PermissionDenied` when something listens but its processes belong to somebody else.
     pub fn pids(&self, root: &Path) -> io::Result<Vec<i32>> {
         found_twice(|| self.pids_now(root))
     }
@@ -191,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_found_once_of_several_does_not_count() {
+    fn pids_found_only_once_are_dropped() {
         let mut looks = [vec![7, 8, 9], vec![7, 9, 10]].into_iter();
         assert_eq!(found_twice(|| Ok(looks.next().unwrap())).unwrap(), [7, 9]);
         // One look is enough where nobody can be a child on its way.
@@ -203,7 +200,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_real_sample() {
+    fn real_sample_is_parsed() {
         assert_eq!(inodes(None), [632, 633, 700], "the established connection is not among them");
         assert_eq!(inodes(Some("127.0.0.1")), [632, 633]);
         assert_eq!(inodes(Some("192.0.2.1")), [633]);
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_and_its_children_share_a_socket() {
+    fn listeners_include_children_that_share_the_socket() {
         use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -246,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             inodes(None);
             parse_address(&text);
             let meant = Listening { port: 1, address: Some(Ipv4Addr::LOCALHOST.into()), namespace_of: None };

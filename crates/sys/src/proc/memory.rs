@@ -11,23 +11,16 @@ use super::proc_file::malformed;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostMemoryReading {
     pub total_bytes: Option<u64>,
-    pub free_bytes: Option<u64>,
     /// What programs could still get, an estimate of the kernel (since Linux 3.14).
     pub available_bytes: Option<u64>,
     /// Page cache: file content, shared memory included.
     pub page_cache_bytes: Option<u64>,
-    /// Block device buffers.
-    pub buffers_bytes: Option<u64>,
     /// Kernel objects.
     pub slab_bytes: Option<u64>,
     /// Memory of programs that is not file content.
     pub anonymous_bytes: Option<u64>,
     /// Written by programs, not yet on its way to the disk.
     pub dirty_bytes: Option<u64>,
-    /// On its way to the disk.
-    pub writeback_bytes: Option<u64>,
-    /// Shared memory and tmpfs, also counted in the page cache.
-    pub shared_bytes: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -57,14 +50,10 @@ fn parse(text: &[u8]) -> HostMemoryReading {
         let mut words = words(line);
         let field = match words.next() {
             Some(b"MemTotal:") => &mut reading.total_bytes,
-            Some(b"MemFree:") => &mut reading.free_bytes,
             Some(b"MemAvailable:") => &mut reading.available_bytes,
-            Some(b"Buffers:") => &mut reading.buffers_bytes,
             Some(b"Cached:") => &mut reading.page_cache_bytes,
             Some(b"Dirty:") => &mut reading.dirty_bytes,
-            Some(b"Writeback:") => &mut reading.writeback_bytes,
             Some(b"AnonPages:") => &mut reading.anonymous_bytes,
-            Some(b"Shmem:") => &mut reading.shared_bytes,
             Some(b"Slab:") => {
                 reading.slab_bytes = words.next().and_then(kib);
                 // The last one of interest; the kernel prints thirty more lines.
@@ -101,31 +90,31 @@ mod tests {
         KReclaimable:      99332 kB\nSlab:             122952 kB\nSReclaimable:      99332 kB\n";
 
     #[test]
-    fn a_real_sample() {
+    fn real_sample_is_parsed() {
         let reading = parse(SAMPLE);
         assert_eq!(reading.total_bytes, Some(24_684_096 * 1024));
         assert_eq!(reading.page_cache_bytes, Some(85_408 * 1024));
         assert_eq!(reading.slab_bytes, Some(122_952 * 1024));
-        assert_eq!(reading.writeback_bytes, Some(0));
+        assert_eq!(reading.dirty_bytes, Some(108 * 1024));
     }
 
     #[test]
-    fn what_is_missing_is_none() {
+    fn missing_values_are_none() {
         assert_eq!(parse(b"MemTotal: 5 kB\n").available_bytes, None);
         assert_eq!(parse(b"MemTotal:\nMemFree: x kB\n"), HostMemoryReading::default());
     }
 
     #[test]
-    fn this_machine_is_read_to_the_end() {
+    fn meminfo_of_this_machine_is_complete() {
         let reading = HostMemory::open(Path::new("/")).unwrap().read().unwrap();
         assert!(reading.slab_bytes.unwrap() > 0);
-        assert!(reading.free_bytes.unwrap() <= reading.total_bytes.unwrap());
+        assert!(reading.available_bytes.unwrap() <= reading.total_bytes.unwrap());
         assert!(reading.page_cache_bytes.is_some() && reading.anonymous_bytes.is_some());
     }
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse(&text);
         }
     }

@@ -30,7 +30,7 @@ pub use network::{
     NetDevice, NetDeviceReading, SocketMemory, SocketMemoryReading, Softnet, SoftnetReading, TcpCounters,
     TcpCountersReading,
 };
-pub use pressure::{Pressure, PressureReading, Stall};
+pub use pressure::{Pressure, PressureReading};
 pub use process::set::ProcessSet;
 pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
 

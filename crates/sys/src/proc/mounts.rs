@@ -87,7 +87,7 @@ mod tests {
         45 27 7:1 / /tmp/a\\040b rw - xfs /dev/loop1 rw\n";
 
     #[test]
-    fn a_real_sample() {
+    fn real_sample_is_parsed() {
         let mounts: Vec<Mount> = lines(SAMPLE.as_bytes()).filter_map(parse_line).collect();
         assert_eq!(mounts.len(), 4);
         assert_eq!((mounts[0].major, mounts[0].minor), (254, 0));
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(line: Vec<u8>) {
+        fn arbitrary_input_never_panics(line: Vec<u8>) {
             parse_line(&line);
             prop_assert!(unescape(&line).len() <= line.len());
         }

@@ -68,7 +68,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_at_their_limits() {
+    fn decimals_and_hex_are_checked_at_their_limits() {
         assert_eq!(decimal(b"0"), Some(0));
         assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
         for bad in [&b""[..], b"18446744073709551616", b"-1", b"+1", b"1 ", b"1.5", b"\xff"] {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_match_whole_words() {
+    fn keyed_decimal_matches_whole_words() {
         let text = b"nr_throttled 3\nthrottled_time 99\nthrottled 1\nempty\n";
         assert_eq!(keyed_decimal(text, b"throttled_time"), Some(99));
         assert_eq!(keyed_decimal(text, b"throttled"), Some(1));
@@ -91,20 +91,20 @@ mod tests {
     }
 
     #[test]
-    fn names_with_brackets() {
+    fn process_names_with_brackets_are_skipped() {
         assert_eq!(after_name(b"12 (a) b) R 1"), Some(&b" R 1"[..]));
         assert_eq!(after_name(b"12 a"), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read(value: u64) {
+        fn printed_numbers_round_trip(value: u64) {
             prop_assert_eq!(decimal(value.to_string().as_bytes()), Some(value));
             prop_assert_eq!(hexadecimal(format!("{value:x}").as_bytes()), Some(value));
         }
 
         #[test]
-        fn no_input_panics(text: Vec<u8>, index in 0usize..9) {
+        fn arbitrary_input_never_panics(text: Vec<u8>, index in 0usize..9) {
             decimal(&text);
             hexadecimal(&text);
             after_name(&text);

@@ -7,24 +7,14 @@ use std::path::Path;
 use super::ProcFile;
 use super::parse::{decimal, lines, words};
 
-/// Time lost since boot to one resource, in nanoseconds (the kernel counts microseconds).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stall {
-    /// At least one task waited.
-    pub some_ns: Option<u64>,
-    /// Every task that could run waited. Not meaningful for the CPU of a whole host.
-    pub full_ns: Option<u64>,
-}
-
-/// The pressures at one moment; `None` for a resource the kernel does not watch.
+/// Time since boot in which at least one task waited for a resource, in nanoseconds (the kernel counts
+/// microseconds); `None` for a resource that the kernel does not watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PressureReading {
-    /// Waiting for a CPU.
-    pub cpu: Option<Stall>,
+    pub cpu_ns: Option<u64>,
     /// Waiting for a disk.
-    pub io: Option<Stall>,
-    /// Waiting for memory.
-    pub memory: Option<Stall>,
+    pub io_ns: Option<u64>,
+    pub memory_ns: Option<u64>,
 }
 
 /// Reads the pressures of the host, or of a cgroup v2.
@@ -50,33 +40,20 @@ impl Pressure {
 
     /// Reads them now. A file that exists but cannot be read (PSI switched off) counts as not offered.
     pub fn read(&mut self) -> io::Result<PressureReading> {
-        let read =
-            |file: &mut Option<ProcFile>| file.as_mut().and_then(|file| file.read_once().ok().map(parse));
+        let read = |file: &mut Option<ProcFile>| parse(file.as_mut()?.read_once().ok()?);
         Ok(PressureReading {
-            cpu: read(&mut self.cpu),
-            io: read(&mut self.io),
-            memory: read(&mut self.memory),
+            cpu_ns: read(&mut self.cpu),
+            io_ns: read(&mut self.io),
+            memory_ns: read(&mut self.memory),
         })
     }
 }
 
-/// Reads the two lines of one pressure file.
-fn parse(text: &[u8]) -> Stall {
-    let mut stall = Stall::default();
-    for line in lines(text) {
-        let mut words = words(line);
-        let kind = words.next();
-        let total_ns = words
-            .find_map(|word| word.strip_prefix(b"total="))
-            .and_then(decimal)
-            .map(|us| us.saturating_mul(1000));
-        match kind {
-            Some(b"some") => stall.some_ns = total_ns,
-            Some(b"full") => stall.full_ns = total_ns,
-            _ => {}
-        }
-    }
-    stall
+/// Reads the line `some ... total=MICROSECONDS` of one pressure file.
+fn parse(text: &[u8]) -> Option<u64> {
+    let mut words = words(lines(text).find(|line| line.starts_with(b"some "))?);
+    let total_us = words.find_map(|word| word.strip_prefix(b"total=")).and_then(decimal)?;
+    Some(total_us.saturating_mul(1000))
 }
 
 #[cfg(test)]
@@ -88,26 +65,23 @@ mod tests {
         full avg10=0.14 avg60=0.03 avg300=0.00 total=10306033\n";
 
     #[test]
-    fn a_real_sample() {
-        let stall = parse(SAMPLE);
-        assert_eq!(stall.some_ns, Some(10_864_774_000));
-        assert_eq!(stall.full_ns, Some(10_306_033_000));
+    fn real_sample_is_parsed() {
+        assert_eq!(parse(SAMPLE), Some(10_864_774_000));
     }
 
     #[test]
-    fn what_is_missing_is_none() {
+    fn missing_values_are_none() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Pressure::open(root.path()).unwrap_err().kind(), io::ErrorKind::NotFound);
         std::fs::create_dir_all(root.path().join("proc/pressure")).unwrap();
         std::fs::write(root.path().join("proc/pressure/cpu"), "some avg10=0.00 total=5\n").unwrap();
         let reading = Pressure::open(root.path()).unwrap().read().unwrap();
-        assert_eq!(reading.cpu, Some(Stall { some_ns: Some(5000), full_ns: None }));
-        assert_eq!(reading.io, None);
+        assert_eq!((reading.cpu_ns, reading.io_ns), (Some(5000), None));
     }
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse(&text);
         }
     }

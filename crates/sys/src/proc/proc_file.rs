@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_files_grow_the_buffer_and_change_is_seen() {
+    fn large_files_grow_the_buffer_and_are_reread() {
         let dir = tempfile::tempdir().unwrap();
         let long = vec![b'x'; 3 * FIRST_BYTES + 17];
         std::fs::write(dir.path().join("a"), &long).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_file() {
+    fn parse_error_names_the_file() {
         let error = ProcFile::open(Path::new("/nowhere"), "proc/stat").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("/nowhere/proc/stat"));

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn output_failure_absence_and_deadline() {
+    fn helper_output_failure_absence_and_deadline() {
         assert_eq!(tool("echo").run(&["a", "b"], None, SECONDS).unwrap(), b"a b\n");
         // More than a pipe holds.
         let much = vec![b'x'; 1 << 20];

@@ -130,7 +130,6 @@ pub struct Entered {
     number: u32,
 }
 
-/// Begins a span.
 #[inline]
 pub fn enter(name: &SpanName) -> Entered {
     if RECORDED.load(Ordering::Relaxed) == 0 {
@@ -148,7 +147,6 @@ pub fn time<T>(name: &SpanName, what: impl FnOnce() -> T) -> T {
 }
 
 impl Entered {
-    /// Discards the span.
     #[inline]
     pub fn discard(mut self) {
         self.number = 0;

@@ -28,7 +28,6 @@ pub struct Recorder {
 #[derive(Debug, Clone)]
 pub struct Handle(Arc<Shared>);
 
-/// The result of a [`Recorder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     pub times: CallTimes,

@@ -22,7 +22,7 @@ fn count(recorded: &Recorded, name: &str, state: CallState) -> u64 {
 }
 
 #[test]
-fn spans_have_the_monotonic_clocks_times() {
+fn span_times_are_of_the_monotonic_clock() {
     let before_ns = monotonic_ns();
     let recorded = recorded(|| {
         let _outer = enter(&OUTER);
@@ -44,7 +44,7 @@ fn spans_have_the_monotonic_clocks_times() {
 }
 
 #[test]
-fn a_full_ring_counts_what_it_loses() {
+fn full_ring_counts_lost_records() {
     let ring = Ring::new();
     for _ in 0..SPANS + 1234 {
         ring.put(1, 2, 4);
@@ -55,7 +55,7 @@ fn a_full_ring_counts_what_it_loses() {
 }
 
 #[test]
-fn spans_and_lost_ones_are_all_that_were_made() {
+fn kept_and_lost_spans_add_up() {
     const MADE: u64 = 1_000_000;
     let recorded = recorded(|| (0..MADE).for_each(|_| drop(enter(&OUTER))));
     let times = &recorded.times;
@@ -67,7 +67,7 @@ fn spans_and_lost_ones_are_all_that_were_made() {
 }
 
 #[test]
-fn recorders_see_their_own_threads_and_nobody_elses() {
+fn recorders_record_only_their_own_threads() {
     let recorders = [Recorder::start(10), Recorder::start(10)];
     let threads = recorders.iter().zip(1..).map(|(recorder, spans)| {
         let handle = recorder.handle();
@@ -90,7 +90,7 @@ fn recorders_see_their_own_threads_and_nobody_elses() {
 }
 
 #[test]
-fn a_thread_that_is_recorded_twice_returns_to_the_first() {
+fn nested_recording_returns_to_the_outer_recorder() {
     let (first, second) = (Recorder::start(0), Recorder::start(0));
     let outer = first.handle().join();
     let inner = second.handle().join();
@@ -105,7 +105,7 @@ fn a_thread_that_is_recorded_twice_returns_to_the_first() {
 }
 
 #[test]
-fn whoever_sleeps_in_a_span_is_blocked_and_who_does_not_is_ready() {
+fn sleeping_spans_are_blocked_and_busy_ones_ready() {
     let recorded = recorded(|| {
         for _ in 0..50 {
             time(&OUTER, || {
@@ -125,7 +125,7 @@ fn whoever_sleeps_in_a_span_is_blocked_and_who_does_not_is_ready() {
 }
 
 #[test]
-fn a_discarded_span_is_none() {
+fn discarded_span_is_not_recorded() {
     let recorded = recorded(|| {
         enter(&OUTER).discard();
         drop(enter(&INNER));
@@ -134,14 +134,14 @@ fn a_discarded_span_is_none() {
 }
 
 #[test]
-fn what_a_part_reports_survives_its_way() {
+fn span_report_round_trips() {
     let recorded = recorded(|| time(&OUTER, || {}));
     let report = serde_json::to_value(&recorded.times).unwrap();
     assert_eq!(serde_json::from_value::<base::timeline::CallTimes>(report).unwrap(), recorded.times);
 }
 
 #[test]
-fn what_a_span_is_fits_a_word() {
+fn span_record_fits_a_word() {
     for state in [CallState::Ready, CallState::Blocked, CallState::Unknown] {
         let what = What { number: u32::MAX >> 2, state };
         assert_eq!(What::unpacked(what.packed()), what);

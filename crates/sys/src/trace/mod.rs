@@ -52,23 +52,16 @@ impl Backend {
 pub enum TraceError {
     #[error("there is no process {pid}; it may have ended (see 'ps')")]
     NoProcess { pid: i32 },
-    /// The process is there, but its threads cannot be listed.
     #[error("cannot list the threads of process {pid}: {source}")]
     NotSeen { pid: i32, source: io::Error },
-    /// The kernel does not let this user trace.
     #[error(
         "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the \
          rights: sudo setcap {}+ep PATH/TO/kagiri (everybody who may execute that file has them then)",
         backend.name(), backend.rights()
     )]
     NotPermitted { backend: Backend, what: String, source: io::Error },
-    /// This kernel or this build cannot.
     #[error("no tracing by {}: {why}", backend.name())]
-    Unsupported {
-        backend: Backend,
-        /// What is missing, and what to do.
-        why: String,
-    },
+    Unsupported { backend: Backend, why: String },
     #[error("tracing by {}: {what}: {source}", backend.name())]
     Kernel { backend: Backend, what: String, source: io::Error },
 }
@@ -115,106 +108,34 @@ pub struct Away {
 /// process's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    Entered {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        number: u16,
-    },
+    /// A call began.
+    Entered { at_ns: u64, thread: u32, process: u32, number: u16 },
     /// A thread was already in a call when tracing of it started.
-    Within {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        number: u16,
-    },
-    Left {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        number: u16,
-        returned: i64,
-    },
-    Called {
-        from_ns: u64,
-        to_ns: u64,
-        thread: u32,
-        process: u32,
-        number: u16,
-        away: Away,
-        returned: i64,
-    },
+    Within { at_ns: u64, thread: u32, process: u32, number: u16 },
+    /// A call ended.
+    Left { at_ns: u64, thread: u32, process: u32, number: u16, returned: i64 },
+    /// A whole call.
+    Called { from_ns: u64, to_ns: u64, thread: u32, process: u32, number: u16, away: Away, returned: i64 },
     /// A thread left its CPU.
-    SwitchedOut {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        cpu: u32,
-        preempted: bool,
-    },
+    SwitchedOut { at_ns: u64, thread: u32, process: u32, cpu: u32, preempted: bool },
     /// A thread came onto a CPU.
-    SwitchedIn {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        cpu: u32,
-    },
+    SwitchedIn { at_ns: u64, thread: u32, process: u32, cpu: u32 },
     /// A thread was on a CPU.
-    Ran {
-        from_ns: u64,
-        to_ns: u64,
-        thread: u32,
-        process: u32,
-        cpu: u32,
-    },
+    Ran { from_ns: u64, to_ns: u64, thread: u32, process: u32, cpu: u32 },
     /// Softirq `vector` (2 NET_TX, 3 NET_RX) began on a CPU.
-    SoftirqBegan {
-        at_ns: u64,
-        cpu: u32,
-        vector: u32,
-    },
-    /// It ended.
-    SoftirqEnded {
-        at_ns: u64,
-        cpu: u32,
-        vector: u32,
-    },
+    SoftirqBegan { at_ns: u64, cpu: u32, vector: u32 },
+    /// A softirq ended.
+    SoftirqEnded { at_ns: u64, cpu: u32, vector: u32 },
     /// A whole softirq.
-    Softirq {
-        from_ns: u64,
-        to_ns: u64,
-        cpu: u32,
-        vector: u32,
-    },
+    Softirq { from_ns: u64, to_ns: u64, cpu: u32, vector: u32 },
     /// A followed thread started this one.
-    Started {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        parent: u32,
-    },
+    Started { at_ns: u64, thread: u32, process: u32, parent: u32 },
     /// A thread has a new name; `executed`: because it runs another program.
-    Named {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        name: String,
-        executed: bool,
-    },
+    Named { at_ns: u64, thread: u32, process: u32, name: String, executed: bool },
     /// A thread ended; its name, where the tracer knows it.
-    Ended {
-        at_ns: u64,
-        thread: u32,
-        process: u32,
-        name: Option<String>,
-    },
+    Ended { at_ns: u64, thread: u32, process: u32, name: Option<String> },
     /// Events were lost because the buffer was full. `from_ns` is `None` where only the end is known.
-    Lost {
-        from_ns: Option<u64>,
-        to_ns: u64,
-        cpu: u32,
-        events: u64,
-    },
+    Lost { from_ns: Option<u64>, to_ns: u64, cpu: u32, events: u64 },
 }
 
 impl Event {
@@ -250,7 +171,6 @@ pub struct Counts {
     /// Events delivered. After [`Tracer::stop`] and a last [`Tracer::drain`], delivered and lost add up to
     /// `events`; on kernels before 6.0 [`perf`] also counts other records as lost.
     pub events_told: u64,
-    /// Calls that ended.
     pub calls: u64,
     /// Threads that were not traced because the table was full.
     pub threads_missed: u64,
@@ -263,9 +183,7 @@ pub struct Tally {
     pub count: u64,
     /// Of those, how many were preempted but did not block.
     pub preempted: u64,
-    /// Total time, ns.
     pub total_ns: u64,
-    /// The longest, ns.
     pub max_ns: u64,
     /// Sum of the positive return values.
     pub returned: u64,
@@ -284,7 +202,6 @@ pub enum Tallied {
     SoftirqPeriod { cpu: u32, vector: u32 },
 }
 
-/// A call that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenCall {
     pub thread: u32,
@@ -305,9 +222,6 @@ pub trait Tracer: Send {
 
     /// Traces a target, and all threads and processes that it starts; after [`Tracer::start`]. A
     /// [`Target::Suspended`] is traced from the moment it executes its program.
-    ///
-    /// # Errors
-    /// The target is not there, or must not be traced.
     fn follow(&mut self, target: Target) -> Result<(), TraceError>;
 
     /// Delivers pending events, in order of time per thread, about [`EVENTS_AT_ONCE`] at most. Never waits.
@@ -326,10 +240,6 @@ pub trait Tracer: Send {
     fn open_calls(&self) -> Vec<OpenCall>;
 }
 
-/// Opens a tracer.
-///
-/// # Errors
-/// No right to, or this kernel or this build cannot.
 pub fn open(backend: Backend, setting: &Setting) -> Result<Box<dyn Tracer>, TraceError> {
     match backend {
         Backend::Bpf => bpf::open(setting),

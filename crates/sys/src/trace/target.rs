@@ -11,16 +11,11 @@ use super::TraceError;
 pub enum Target {
     /// A running process with all its threads.
     Process(i32),
-    /// One thread.
     Thread(i32),
     /// A child of ours that has not executed its program yet ([`crate::child::suspended_child`]).
     Suspended(i32),
 }
 
-/// The threads of process `pid` at this moment.
-///
-/// # Errors
-/// There is no such process.
 pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|source| match is_there(pid) {
         true => TraceError::NotSeen { pid, source },
@@ -82,9 +77,7 @@ fn is_zombie(pid: i32) -> bool {
 
 /// Calls `follow` for every thread of `pid`, and again for those that were started meanwhile, until there is
 /// none that it has not been called for. A thread that ends meanwhile is no error.
-///
-/// # Errors
-/// There is no such process, or `follow` failed for a thread that is still there.
+/// Errors: There is no such process, or `follow` failed for a thread that is still there.
 pub(super) fn for_each_thread(
     pid: i32,
     mut follow: impl FnMut(i32) -> Result<(), TraceError>,

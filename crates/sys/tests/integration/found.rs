@@ -8,7 +8,7 @@ use sys::child::Spawn;
 use sys::netlink::rate_of;
 
 #[test]
-fn a_program_is_started_in_a_group_that_is_there() {
+fn program_starts_in_an_existing_group() {
     if !root() {
         return;
     }
@@ -31,7 +31,7 @@ fn a_program_is_started_in_a_group_that_is_there() {
 }
 
 #[test]
-fn the_rate_of_a_link_is_read_whichever_discipline_holds_it() {
+fn link_rate_is_read_of_each_queueing_discipline() {
     if !root() {
         return;
     }

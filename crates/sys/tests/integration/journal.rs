@@ -38,7 +38,7 @@ fn private_folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn entries_are_on_the_disk_before_the_change_and_undone_newest_first() {
+fn entries_are_synced_first_and_undone_newest_first() {
     let folder = private_folder();
     let made = folder.path().join("made");
     let journal = Journal::open(&folder.path().join("journal")).unwrap();
@@ -65,7 +65,7 @@ fn entries_are_on_the_disk_before_the_change_and_undone_newest_first() {
 }
 
 #[test]
-fn dropping_the_last_copy_undoes_what_is_left() {
+fn dropping_the_last_journal_undoes_pending_changes() {
     let folder = private_folder();
     let made = folder.path().join("made");
     let journal = Journal::open(&folder.path().join("journal")).unwrap();
@@ -79,7 +79,7 @@ fn dropping_the_last_copy_undoes_what_is_left() {
 }
 
 #[test]
-fn a_living_owner_is_left_alone_and_a_dead_one_is_replayed() {
+fn only_journals_of_dead_owners_are_replayed() {
     let folder = private_folder();
     let own = Journal::open(folder.path()).unwrap();
     let second = Journal::open(folder.path()).unwrap();
@@ -101,7 +101,7 @@ fn a_living_owner_is_left_alone_and_a_dead_one_is_replayed() {
 }
 
 #[test]
-fn failures_do_not_stop_the_rest_and_are_kept_for_another_try() {
+fn failed_undos_are_kept_and_others_continue() {
     let folder = private_folder();
     let made = folder.path().join("made");
     std::fs::write(&made, "").unwrap();
@@ -122,7 +122,7 @@ fn failures_do_not_stop_the_rest_and_are_kept_for_another_try() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn foreign_objects_are_left_alone() {
     let folder = private_folder();
     let full = folder.path().join("full");
     std::fs::create_dir(&full).unwrap();
@@ -158,7 +158,7 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn members_of_a_group_are_ended_after_their_leader() {
+fn group_members_end_with_their_leader() {
     use std::io::{BufRead, BufReader};
     use std::os::unix::process::CommandExt;
     let folder = private_folder();
@@ -186,7 +186,7 @@ fn members_of_a_group_are_ended_after_their_leader() {
 }
 
 #[test]
-fn a_restart_of_the_machine_leaves_only_files() {
+fn only_files_are_undone_after_a_reboot() {
     let folder = private_folder();
     let made = folder.path().join("made");
     std::fs::write(&made, "").unwrap();
@@ -207,7 +207,7 @@ fn a_restart_of_the_machine_leaves_only_files() {
 }
 
 #[test]
-fn newer_formats_and_unsafe_folders_are_refused() {
+fn newer_journals_and_unsafe_folders_are_refused() {
     let folder = private_folder();
     let path = leave(folder.path(), "1-1-0.jsonl", &[]);
     let text =

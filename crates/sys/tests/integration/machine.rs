@@ -17,7 +17,7 @@ use sys::netns::{Namespace, Subnet};
 use sys::proc::{BlockDeviceReader, ProcessSet, block_device_of_path};
 
 #[test]
-fn a_quota_holds_a_child_back_and_its_group_says_so() {
+fn quota_throttles_a_child_and_is_counted() {
     if !root() {
         return;
     }
@@ -72,7 +72,7 @@ fn a_quota_holds_a_child_back_and_its_group_says_so() {
 }
 
 #[test]
-fn a_disk_of_each_file_system_with_a_read_limit() {
+fn image_of_each_file_system_has_a_read_limit() {
     if !root() {
         return;
     }
@@ -129,7 +129,7 @@ fn use_disk(journal: &Journal, disk: &DiskImage) {
 }
 
 #[test]
-fn an_image_that_exists_is_not_touched() {
+fn existing_image_is_not_touched() {
     let folder = work_folder();
     let journal = journal(folder.path());
     let image = folder.path().join("precious");
@@ -162,7 +162,7 @@ fn transfer(pair: &Pair, bytes: usize) -> usize {
 }
 
 #[test]
-fn a_shaped_link_into_a_namespace() {
+fn shaped_link_into_a_namespace_limits_traffic() {
     if !root() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_shaped_link_into_a_namespace() {
 }
 
 #[test]
-fn a_name_that_somebody_else_took_meanwhile_stays_theirs() {
+fn concurrently_taken_name_is_kept() {
     if !root() {
         return;
     }
@@ -233,14 +233,14 @@ fn a_name_that_somebody_else_took_meanwhile_stays_theirs() {
 }
 
 #[test]
-fn a_network_that_this_machine_uses_is_refused() {
+fn subnet_in_use_is_refused() {
     // The loopback has it everywhere (RFC 1122, 3.2.1.3).
     let loopback: Subnet = "127.0.0.0/16".parse().unwrap();
     assert!(matches!(loopback.refuse_if_used(), Err(Error::Refused(_))));
 }
 
 #[test]
-fn children_become_ready_fail_and_end() {
+fn child_reports_ready_failure_and_end() {
     let folder = work_folder();
     let journal = journal(folder.path());
     let shell = |script: &str| Spawn::new("sh").args(["-c", script]).start(&journal).unwrap();
@@ -284,7 +284,7 @@ fn children_become_ready_fail_and_end() {
 }
 
 #[test]
-fn a_child_outlives_the_thread_that_started_it() {
+fn child_outlives_its_starting_thread() {
     let folder = work_folder();
     let journal = journal(folder.path());
     let start = || Spawn::new("sleep").arg("600").start(&journal).unwrap();

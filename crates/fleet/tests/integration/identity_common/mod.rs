@@ -51,13 +51,11 @@ pub fn start_router(credentials: Option<&Credentials>, host: &str) -> (Session, 
     (session::open(&role, &settings, WITHIN).unwrap(), at)
 }
 
-/// A session that joins with these settings.
 pub fn join(endpoint: &str, settings: &[ZenohSetting]) -> Result<Session, String> {
     let role = session::Role::Client { connect: endpoint.to_owned() };
     session::open(&role, settings, WITHIN).map_err(|error| error.to_string())
 }
 
-/// A session that joins with these credentials.
 pub fn session_of(endpoint: &str, credentials: Option<&Credentials>) -> Result<Session, String> {
     join(endpoint, &credentials.map(|of| of.zenoh_json(Role::Agent)).unwrap_or_default())
 }

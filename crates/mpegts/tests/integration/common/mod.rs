@@ -40,7 +40,6 @@ pub struct Made {
     _directory: tempfile::TempDir,
 }
 
-/// Makes content.
 pub fn made(spec: &ContentSpec) -> Made {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.ts");

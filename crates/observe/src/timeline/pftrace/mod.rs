@@ -49,7 +49,6 @@ const NEEDS: u64 = 2;
 /// The one sequence of packets, and the number that stands for "another name".
 const SEQUENCE: u64 = 1;
 
-/// The picture as a file.
 pub fn encode(picture: &Picture) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.names(picture);
@@ -245,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_takes_at_most_40_bytes() {
+    fn span_takes_at_most_40_bytes() {
         let call = |from_ns: u64| CallSpan {
             from_ns,
             to_ns: from_ns + 900,

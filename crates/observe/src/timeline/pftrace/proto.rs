@@ -1,12 +1,10 @@
 //! Protocol Buffers' wire format, as much as is written here:
 //! <https://protobuf.dev/programming-guides/encoding/>.
 
-/// A message that grows.
 #[derive(Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// The bytes.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -24,14 +22,12 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// An integer field.
     pub(super) fn integer(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field) << 3);
         self.varint(value);
         self
     }
 
-    /// A field of bytes.
     fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
         self.varint((u64::from(field) << 3) | 2);
         self.varint(bytes.len() as u64);
@@ -39,12 +35,10 @@ impl Message {
         self
     }
 
-    /// A field of text.
     pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.bytes(field, text.as_bytes())
     }
 
-    /// A field that is a message.
     pub(super) fn message(&mut self, field: u32, message: &Message) -> &mut Self {
         self.bytes(field, &message.0)
     }
@@ -55,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_written_as_the_format_says() {
+    fn fields_match_the_protobuf_encoding() {
         let mut inner = Message::default();
         inner.integer(1, 150);
         let mut outer = Message::default();

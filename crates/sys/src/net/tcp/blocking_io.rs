@@ -55,9 +55,6 @@ impl TcpSocket {
     }
 
     /// The MTU of the path as the kernel knows it, bytes (`IP_MTU`, ip(7)).
-    ///
-    /// # Errors
-    /// [`NetError`], when not connected.
     pub fn path_mtu(&self) -> Result<u32, NetError> {
         let is_v6 = self.local_addr()?.is_ipv6();
         socket_option::path_mtu(self.as_fd(), is_v6).map_err(|e| self.fail("read the path MTU of", e))

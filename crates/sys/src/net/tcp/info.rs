@@ -9,11 +9,8 @@ pub struct TcpInfo {
     pub state: Option<u8>,
     /// Smoothed round-trip time.
     pub rtt_us: Option<u32>,
-    /// Mean deviation of the round-trip time.
-    pub rtt_variation_us: Option<u32>,
     /// Least round-trip time seen; `None` also before the first sample.
     pub min_rtt_us: Option<u32>,
-    /// Congestion window in segments.
     pub congestion_window_segments: Option<u32>,
     /// Maximum segment size for sending.
     pub send_mss_bytes: Option<u32>,
@@ -27,50 +24,28 @@ pub struct TcpInfo {
     pub received_bytes: Option<u64>,
     /// Bytes written by the program and not yet sent.
     pub notsent_bytes: Option<u32>,
-    /// Most recent rate of delivery.
-    pub delivery_rate_byte_per_s: Option<u64>,
-    /// Rate the kernel paces the connection at; `u64::MAX` is "not paced".
-    pub pacing_rate_byte_per_s: Option<u64>,
     /// Time with data in flight or to send.
     pub busy_us: Option<u64>,
     /// Time of that limited by the peer's receive window.
     pub rwnd_limited_us: Option<u64>,
     /// Time of that limited by this host's send buffer.
     pub sndbuf_limited_us: Option<u64>,
-    /// Bytes retransmitted.
-    pub retransmitted_bytes: Option<u64>,
     /// Receive window the peer advertises.
     pub send_window_bytes: Option<u32>,
     /// Receive window this host advertises.
     pub receive_window_bytes: Option<u32>,
-    /// MTU of the path.
     pub path_mtu_bytes: Option<u32>,
-    /// Congestion window at which slow start ends; `None` also while it has no end.
-    pub slow_start_threshold_segments: Option<u32>,
-    /// How far out of order segments may come before one counts as lost.
-    pub reordering_segments: Option<u32>,
-    /// Times that segments were seen to come out of order.
-    pub reorderings_seen: Option<u32>,
     /// Bytes sent, with those sent again.
     pub sent_bytes: Option<u64>,
-    /// Segments with data received out of order.
-    pub received_out_of_order_segments: Option<u32>,
-    /// Segments delivered that a router had marked as congested (ECN, RFC 3168).
-    pub congestion_marked_segments: Option<u32>,
     /// Segments that the peer reported to have received twice (D-SACK, RFC 2883): they were sent again for
     /// nothing.
     pub duplicates_reported_segments: Option<u32>,
     /// Retransmission timeouts over the connection's life, those of its SYN and recurring ones included
     /// (Linux 6.7).
     pub timeouts_total: Option<u16>,
-    /// Recoveries that began with such a timeout, finished or not (Linux 6.7).
-    pub timeout_recoveries_total: Option<u16>,
-    /// Time spent in them (Linux 6.7).
+    /// Time spent in recoveries that began with such a timeout, finished or not (Linux 6.7).
     pub timeout_recovery_ms: Option<u32>,
 }
-
-/// `TCP_INFINITE_SSTHRESH` of the kernel.
-const SLOW_START_WITHOUT_END: u32 = 0x7fff_ffff;
 
 impl TcpInfo {
     /// Room for the structure of any kernel so far, and some to come.
@@ -86,32 +61,22 @@ impl TcpInfo {
             send_mss_bytes: u32_at(16),
             unacked_segments: u32_at(24),
             rtt_us: u32_at(68),
-            rtt_variation_us: u32_at(72),
             congestion_window_segments: u32_at(80),
             retransmits_total: u32_at(100),
-            pacing_rate_byte_per_s: u64_at(104),
             acked_bytes: u64_at(120),
             received_bytes: u64_at(128),
             notsent_bytes: u32_at(144),
             // The kernel says "no sample yet" as all ones.
             min_rtt_us: u32_at(148).filter(|&us| us != u32::MAX),
-            delivery_rate_byte_per_s: u64_at(160),
             busy_us: u64_at(168),
             rwnd_limited_us: u64_at(176),
             sndbuf_limited_us: u64_at(184),
-            retransmitted_bytes: u64_at(208),
             send_window_bytes: u32_at(228),
             receive_window_bytes: u32_at(232),
             path_mtu_bytes: u32_at(60),
-            slow_start_threshold_segments: u32_at(76).filter(|&segments| segments < SLOW_START_WITHOUT_END),
-            reordering_segments: u32_at(88),
-            reorderings_seen: u32_at(220),
             sent_bytes: u64_at(200),
-            received_out_of_order_segments: u32_at(224),
-            congestion_marked_segments: u32_at(196),
             duplicates_reported_segments: u32_at(216),
             timeouts_total: u16_at(240),
-            timeout_recoveries_total: u16_at(242),
             timeout_recovery_ms: u32_at(244),
         }
     }

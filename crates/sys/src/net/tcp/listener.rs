@@ -8,7 +8,6 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::net::{NetError, SocketOptions, TcpSocket};
 
-/// How to listen.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// `SO_REUSEPORT`: several listeners of one user share the port (`socket(7)`).
@@ -35,9 +34,7 @@ pub struct Listener {
 
 impl Listener {
     /// Binds and listens; port 0 takes a free port, see [`Listener::local_addr`].
-    ///
-    /// # Errors
-    /// [`NetError`] naming the address (in use, not local, no permission for a low port).
+    /// Errors: [`NetError`] naming the address (in use, not local, no permission for a low port).
     pub fn bind(addr: SocketAddr, options: &ListenOptions) -> Result<Self, NetError> {
         let fail = |source| NetError::new("listen on", addr, source);
         let kind = Type::STREAM.nonblocking().cloexec();
@@ -62,9 +59,7 @@ impl Listener {
     /// Accepts one connection, non-blocking and close-on-exec (`accept4(2)`). `None`: nobody waits.
     ///
     /// A connection that was reset while it waited is skipped, as `accept(2)` advises.
-    ///
-    /// # Errors
-    /// [`NetError`]; [`NetError::is_out_of_resources`] tells a full descriptor table, after which the
+    /// Errors: [`NetError`]; [`NetError::is_out_of_resources`] tells a full descriptor table, after which the
     /// connection is still queued.
     pub fn accept(&self) -> Result<Option<(TcpSocket, SocketAddr)>, NetError> {
         loop {

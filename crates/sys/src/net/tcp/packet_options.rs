@@ -19,9 +19,7 @@ pub struct PacketOptions {
 
 impl PacketOptions {
     /// Sets the options on `socket`, connected to `peer`.
-    ///
-    /// # Errors
-    /// The first option that the kernel refuses, by name.
+    /// Errors: The first option that the kernel refuses, by name.
     pub fn apply(&self, socket: &impl AsFd, peer: SocketAddr) -> Result<(), NetError> {
         let fd = socket.as_fd();
         // A dual-stack socket sends IPv4 packets to an IPv4 peer.
@@ -60,9 +58,7 @@ impl TcpSocket {
 
     /// Sets the largest segment to send and to offer (`TCP_MAXSEG`, tcp(7)); to be offered it is set before
     /// connecting.
-    ///
-    /// # Errors
-    /// [`NetError`]: outside what the kernel takes (88 to 32,767 on Linux).
+    /// Errors: [`NetError`]: outside what the kernel takes (88 to 32,767 on Linux).
     pub fn set_segment(&self, bytes: u32) -> Result<(), NetError> {
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         socket_option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, value)
@@ -96,7 +92,7 @@ mod tests {
     use crate::net::{ListenOptions, Listener, SocketOptions, UdpFlow};
 
     #[test]
-    fn they_are_taken_by_both_kinds_and_both_families() {
+    fn packet_options_apply_to_tcp_udp_and_both_families() {
         let marks =
             PacketOptions { service: Some(0x10), pacing_byte_per_s: Some(1 << 20), dont_fragment: true };
         for address in ["127.0.0.1:0", "[::1]:0"] {

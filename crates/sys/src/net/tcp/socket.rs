@@ -21,7 +21,6 @@ pub enum Moved {
     End,
 }
 
-/// The state of a non-blocking connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectState {
     /// Not yet; wait until writable and ask again.
@@ -51,9 +50,8 @@ impl TcpSocket {
 
     /// Starts connecting to `peer` with `options` set first, from `local` if given. Never waits:
     /// ask [`TcpSocket::connect_result`] when the socket is writable.
-    ///
-    /// # Errors
-    /// [`NetError`] naming the peer (no route, refused at once, no descriptors) or the refused option.
+    /// Errors: [`NetError`] naming the peer (no route, refused at once, no descriptors) or the refused
+    /// option.
     pub fn connect_start(
         peer: SocketAddr,
         local: Option<SocketAddr>,
@@ -101,9 +99,7 @@ impl TcpSocket {
     }
 
     /// How the connect ended (`SO_ERROR`, then `getpeername`).
-    ///
-    /// # Errors
-    /// [`NetError`] with the reason the connection failed (refused, timed out, unreachable).
+    /// Errors: [`NetError`] with the reason the connection failed (refused, timed out, unreachable).
     pub fn connect_result(&self) -> Result<ConnectState, NetError> {
         let pending = self.inner.take_error().map_err(|e| self.fail("read the connect result of", e))?;
         if let Some(e) = pending {
@@ -146,9 +142,7 @@ impl TcpSocket {
 
     /// Sends up to `bytes_max` bytes of `file` from `offset_bytes` without copying them through this process
     /// (`sendfile(2)`; at most 2,147,479,552 bytes a call). [`Moved::End`]: the file ends at the offset.
-    ///
-    /// # Errors
-    /// [`NetError`]; also when the file cannot be read (EIO) or cannot be sent from (EINVAL).
+    /// Errors: [`NetError`]; also when the file cannot be read (EIO) or cannot be sent from (EINVAL).
     pub fn send_file(
         &self,
         file: BorrowedFd<'_>,
@@ -185,9 +179,6 @@ impl TcpSocket {
     }
 
     /// Closes the sending side (FIN): the peer reads to the end; receiving goes on.
-    ///
-    /// # Errors
-    /// [`NetError`], usually because the peer is gone.
     pub fn shutdown_send(&self) -> Result<(), NetError> {
         self.inner.shutdown(Shutdown::Write).map_err(|e| self.fail("shut down", e))
     }
@@ -266,9 +257,7 @@ impl TcpSocket {
     }
 
     /// Sets the congestion control (`TCP_CONGESTION`).
-    ///
-    /// # Errors
-    /// [`NetError`]: unknown to the kernel (ENOENT) or not allowed here (EPERM).
+    /// Errors: [`NetError`]: unknown to the kernel (ENOENT) or not allowed here (EPERM).
     pub fn set_congestion(&self, name: &str) -> Result<(), NetError> {
         self.inner
             .set_tcp_congestion(name.as_bytes())
@@ -288,9 +277,6 @@ impl TcpSocket {
     }
 
     /// The other end's address.
-    ///
-    /// # Errors
-    /// [`NetError`], when not connected.
     pub fn peer_addr(&self) -> Result<SocketAddr, NetError> {
         let addr = self.inner.peer_addr().map_err(|e| self.fail("read the peer address of", e))?;
         addr.as_socket()

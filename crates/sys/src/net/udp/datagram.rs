@@ -23,7 +23,6 @@ use serde::{Deserialize, Serialize};
 
 use super::timestamps::Timestamps;
 
-/// Where datagrams go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatagramAddress {
@@ -42,7 +41,6 @@ impl fmt::Display for DatagramAddress {
     }
 }
 
-/// A datagram that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// How many bytes of the buffer it fills; what did not fit is lost.
@@ -71,10 +69,8 @@ enum Kind {
 
 impl DatagramSocket {
     /// Binds `address`; UDP port 0 takes a free one.
-    ///
-    /// # Errors
-    /// Those of `bind(2)`: the address is in use, or not of this host; the file exists or its path is over
-    /// 107 bytes. A socket file that nobody listens at any more, as a killed program leaves it, is
+    /// Errors: Those of `bind(2)`: the address is in use, or not of this host; the file exists or its path is
+    /// over 107 bytes. A socket file that nobody listens at any more, as a killed program leaves it, is
     /// replaced.
     pub fn bind(address: &DatagramAddress) -> io::Result<Self> {
         let kind = match address {
@@ -96,19 +92,12 @@ impl DatagramSocket {
     ///
     /// While any UDP socket of a host asks for it, the kernel reads the clock for every packet of that host:
     /// some 30 ns each. UNIX sockets cost others nothing.
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     pub fn enable_stamps(&mut self) -> io::Result<()> {
         setsockopt(&self.as_fd(), ReceiveTimestampns, &true)?;
         self.stamps = Some(Timestamps::start());
         Ok(())
     }
 
-    /// The address it is bound to.
-    ///
-    /// # Errors
-    /// Those of `getsockname(2)`.
     pub fn local_address(&self) -> io::Result<DatagramAddress> {
         match &self.kind {
             Kind::Udp(socket) => Ok(DatagramAddress::Udp(socket.local_addr()?)),
@@ -117,9 +106,7 @@ impl DatagramSocket {
     }
 
     /// Sends one datagram, at once or not at all.
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`; [`io::ErrorKind::WouldBlock`] when a queue is full,
+    /// Errors: Those of `sendto(2)`; [`io::ErrorKind::WouldBlock`] when a queue is full,
     /// [`io::ErrorKind::InvalidInput`] for an address of the other kind.
     pub fn send_to(&self, bytes: &[u8], to: &DatagramAddress) -> io::Result<()> {
         match (&self.kind, to) {
@@ -130,10 +117,8 @@ impl DatagramSocket {
     }
 
     /// Takes the next datagram; `None` if none waits.
-    ///
-    /// # Errors
-    /// Those of `recvmsg(2)`. An error that an earlier send met (nobody listens there) is passed over: it
-    /// says nothing about what waits.
+    /// Errors: Those of `recvmsg(2)`. An error that an earlier send met (nobody listens there) is passed
+    /// over: it says nothing about what waits.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         let fd = self.as_fd().as_raw_fd();
         let taken = match &self.kind {

@@ -60,7 +60,7 @@ fn udp() {
 }
 
 #[test]
-fn socket_files() {
+fn unix_socket_files_exchange_datagrams() {
     let folder = tempfile::tempdir().unwrap();
     let bind = |name: &str| DatagramSocket::bind(&DatagramAddress::Unix(folder.path().join(name)));
     there_and_back(bind("left").unwrap(), bind("right").unwrap());
@@ -75,7 +75,7 @@ fn socket_files() {
 }
 
 #[test]
-fn nobody_listening_is_no_error_of_receiving() {
+fn receive_ignores_port_unreachable() {
     let mut socket = DatagramSocket::bind(&loopback()).unwrap();
     let gone = DatagramSocket::bind(&loopback()).unwrap().local_address().unwrap();
     for _ in 0..3 {
@@ -85,7 +85,7 @@ fn nobody_listening_is_no_error_of_receiving() {
 }
 
 #[test]
-fn a_socket_file_that_a_killed_program_left_is_replaced_and_nothing_else_is() {
+fn only_a_stale_socket_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let bind = |name: &str| DatagramSocket::bind(&DatagramAddress::Unix(path(name)));

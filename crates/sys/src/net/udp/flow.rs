@@ -51,9 +51,7 @@ impl UdpFlow {
     pub const SEGMENTS_MAX: usize = 64;
 
     /// A socket connected to `peer`, from `local` if given. UDP asks nobody, so this does not wait.
-    ///
-    /// # Errors
-    /// [`NetError`]: no route, not a local address, no descriptors.
+    /// Errors: [`NetError`]: no route, not a local address, no descriptors.
     pub fn connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Self, NetError> {
         let fail = |e| NetError::new("connect to", peer, e);
         let kind = Type::DGRAM.nonblocking().cloexec();
@@ -65,7 +63,6 @@ impl UdpFlow {
         Ok(Self { inner, peer, receive_buffer_chosen: false })
     }
 
-    /// The peer it is connected to.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
@@ -114,10 +111,8 @@ impl UdpFlow {
 
     /// Sends `bytes`, as one datagram or cut into several ([`UdpFlow::set_segment`]). [`Moved::WouldBlock`]:
     /// there is no room for it (`EAGAIN`, `ENOBUFS`).
-    ///
-    /// # Errors
-    /// [`NetError`]: larger than the path allows (EMSGSIZE, and EINVAL if cut), or nobody listens there
-    /// (`ConnectionRefused`, an earlier datagram's answer).
+    /// Errors: [`NetError`]: larger than the path allows (EMSGSIZE, and EINVAL if cut), or nobody listens
+    /// there (`ConnectionRefused`, an earlier datagram's answer).
     pub fn send(&self, bytes: &[u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live slice that the kernel only reads.
         let n = unsafe {
@@ -135,10 +130,8 @@ impl UdpFlow {
 
     /// Takes the next datagram, or several in a row ([`UdpFlow::set_coalesce`]; the buffer then needs 64
     /// KiB). What `buffer` has no room for is dropped, and still counted.
-    ///
-    /// # Errors
-    /// [`NetError`]. That nobody listens where an earlier datagram went to is passed over: it says nothing of
-    /// what comes.
+    /// Errors: [`NetError`]. That nobody listens where an earlier datagram went to is passed over: it says
+    /// nothing of what comes.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
         self.receive_with(buffer, 0)
     }
@@ -181,10 +174,8 @@ impl UdpFlow {
 
     /// Takes one datagram (`recv(2)`), of a socket that does not take several ([`UdpFlow::set_coalesce`]).
     /// What `buffer` has no room for is dropped. An empty datagram is `Moved::Bytes(0)`.
-    ///
-    /// # Errors
-    /// [`NetError`]; unlike [`UdpFlow::receive`] also that nobody listens where an earlier datagram went to
-    /// (`ConnectionRefused`).
+    /// Errors: [`NetError`]; unlike [`UdpFlow::receive`] also that nobody listens where an earlier datagram
+    /// went to (`ConnectionRefused`).
     pub fn receive_one(&self, buffer: &mut [u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live, exclusively borrowed slice.
         let n = unsafe { libc::recv(self.inner.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };

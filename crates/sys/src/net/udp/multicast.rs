@@ -21,10 +21,8 @@ pub struct MulticastReceiver {
 impl MulticastReceiver {
     /// Joins `group` on the interface that has the address `local`; `0.0.0.0` lets the kernel choose one by
     /// its routes.
-    ///
-    /// # Errors
-    /// [`NetError`]: no multicast address, no interface with that address, the port is taken by somebody who
-    /// does not share it, too many groups (`net.ipv4.igmp_max_memberships`).
+    /// Errors: [`NetError`]: no multicast address, no interface with that address, the port is taken by
+    /// somebody who does not share it, too many groups (`net.ipv4.igmp_max_memberships`).
     pub fn join(group: SocketAddrV4, local: Ipv4Addr) -> Result<Self, NetError> {
         let fail = |e| NetError::new("join", format_args!("the multicast group {group} at {local}"), e);
         let socket = udp().map_err(fail)?;
@@ -53,9 +51,7 @@ impl MulticastReceiver {
 
     /// How many datagrams the kernel has dropped here because they were not taken in time: the counter of
     /// `SO_RXQ_OVFL`, socket(7).
-    ///
-    /// # Errors
-    /// [`NetError`]: kernels before 4.12 do not tell.
+    /// Errors: [`NetError`]: kernels before 4.12 do not tell.
     pub fn dropped(&self) -> Result<u32, NetError> {
         socket_option::drops(self.as_fd()).map_err(|e| NetError::new("read the drops of", self.group, e))
     }
@@ -77,9 +73,7 @@ pub struct MulticastSender {
 impl MulticastSender {
     /// A sender to `group` out of the interface that has the address `local`. What it sends is heard on this
     /// host too, and not beyond the first router (a time to live of 1).
-    ///
-    /// # Errors
-    /// [`NetError`]: no multicast address, no interface with that address.
+    /// Errors: [`NetError`]: no multicast address, no interface with that address.
     pub fn new(group: SocketAddrV4, local: Ipv4Addr) -> Result<Self, NetError> {
         let fail = |e| NetError::new("send to", format_args!("the multicast group {group} from {local}"), e);
         if !group.ip().is_multicast() {
@@ -99,9 +93,6 @@ impl MulticastSender {
     }
 
     /// Sends a datagram. [`Moved::WouldBlock`]: there was no room, and it was not sent.
-    ///
-    /// # Errors
-    /// [`NetError`]: no route, too long.
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> Result<Moved, NetError> {
         loop {
@@ -152,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_group_hear_it_and_nobody_else() {
+    fn multicast_reaches_the_group_only() {
         let group = group();
         let receivers = [(); 3].map(|()| MulticastReceiver::join(group, HERE).unwrap());
         let other = SocketAddrV4::new(Ipv4Addr::new(239, 254, 7, 7), group.port());
@@ -172,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_counted() {
+    fn dropped_multicast_datagrams_are_counted() {
         let group = group();
         let receiver = MulticastReceiver::join(group, HERE).unwrap();
         let sender = MulticastSender::new(group, HERE).unwrap();
@@ -190,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn invalid_multicast_address_is_refused() {
         let group = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 7500);
         assert!(MulticastReceiver::join(group, HERE).is_err());
         assert!(MulticastSender::new(group, HERE).is_err_and(|error| error.to_string().contains("10.1.2.3")));

@@ -21,9 +21,7 @@ impl UdpPort {
     /// The address is shared with the connected sockets of [`UdpPort::flow_to`], and so with whoever else
     /// asks for the same (`SO_REUSEADDR`, socket(7)): hold the TCP port of that number to be sure that
     /// you are alone.
-    ///
-    /// # Errors
-    /// [`NetError`]: in use by others, not an address of this host.
+    /// Errors: [`NetError`]: in use by others, not an address of this host.
     pub fn bind(local: SocketAddr) -> Result<Self, NetError> {
         let inner = shared(local)?;
         let local = inner.local_addr().map_err(|e| NetError::new("read the address of", local, e))?;
@@ -37,9 +35,7 @@ impl UdpPort {
 
     /// Takes the next datagram: how many bytes of `buffer` it fills (what has no room is lost) and who sent
     /// it. `None`: none waits.
-    ///
-    /// # Errors
-    /// [`NetError`]. That a peer of an earlier datagram is gone is passed over.
+    /// Errors: [`NetError`]. That a peer of an earlier datagram is gone is passed over.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<(usize, SocketAddr)>, NetError> {
         receive(&self.inner, buffer).map_err(|e| NetError::new("receive on", self.local, e))
     }
@@ -51,9 +47,6 @@ impl UdpPort {
 
     /// Gives the socket to `peer`, with all that waits in it, and goes on with a new one: nothing is lost of
     /// a peer that sends without waiting.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors, no route.
     pub fn hand_over(&mut self, peer: SocketAddr) -> Result<UdpFlow, NetError> {
         self.inner.connect(peer).map_err(|e| NetError::new("connect to", peer, e))?;
         let handed = std::mem::replace(&mut self.inner, shared(self.local)?);
@@ -84,9 +77,7 @@ impl UdpPort {
 
     /// How many datagrams the kernel has dropped here because they were not taken in time: the counter of
     /// `SO_RXQ_OVFL`, socket(7).
-    ///
-    /// # Errors
-    /// [`NetError`]: kernels before 4.12 do not tell.
+    /// Errors: [`NetError`]: kernels before 4.12 do not tell.
     pub fn dropped(&self) -> Result<u32, NetError> {
         socket_option::drops(self.as_fd()).map_err(|e| NetError::new("read the drops of", self.local, e))
     }
@@ -96,9 +87,6 @@ impl UdpPort {
     ///
     /// What others sent to the port in the moment before the new socket was connected goes to `astray`, with
     /// its sender; what `peer` itself sent then is lost.
-    ///
-    /// # Errors
-    /// [`NetError`]: no descriptors, no route.
     pub fn flow_to(
         &self,
         peer: SocketAddr,
@@ -160,7 +148,7 @@ mod tests {
     use crate::net::{Arrived, Moved};
 
     #[test]
-    fn each_peer_has_a_socket_of_its_own() {
+    fn each_peer_gets_its_own_socket() {
         let port = UdpPort::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let [one, other] = [(); 2].map(|()| UdpFlow::connect(port.local_addr(), None).unwrap());
         let mut buffer = [0; 16];
@@ -180,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn datagrams_without_room_are_counted() {
         let port = UdpPort::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(port.set_receive_buffer(8 << 10).unwrap() >= 8 << 10);
         let peer = UdpFlow::connect(port.local_addr(), None).unwrap();
@@ -195,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_handed_over() {
+    fn waiting_datagrams_are_handed_over() {
         let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let peer = UdpFlow::connect(port.local_addr(), None).unwrap();
         for _ in 0..2 {

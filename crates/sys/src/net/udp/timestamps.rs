@@ -91,7 +91,7 @@ mod tests {
     proptest! {
         /// However the clock is set, a stamp is never taken for an earlier time than it was made at.
         #[test]
-        fn never_early(
+        fn timestamps_are_never_early(
             start in 1_000_000_000_u64..1 << 50,
             events in prop::collection::vec(
                 (1_u64..1_000_000, 1_u64..1_000_000, 0_u64..500, 0_u64..500,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_noticed_once() {
+    fn clock_step_is_detected_once() {
         let mut stamps = Timestamps::from(reading(1000, 40, 20, 5_000_000));
         assert_eq!(stamps.convert(5_002_000, reading(2100, 40, 20, 5_000_000)), Some(2020));
         assert_eq!(stamps.convert(5_003_000, reading(3100, 40, 20, 9_000_000)), None);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_is_known_to_a_microsecond_on_this_machine() {
+    fn clock_difference_is_known_to_a_microsecond() {
         let mut stamps = Timestamps::start();
         for _ in 0..10_000 {
             let now = Reading::take();

@@ -13,25 +13,15 @@ use crate::proc::proc_file::malformed;
 /// One network device's counters since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetDeviceReading {
-    /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received (after merging by the driver).
-    pub rx_packets: u64,
-    /// Broken packets received.
-    pub rx_errors: u64,
     /// Packets dropped on the way in.
     pub rx_dropped: u64,
-    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets sent.
     pub tx_packets: u64,
-    /// Packets that could not be sent.
-    pub tx_errors: u64,
     /// Packets dropped on the way out by the driver. A queueing discipline's drops are not among them.
     pub tx_dropped: u64,
 }
 
-/// Reads one network device.
 #[derive(Debug)]
 pub struct NetDevice {
     file: ProcFile,
@@ -78,20 +68,16 @@ fn parse_device(text: &[u8], name: &[u8]) -> Option<NetDeviceReading> {
     // bytes packets errs drop fifo frame compressed multicast | bytes packets errs drop ...
     Some(NetDeviceReading {
         rx_bytes: skip_to(0)?,
-        rx_packets: skip_to(0)?,
-        rx_errors: skip_to(0)?,
-        rx_dropped: skip_to(0)?,
+        rx_dropped: skip_to(2)?,
         tx_bytes: skip_to(4)?,
         tx_packets: skip_to(0)?,
-        tx_errors: skip_to(0)?,
-        tx_dropped: skip_to(0)?,
+        tx_dropped: skip_to(1)?,
     })
 }
 
 /// The network stack's soft interrupts, all CPUs together, since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SoftnetReading {
-    /// Packets processed.
     pub processed: u64,
     /// Packets dropped because a CPU's backlog was full.
     pub dropped: u64,
@@ -193,8 +179,6 @@ fn parse_sockstat(text: &[u8], page_bytes: u64) -> SocketMemoryReading {
 pub struct TcpCountersReading {
     /// Segments sent, retransmissions excluded.
     pub segments_sent: Option<u64>,
-    /// Segments received.
-    pub segments_received: Option<u64>,
     /// Segments sent again.
     pub segments_retransmitted: Option<u64>,
     /// Connections that found the accept queue full.
@@ -207,8 +191,6 @@ pub struct TcpCountersReading {
     pub to_zero_window: Option<u64>,
     /// Retransmission timers that ran out.
     pub timeouts: Option<u64>,
-    /// Times TCP as a whole ran short of memory.
-    pub memory_pressures: Option<u64>,
 }
 
 /// Reads TCP's counters (`/proc/net/snmp` and `/proc/net/netstat`).
@@ -249,14 +231,12 @@ fn parse_tcp(text: &[u8], group: &[u8], reading: &mut TcpCountersReading) {
     for (name, value) in words(names).zip(words(values)) {
         let field = match name {
             b"OutSegs" => &mut reading.segments_sent,
-            b"InSegs" => &mut reading.segments_received,
             b"RetransSegs" => &mut reading.segments_retransmitted,
             b"ListenOverflows" => &mut reading.listen_overflows,
             b"ListenDrops" => &mut reading.listen_drops,
             b"RcvPruned" => &mut reading.receive_pruned,
             b"TCPToZeroWindowAdv" => &mut reading.to_zero_window,
             b"TCPTimeouts" => &mut reading.timeouts,
-            b"TCPMemoryPressures" => &mut reading.memory_pressures,
             _ => continue,
         };
         *field = decimal(value);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_go_over_loopback() {
+    fn own_addresses_route_over_loopback() {
         assert_eq!(interface_to("127.0.0.1:80".parse().unwrap()).unwrap(), "lo");
         assert_eq!(interface_with("127.0.0.1".parse().unwrap()).unwrap(), "lo");
         assert!(
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_route_has_the_interface_the_kernel_lists() {
+    fn default_route_interface_is_found() {
         let table = std::fs::read_to_string("/proc/net/route").unwrap();
         let default = table
             .lines()
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_are_known_and_not() {
+    fn link_speed_is_read_or_unknown() {
         let root = tempfile::tempdir().unwrap();
         for (name, text, expected) in [
             ("eth0", "1000\n", Some(1_000_000_000)),

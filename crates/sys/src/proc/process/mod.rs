@@ -21,7 +21,6 @@ pub struct ProcessCpuReading {
     /// Time threads were ready to run but had no CPU, nanoseconds. `None` without `/proc/PID/schedstat` or
     /// with more than 2048 threads in one process.
     pub run_wait_ns: Option<u64>,
-    /// Processes alive.
     pub processes: usize,
     /// Threads known in them.
     pub threads: usize,
@@ -68,7 +67,6 @@ struct Task {
     seen: bool,
 }
 
-/// One watched process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
@@ -87,7 +85,6 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens process `pid` below `root`.
     pub(super) fn open(root: &Path, pid: i32) -> io::Result<Self> {
         let folder = root.join("proc").join(pid.to_string());
         let start_ticks = start_ticks(root, pid)?;
@@ -190,7 +187,6 @@ impl Process {
         self.wait_known.then(sum)
     }
 
-    /// Threads known.
     pub(super) fn thread_count(&self) -> usize {
         self.tasks.len()
     }
@@ -239,7 +235,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_real_sample() {
+    fn real_sample_is_parsed() {
         assert_eq!(parse_schedstat(b"133273 17 1\n"), Some((133_273, 17)));
         assert_eq!(parse_schedstat(b"133273\n"), None);
         assert_eq!(parse_schedstat(b"0 x 0\n"), None);
@@ -256,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(text: Vec<u8>) {
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
             parse_schedstat(&text);
         }
     }

@@ -20,7 +20,7 @@ fn sample(root: &Path, pid: i32, parent: i32, threads: &[(i32, &str, Option<&str
 }
 
 #[test]
-fn a_server_of_two_processes_and_three_threads() {
+fn two_processes_with_three_threads_are_summed() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     sample(root, 100, 1, &[(100, "1000 10 1\n", Some("200 ")), (101, "2000 20 1\n", Some(""))]);
@@ -50,7 +50,7 @@ fn a_server_of_two_processes_and_three_threads() {
 }
 
 #[test]
-fn without_children_files_parents_are_asked() {
+fn children_are_found_by_parent_without_children_files() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     sample(root, 100, 1, &[(100, "1 1 1\n", None)]);
@@ -63,7 +63,7 @@ fn without_children_files_parents_are_asked() {
 }
 
 #[test]
-fn a_kernel_without_schedstat_gives_no_waiting_time() {
+fn missing_schedstat_gives_no_waiting_time() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     sample(root, 100, 1, &[(100, "1 1 1\n", Some(""))]);
@@ -73,13 +73,13 @@ fn a_kernel_without_schedstat_gives_no_waiting_time() {
 }
 
 #[test]
-fn no_such_process() {
+fn missing_process_is_reported() {
     assert_eq!(ProcessSet::open(Path::new("/"), &[i32::MAX]).unwrap_err().kind(), io::ErrorKind::NotFound);
     assert_eq!(ProcessSet::open(Path::new("/"), &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
 #[test]
-fn a_real_child_that_works_in_a_grandchild() {
+fn cpu_of_a_grandchild_is_counted() {
     // The shell waits for its child, which spins until its input ends, so the CPU time is the grandchild's.
     let script = "sh -c 'echo ready; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done; read x' \
                   </dev/fd/0; :";
@@ -107,7 +107,7 @@ fn a_real_child_that_works_in_a_grandchild() {
 }
 
 #[test]
-fn a_thread_that_lived_between_two_scans_is_counted() {
+fn thread_between_two_scans_is_counted() {
     let pid = i32::try_from(std::process::id()).unwrap();
     let mut set = ProcessSet::open(Path::new("/"), &[pid]).unwrap();
     let before = set.read_cpu().cpu_ns;

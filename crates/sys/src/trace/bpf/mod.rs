@@ -10,9 +10,7 @@ mod tracer;
 use super::{Backend, Setting, TraceError, Tracer};
 
 /// Loads and checks the program; nothing is traced yet.
-///
-/// # Errors
-/// No right to, the kernel cannot, or this build has no BPF program.
+/// Errors: No right to, the kernel cannot, or this build has no BPF program.
 pub(super) fn open(setting: &Setting) -> Result<Box<dyn Tracer>, TraceError> {
     if !shares_the_first_namespace() {
         // The program would see other process numbers than we do.

@@ -136,19 +136,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_middle_of_a_bucket_is_within_2_percent_of_what_it_counts(ns in 0u64..1 << 40) {
+        fn bucket_middle_is_within_2_percent(ns in 0u64..1 << 40) {
             let middle = middle_of_bucket(bucket_of(ns));
             prop_assert!(middle.abs_diff(ns) as f64 <= ns as f64 / 60.0, "{ns} is counted as {middle}");
         }
 
         #[test]
-        fn any_bytes_are_an_event_or_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_bytes_never_panic_as_record(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = event_of(&bytes);
         }
     }
 
     #[test]
-    fn a_record_is_read_as_it_is_written() {
+    fn ring_record_round_trips() {
         let mut bytes = vec![kind::CALL, WAITED | PREEMPTED, 44, 0];
         bytes.extend(7u32.to_ne_bytes().into_iter().chain(5u32.to_ne_bytes()).chain((-11i32).to_ne_bytes()));
         bytes.extend(100u64.to_ne_bytes().into_iter().chain(250u64.to_ne_bytes()));

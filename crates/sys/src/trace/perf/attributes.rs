@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_listed_as_the_kernel_writes_them() {
+    fn cpu_lists_are_parsed() {
         assert_eq!(listed("0-2,5"), [0, 1, 2, 5]);
         assert_eq!(listed("0"), [0]);
         assert_eq!(listed(""), Vec::<u32>::new());

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_each_open_event_may_be_cut_and_no_more() {
+    fn at_most_one_record_per_event_is_cut_off() {
         let counters = LossCounters { opened: 2, counted: 100, lost: 10, delivered: 90 };
         assert_eq!(counters.cut_off(), 0);
         assert_eq!(LossCounters { delivered: 89, ..counters }.cut_off(), 1);

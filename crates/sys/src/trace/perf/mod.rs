@@ -48,7 +48,6 @@ struct Lane {
     last_ns: u64,
     /// Records that the kernel reported as lost.
     reported_lost: u64,
-    /// Delivered samples by kind.
     delivered: BTreeMap<EventKind, u64>,
 }
 

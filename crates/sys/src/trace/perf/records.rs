@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_switches_names_and_losses_are_told() {
+    fn samples_switches_names_and_losses_are_parsed() {
         let raw =
             [&442u16.to_ne_bytes()[..], &[0; 6], &45i64.to_ne_bytes(), &(-11i64).to_ne_bytes()].concat();
         let body = [trailer(), 28u32.to_ne_bytes().to_vec(), raw].concat();
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_event_or_nothing(
+        fn arbitrary_bytes_never_panic_as_record(
             kind in 0u32..20,
             body in proptest::collection::vec(any::<u8>(), 0..90),
         ) {

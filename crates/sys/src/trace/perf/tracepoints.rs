@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mounted_nowhere_is_read_and_leaves_nothing() {
+    fn mountless_image_is_read_and_removed() {
         let before = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         match mounted_nowhere(c"tracefs") {
             Ok(own) => {
