@@ -20,16 +20,12 @@ pub enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Size {
-        value: u64,
-        digits: u32,
-        extension: bool,
-    },
+    Size { value: u64, digits: u32, extension: bool },
     SizeLf(u64),
     Content(u64),
     ContentCr,
     ContentLf,
-    /// Within the trailers; how many bytes of the current line came.
+    // Within the trailers: bytes of the current line so far.
     Trailer(usize),
     TrailerLf(usize),
     Done,

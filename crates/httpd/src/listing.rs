@@ -113,11 +113,13 @@ fn rfc3339(time: std::time::SystemTime) -> Option<String> {
     jiff::Timestamp::from_second(second).ok().map(|t| t.to_string())
 }
 
-/// A small page in the manner of all of this server's. `title` and `body` are HTML.
+/// A page with the style of this server. `title` and `body` are HTML.
 pub fn page(title: &str, head: &str, body: &str) -> String {
     format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">{head}\n\
-         <title>{title}</title>\n<style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;\
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+         {head}\n\
+         <title>{title}</title>\n<style>:root{{color-scheme:light dark}}body{{\
+         font:16px/1.5 system-ui,sans-serif;\
          max-width:60rem;margin:2rem auto;padding:0 1rem}}table{{border-collapse:collapse;width:100%}}\
          td,th{{padding:.2rem .6rem;text-align:left;border-bottom:1px solid #8884}}.n{{text-align:right;\
          font-variant-numeric:tabular-nums}}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"

@@ -1,7 +1,8 @@
 //! The access log: combined format plus bytes, duration and reason, written by a thread of its own.
 //!
 //! ```text
-//! 10.0.0.1 - - [21/Nov/2026:03:12:00 +0000] "GET /a HTTP/1.1" 206 1000 "-" "VLC" sent_bytes=1212 duration_s=0.000150 reason=-
+//! 10.0.0.1 - - [21/Nov/2026:03:12:00 +0000] "GET /a HTTP/1.1" 206 1000 "-" "VLC" sent_bytes=1212 \
+//! duration_s=0.000150 reason=-
 //! ```
 //! Workers hand entries over without ever waiting; when the log cannot keep up, entries are dropped and
 //! counted.
@@ -182,8 +183,8 @@ mod tests {
         format(&entry, &mut line);
         assert_eq!(
             String::from_utf8(line).unwrap(),
-            "10.0.0.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /\\x22\\x0A\\xFF HTTP/1.1\" 400 7 \"-\" \"a\\x5Cb\" \
-             sent_bytes=99 duration_s=0.001500 reason=\"malformed request\"\n"
+            "10.0.0.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /\\x22\\x0A\\xFF HTTP/1.1\" 400 7 \"-\" \
+             \"a\\x5Cb\" sent_bytes=99 duration_s=0.001500 reason=\"malformed request\"\n"
         );
     }
 }

@@ -7,12 +7,7 @@ pub enum Range {
     /// which RFC 9110 lets a server ignore.
     Whole,
     /// These bytes (206): the first, and how many (> 0).
-    Part {
-        /// First byte.
-        start: u64,
-        /// Number of bytes.
-        len: u64,
-    },
+    Part { start: u64, len: u64 },
     /// No byte of it lies within (416).
     Unsatisfiable,
 }

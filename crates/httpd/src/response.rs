@@ -8,13 +8,10 @@ use std::io::Write;
 pub enum Content {
     /// Nothing, and no length is announced (204, 304).
     None,
+    /// Content in memory.
     Bytes(Vec<u8>),
     /// A part of a file, sent without copying.
-    File {
-        file: File,
-        offset_bytes: u64,
-        len_bytes: u64,
-    },
+    File { file: File, offset_bytes: u64, len_bytes: u64 },
 }
 
 /// An answer, before it is written.

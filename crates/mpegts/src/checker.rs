@@ -6,7 +6,7 @@ use crate::mux::ts::{PACKET_BYTES, SYNC};
 const PIDS_MAX: usize = 64;
 /// Good packets after a loss of sync before another loss counts as a new one.
 const IN_SYNC_PACKETS: u8 = 3;
-/// The PID of null packets, whose counter means nothing (ISO/IEC 13818-1, 2.4.3.3).
+/// The PID of null packets, whose counter is undefined (ISO/IEC 13818-1, 2.4.3.3).
 const PID_NULL: u16 = 0x1FFF;
 
 /// What a [`TsChecker`] has counted.

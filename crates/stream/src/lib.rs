@@ -99,7 +99,7 @@ impl Workload for Stream {
             // After the players, whose look at the index may read from the content.
             let path = server.content_path.ok_or_else(|| {
                 PartError::usage(
-                    "cold trials need the content's file on the server's host; give --content, or omit --cold",
+                    "cold trials need the content's file on the server's host; give --content or omit --cold",
                 )
             })?;
             let host = placement.host(SERVER);

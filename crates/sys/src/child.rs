@@ -85,7 +85,7 @@ impl Spawn {
         self
     }
 
-    /// Puts it into a group that somebody else has made.
+    /// Puts it into an existing group that this program did not make.
     pub fn join(mut self, group: &ExistingGroup) -> Self {
         self.group_files.extend(group.process_files());
         self

@@ -33,9 +33,9 @@ pub struct Environment {
     pub congestion_control: Option<String>,
     /// Those that can be chosen.
     pub congestion_controls: Vec<String>,
-    /// The kernel's clock source; one other than `tsc` makes every look at the clock slow.
+    /// The kernel's clock source; any other than `tsc` makes reading the clock slow.
     pub clock_source: Option<String>,
-    /// Whether pressure stall information is there.
+    /// Whether the kernel offers pressure stall information.
     pub pressure: bool,
     pub distribution: Option<String>,
     /// Whether this program runs as root.

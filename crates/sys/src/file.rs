@@ -195,13 +195,13 @@ impl PendingFile {
 impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(name) = &self.hidden_name {
-            // Nothing more can be done about a failure here; the name says what it is.
+            // A failure leaves a file whose name says what it is.
             let _ = unlinkat(&self.directory, name.as_c_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 }
 
-/// A name nobody else uses: process id and a count.
+/// A unique name: process id and a count.
 fn hidden_name() -> CString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

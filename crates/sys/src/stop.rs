@@ -66,7 +66,7 @@ impl StopSignal {
         self.count() > 0
     }
 
-    /// How often: at 1 a program finishes what it has in hand, at 2 or more it leaves at once.
+    /// Number of signals: at 1 a program finishes its current step, at 2 or more it ends at once.
     #[inline]
     pub fn count(&self) -> u32 {
         COUNT.load(Ordering::Acquire)

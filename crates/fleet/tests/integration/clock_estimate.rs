@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_bound_holds_before_during_and_after((clock, batches) in session(), at in 0..4000 * S) {
+    fn clock_bound_holds_over_the_session((clock, batches) in session(), at in 0..4000 * S) {
         let offset = Offset::from_batches(&batches).unwrap();
         let first = batches.iter().map(|batch| batch.lower.at_ns).min().unwrap();
         let edges = batches.iter().flat_map(|batch| [batch.lower.at_ns, batch.upper.at_ns]);

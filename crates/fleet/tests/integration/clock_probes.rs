@@ -40,13 +40,13 @@ fn message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(message in message(), key in any::<[u8; 32]>()) {
+    fn probe_messages_round_trip(message in message(), key in any::<[u8; 32]>()) {
         let key = Key::new(key);
         prop_assert_eq!(Message::read(&message.write(&key), &key), Ok(message));
     }
 
     #[test]
-    fn what_was_changed_or_is_of_another_key_is_rejected(
+    fn changed_or_foreign_probes_are_rejected(
         message in message(), keys in any::<[[u8; 32]; 2]>(), at in 0..DATAGRAM_BYTES, bits in 1_u8..,
     ) {
         let [key, other] = keys.map(Key::new);
@@ -63,7 +63,7 @@ proptest! {
 
     /// Also those of somebody who holds the key.
     #[test]
-    fn only_what_would_be_written_is_read(mut bytes in any::<[u8; DATAGRAM_BYTES]>(), kind in 0_u8..4) {
+    fn only_canonical_probes_are_read(mut bytes in any::<[u8; DATAGRAM_BYTES]>(), kind in 0_u8..4) {
         let key = Key::new([7; 32]);
         (bytes[5], bytes[6], bytes[7]) = (kind, 0, bytes[7] & 1);
         seal(&mut bytes, &key);

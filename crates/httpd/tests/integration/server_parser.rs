@@ -76,7 +76,10 @@ proptest! {
     }
 
     #[test]
-    fn any_range_lies_within_the_file(field in "\\PC{0,20}|bytes=[0-9]{0,21}-[0-9]{0,21}", len in any::<u64>()) {
+    fn any_range_lies_within_the_file(
+        field in "\\PC{0,20}|bytes=[0-9]{0,21}-[0-9]{0,21}",
+        len in any::<u64>(),
+    ) {
         if let Range::Part { start, len: part } = range::parse(Some(field.as_bytes()), len) {
             prop_assert!(part > 0 && start.checked_add(part).is_some_and(|end| end <= len));
         }

@@ -213,7 +213,7 @@ fn models() -> impl Strategy<Value = DiskModel> {
 
 proptest! {
     #[test]
-    fn nothing_is_answered_before_its_time_or_before_what_came_first(model in models(), list in accesses()) {
+    fn accesses_complete_in_order_and_not_early(model in models(), list in accesses()) {
         let mut head = ServiceTime::new(&model, SIZE).unwrap();
         let (mut now, mut last) = (0u64, 0u64);
         for (pause, write, sector, sectors) in list {

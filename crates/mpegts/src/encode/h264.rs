@@ -2,7 +2,7 @@
 //! the mosaic, and P pictures that skip what did not change.
 //!
 //! Every row of macroblocks is a slice of its own, so nothing above can be predicted from: a macroblock is
-//! predicted from its left neighbour, or from 128 where there is none. Inter neighbours do not count
+//! predicted from its left neighbour, or from 128 if it has none. Inter neighbours do not count
 //! (`constrained_intra_pred_flag`), and no deblocking follows, so the encoder knows the decoder's picture
 //! exactly without keeping one.
 //!
@@ -22,7 +22,7 @@ const NAL_IDR: u8 = 0x65;
 const NAL_SPS: u8 = 0x67;
 const NAL_PPS: u8 = 0x68;
 const NAL_DELIMITER: u8 = 0x09;
-/// `frame_num` has so many bits: more than a group of pictures needs.
+/// Bits of `frame_num`: more than a group of pictures needs.
 const FRAME_NUM_BITS: u32 = 8;
 
 /// Encodes the pictures of a scene.

@@ -1,7 +1,7 @@
 //! What the pictures show: colour bars, a grey ramp, the name, what the content is, its time code and a
 //! moving bar.
 //!
-//! Only the time code and the moving bar change, so a encoder may keep what it made for all other rows.
+//! Only the time code and the moving bar change, so an encoder may keep what it made for all other rows.
 
 use super::canvas::{Area, Canvas, Colour, text_height, text_width};
 use crate::spec::{ContentSpec, FrameRate};
@@ -42,7 +42,7 @@ impl Scene {
     /// The picture of `spec`, at frame 0.
     pub(super) fn new(spec: &ContentSpec) -> Self {
         let mut canvas = Canvas::new(spec.width, spec.height, PANEL);
-        // ContentInfo blocks that are seen: what the coded picture has beyond the shown one stays dark.
+        // Visible blocks only: blocks of the coded picture beyond the shown one stay dark.
         let (columns, rows) = (spec.width as usize / 8, spec.height as usize / 8);
         let bars_end = rows / 2 / 2 * 2;
         let ramp_end = bars_end + (rows / 16 / 2 * 2).max(2);

@@ -11,7 +11,7 @@
 //! | 12 | 2 | PID of the pictures |
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | frames ... |
-//! | 20 | 4 | ... in so many seconds |
+//! | 20 | 4 | ... in this number of seconds |
 //! | 24 | 8 | size of the content, bytes |
 //! | 32 | 8 | nominal rate, bit/s (0 when scanned) |
 //! | 40 | 4 | picture width, pixels (0 when scanned) |
@@ -20,10 +20,10 @@
 //! | 56 | 4 | f, at most 2^26 |
 //! | 60 | 4 | g, 1 to f |
 //! | 64 | 16 g | per group: start offset (8), first frame (4), CRC32C of its bytes (4) |
-//! | 64 + 16 g | 8 f | per frame: bytes since the frame before (for frame 0: since the first group's start) (4), time since the frame before in ticks of 90 kHz (4) |
+//! | 64 + 16 g | 8 f | per frame: bytes (4) and ticks of 90 kHz (4) since the frame before |
 //! | 64 + 16 g + 8 f | 4 | CRC32C of all bytes before |
 //!
-//! The unit tests hold a info file as a test vector.
+//! The bytes of frame 0 count from the first group's start. The unit tests contain an index as a test vector.
 
 use std::path::{Path, PathBuf};
 

@@ -152,13 +152,13 @@ impl ContentIndex {
         self.gop_starts.partition_point(|&start| start <= offset).saturating_sub(1)
     }
 
-    /// The frames that are complete when the file is there up to (and without) the byte at `offset`.
+    /// The number of frames that are complete in the bytes before `offset`.
     pub fn frames_complete(&self, offset: u64) -> usize {
         self.frame_ends.partition_point(|&end| end <= offset)
     }
 
     /// As [`frames_complete`](Self::frames_complete), for a player whose count was `known` and only grows:
-    /// looks at the next few frames first.
+    /// checks the next few frames first.
     pub fn frames_complete_from(&self, known: usize, offset: u64) -> usize {
         let rest = self.frame_ends.get(known..).unwrap_or_default();
         let near = rest.iter().take(8).take_while(|&&end| end <= offset).count();

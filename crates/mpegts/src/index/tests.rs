@@ -187,7 +187,12 @@ proptest! {
     }
 
     #[test]
-    fn queries_agree_with_counting(index in any_index(), offset in 0..300_000_000_u64, time in 0..700_000_000_000_u64, known in 0..70_usize) {
+    fn queries_agree_with_counting(
+        index in any_index(),
+        offset in 0..300_000_000_u64,
+        time in 0..700_000_000_000_u64,
+        known in 0..70_usize,
+    ) {
         let ends: Vec<u64> = (0..index.frame_count()).filter_map(|f| index.end_offset(f)).collect();
         let complete = ends.iter().filter(|&&e| e <= offset).count();
         prop_assert_eq!(index.frames_complete(offset), complete);

@@ -68,7 +68,7 @@ pub fn scan(
     }
 }
 
-/// Reads until `into` is full or the end is there.
+/// Reads until `into` is full or the input ends.
 fn read_full(reader: &mut dyn Read, into: &mut [u8]) -> Result<usize, ContentError> {
     let mut filled = 0;
     while filled < into.len() {
@@ -101,7 +101,7 @@ impl SplitCrc {
         (self.since, self.since_bytes) = (0, 0);
     }
 
-    /// A group begins at the last cut: the checksum of what was before it.
+    /// A group begins at the last cut: returns the checksum of the bytes before it.
     fn take_before(&mut self) -> u32 {
         std::mem::take(&mut self.before)
     }

@@ -180,7 +180,9 @@ proptest! {
     }
 
     #[test]
-    fn noise_never_panics(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 0..20)) {
+    fn noise_never_panics(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 0..20),
+    ) {
         let mut checker = TsChecker::new(0x100);
         let mut bytes = 0;
         for piece in &pieces {

@@ -241,7 +241,8 @@ proptest! {
         h264 in any::<bool>(),
     ) {
         let mut bytes = Vec::new();
-        let spec = ContentSpec { duration_s: 1.0, ..spec_named(if h264 { "small h264" } else { "small mpeg2" }) };
+        let name = if h264 { "small h264" } else { "small mpeg2" };
+        let spec = ContentSpec { duration_s: 1.0, ..spec_named(name) };
         write_content(&spec, &mut bytes, &mut go_on).expect("content");
         let whole = bytes.len();
         for (at, byte) in hits {

@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn range_that_ends_at_u64_max_is_rejected() {
-        let text = "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\nContent-Range: bytes 0-18446744073709551615/*\r\n\r\n";
+        let text = "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\n\
+                    Content-Range: bytes 0-18446744073709551615/*\r\n\r\n";
         let refused = head(text).body_from(0, 10).unwrap_err();
         assert!(matches!(refused, HttpError::WrongRange { first: 0, total: 10, .. }), "{refused}");
     }

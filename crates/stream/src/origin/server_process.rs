@@ -246,8 +246,8 @@ fn nginx_conf(own: &Path, root: &Path, address: SocketAddr, workers: u32) -> Str
     let _ = write!(
         text,
         "daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 65535;\npid {own}/nginx.pid;\n\
-         error_log stderr warn;\nevents {{ worker_connections 32768; }}\nhttp {{\n  access_log off;\n  sendfile on;\n  \
-         default_type application/octet-stream;\n  keepalive_requests 1000000;\n"
+         error_log stderr warn;\nevents {{ worker_connections 32768; }}\nhttp {{\n  access_log off;\n  \
+         sendfile on;\n  default_type application/octet-stream;\n  keepalive_requests 1000000;\n"
     );
     for kind in NGINX_TEMP_FOLDERS {
         let _ = writeln!(text, "  {kind}_temp_path {own}/{kind};");

@@ -87,7 +87,10 @@ fn content(directory: &Path) -> (Vec<u8>, Value) {
 fn ten_players_of_the_embedded_server_are_undisturbed() {
     let directory = tempfile::tempdir().unwrap();
     let (_server, url) = served(directory.path());
-    let settings = json!({"url": url, "streams": 10, "depth": "parse", "hold": "6s", "parsing": 2, "threads": 2, "receive_buffer": "16KiB"});
+    let settings = json!({
+        "url": url, "streams": 10, "depth": "parse", "hold": "6s", "parsing": 2, "threads": 2,
+        "receive_buffer": "16KiB",
+    });
     let (report, judgement) = hold::hold(&settings).unwrap();
     // On a machine as busy as a test machine may be the players can be late, which must be said; never a
     // failure.
@@ -133,7 +136,10 @@ fn ten_players_of_the_embedded_server_are_undisturbed() {
 fn calls_are_recorded_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let (_server, url) = served(directory.path());
-    let settings = |calls: bool| json!({"url": url, "streams": 2, "parsing": 1, "hold": "500ms", "warm_up": "500ms", "calls": calls});
+    let settings = |calls: bool| {
+        let (hold, warm_up) = ("500ms", "500ms");
+        json!({"url": url, "streams": 2, "parsing": 1, "hold": hold, "warm_up": warm_up, "calls": calls})
+    };
     let (report, judgement) = hold::hold(&settings(true)).unwrap();
     let calls = |name: &str| -> u64 {
         let rows = report.calls[0].times.calls.iter();
@@ -182,7 +188,8 @@ fn slow_server_stalls_one_stream() {
         }
     });
     let settings = json!({
-        "url": format!("http://{address}/film.ts?play"), "content_path": path, "hold": "20s", "abort_early": true,
+        "url": format!("http://{address}/film.ts?play"), "content_path": path, "hold": "20s",
+        "abort_early": true,
     });
     let (report, judgement) = hold::hold(&settings).unwrap();
     assert!(judgement.verdict != Verdict::Pass, "{report:?}");

@@ -186,7 +186,9 @@ fn unusable_or_truncated_content_is_rejected() {
 proptest! {
     #[test]
     fn head_reader_never_panics(
-        start in prop::sample::select(vec!["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 206 P\r\nContent-Range: bytes "]),
+        start in prop::sample::select(
+            vec!["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 206 P\r\nContent-Range: bytes "]
+        ),
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         piece in 1_usize..40,
     ) {

@@ -77,7 +77,11 @@ fn players(specs: &[PartSpec]) -> BTreeSet<(u64, bool)> {
 
 proptest! {
     #[test]
-    fn load_is_spread_evenly_and_one_more_adds_one_stream(load in 1..200_u64, hosts in 1..4_usize, parsing in 0..5_u64) {
+    fn load_is_spread_evenly_and_one_more_adds_one_stream(
+        load in 1..200_u64,
+        hosts in 1..4_usize,
+        parsing in 0..5_u64,
+    ) {
         let at = placement("nas", &["pc-1", "pc-2", "pc-3"][..hosts].join(","));
         let specs = |load| offered(load, json!({"player": {"parsing": parsing}}), "http://nas/film.ts", &at);
         let (some, more) = (specs(load), specs(load + 1));
@@ -87,14 +91,15 @@ proptest! {
         let (some_players, more_players) = (players(&some), players(&more));
         prop_assert_eq!(some_players.len() as u64, load);
         prop_assert!(some_players.is_subset(&more_players));
-        prop_assert_eq!(more_players.difference(&some_players).map(|(number, _)| *number).collect::<Vec<_>>(), [load]);
+        let added: Vec<u64> = more_players.difference(&some_players).map(|(number, _)| *number).collect();
+        prop_assert_eq!(added, [load]);
         // Each player stays on its host, which has one that parses if there is any.
         for spec in &some {
             let same = more.iter().find(|other| other.name == spec.name).unwrap();
             let numbers: BTreeSet<u64> = read(same).numbers().collect();
             prop_assert!(read(spec).numbers().all(|number| numbers.contains(&number)));
-            let parsing_here = read(spec).numbers().filter(|number| read(spec).depth_of(*number) == Depth::Parse);
-            prop_assert_eq!(parsing_here.count() > 0, parsing > 0);
+            let parses = |number: &u64| read(spec).depth_of(*number) == Depth::Parse;
+            prop_assert_eq!(read(spec).numbers().filter(parses).count() > 0, parsing > 0);
         }
         // All groups hold at one moment.
         let windows: BTreeSet<u64> = some.iter().map(|spec| read(spec).hold_after_ns()).collect();

@@ -82,7 +82,11 @@ fn group(streams: &[(usize, &Seen)]) -> ViewerReport {
 proptest! {
     /// However the streams are spread over hosts, the merged report is that of one group of them all.
     #[test]
-    fn split_group_merges_to_the_original(all in proptest::collection::vec(seen(), 1..10), hosts in 1..5_usize, turn in any::<u64>()) {
+    fn split_group_merges_to_the_original(
+        all in proptest::collection::vec(seen(), 1..10),
+        hosts in 1..5_usize,
+        turn in any::<u64>(),
+    ) {
         let all: Vec<(usize, &Seen)> = all.iter().enumerate().collect();
         let whole = group(&all);
         let share = |host: usize| -> Vec<(usize, &Seen)> {

@@ -1,4 +1,4 @@
-//! Existing control groups of others: programs are started in them, the groups are not changed.
+//! Existing control groups: programs are started in them; the groups are not changed.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A program that goes on when this one has ended.
+//! A program that outlives this one.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

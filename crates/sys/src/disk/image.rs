@@ -51,7 +51,7 @@ impl FileSystem {
     }
 
     /// Quiet, and without work left over: ext normally clears its tables in the background after mounting,
-    /// which would be measured as somebody's disk traffic.
+    /// which would be measured as disk traffic of a program.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Ext3 | Self::Ext4 => &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"],

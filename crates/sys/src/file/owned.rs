@@ -12,7 +12,7 @@ use crate::journal::{EntryId, Journal, Undo};
 use crate::{Error, Result};
 
 /// A folder (mode 0700) that did not exist before and belongs to this process. It appears with its mark in
-/// it, so that it can always be told from another's of the same name. Dropping it removes it and all in it.
+/// it, so that it differs from another program's folder of that name. Dropping it removes it and all in it.
 #[derive(Debug)]
 pub struct OwnedFolder {
     journal: Journal,

@@ -76,7 +76,7 @@ pub enum Outcome {
     Done,
     /// There was nothing left to undo.
     AlreadyGone,
-    /// What is there now is not what this program made: left alone. Says what was found.
+    /// The object found was not made by this program, so it was left alone. The text says what was found.
     NotOurs(String),
     /// It could not be undone. Says why.
     Failed(String),
@@ -108,7 +108,7 @@ impl fmt::Display for UndoResult {
     }
 }
 
-/// The first line of a journal: whose it is.
+/// The first line of a journal: its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) kagiri_journal: u32,

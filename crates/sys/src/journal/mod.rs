@@ -34,8 +34,8 @@ use entry::{Header, Line};
 #[serde(transparent)]
 pub struct EntryId(u64);
 
-/// The undo journal of this process. Copies share one file; dropping the last one undoes what is left and,
-/// when all of it could be undone, removes the file.
+/// The undo journal of this process. Copies share one file; dropping the last one undoes all pending changes
+/// and, if that succeeded, removes the file.
 #[derive(Debug, Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ pub fn default_folder(runtime_folder: Option<&Path>) -> PathBuf {
 impl Journal {
     /// Opens a new journal of this process in `folder`, making the folder (mode 0700) if need be.
     ///
-    /// Errors: the folder belongs to somebody else or others may write to it, or the file cannot be made.
+    /// Errors: the folder belongs to another user or others may write to it, or the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self> {
         make_private_folder(folder)?;
         let header = Header::of_this_process()?;
@@ -193,7 +193,7 @@ fn make_private_folder(folder: &Path) -> Result<()> {
     )))
 }
 
-/// A new file named after its owner; a number tells several journals of one process apart.
+/// A new file named after its owner; a number distinguishes several journals of one process.
 fn create_file(folder: &Path, header: &Header) -> Result<(PathBuf, File)> {
     for number in 0..10_000 {
         let path = folder.join(format!("{}-{}-{number}.jsonl", header.pid, header.start_ticks));

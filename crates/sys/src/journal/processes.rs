@@ -72,7 +72,7 @@ fn processes_in(namespace: (u64, u64)) -> Vec<PidFd> {
     };
     let own = nix::unistd::getpid().as_raw();
     let others = all_pids(Path::new("/")).into_iter().filter(|pid| *pid > 1 && *pid != own && is_in(*pid));
-    // Looked at again once there is a handle: the number may have come to mean another process.
+    // Checked again with a handle: the id may have been reused by another process.
     others
         .filter_map(|pid| PidFd::open(pid).ok().filter(|process| is_in(pid) && !process.has_ended()))
         .collect()

@@ -145,7 +145,7 @@ fn open(path: PathBuf) -> Result<Option<Leftover>> {
 }
 
 /// What is still to be undone, and how many lines could not be read. What follows the last line end is a line
-/// whose writing was interrupted (or nothing), and no change was made for it.
+/// whose writing was interrupted (or nothing); no change was made for that line.
 fn parse_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> (Vec<(EntryId, Undo)>, usize) {
     let mut pending = Vec::new();
     let mut damaged = 0;

@@ -179,7 +179,7 @@ fn disable_controllers(file: &Path, controllers: &[String]) -> Step {
     Ok(outcome)
 }
 
-/// Detaches `device` if the file behind it is `backing_file`, and waits until the kernel has let go of it.
+/// Detaches `device` if its backing file is `backing_file`, and waits until the kernel has released it.
 fn detach_loop(device: &Path, backing_file: &Path) -> Step {
     let root = Path::new("/");
     let behind =
@@ -243,8 +243,7 @@ fn unmount(target: &Path, source: &Path) -> Step {
             Err(error) => return Err(error.to_string()),
         }
         if !deadline.pause(RETRY_EVERY) {
-            // Somebody still has a file open: take it out of sight now, the kernel lets go of it with the
-            // last user.
+            // A file is still open: unmount lazily; the kernel releases the mount with its last user.
             return match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
                 Ok(()) => Ok(Outcome::Done),
                 Err(error) => Err(error.to_string()),

@@ -99,7 +99,7 @@ impl Epoll {
         // SAFETY: no pointers are passed.
         match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
             -1 => Err(NetError::last("create", "an epoll instance")),
-            // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+            // SAFETY: the kernel just returned this descriptor; it has no other owner.
             fd => Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } }),
         }
     }

@@ -1,4 +1,4 @@
-//! One error type: what was tried, on what, and what the kernel answered.
+//! Error of a network call: the action, its object, and the error of the kernel.
 
 use std::fmt::Display;
 use std::io;

@@ -17,7 +17,7 @@ impl Waker {
         // SAFETY: no pointers are passed.
         match unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) } {
             -1 => Err(NetError::last("create", "an eventfd")),
-            // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+            // SAFETY: the kernel just returned this descriptor; it has no other owner.
             fd => Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } }),
         }
     }

@@ -26,7 +26,7 @@ pub use queue::{Queue, QueueReading};
 pub use rate::rate_of;
 pub use sockets::{SocketState, Sockets, inodes_of};
 
-/// The kernel answers while it is asked; this only bounds what nobody has foreseen.
+/// The kernel answers at once; this bounds only unforeseen delays.
 const ANSWER_WITHIN_S: i64 = 2;
 /// The kernel fills at most this in one message of a list (`NLMSG_GOODSIZE` is a page or two, 32 KiB when
 /// room is offered).

@@ -47,11 +47,11 @@ impl Namespace {
         }
         undos.push(Undo::DeleteNetns { name: name.to_owned(), end_processes: true });
         let entries = journal.record_all(undos)?;
-        // Until there is a `Namespace` to drop, undoing has to be done by hand.
+        // There is no `Namespace` yet whose drop would undo it.
         let undo = || entries.iter().rev().for_each(|entry| drop(journal.undo(*entry)));
         if let Err(error) = claim(&path) {
             if error.kind() == ErrorKind::AlreadyExists {
-                // Somebody was quicker since the look above: the name is theirs, and undoing would delete it.
+                // Another program took the name since the check above: undoing would delete its namespace.
                 entries.last().map_or(Ok(()), |of_name| journal.done(*of_name))?;
             }
             undo();
@@ -100,7 +100,7 @@ impl Namespace {
         }
         let done = tool.run_with(&["-batch", "-"], commands.as_bytes(), Some(self.descriptor()), TOOL_FOR);
         done.map(drop).map_err(|error| match error {
-            // Which command it was is in what the tool says: `Command failed -:3`.
+            // The tool's message contains the line number: `Command failed -:3`.
             Error::Command { command, status, stderr } => {
                 let command = format!("{command} in {}: {}", self.name, failed_line(commands, &stderr));
                 Error::Command { command, status, stderr }
@@ -142,16 +142,16 @@ fn failed_line<'a>(commands: &'a str, said: &str) -> &'a str {
     number.and_then(|number| commands.lines().nth(number.checked_sub(1)?)).unwrap_or_default()
 }
 
-/// Puts this thread, and what it starts from now on, into the namespace called `name`: setns(2).
+/// Moves this thread, and all that it starts later, into the namespace called `name`: setns(2).
 ///
-/// Errors: there is no such namespace, or no right to enter it.
+/// Errors: no such namespace, or no permission to enter it.
 pub fn enter(name: &str) -> Result<()> {
     let path = namespace_path(name);
     let file = File::open(&path).map_err(|error| Error::file("open network namespace", &path, error))?;
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| Error::file("enter", &path, error))
 }
 
-/// Makes the file that a namespace is to have its name from.
+/// Creates the file that gives a namespace its name.
 fn claim(path: &Path) -> std::io::Result<()> {
     let make_file = || {
         std::fs::create_dir_all(FOLDER)?;
@@ -174,7 +174,7 @@ fn make(path: &Path) -> Result<OwnedFd> {
         let own = "/proc/thread-self/ns/net";
         mount(Some(own), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|error| Error::file("name a network namespace", path, error))?;
-        // Not opened by its name: that would hold the mount, and letting go of it then takes tens of
+        // Not opened by its name: that would pin the mount, and releasing it would take tens of
         // milliseconds.
         Ok(File::open(own).map_err(|error| Error::file("open", own, error))?.into())
     };

@@ -64,13 +64,13 @@ impl Subnet {
         self.refuse_if_in(&IP.run(&["-j", "-4", "route", "show", "table", "all"], None, TOOL_FOR)?)
     }
 
-    /// Errors when one of the routes that `ip -j route` printed leads into this network. Addresses need no
-    /// look of their own: each has a route in the table `local`.
+    /// Errors when one of the routes that `ip -j route` printed leads into this network. Addresses are not
+    /// checked separately: each has a route in the table `local`.
     fn refuse_if_in(&self, routes: &[u8]) -> Result<()> {
         let routes: Vec<Route> = serde_json::from_slice(routes)
             .map_err(|error| Error::Refused(format!("cannot read what `ip -j route` prints: {error}")))?;
         for route in routes {
-            // The default route leads everywhere and is in nobody's way.
+            // The default route conflicts with no network.
             let Ok(used) = route.dst.parse::<Self>() else { continue };
             if self.overlaps(&used) {
                 return Err(Error::Refused(format!(

@@ -1,4 +1,4 @@
-//! Block devices: which one holds a file, and what it is doing. Documentation/block/stat.rst.
+//! Block devices: the device of a file, and its counters. Documentation/block/stat.rst.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -85,7 +85,7 @@ pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<Block
     if let Some(device) = BlockDevice::from_numbers(root, libc::major(number), libc::minor(number)) {
         return Ok(Some(device));
     }
-    // btrfs gives every subvolume a number of its own: ask the mount for its source.
+    // btrfs gives every subvolume its own number: use the source of the mount.
     let mounts = mounts(root)?;
     match mount_of(&mounts, &real) {
         Some(mount) if mount.source.is_absolute() => {
@@ -108,11 +108,11 @@ pub struct BlockReading {
     pub written_bytes: u64,
     /// Time all writes took together, nanoseconds.
     pub write_time_ns: u64,
-    /// Requests on their way now.
+    /// Requests in flight now.
     pub in_flight: u64,
-    /// Time with at least one request on its way, nanoseconds.
+    /// Time with at least one request in flight, nanoseconds.
     pub busy_ns: u64,
-    /// Time all requests spent on their way, nanoseconds: its growth per second is the mean queue length.
+    /// Total time of all requests in flight, nanoseconds: its growth per second is the mean queue length.
     pub queue_time_ns: u64,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::ProcFile;
 use super::parse::{decimal, keyed_decimal};
 
-/// What a control group has spent and how it was held back, since it was made.
+/// CPU use and throttling of a control group since its creation.
 ///
 /// Version 1 counts nanoseconds and has the usage in another file (`cpuacct.usage`); version 2 counts
 /// microseconds in one file. Both are nanoseconds here.

@@ -9,12 +9,12 @@ use super::parse::{decimal, hexadecimal, lines, words};
 use super::proc_file::with_path;
 use super::process::set::all_pids;
 
-/// Longer than a process is usually on its way from its fork to its program.
+/// Longer than the usual time from fork to exec.
 const FORK_TO_EXEC: Duration = Duration::from_millis(2);
 /// The state number of a listening socket.
 const LISTEN: u64 = 0x0A;
 
-/// Which listening sockets are meant.
+/// Selects listening sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listening {
     pub port: u16,
@@ -30,7 +30,7 @@ impl Listening {
     ///
     /// A process that is being started has all sockets of the one that starts it, until it executes its
     /// program. So where there are several, only those count that are found again a moment later.
-    /// Errors: `PermissionDenied` when something listens but its processes belong to somebody else.
+    /// Errors: `PermissionDenied` when something listens but its processes belong to another user.
     pub fn pids(&self, root: &Path) -> io::Result<Vec<i32>> {
         found_twice(|| self.pids_now(root))
     }
@@ -123,7 +123,7 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Who is found at two looks; one that is alone needs no second one.
+/// The pids found by two scans; a single pid needs no second scan.
 fn found_twice(mut look: impl FnMut() -> io::Result<Vec<i32>>) -> io::Result<Vec<i32>> {
     let mut found = look()?;
     if found.len() > 1 {
@@ -191,7 +191,7 @@ mod tests {
     fn pids_found_only_once_are_dropped() {
         let mut looks = [vec![7, 8, 9], vec![7, 9, 10]].into_iter();
         assert_eq!(found_twice(|| Ok(looks.next().unwrap())).unwrap(), [7, 9]);
-        // One look is enough where nobody can be a child on its way.
+        // A single pid cannot be a child between fork and exec.
         for alone in [vec![7], vec![]] {
             let mut looks = [alone.clone()].into_iter();
             assert_eq!(found_twice(|| Ok(looks.next().unwrap())).unwrap(), alone);

@@ -29,7 +29,7 @@ impl PidFd {
         // SAFETY: `pidfd_open` takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the descriptor is new and nobody else owns it.
+        // SAFETY: the descriptor is new and it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -64,10 +64,10 @@ impl PidFd {
     }
 }
 
-/// Kills what is left of process group `group`. Call only while its leader has not been reaped.
+/// Kills the remaining processes of group `group`. Call only while its leader has not been reaped.
 pub(crate) fn kill_group(group: i32) {
     if group > 1 {
-        // No such group any more is what is wanted.
+        // The group may already be gone.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }

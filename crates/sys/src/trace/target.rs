@@ -41,7 +41,7 @@ pub fn children_of(pid: i32) -> Vec<i32> {
     lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
-/// The process that a thread belongs to; the thread itself if that cannot be told any more.
+/// The process of a thread; the thread itself if that is no longer known.
 pub(super) fn process_of(thread: i32) -> i32 {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -70,7 +70,7 @@ fn is_there(thread: i32) -> bool {
 fn is_zombie(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    // A leader that has ended before its other threads is a zombie too, but there is somebody to follow.
+    // A leader that has ended before its other threads is a zombie too, but has threads to follow.
     matches!(state, Some('Z' | 'X'))
         && std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1
 }

@@ -56,10 +56,10 @@ impl Listener {
         self.local
     }
 
-    /// Accepts one connection, non-blocking and close-on-exec (`accept4(2)`). `None`: nobody waits.
+    /// Accepts one connection, non-blocking and close-on-exec (`accept4(2)`). `None`: none is waiting.
     ///
     /// A connection that was reset while it waited is skipped, as `accept(2)` advises.
-    /// Errors: [`NetError`]; [`NetError::is_out_of_resources`] tells a full descriptor table, after which the
+    /// Errors: [`NetError`]; [`NetError::is_out_of_resources`] means a full descriptor table, after which the
     /// connection is still queued.
     pub fn accept(&self) -> Result<Option<(TcpSocket, SocketAddr)>, NetError> {
         loop {
@@ -76,7 +76,7 @@ impl Listener {
             };
             match accepted {
                 Ok((fd, peer)) => {
-                    // SAFETY: accept4 just returned this descriptor; nobody else owns it.
+                    // SAFETY: accept4 just returned this descriptor; it has no other owner.
                     let socket = TcpSocket::from_socket(unsafe { Socket::from_raw_fd(fd) });
                     let Some(peer) = peer.as_socket() else { continue };
                     return Ok(Some((socket, peer)));

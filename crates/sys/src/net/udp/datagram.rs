@@ -47,7 +47,7 @@ pub struct Datagram {
     pub len: usize,
     /// Who sent it; `None` for a UNIX socket without a file, which cannot be answered.
     pub from: Option<DatagramAddress>,
-    /// When it came, monotonic ns: never before it was there, and never after it was handed over.
+    /// Arrival time, monotonic ns: never before the true arrival, never after `receive` returned.
     pub at_monotonic_ns: u64,
     /// Whether the kernel stamped it. If not, the time is that of the hand-over.
     pub stamped: bool,
@@ -165,7 +165,7 @@ impl AsFd for DatagramSocket {
 impl Drop for DatagramSocket {
     fn drop(&mut self) {
         if let Kind::Unix(_, path) = &self.kind {
-            // Gone already if somebody tidied up the folder.
+            // The file may already be gone.
             let _ = std::fs::remove_file(path);
         }
     }

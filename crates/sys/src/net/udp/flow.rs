@@ -23,12 +23,12 @@ pub enum Arrived {
 /// Datagrams that came together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Their payload, bytes; with what the buffer had no room for.
+    /// Their payload, bytes; includes bytes that did not fit into the buffer.
     pub bytes: usize,
-    /// The payload of each but the last, which may have less. All of `bytes` if there is one alone.
+    /// Payload of each datagram but the last, which may be shorter. Equal to `bytes` for a single datagram.
     pub each_bytes: usize,
-    /// How many packets the socket had dropped for want of room when these came (`SO_RXQ_OVFL`, socket(7)),
-    /// if it has dropped any. A packet is what the stack queued: one datagram, or several in a row.
+    /// Packets that the socket had dropped because its buffer was full when these arrived (`SO_RXQ_OVFL`,
+    /// socket(7)), if any. A packet is one entry of the queue: one datagram, or several coalesced ones.
     pub overflows: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl UdpFlow {
     /// The most datagrams that every kernel with `UDP_SEGMENT` makes of one call (`UDP_MAX_SEGMENTS`).
     pub const SEGMENTS_MAX: usize = 64;
 
-    /// A socket connected to `peer`, from `local` if given. UDP asks nobody, so this does not wait.
+    /// A socket connected to `peer`, from `local` if given. UDP has no handshake, so this does not block.
     /// Errors: [`NetError`]: no route, not a local address, no descriptors.
     pub fn connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Self, NetError> {
         let fail = |e| NetError::new("connect to", peer, e);
@@ -85,13 +85,13 @@ impl UdpFlow {
         self.switch(libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(bytes), "set UDP_SEGMENT towards")
     }
 
-    /// Takes datagrams that came in a row, of one size, in one call (`UDP_GRO`, since Linux 5.0). Returns
+    /// Receives several datagrams of one size in one call (`UDP_GRO`, since Linux 5.0). Returns
     /// `false` where the kernel cannot.
     pub fn set_coalesce(&self, on: bool) -> Result<bool, NetError> {
         self.switch(libc::SOL_UDP, libc::UDP_GRO, i32::from(on), "set UDP_GRO towards")
     }
 
-    /// Lets [`Batch::overflows`] be told (`SO_RXQ_OVFL`). Returns `false` where the kernel cannot.
+    /// Enables [`Batch::overflows`] (`SO_RXQ_OVFL`). Returns `false` where the kernel cannot.
     pub fn count_overflows(&self) -> Result<bool, NetError> {
         self.switch(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1, "set SO_RXQ_OVFL towards")
     }
@@ -104,15 +104,16 @@ impl UdpFlow {
         }
     }
 
-    /// How many packets the socket has dropped so far for want of room; `None` where the kernel does not say.
+    /// Packets that the socket has dropped so far because its buffer was full; `None` if the kernel does not
+    /// report it.
     pub fn overflows(&self) -> Option<u32> {
         socket_option::drops(self.as_fd()).ok()
     }
 
     /// Sends `bytes`, as one datagram or cut into several ([`UdpFlow::set_segment`]). [`Moved::WouldBlock`]:
-    /// there is no room for it (`EAGAIN`, `ENOBUFS`).
-    /// Errors: [`NetError`]: larger than the path allows (EMSGSIZE, and EINVAL if cut), or nobody listens
-    /// there (`ConnectionRefused`, an earlier datagram's answer).
+    /// the send buffer is full (`EAGAIN`, `ENOBUFS`).
+    /// Errors: [`NetError`]: larger than the path allows (EMSGSIZE, and EINVAL if cut), or the peer's
+    /// port is closed (`ConnectionRefused`, reported for an earlier datagram).
     pub fn send(&self, bytes: &[u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live slice that the kernel only reads.
         let n = unsafe {
@@ -129,14 +130,14 @@ impl UdpFlow {
     }
 
     /// Takes the next datagram, or several in a row ([`UdpFlow::set_coalesce`]; the buffer then needs 64
-    /// KiB). What `buffer` has no room for is dropped, and still counted.
-    /// Errors: [`NetError`]. That nobody listens where an earlier datagram went to is passed over: it says
-    /// nothing of what comes.
+    /// KiB). Bytes that do not fit into `buffer` are dropped, but counted.
+    /// Errors: [`NetError`]. `ConnectionRefused` of an earlier datagram is ignored: it says nothing about
+    /// arriving data.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
         self.receive_with(buffer, 0)
     }
 
-    /// The same, and never waits, whatever the socket may.
+    /// The same, but never blocks, whatever [`UdpFlow::set_wait`] allows.
     pub fn receive_now(&self, buffer: &mut [u8]) -> Result<Arrived, NetError> {
         self.receive_with(buffer, libc::MSG_DONTWAIT)
     }
@@ -165,17 +166,16 @@ impl UdpFlow {
         Ok(Arrived::Batch(batch))
     }
 
-    /// The length of the next datagram, whose beginning is copied to `buffer`; it is left where it is. `None`
-    /// where there is none. Never waits.
+    /// The length of the next datagram, whose beginning is copied to `buffer`; it stays in the queue. `None`
+    /// if the queue is empty. Never blocks.
     pub fn peek(&self, buffer: &mut [u8]) -> Option<usize> {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         recv(self.inner.as_raw_fd(), buffer, flags).ok()
     }
 
     /// Takes one datagram (`recv(2)`), of a socket that does not take several ([`UdpFlow::set_coalesce`]).
-    /// What `buffer` has no room for is dropped. An empty datagram is `Moved::Bytes(0)`.
-    /// Errors: [`NetError`]; unlike [`UdpFlow::receive`] also that nobody listens where an earlier datagram
-    /// went to (`ConnectionRefused`).
+    /// Bytes that do not fit into `buffer` are dropped. An empty datagram is `Moved::Bytes(0)`.
+    /// Errors: [`NetError`]; unlike [`UdpFlow::receive`] also `ConnectionRefused` of an earlier datagram.
     pub fn receive_one(&self, buffer: &mut [u8]) -> Result<Moved, NetError> {
         // SAFETY: the pointer and length come from a live, exclusively borrowed slice.
         let n = unsafe { libc::recv(self.inner.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -190,13 +190,13 @@ impl UdpFlow {
     }
 
     /// Sets `SO_RCVBUF`, beyond `net.core.rmem_max` where this process may (`SO_RCVBUFFORCE`, socket(7));
-    /// returns what the kernel made of it (twice the request).
+    /// returns the resulting size (twice the request).
     pub fn set_receive_buffer(&mut self, bytes: u64) -> Result<u64, NetError> {
         self.receive_buffer_chosen = true;
         self.enlarge_receive_buffer(bytes)
     }
 
-    /// As [`UdpFlow::set_receive_buffer`], unless somebody has chosen a size before.
+    /// As [`UdpFlow::set_receive_buffer`], unless a size was chosen before.
     pub fn suggest_receive_buffer(&self, bytes: u64) -> Result<(), NetError> {
         if self.receive_buffer_chosen { Ok(()) } else { self.enlarge_receive_buffer(bytes).map(drop) }
     }
@@ -230,7 +230,7 @@ impl UdpFlow {
     }
 }
 
-/// Reads what the kernel says beside the payload.
+/// Reads the control messages of a datagram.
 ///
 /// # Safety
 /// `message` was filled by `recvmsg(2)` and the control room that it names is alive.

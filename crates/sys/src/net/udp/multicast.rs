@@ -11,7 +11,7 @@ use crate::net::{Moved, NetError, socket_option};
 /// Room for bursts; the kernel caps it at `net.core.rmem_max`.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Hears what is said to a group, close-on-exec; never blocks. Any number of them hear the same.
+/// Receives the datagrams of a group, close-on-exec; never blocks. Any number of receivers may join a group.
 #[derive(Debug)]
 pub struct MulticastReceiver {
     inner: UdpSocket,
@@ -21,8 +21,8 @@ pub struct MulticastReceiver {
 impl MulticastReceiver {
     /// Joins `group` on the interface that has the address `local`; `0.0.0.0` lets the kernel choose one by
     /// its routes.
-    /// Errors: [`NetError`]: no multicast address, no interface with that address, the port is taken by
-    /// somebody who does not share it, too many groups (`net.ipv4.igmp_max_memberships`).
+    /// Errors: [`NetError`]: no multicast address, no interface with that address, the port is in use
+    /// without sharing, too many groups (`net.ipv4.igmp_max_memberships`).
     pub fn join(group: SocketAddrV4, local: Ipv4Addr) -> Result<Self, NetError> {
         let fail = |e| NetError::new("join", format_args!("the multicast group {group} at {local}"), e);
         let socket = udp().map_err(fail)?;
@@ -63,7 +63,7 @@ impl AsFd for MulticastReceiver {
     }
 }
 
-/// Says something to a group, close-on-exec; never blocks.
+/// Sends datagrams to a group, close-on-exec; never blocks.
 #[derive(Debug)]
 pub struct MulticastSender {
     inner: UdpSocket,
@@ -71,8 +71,8 @@ pub struct MulticastSender {
 }
 
 impl MulticastSender {
-    /// A sender to `group` out of the interface that has the address `local`. What it sends is heard on this
-    /// host too, and not beyond the first router (a time to live of 1).
+    /// A sender to `group` on the interface with the address `local`. Its datagrams are also received on this
+    /// host, and do not pass the first router (a time to live of 1).
     /// Errors: [`NetError`]: no multicast address, no interface with that address.
     pub fn new(group: SocketAddrV4, local: Ipv4Addr) -> Result<Self, NetError> {
         let fail = |e| NetError::new("send to", format_args!("the multicast group {group} from {local}"), e);
@@ -125,7 +125,7 @@ mod tests {
 
     const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-    /// A group and a port that nobody else uses now.
+    /// A group with an unused port.
     fn group() -> SocketAddrV4 {
         let free = UdpSocket::bind((HERE, 0)).unwrap();
         let port = free.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! A UDP port that many peers write to first, and from which each gets a connected socket of its own.
+//! A UDP port that many peers write to first, and and that gives each peer its own connected socket.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -33,7 +33,7 @@ impl UdpPort {
         self.local
     }
 
-    /// Takes the next datagram: how many bytes of `buffer` it fills (what has no room is lost) and who sent
+    /// Takes the next datagram: how many bytes of `buffer` it fills (the rest is lost) and who sent
     /// it. `None`: none waits.
     /// Errors: [`NetError`]. That a peer of an earlier datagram is gone is passed over.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<(usize, SocketAddr)>, NetError> {
@@ -53,7 +53,7 @@ impl UdpPort {
         UdpFlow::try_from(handed)
     }
 
-    /// Sends a datagram to `peer`, or drops it where there is no room.
+    /// Sends a datagram to `peer`, or drops it if the socket buffer is full.
     pub fn send_to(&self, bytes: &[u8], peer: SocketAddr) -> Result<(), NetError> {
         match self.inner.send_to(bytes, peer) {
             Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -64,7 +64,7 @@ impl UdpPort {
     }
 
     /// Asks for so much room for what arrives (`SO_RCVBUF`), beyond `net.core.rmem_max` where this process
-    /// may (`SO_RCVBUFFORCE`, socket(7)); returns what the kernel made of it (twice the request).
+    /// may (`SO_RCVBUFFORCE`, socket(7)); returns the resulting size (twice the request).
     pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
         let fail = |e| NetError::new("set SO_RCVBUF of", self.local, e);
         let ask = i32::try_from(bytes).unwrap_or(i32::MAX);

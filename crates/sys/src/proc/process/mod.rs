@@ -29,7 +29,7 @@ pub struct ProcessCpuReading {
 /// Memory of a set of processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessMemoryReading {
-    /// Resident set sizes added up, bytes: memory that several of them share counts several times.
+    /// Sum of the resident set sizes, bytes; shared memory is counted once per process.
     pub rss_bytes: u64,
     /// The part of it that is neither file content nor shared memory, bytes.
     pub anonymous_bytes: u64,

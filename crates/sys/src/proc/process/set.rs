@@ -8,13 +8,13 @@ use super::{Process, ProcessCpuReading, ProcessMemoryReading};
 use crate::clock::Deadline;
 use crate::proc::parse::{after_name, decimal, keyed_decimal, word_decimal, words};
 
-/// How often threads and child processes are looked for again.
+/// Interval of scans for new threads and child processes.
 const SCAN_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads CPU time, run-queue wait and memory of several processes and their descendants.
 ///
-/// Threads and children are looked for again once a second during [`ProcessSet::read_cpu`]. A child process
-/// that starts and ends between two looks is missed; a thread is not. (Exact for both is the group's own
+/// Threads and children are scanned once a second during [`ProcessSet::read_cpu`]. A child process
+/// that starts and ends between two scans is missed; a thread is not. (Exact for both is the group's own
 /// counter, see [`crate::proc::CgroupCpu`].)
 #[derive(Debug)]
 pub struct ProcessSet {
@@ -111,7 +111,7 @@ impl ProcessSet {
         sum
     }
 
-    /// Looks for new threads and children now, and lets go of processes that have ended.
+    /// Scans for new threads and children now, and closes processes that have ended.
     pub fn scan(&mut self) {
         self.scan_due = Deadline::after(SCAN_EVERY);
         let mut at = 0;
@@ -144,7 +144,7 @@ impl ProcessSet {
         let mut at = 0;
         while at < self.processes.len() {
             for child in children(&self.root, &self.processes[at]) {
-                // One that ended meanwhile is simply not there.
+                // A child that has ended meanwhile cannot be opened.
                 let _ = self.add(child);
             }
             at += 1;
@@ -186,7 +186,7 @@ fn stat_field(root: &Path, pid: i32, after_name_index: usize) -> Option<i32> {
     i32::try_from(word_decimal(after_name(&text)?, after_name_index)?).ok()
 }
 
-/// Every process there is, in ascending order.
+/// The ids of all processes, in ascending order.
 pub(crate) fn all_pids(root: &Path) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir(root.join("proc")) else { return Vec::new() };
     let mut pids: Vec<i32> = entries

@@ -48,7 +48,7 @@ pub(super) struct BpfTracer {
     /// Records that were handed out.
     told: u64,
     stopped: bool,
-    /// What was lost at the very end has been told.
+    /// The losses at the end were reported.
     losses_told: bool,
 }
 
@@ -138,7 +138,7 @@ impl BpfTracer {
         Ok(states.to_vec())
     }
 
-    /// What was lost after the last record that found a place, no record tells.
+    /// Losses after the last record, which no later record reports.
     fn last_losses(&mut self) -> Vec<Event> {
         let states = match std::mem::replace(&mut self.losses_told, true) {
             true => Vec::new(),

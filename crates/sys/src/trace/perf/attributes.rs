@@ -85,7 +85,7 @@ impl Attributes {
 /// What a call gave: a new descriptor, or -1 with `errno`.
 pub(super) fn owned(given: libc::c_long) -> io::Result<OwnedFd> {
     let fd = i32::try_from(given).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the descriptor is new and nobody else owns it.
+    // SAFETY: the descriptor is new and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -84,7 +84,7 @@ pub(super) struct PerfTracer {
 }
 
 impl PerfTracer {
-    /// Finds out what there is; nothing is opened.
+    /// Reads the tracepoints and CPUs, and probes for permission; keeps no event open.
     pub(super) fn open(setting: &Setting) -> Result<Self, TraceError> {
         let tracepoints = Tracepoints::read()?;
         let failed = |error| TraceError::of_call(Backend::Perf, "list the CPUs", error);
@@ -99,7 +99,7 @@ impl PerfTracer {
             settled_ns: 0,
             stopped: false,
         };
-        // Whether it is permitted, and what the kernel can say, before anybody is held up for it.
+        // Check permission and the read format before a target is suspended.
         let probe = this.attributes(EventKind::Ends, 0);
         match probe.open(0, -1) {
             Ok(_) => {}
@@ -120,10 +120,10 @@ impl PerfTracer {
         Attributes::new(event_type, config, flags, self.read_format)
     }
 
-    /// Follows a thread that runs its program already, and tells the call in which it is.
+    /// Follows a running thread, and reports the call that it is in.
     fn follow_running(&mut self, thread: i32, process: i32) -> Result<(), TraceError> {
         let at_ns = crate::clock::monotonic_ns();
-        // Before its events are there: it then ends what was found here, or enters the next call.
+        // Read before its events are enabled: they then report the end of this call, or the next call.
         let waits_in = waits_in(thread).filter(|number| self.setting.calls.contains(number));
         self.follow_thread(thread, 0)?;
         let (thread, process) = (thread.cast_unsigned(), process.cast_unsigned());
@@ -134,7 +134,7 @@ impl PerfTracer {
     /// Opens one thread's events on every CPU.
     fn follow_thread(&mut self, thread: i32, flags: u64) -> Result<(), TraceError> {
         let wanted = (self.events.len() + 3 * self.cpus.len()) as u64 + OTHER_FILES;
-        // Whether it was enough, the next open tells.
+        // If this is not enough, the next open fails.
         let _ = raise_file_limit(wanted.next_power_of_two());
         let filter = call_filter(&self.setting.calls);
         for cpu in self.cpus.clone() {
@@ -179,8 +179,8 @@ impl PerfTracer {
         Ok(())
     }
 
-    /// Lets the event that was kept last begin. Before it has its ring and its filter it would count what it
-    /// cannot tell.
+    /// Enables the event that was kept last. Before it has its ring and filter it would count events that it
+    /// cannot deliver.
     fn enable_last(&self) -> Result<(), TraceError> {
         let last = self.events.last().map(|opened| control(&opened.event, IOC_ENABLE, 0));
         last.unwrap_or(Ok(())).map_err(|error| refused("enable an event", error))
@@ -211,7 +211,7 @@ impl PerfTracer {
         Ok((half(0), half(8)))
     }
 
-    /// What each kind of event came to on each CPU.
+    /// Counts of each kind of event on each CPU.
     fn loss_counters(&self) -> Result<BTreeMap<(EventKind, u32), LossCounters>, TraceError> {
         let mut loss_counters: BTreeMap<_, LossCounters> = BTreeMap::new();
         for opened in self.events.iter().filter(|opened| opened.kind != EventKind::Threads) {
@@ -229,7 +229,7 @@ impl PerfTracer {
         Ok(loss_counters)
     }
 
-    /// What was lost at the very end, after which nothing came that could tell it.
+    /// Losses after the last record, which no later record reports.
     fn last_losses(&mut self) -> Vec<Event> {
         let to_ns = crate::clock::monotonic_ns();
         let lost_on = |cpu: u32| {
@@ -307,7 +307,7 @@ impl Tracer for PerfTracer {
     fn counts(&self) -> Result<Counts, TraceError> {
         let mut counts = Counts::default();
         for ((kind, _), counters) in self.loss_counters()? {
-            // What was cut by the end of the watching is no part of it.
+            // Records cut off by the end of tracing do not count.
             let events =
                 counters.counted - if self.stopped && self.read_format != 0 { counters.cut_off() } else { 0 };
             counts.events += events;
@@ -316,7 +316,7 @@ impl Tracer for PerfTracer {
             counts.calls += if kind == EventKind::Ends { events } else { 0 };
         }
         if self.read_format == 0 {
-            // Before Linux 6.0 the rings alone tell, and they count the records of threads in.
+            // Before Linux 6.0 only the rings report losses, which include records of threads.
             counts.events_lost = self.lanes.iter().map(|lane| lane.reported_lost).sum();
         }
         Ok(counts)
