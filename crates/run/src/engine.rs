@@ -18,7 +18,7 @@ use serde_json::Value;
 use store::Store;
 use workload::AnyWorkload;
 
-pub use crate::configured::ConfiguredVariant;
+pub use crate::outcome::ConfiguredVariant;
 use crate::outcome::check_requirements;
 pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;

@@ -1,7 +1,6 @@
 //! The engine: places parts, searches for the capacity, judges and explains.
 
 mod alike;
-mod configured;
 pub mod engine;
 pub mod explain;
 mod outcome;

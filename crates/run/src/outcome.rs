@@ -9,15 +9,21 @@ use base::objective::{Objective, Requirement};
 use base::outcome::{
     Capacity, Ceiling, Certainty, Finding, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
 };
-use base::plan::{LoadPlan, Plan};
+use base::plan::{LoadPlan, Plan, Variant};
 use base::statistics;
 use base::verdict::Verdict;
 use serde::Deserialize;
+use workload::ConfiguredWorkload;
 
-use crate::configured::ConfiguredVariant;
 use crate::explain::{self, LoadTable};
 use crate::run_error::RunError;
 use crate::search::{self, TrialResult, unknown_capacity};
+
+/// A variant of a plan, with its workload that has read its settings.
+pub struct ConfiguredVariant<'a> {
+    pub variant: &'a Variant,
+    pub workload: Box<dyn ConfiguredWorkload + 'a>,
+}
 
 /// The limit before anything was measured.
 pub fn unknown_limit() -> Limit {

@@ -56,7 +56,8 @@ impl BackendChoice {
     Needs root, or CAP_BPF and CAP_PERFMON.")]
 pub struct Timeline {
     /// Trace this running process with all its threads
-    #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
+    #[arg(long, short, value_name = "PID", conflicts_with = "command")]
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
     /// Stop tracing after TIME, and end a program that was started here
     #[arg(long = "for", value_name = "TIME")]
@@ -82,7 +83,8 @@ pub struct Timeline {
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     ring: ByteSize,
     /// Maximum number of spans in the picture
-    #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     spans: u32,
     /// Show no progress
     #[arg(long, short)]

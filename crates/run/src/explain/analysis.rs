@@ -11,6 +11,7 @@ use super::ceiling::GIVEN;
 use super::fit::{Fit, unbent};
 use super::measured::Measured;
 use super::table::{LoadTable, RESOURCES, Row, distinct};
+use super::words;
 
 /// The source of an assumed ceiling begins with this.
 pub const ASSUMED: &str = "assumed";
@@ -78,6 +79,11 @@ impl<'a> Analysis<'a> {
         measured.or(self.bend).or_else(|| self.table.loads().last().copied())
     }
 
+    /// The critical load with its unit: "6 streams".
+    pub fn critical_text(&self) -> String {
+        self.critical_load().map_or_else(String::new, |load| words::load(load, &self.table.load_unit))
+    }
+
     /// The rows whose counters are evidence.
     fn critical_rows(&self) -> Vec<&'a Row> {
         let Some(load) = self.critical_load() else { return Vec::new() };
@@ -97,6 +103,12 @@ impl<'a> Analysis<'a> {
     pub fn counter_at_critical(&self, name: &str) -> Option<f64> {
         let values = self.critical_rows().into_iter().filter_map(|row| row.counters.get(name).copied());
         median(&values.collect::<Vec<_>>())
+    }
+
+    /// The share of its ceiling that a resource uses at the critical load, and the ceiling.
+    pub fn share_at_critical(&self, resource: Resource) -> Option<(f64, &Ceiling)> {
+        let ceiling = self.ceilings.get(&resource)?;
+        Some((self.usage_at_critical(resource)? / ceiling.value, ceiling))
     }
 
     /// Median of a counter at the sound loads below the critical one.

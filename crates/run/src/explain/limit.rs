@@ -69,7 +69,7 @@ pub fn decide(analysis: &Analysis) -> Decision {
     let grounds = chosen.weight > 0 || !chosen.near;
     let inferred_ceiling = chosen.flat.filter(|_| !is_known && grounds).map(|value| Ceiling {
         value,
-        source: format!("{INFERRED}: usage stopped growing at {}", critical_text(analysis)),
+        source: format!("{INFERRED}: usage stopped growing at {}", analysis.critical_text()),
     });
     let mut evidence = chosen.evidence;
     evidence.extend(candidates.iter().filter_map(|other| headroom(analysis, other.resource)));
@@ -112,7 +112,7 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let ceiling = analysis.ceilings.get(&resource);
     let saturates_at =
         ceiling.and_then(|ceiling| analysis.fits.get(&resource).and_then(|fit| fit.meets(ceiling.value)));
-    let share = ceiling.and_then(|ceiling| Some(analysis.usage_at_critical(resource)? / ceiling.value));
+    let share = analysis.share_at_critical(resource).map(|(share, _)| share);
     let assumed = ceiling.is_some_and(|ceiling| ceiling.source.starts_with(ASSUMED));
     let is_free = !assumed && share.is_some_and(|share| share < FREE);
     let mut evidence = Vec::new();
@@ -137,7 +137,7 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     if let Some((used, expected)) = flat {
         let statement = format!(
             "at {} {} use was {}, but its line predicts {}: it stopped growing",
-            critical_text(analysis),
+            analysis.critical_text(),
             words::subject(resource),
             words::amount(resource, used),
             words::figure(resource, expected)
@@ -193,9 +193,8 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
         interval.unwrap_or_default(),
         fit.n
     );
-    if let Some(ceiling) = analysis.ceilings.get(&resource)
-        && let Some(load) = fit.meets(ceiling.value)
-    {
+    let end = analysis.ceilings.get(&resource).and_then(|ceiling| Some((ceiling, fit.meets(ceiling.value)?)));
+    if let Some((ceiling, load)) = end {
         let (value, source) = (words::figure(resource, ceiling.value), &ceiling.source);
         statement += &format!(" and would reach {value} ({source}) at {}", words::load(load, unit));
         let failed = analysis.verdicts().and_then(|measured| measured.failed);
@@ -206,26 +205,25 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     }
     let evidence = Evidence::inferred(resource, statement);
     let evidence = evidence.with(format!("cost_per_load_{}", resource.unit_suffix()), fit.line.slope);
-    Some(match analysis.ceilings.get(&resource).and_then(|ceiling| fit.meets(ceiling.value)) {
-        Some(load) => evidence.with("saturates_at_load", load),
+    Some(match end {
+        Some((_, load)) => evidence.with("saturates_at_load", load),
         None => evidence,
     })
 }
 
 /// That another resource was below its ceiling.
 fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
-    let (ceiling, used) = (analysis.ceilings.get(&resource)?, analysis.usage_at_critical(resource)?);
-    let share = used / ceiling.value;
-    let evidence = share_of_ceiling(analysis, resource, share, ceiling);
-    (share < resource.rule().used_up_from).then_some(evidence)
+    let (share, ceiling) = analysis.share_at_critical(resource)?;
+    let is_left = share < resource.rule().used_up_from;
+    is_left.then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
 /// That a resource of the target was exhausted at a load without valid trials.
 fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
-    let ceiling = analysis.ceilings.get(&resource).filter(|ceiling| !ceiling.source.starts_with(ASSUMED))?;
-    let share = analysis.usage_at_critical(resource)? / ceiling.value;
-    let is_full = resource != Resource::Player && resource.rule().is_used_up(share);
-    is_full.then(|| share_of_ceiling(analysis, resource, share, ceiling))
+    let (share, ceiling) = analysis.share_at_critical(resource)?;
+    let is_known = resource != Resource::Player && !ceiling.source.starts_with(ASSUMED);
+    (is_known && resource.rule().is_used_up(share))
+        .then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
 /// How much of a ceiling was used at the critical load.
@@ -233,7 +231,7 @@ fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling
     let used = share * ceiling.value;
     let statement = format!(
         "at {} {} use was {}, {} % of its ceiling ({}, {})",
-        critical_text(analysis),
+        analysis.critical_text(),
         words::subject(resource),
         words::amount(resource, used),
         format::number(100.0 * share),
@@ -244,11 +242,6 @@ fn share_of_ceiling(analysis: &Analysis, resource: Resource, share: f64, ceiling
     Evidence::counted(resource, statement)
         .with(format!("used_{unit}"), used)
         .with(format!("ceiling_{unit}"), ceiling.value)
-}
-
-/// "6 streams".
-fn critical_text(analysis: &Analysis) -> String {
-    analysis.critical_load().map_or_else(String::new, |load| words::load(load, &analysis.table.load_unit))
 }
 
 /// The limit where the trials above the capacity were invalid: the players, or other programs on the host.
@@ -301,7 +294,7 @@ fn spoiled_above(analysis: &Analysis) -> Option<String> {
 
 /// Nothing failed.
 fn none_met(analysis: &Analysis) -> Decision {
-    let statement = format!("all loads up to {} passed", critical_text(analysis));
+    let statement = format!("all loads up to {} passed", analysis.critical_text());
     let mut evidence = vec![Evidence::counted(Resource::None, statement)];
     if let Some((resource, _)) = analysis.first_saturated() {
         evidence.extend(growth(analysis, resource));

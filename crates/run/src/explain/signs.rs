@@ -4,7 +4,6 @@ use base::format;
 use base::outcome::{Evidence, Resource};
 
 use super::analysis::Analysis;
-use super::words;
 
 use Resource::{Cpu, Disk, Memory, Network, Player};
 
@@ -36,8 +35,7 @@ const RISE: f64 = 1.2;
 /// The signs that `resource` is exhausted at the critical load, strongest first, with their weights. Only
 /// direct signs count for a resource that is known to be mostly free (`is_free`).
 pub fn of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, Evidence)> {
-    let at = analysis.critical_load().map(|load| words::load(load, &analysis.table.load_unit));
-    let Some(at) = at else { return Vec::new() };
+    let at = analysis.critical_text();
     let mine = SIGNS.iter().filter(|(of, _, _, weight, ..)| *of == resource && (*weight > 1 || !is_free));
     let found = mine.filter_map(|&(_, counter, least, weight, unit, sentence)| {
         let value = analysis.counter_at_critical(counter).filter(|value| *value >= least)?;

@@ -42,7 +42,8 @@ pub struct Init {
     #[arg(long)]
     password: bool,
     /// Validity of new certificates in days; that of the authority is ten years
-    #[arg(long, value_name = "N", default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    #[arg(long, value_name = "N", default_value_t = 825)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Replace existing bundles, but keep their policy.toml
     #[arg(long)]
