@@ -16,7 +16,7 @@ pub(super) fn raise_for(connections: u64, both_ends: bool, besides: u64) -> Resu
     too_many(connections, both_ends, limit, open).map_or(Ok(()), |why| Err(PartError::new(why)))
 }
 
-/// Why a process that may have so many open files, of which some are in use, cannot have all connections.
+/// Why the limit of open files is too low for the connections, if it is.
 fn too_many(connections: u64, both_ends: bool, limit: u64, open: u64) -> Option<String> {
     let (wanted, need) = match both_ends {
         true => (2 * connections, "twice as many open files, because the builder is in the same process"),

@@ -69,7 +69,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("network_bit_per_s", "bit/s", Neither, "carried by the link of the builder's host"),
 ];
 
-/// What tells what came of one load, the main number first.
+/// The metrics that summarise one load, the main one first.
 pub const HEADLINE: &[&str] =
     &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
 
@@ -112,7 +112,7 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     metrics
 }
 
-/// A count, which is unknown where nobody counted.
+/// A count; unknown without a builder's report.
 fn known(builders: &[&BuilderReport], count: u64) -> Option<f64> {
     (!builders.is_empty()).then_some(count as f64)
 }

@@ -1,11 +1,11 @@
-//! What the parts of a trial are made from, and what the port publishes.
+//! The settings of the parts of a trial, and the port's endpoint.
 
 use base::part::Watch;
 use serde::{Deserialize, Serialize};
 
 use super::settings::DaqSettings;
 
-/// What the port (the standing part on each builder's host) is told.
+/// Settings of the port, the standing part on each builder's host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortTask {
     pub settings: DaqSettings,
@@ -27,7 +27,7 @@ pub struct PortEndpoint {
     pub pid: u32,
 }
 
-/// What a builder's host is told for a trial.
+/// Settings of a builders' host for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BuilderTask {
     /// The settings at the trial's load.
@@ -40,7 +40,7 @@ pub struct BuilderTask {
     pub seed: u64,
 }
 
-/// What a sources' host is told for a trial.
+/// Settings of a sources' host for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourcesTask {
     /// The settings at the trial's load.
@@ -54,8 +54,8 @@ pub struct SourcesTask {
     pub seed: u64,
 }
 
-/// Tells whether builder and sources were told the same: goes into each source's hello. Never 0, which stands
-/// for unknown.
+/// Hash of the settings in each source's hello, which the builder compares with its own. Never 0, which means
+/// unknown.
 pub fn configuration_of(settings: &DaqSettings) -> u64 {
     let text = serde_json::to_vec(settings).expect("settings are plain data");
     let (low, high) = (crc32c::crc32c(&text), crc32c::crc32c_append(!0, &text));

@@ -4,7 +4,7 @@ use base::limit_rules::LOSS;
 use base::outcome::ResourceSpec;
 use base::workload::Presentation;
 
-/// The buffer of a switch's port: what came at once did not fit.
+/// The buffer of a switch's port.
 pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
     name: "buffer",
     label: "the buffer of the port",

@@ -5,8 +5,8 @@ use base::series::Series;
 use super::report::Interval;
 use super::trial_reports::TrialReports;
 
-/// The intervals that can be held against each other: without the last if the end of the hold cut off more
-/// than half of it, in which a single event more or less would be a spike.
+/// The comparable intervals: without the last if the end of the hold cut off more than half of it, because a
+/// single event in it would be a spike.
 pub(super) fn whole(intervals: &[Interval]) -> &[Interval] {
     let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
     match intervals.split_last() {

@@ -32,8 +32,8 @@ pub fn all(reports: &TrialReports) -> BTreeMap<Cause, u64> {
     counts
 }
 
-/// Whether the sources heard every trigger the first time: then a repeated one says that somebody was slow to
-/// follow it. Of grants they cannot know.
+/// Whether the sources received every trigger the first time: then a repeated order means a slow source.
+/// Unknown for grants.
 fn no_order_was_lost(reports: &TrialReports) -> bool {
     let is_push = reports.builders().iter().all(|builder| builder.credit.is_none());
     let is_told = !reports.sources.is_empty() && reports.sent().all(|source| source.retransmits.is_some());
@@ -42,8 +42,7 @@ fn no_order_was_lost(reports: &TrialReports) -> bool {
     is_push && is_told && reports.sources.iter().map(missed).sum::<u64>() == 0
 }
 
-/// How many fragments can have been lost at most, where TCP tells of every source: segments that were sent
-/// again and not for nothing.
+/// The most fragments that can have been lost: the needed retransmissions, if known for every source.
 fn lost_most(reports: &TrialReports) -> Option<u64> {
     let builders = reports.builders();
     let seen: BTreeSet<u32> =
@@ -56,9 +55,8 @@ fn lost_most(reports: &TrialReports) -> Option<u64> {
     (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
 }
 
-/// Events whose fragment cannot have been lost, nor have waited behind one that was, as not so many were, had
-/// one that waited. The builders list the slowest alone, so that the counters of single sources say nothing
-/// of the others.
+/// Limits the events with a lost fragment to `most`; the others had a fragment in a queue. Counters of single
+/// sources do not decide this, because builders list only the slowest events.
 fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
     let mut left = most;
     for cause in [Cause::RetransmissionTimeout, Cause::TailLossProbe, Cause::Loss] {
@@ -75,7 +73,7 @@ fn no_more_losses_than(most: u64, counts: &mut BTreeMap<Cause, u64>) {
 pub fn listed(reports: &TrialReports) -> Vec<(SlowEvent, Cause)> {
     let stalls = by_source(reports);
     let builders = reports.builders();
-    // Sources whose TCP tells: with datagrams, and of front ends, nobody counts what was sent again.
+    // Retransmissions are unknown with datagrams and for front ends.
     let told: BTreeSet<u32> =
         reports.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
     let all_heard = no_order_was_lost(reports);
@@ -96,15 +94,14 @@ pub fn listed(reports: &TrialReports) -> Vec<(SlowEvent, Cause)> {
     all
 }
 
-/// So many events a builder had under way at most: all these may wait for one fragment that was lost, for a
-/// connection delivers in order.
+/// The most events in progress at a builder: all of them may wait for one lost fragment, because a connection
+/// delivers in order.
 fn outstanding(reports: &TrialReports) -> u64 {
     let builders = reports.builders();
     builders.iter().map(|builder| builder.outstanding_max.max(1)).max().unwrap_or(1).into()
 }
 
-/// So many numbers after an event the last one was triggered that was under way beside it: builders take
-/// turns.
+/// The largest distance between the numbers of two events in progress at once: builders take turns.
 fn window(reports: &TrialReports) -> u64 {
     outstanding(reports) * reports.builders().len() as u64
 }

@@ -47,7 +47,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Fragments that never came; unknown of a trial that was ended while some were under way.
+    /// Lost fragments; unknown if the trial was ended while some were in flight.
     pub fn lost(&self) -> Option<u64> {
         (!self.is_cut).then(|| self.sent.saturating_sub(self.seen))
     }
@@ -161,8 +161,8 @@ impl TrialReports {
         Some(to - from).filter(|s| *s > 0.0)
     }
 
-    /// What all builders did a second: `of` says how much each did in its hold. Where triggers follow ends,
-    /// over the time for which its window was full, if all went through their holds.
+    /// The rate of all builders together: `of` is each one's count in its hold. If triggers follow the ends
+    /// of events and all holds are complete, over the time for which the window was full.
     pub fn per_s(&self, of: fn(&BuilderReport) -> u64) -> Option<f64> {
         let (held_s, builders) = (self.held_s()?, self.builders());
         let flowed = |builder: &&BuilderReport| {
@@ -216,9 +216,8 @@ impl TrialReports {
         theory::ideal_events_per_s(self.link_bit_per_s(settings)?, settings.sources, bytes)
     }
 
-    /// Sources whose fragments, all at once, the port's buffer takes, where its size is given: the predicted
-    /// cliff. With push they begin one after the other, and meanwhile the port carries some; the credit
-    /// of grant and pull says of itself how many are under way.
+    /// The predicted cliff: the number of sources whose fragments the port's buffer holds at once. With push
+    /// the port sends some of them while the burst arrives; with grant and pull the credit is the number.
     pub fn cliff_sources(&self, settings: &DaqSettings) -> Option<f64> {
         let buffer_bytes = settings.buffer?.bytes();
         let bytes = self.fragment_wire_bytes(settings)?;

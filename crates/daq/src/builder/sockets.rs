@@ -185,7 +185,7 @@ impl Sockets {
         let _ = self.udp.send_to(bytes, to);
     }
 
-    /// Datagrams that the kernel dropped, if it tells.
+    /// Datagrams that the kernel dropped, if known.
     pub(super) fn datagrams_dropped(&self) -> Option<u64> {
         self.udp.dropped().ok().map(u64::from)
     }

@@ -35,7 +35,7 @@ fn medians(points: &[[f64; 2]]) -> Vec<(f64, Option<f64>)> {
     by_load.iter().map(|(&load, values)| (load as f64, median(values))).collect()
 }
 
-/// Points and the line through their medians; those that did not hold their objective are told apart.
+/// Points and the line through their medians; points that missed the objective have another colour.
 fn layers(name: &str, tone: Tone, trials: &[&Trial], of: impl Fn(&[&Trial]) -> Vec<[f64; 2]>) -> Vec<Layer> {
     let with = |verdict: Verdict| {
         trials.iter().filter(|trial| trial.verdict == verdict).copied().collect::<Vec<_>>()

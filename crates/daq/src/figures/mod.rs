@@ -19,8 +19,7 @@ const NS_PER_US: f64 = 1e3;
 /// Colours of several builders or kinds, in turn.
 const TONES: [Tone; 6] = [Tone::First, Tone::Third, Tone::Fourth, Tone::Fifth, Tone::Sixth, Tone::Second];
 
-/// The figures of one trial, from what its builders and the hosts of its sources reported; those of which
-/// there is nothing to be seen are left out.
+/// The figures of one trial; empty ones are left out.
 pub fn of_trial(builders: &[&BuilderReport], sources: &[SourcesReport]) -> Vec<Figure> {
     let mut all = vec![latency::completion(builders, sources), latency::by_source(builders)];
     all.extend(event_timeline::waterfalls(builders));

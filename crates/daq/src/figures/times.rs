@@ -1,4 +1,4 @@
-//! What happened over time, and what finding the credit came to.
+//! Events over time, and the credit search.
 
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 

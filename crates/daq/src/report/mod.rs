@@ -19,7 +19,7 @@ pub struct BuildersReport {
     pub builders: Vec<BuilderReport>,
 }
 
-/// What came of the triggers of the hold (those that were due in it).
+/// The triggers that were due in the hold, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventCounts {
@@ -35,8 +35,8 @@ pub struct EventCounts {
     pub unfinished: u64,
 }
 
-/// What became of every fragment that arrived, from the first event to the last: not of the hold alone, so
-/// that it can be held against what the sources sent.
+/// The fragments that arrived, by outcome, warm-up included, so that they can be compared with the sources'
+/// counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ledger {
@@ -52,11 +52,11 @@ pub struct Ledger {
     /// `payload_checksum`, `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`,
     /// `wrong_builder`, `from_the_past`, `no_memory`, `wrong_kind`, `configuration`.
     pub refused: BTreeMap<String, u64>,
-    /// Connections and datagrams of nobody who is known as a source, by the same reasons: part of no sum.
+    /// Connections and datagrams of unidentified peers, by the same reasons; not part of the balance.
     pub turned_away: BTreeMap<String, u64>,
     /// Connections that broke in the middle of a fragment, and those that ended before the run did.
     pub broken_connections: u64,
-    /// Sources that came again after their connection had ended.
+    /// Sources that reconnected.
     pub reconnected: u64,
 }
 
@@ -124,9 +124,9 @@ pub struct SlowEvent {
     /// From its trigger to its last fragment (or its end), ns.
     pub took_ns: u64,
     pub complete: bool,
-    /// The source that came last, or the first that did not come.
+    /// The source of the last fragment, or the first missing source.
     pub source: u32,
-    /// When that source sent, ns after the trigger was due; unknown of one that did not come.
+    /// When that source sent, ns after the trigger was due; unknown for a missing source.
     pub sent_after_ns: Option<i64>,
     /// When the fragment reached the builder's host, ns after the trigger was due.
     pub arrived_after_ns: Option<u64>,
@@ -183,18 +183,17 @@ pub struct GroupClock {
     pub bound_ns: Option<u64>,
     /// Its rate against the builder's, ppm.
     pub drift_ppm: Option<f64>,
-    /// Questions that were answered.
+    /// Answered probes.
     pub probes: u64,
-    /// Of these, such whose filtered estimate missed the true offset by more than the bound; known with one
-    /// kernel only.
+    /// Of these, estimates that missed the true offset by more than the bound; known with one kernel only.
     pub violations: Option<u64>,
 }
 
-/// What finding the credit came to.
+/// The result of the credit search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Steered {
-    /// The credit that was taken, fragments.
+    /// The credit in use, fragments.
     pub credit: u32,
     /// The stagger that push would need, ns a source.
     pub stagger_ns: u64,
@@ -272,7 +271,7 @@ pub struct BuilderReport {
     /// For how long a full window of events flowed in the hold, s, where triggers follow ends (`--triggers
     /// max`).
     pub flowed_s: Option<f64>,
-    /// What came of its triggers, of the hold.
+    /// Its triggers in the hold.
     pub events: EventCounts,
     /// What became of its fragments, of the whole trial.
     pub ledger: Ledger,
@@ -286,10 +285,9 @@ pub struct BuilderReport {
     pub spread: Histogram,
     /// From the first source's sending to the last one's.
     pub skew: Histogram,
-    /// From the trigger to the arrival of a fragment whose order had to be repeated, or that told of
-    /// catching up.
+    /// From the trigger to the arrival of a fragment with a repeated order or the catch-up flag.
     pub recovery: Histogram,
-    /// Events at which some order was lost and came by repetition.
+    /// Events of which an order was lost and repeated.
     pub recovered: u64,
     /// The skew of up to 2000 events, evenly over the hold: number, ns.
     pub skews: Vec<(u64, u64)>,
@@ -319,21 +317,21 @@ pub struct BuilderReport {
     pub causes: BTreeMap<Cause, u64>,
     /// Events that were given up, up to 200.
     pub incomplete: Vec<Incomplete>,
-    /// A middling event and the worst one, for the picture.
+    /// A typical event and the slowest one, for the figures.
     pub pictures: Vec<EventPicture>,
     /// Delays for the heat map: of up to 64 events, evenly over the hold and with the worst, each source's
     /// delay in us (`None`: it did not come).
     pub heat: Vec<(u64, Vec<Option<u32>>)>,
     pub intervals: Vec<Interval>,
-    /// What finding the credit came to, where it was left open.
+    /// The result of the credit search, unless the settings set the credit.
     pub steered: Option<Steered>,
     /// The credit that held, fragments; of grant and pull.
     pub credit: Option<u32>,
     /// How it reached its sources, where multicast did not work: one sentence.
     pub orders_note: Option<String>,
     pub broke_off: Option<String>,
-    /// Whether it was told to stop before its time (or its events) had passed.
+    /// Whether it was stopped before its time (or its number of events) was over.
     pub ended_early: bool,
-    /// The rate of the device that its sources come through, where known.
+    /// The rate of its network device, if known.
     pub link_bit_per_s: Option<f64>,
 }

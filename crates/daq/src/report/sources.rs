@@ -52,15 +52,15 @@ pub struct SourcesReport {
     pub payload_bytes: u64,
     pub orders: u64,
     pub orders_dropped: u64,
-    /// Triggers that never came and were told of by a later one.
+    /// Lost triggers, known from later ones.
     pub orders_missed: u64,
-    /// Orders that the kernel dropped for want of room (`SO_RXQ_OVFL`).
+    /// Orders that the kernel dropped at full sockets (`SO_RXQ_OVFL`).
     pub orders_overflowed: Option<u64>,
-    /// Fragments sent on being told by a later trigger.
+    /// Fragments sent because a later trigger revealed a lost one.
     pub caught_up: u64,
     /// Requests to send again that were answered (UDP).
     pub nacks: u64,
-    /// Times that a connection was begun anew because the builder had reset it.
+    /// Reconnections after a reset by the builder.
     pub reconnected: u64,
     /// CPU time of its threads from the start to the end, s.
     pub cpu_s: f64,
@@ -68,9 +68,9 @@ pub struct SourcesReport {
     pub busiest: Option<f64>,
     /// Time in which its threads were ready and had no CPU, s.
     pub ready_s: Option<f64>,
-    /// From the order's arrival to the write, all fragments: how long a source's own turn took to come.
+    /// From the order's arrival to the write, all fragments.
     pub own_delay: Histogram,
-    /// Connections that had to send again, up to 100,000.
+    /// Connections with retransmissions, up to 100,000.
     pub stalls: Vec<Stall>,
     /// Resident memory of the process at the end, over what it was before the first connection, bytes; with
     /// the kernel's socket memory where it is known.

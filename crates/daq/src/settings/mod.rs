@@ -277,9 +277,8 @@ impl DaqSettings {
         settings
     }
 
-    /// Of so many events at most a source sends its fragments together, if their triggers came before its
-    /// turn. Half the window: while the builder works on one half, the other is on its way. Datagrams go
-    /// alone, and so does what is staggered.
+    /// The most fragments that a source sends in one write. Half the window: while the builder works on one
+    /// half, the other is in flight. Datagrams and staggered fragments are sent one by one.
     pub fn together_max(&self) -> u32 {
         match (self.protocol, self.stagger) {
             (Carrier::Tcp, None) => (self.window / 2).clamp(1, TOGETHER_MAX),

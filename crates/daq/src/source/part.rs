@@ -19,13 +19,13 @@ use crate::report::SourcesReport;
 use crate::settings::{Size, text_of};
 
 const CONNECT: Duration = Duration::from_secs(20);
-/// How often it is looked whether the run is to end while sources connect.
+/// Interval of checking for a stop request while sources connect.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the threads may take to end when they are told to.
+/// How long the threads may take to end after a stop.
 const LEAVE: Duration = Duration::from_secs(5);
-/// Memory is looked at, and rates are those, over so long.
+/// Interval of sampling memory and rates.
 const LIVE_NS: u64 = 500_000_000;
-/// The kernel's answer where it has no congestion control of a name.
+/// The kernel's error for an unknown congestion control.
 const NO_SUCH: &str = "(os error 2)";
 /// Files that a process has open besides the sources' connections.
 const FILES_BESIDES: u64 = 256;
@@ -203,7 +203,7 @@ impl Part for SourcesPart {
         let (now_ns, now) = (monotonic_ns(), threads.sent());
         let (then_ns, then) = self.seen;
         let elapsed_ns = now_ns.saturating_sub(then_ns);
-        // Looked at many times a second, and nobody reads so quickly.
+        // This is called many times a second, more often than anybody can read.
         if elapsed_ns >= LIVE_NS {
             let per_s = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / elapsed_ns as f64;
             self.seen = (now_ns, now);

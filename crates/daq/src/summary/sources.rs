@@ -33,7 +33,7 @@ impl Known<'_> {
     }
 }
 
-/// The sources that events waited for: those missed most often, then those that came last most often.
+/// The sources that events waited for: first the most often missing, then the most often last ones.
 pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
     let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
     for seen in reports.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
@@ -142,7 +142,7 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
 
 /// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.
 fn of_group(clock: &GroupClock) -> String {
-    // What another host tells may be any number.
+    // Another host's report may contain any number.
     let known = clock.source_range.and_then(|(first, last)| Some((first, last, last.checked_sub(first)?)));
     match known {
         None => plural(clock.sources.into(), "source"),
