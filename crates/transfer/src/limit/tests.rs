@@ -28,6 +28,10 @@ fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
     }
 }
 
+fn up(sender: EndReport, receiver: impl Into<Option<EndReport>>) -> DirectionReport {
+    DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: receiver.into() }
+}
+
 fn held(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Option<Cause> {
     of(way, asked, link_share).0
 }
@@ -55,11 +59,7 @@ fn each_cause_follows_from_its_counters() {
         (0.2, 0.2, None, Unmet, Some((Held::Path, Predicted))),
         (0.2, 0.2, None, FlatOut, None),
     ] {
-        let way = DirectionReport {
-            direction: Direction::Up,
-            sender: Some(end(sender, waits)),
-            receiver: Some(end(receiver, None)),
-        };
+        let way = up(end(sender, waits), end(receiver, None));
         assert_eq!(held(&way, asked, None), expected, "{sender} {receiver} {waits:?} {asked:?}");
     }
 }
@@ -71,7 +71,7 @@ fn cpu_waits_below_the_limit_are_only_predicted() {
     (sender.waits[0].looks, sender.waits[0].drained) = (50, 40);
     let mut receiver = end(0.45, None);
     receiver.threads[0].ready_ns = Some(230_000_000);
-    let way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
+    let way = up(sender, receiver);
     assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::SenderCpu, Predicted)));
 }
 
@@ -81,8 +81,7 @@ fn datagram_losses_name_the_limit() {
     let (mut sender, mut receiver) = (end(0.3, None), end(0.3, None));
     sender.flows[0].count = count(1000);
     receiver.flows[0].count = FlowCount { overflowed: Some(10), ..count(800) };
-    let mut way =
-        DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: Some(receiver) };
+    let mut way = up(sender, receiver);
     let (cause, evidence) = of(&way, Asked::Unmet, None);
     assert_eq!(cause, Some((Held::Path, Confirmed)));
     assert!(evidence.iter().any(|line| line.contains("19 % of the datagrams were lost on the path")));
@@ -95,11 +94,7 @@ fn cpu_time_alone_shows_a_full_peer() {
     let mut receiver = end(0.0, None);
     receiver.threads.clear();
     receiver.cpu_s = Some(0.98);
-    let mut way = DirectionReport {
-        direction: Direction::Up,
-        sender: Some(end(0.5, Some((1_000_000, 330_000, 0)))),
-        receiver: Some(receiver),
-    };
+    let mut way = up(end(0.5, Some((1_000_000, 330_000, 0))), receiver);
     assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::ReceiverCpu, Confirmed)));
     way.receiver.as_mut().unwrap().cpu_s = Some(0.4);
     assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::Window, Predicted)));
@@ -120,7 +115,7 @@ fn each_flow_has_its_cause() {
     let other = end(0.97, Some((all, 0, 0)));
     sender.flows.extend(other.flows.clone());
     sender.waits.extend(other.waits.clone());
-    let mut way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: None };
+    let mut way = up(sender, None);
     let each = |way: &DirectionReport, link_share| -> Vec<Option<Held>> {
         of_each(way, Asked::FlatOut, link_share).iter().map(|cause| Some(cause.as_ref()?.0)).collect()
     };
@@ -134,11 +129,7 @@ fn each_flow_has_its_cause() {
 
 #[test]
 fn full_link_is_the_limit_before_cpus() {
-    let way = DirectionReport {
-        direction: Direction::Up,
-        sender: Some(end(0.98, Some((1_000_000, 0, 0)))),
-        receiver: Some(end(0.98, None)),
-    };
+    let way = up(end(0.98, Some((1_000_000, 0, 0))), end(0.98, None));
     let of_share = |asked, share| held(&way, asked, Some(share)).map(|(held, _)| held);
     assert_eq!(of_share(Asked::FlatOut, 0.985), Some(Held::Path));
     assert_eq!(of_share(Asked::Unmet, 0.995), Some(Held::Path));
@@ -152,7 +143,7 @@ fn full_link_is_the_limit_before_cpus() {
 fn drained_send_buffer_is_the_limit() {
     let mut sender = end(0.1, Some((1_000_000, 0, 0)));
     (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
-    let mut way = DirectionReport { direction: Direction::Up, sender: Some(sender), receiver: None };
+    let mut way = up(sender, None);
     let (cause, evidence) = of(&way, Asked::FlatOut, None);
     assert_eq!(cause, Some((Held::SendBuffer, Confirmed)));
     assert!(evidence.iter().any(|line| line.contains("90 %")), "{evidence:?}");
@@ -167,10 +158,6 @@ fn drained_send_buffer_is_the_limit() {
 fn thread_that_waits_for_a_cpu_is_full() {
     let mut receiver = end(0.08, None);
     receiver.threads[0].ready_ns = Some(600_000_000);
-    let way = DirectionReport {
-        direction: Direction::Up,
-        sender: Some(end(0.2, Some((1_000_000, 0, 0)))),
-        receiver: Some(receiver),
-    };
+    let way = up(end(0.2, Some((1_000_000, 0, 0))), receiver);
     assert_eq!(held(&way, Asked::FlatOut, None), Some((Held::ReceiverCpu, Confirmed)));
 }

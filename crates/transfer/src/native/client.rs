@@ -15,7 +15,7 @@ use super::message::{
     ClientMessage, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerMessage, SessionOrder, VERSION,
 };
 use super::session_id::{Role, SessionId};
-use super::session_state::{PeerTimeout, SessionState, longest};
+use super::session_state::{FLOWING, Heartbeat, SessionState, longest};
 use super::socket_setup::{begin, flows_total, options, quic_plan, set_up_udp};
 use crate::control::{ConnectError, Control, StopHandle, connect_all, send_first};
 use crate::flow::{Direction, FlowSocket, Protocol, room_for};
@@ -23,9 +23,6 @@ use crate::path_rate::Link as PathLink;
 use crate::quic::{QuicEndpoint, QuicFacts};
 use crate::report::{ClockOffset, DirectionReport, TransferReport};
 
-pub(super) const BEAT: Duration = Duration::from_millis(500);
-/// A peer that is silent for this time is gone.
-pub(super) const SILENT: Duration = Duration::from_secs(10);
 /// Time for the report after a stop.
 const STOP: Duration = Duration::from_secs(2);
 /// Time for a server to report that the transfer took too long.
@@ -36,8 +33,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 pub(super) const OPEN: Duration = Duration::from_secs(4);
 /// Further time to open flows, each.
 pub(super) const FLOW: Duration = Duration::from_millis(5);
-
-const FLOWING: &str = "data flows";
 
 #[derive(Debug, Clone)]
 pub struct ClientOrder {
@@ -251,10 +246,8 @@ impl Client {
             }
         }
         self.link.send(&ClientMessage::Go, during)?;
-        let (mut peer_timeout, mut beat) =
-            (PeerTimeout::new(self.order.server, SILENT), Deadline::after(BEAT));
-        let within = longest(&self.order.session) + GRACE;
-        let (limit, mut stopping) = (Deadline::after(within), None::<Deadline>);
+        let mut heartbeat = Heartbeat::new(longest(&self.order.session) + GRACE);
+        let mut stopping = None::<Deadline>;
         while remote.is_none() || !state.is_over() {
             if self.stop_handle.is_stopped() && stopping.is_none() {
                 stopping = Some(Deadline::after(STOP));
@@ -262,27 +255,14 @@ impl Client {
                 state.stop_senders();
                 self.link.send(&ClientMessage::Stop, during)?;
             }
-            let poll = state.look();
-            for (passed, bytes) in self.passed.iter().zip(state.passed()) {
-                passed.store(bytes, Ordering::Relaxed);
-            }
-            if let Some(sent) = poll.sent {
-                self.link.send(&ClientMessage::Sent(sent), during)?;
-            }
-            if beat.passed() {
-                self.link.send(&ClientMessage::Beat, during)?;
-                beat = Deadline::after(BEAT);
-            }
             if stopping.is_some_and(|until| until.passed()) {
                 return Err(NativeError::Stopped);
             }
-            peer_timeout.check()?;
-            if limit.passed() {
-                return Err(NativeError::Endless { peer: self.order.server, within });
+            let is_readable = heartbeat.step(&self.link, state, ClientMessage::Sent, &ClientMessage::Beat)?;
+            for (passed, bytes) in self.passed.iter().zip(state.passed()) {
+                passed.store(bytes, Ordering::Relaxed);
             }
-            let left = Duration::from_nanos(poll.again_ns.saturating_sub(monotonic_ns()));
-            if self.link.wait(Deadline::after(left))?.readable {
-                peer_timeout.reset();
+            if is_readable {
                 match self.read(during)? {
                     ServerMessage::Beat => {}
                     ServerMessage::Sent(sent) => state.claim(sent),

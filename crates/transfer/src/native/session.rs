@@ -9,13 +9,13 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 
 use super::PROGRAM;
-use super::client::{BEAT, FLOW, OPEN, SILENT};
+use super::client::{FLOW, OPEN};
 use super::control_link::{ControlLink, boot_id};
 use super::direction_run::DirectionResult;
 use super::error::NativeError;
 use super::message::{ClientMessage, MESSAGE_BYTES_MAX, ServerMessage, SessionOrder, VERSION};
 use super::session_id::{SessionId, is_kagiri};
-use super::session_state::{PeerTimeout, SessionState, longest};
+use super::session_state::{FLOWING, Heartbeat, SessionState, longest};
 use super::sessions::{Arrival, NativeSettings, SessionEnd, Sessions};
 use super::socket_setup::{begin, flows_total, quic_plan, set_up_tcp, set_up_udp};
 use crate::control::{COOKIE_BYTES, Cookie, StopHandle};
@@ -183,33 +183,17 @@ impl Session {
 
     /// Watches until both ends' senders have ended and all has come that will.
     fn attend(&self, order: &SessionOrder, state: &mut SessionState) -> Result<(), NativeError> {
-        let during = "data flows";
-        let (mut peer_timeout, mut beat) =
-            (PeerTimeout::new(self.link.peer(), SILENT), Deadline::after(BEAT));
-        let limit = Deadline::after(longest(order));
+        let mut heartbeat = Heartbeat::new(longest(order));
         while !state.is_over() {
             self.check_stop()?;
-            let poll = state.look();
-            if let Some(sent) = poll.sent {
-                self.link.send(&ServerMessage::Sent(sent), during)?;
+            if !heartbeat.step(&self.link, state, ServerMessage::Sent, &ServerMessage::Beat)? {
+                continue;
             }
-            if beat.passed() {
-                self.link.send(&ServerMessage::Beat, during)?;
-                beat = Deadline::after(BEAT);
-            }
-            peer_timeout.check()?;
-            if limit.passed() {
-                return Err(NativeError::Endless { peer: self.link.peer(), within: longest(order) });
-            }
-            let left = Duration::from_nanos(poll.again_ns.saturating_sub(monotonic_ns()));
-            if self.link.wait(Deadline::after(left))?.readable {
-                peer_timeout.reset();
-                match self.link.read(MESSAGE_BYTES_MAX, during)? {
-                    ClientMessage::Beat => {}
-                    ClientMessage::Sent(sent) => state.claim(sent),
-                    ClientMessage::Stop => state.stop_senders(),
-                    _ => return Err(NativeError::Unexpected { peer: self.link.peer(), during }),
-                }
+            match self.link.read(MESSAGE_BYTES_MAX, FLOWING)? {
+                ClientMessage::Beat => {}
+                ClientMessage::Sent(sent) => state.claim(sent),
+                ClientMessage::Stop => state.stop_senders(),
+                _ => return Err(NativeError::Unexpected { peer: self.link.peer(), during: FLOWING }),
             }
         }
         Ok(())

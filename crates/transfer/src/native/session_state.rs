@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use sys::clock::{Deadline, monotonic_ns};
 
+use super::control_link::ControlLink;
 use super::direction_run::{DirectionResult, DirectionRun, sent};
 use super::error::NativeError;
 use super::message::{Sent, SessionOrder};
@@ -14,8 +16,14 @@ const DRAIN: Duration = Duration::from_secs(10);
 const DRAIN_MAX: Duration = Duration::from_secs(300);
 /// How long bytes that were asked for may take to move.
 const BYTES_WITHIN: Duration = Duration::from_secs(86_400);
+const BEAT: Duration = Duration::from_millis(500);
+/// A peer that is silent for this time is gone.
+const SILENT: Duration = Duration::from_secs(10);
 /// Interval of checks for ended flows.
 const LOOK_NS: u64 = 2_000_000;
+
+/// What both ends do while data flows.
+pub(super) const FLOWING: &str = "data flows";
 
 /// The flows of one end from start to report.
 #[derive(Default)]
@@ -119,26 +127,53 @@ pub(super) fn longest(order: &SessionOrder) -> Duration {
     run.saturating_add(DRAIN_MAX)
 }
 
-pub(super) struct PeerTimeout {
-    peer: std::net::SocketAddr,
+/// Heartbeats while data flows, and the deadlines of the peer.
+pub(super) struct Heartbeat {
+    beat: Deadline,
+    silent: Deadline,
+    limit: Deadline,
     within: Duration,
-    until: Deadline,
 }
 
-impl PeerTimeout {
-    pub(super) fn new(peer: std::net::SocketAddr, within: Duration) -> Self {
-        Self { peer, within, until: Deadline::after(within) }
+impl Heartbeat {
+    /// The transfer may take `within`.
+    pub(super) fn new(within: Duration) -> Self {
+        let after = Deadline::after;
+        Self { beat: after(BEAT), silent: after(SILENT), limit: after(within), within }
     }
 
-    pub(super) fn reset(&mut self) {
-        self.until = Deadline::after(self.within);
-    }
-
-    /// An error if the peer was silent for too long.
-    pub(super) fn check(&self) -> Result<(), NativeError> {
-        match self.until.passed() {
-            true => Err(NativeError::Silent { peer: self.peer, within: self.within }),
-            false => Ok(()),
+    /// Polls the flows, sends what is due, and waits for the peer until the next poll; whether it sent
+    /// something.
+    ///
+    /// # Errors
+    /// [`NativeError`]: the peer was silent for too long, or the transfer took too long.
+    pub(super) fn step<M: Serialize>(
+        &mut self,
+        link: &ControlLink,
+        state: &mut SessionState,
+        sent: fn(Sent) -> M,
+        beat: &M,
+    ) -> Result<bool, NativeError> {
+        let (peer, during) = (link.peer(), FLOWING);
+        let poll = state.look();
+        if let Some(counts) = poll.sent {
+            link.send(&sent(counts), during)?;
         }
+        if self.beat.passed() {
+            link.send(beat, during)?;
+            self.beat = Deadline::after(BEAT);
+        }
+        if self.silent.passed() {
+            return Err(NativeError::Silent { peer, within: SILENT });
+        }
+        if self.limit.passed() {
+            return Err(NativeError::Endless { peer, within: self.within });
+        }
+        let left = Duration::from_nanos(poll.again_ns.saturating_sub(monotonic_ns()));
+        let woken = link.wait(Deadline::after(left))?;
+        if woken.readable {
+            self.silent = Deadline::after(SILENT);
+        }
+        Ok(woken.readable)
     }
 }

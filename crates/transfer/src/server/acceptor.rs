@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use reactor::{EventLoop, Reactor, StateMachine, Token};
-use sys::net::{Event, Interest, NetError, TcpSocket, UdpPort};
+use sys::net::{Event, NetError, TcpSocket, UdpPort};
 
 use super::ServerSettings;
 use super::protocol_detect::{Identified, PeerProtocol, ProtocolDetector};
@@ -15,33 +15,22 @@ use crate::control::{Control, Cookie, StopHandle};
 use crate::iperf3::{Arrival, Session, SessionStatus, State, UdpAcceptQueue, udp_connect};
 use crate::native::UnmatchedDatagrams;
 
-const PORT: Token = Token::single(3);
+pub(super) const PORT: Token = Token::single(3);
 /// Datagrams to receive before connections are accepted again.
 const DATAGRAMS_MAX: usize = 256;
 /// Pause after an unexpected error of the kernel.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Acceptor {
-    detector: ProtocolDetector,
-    port: UdpPort,
-    registry: Arc<Registry>,
-    udp_queue: Arc<UdpAcceptQueue>,
-    settings: ServerSettings,
+    pub(super) detector: ProtocolDetector,
+    /// Watched as [`PORT`].
+    pub(super) port: UdpPort,
+    pub(super) registry: Arc<Registry>,
+    pub(super) udp_queue: Arc<UdpAcceptQueue>,
+    pub(super) settings: ServerSettings,
 }
 
 impl Acceptor {
-    pub(super) fn new(
-        detector: ProtocolDetector,
-        port: UdpPort,
-        registry: Arc<Registry>,
-        udp_queue: Arc<UdpAcceptQueue>,
-        settings: ServerSettings,
-        reactor: &Reactor,
-    ) -> Result<Self, NetError> {
-        reactor.watch(&port, PORT, Interest::READ)?;
-        Ok(Self { detector, port, registry, udp_queue, settings })
-    }
-
     /// Runs until the loop is stopped.
     pub(super) fn run(mut self, mut events: EventLoop) {
         while events.run(&mut self).is_err() {

@@ -14,13 +14,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reactor::EventLoop;
 use sys::clock::Deadline;
-use sys::net::{ListenOptions, Listener, NetError, UdpPort};
+use sys::net::{Interest, ListenOptions, Listener, NetError, UdpPort};
 
 use self::acceptor::Acceptor;
 use self::protocol_detect::{HandshakeLimits, ProtocolDetector};
 use self::registry::Registry;
 use super::control::StopHandle;
-use super::iperf3::{SessionSettings, TestReport, UdpAcceptQueue};
+use super::iperf3::{SessionSettings, TestReport};
 use super::native::NativeServer;
 
 pub use self::registry::SessionView;
@@ -57,9 +57,7 @@ impl ServerSettings {
             natives: None,
         }
     }
-}
 
-impl ServerSettings {
     pub(super) fn admits(&self, peer: IpAddr) -> bool {
         // A dual-stack socket shows IPv4 addresses as IPv6.
         let peer = peer.to_canonical();
@@ -101,14 +99,9 @@ impl Server {
         let mut events = EventLoop::new(stop_handle.clone(), EVENTS_MAX)?;
         let detector = ProtocolDetector::new(listener, settings.greet, events.reactor())?;
         let natives = settings.natives.clone();
-        let acceptor = Acceptor::new(
-            detector,
-            port,
-            registry.clone(),
-            Arc::new(UdpAcceptQueue::default()),
-            settings,
-            events.reactor(),
-        )?;
+        events.reactor().watch(&port, acceptor::PORT, Interest::READ)?;
+        let acceptor =
+            Acceptor { detector, port, registry: registry.clone(), udp_queue: Arc::default(), settings };
         let run = move || acceptor.run(events);
         let acceptor = std::thread::Builder::new().name("transfer-acceptor".to_owned()).spawn(run);
         let thread = |source| NetError {

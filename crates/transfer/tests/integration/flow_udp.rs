@@ -21,6 +21,14 @@ fn receiver(mode: Mode, stamp: Stamp) -> FlowSpec {
     FlowSpec { size_bytes: SIZE, mode, stamp, ..order(Side::Receiver, End::Peer) }
 }
 
+fn start_udp(socket: UdpFlow, spec: FlowSpec) -> Group {
+    start(vec![(FlowSocket::Udp(socket), spec)], &GroupSetting::default())
+}
+
+fn run_udp(socket: UdpFlow, spec: FlowSpec) -> flow::GroupReport {
+    run(vec![(FlowSocket::Udp(socket), spec)], &GroupSetting::default())
+}
+
 /// The receiver is stopped once it has `datagrams`, or all that can come has.
 fn stop_after(group: Group, datagrams: u64) -> flow::GroupReport {
     until("the datagrams", || group.counts()[0].datagrams >= datagrams);
@@ -36,9 +44,8 @@ fn every_datagram_arrives_to_the_byte() {
             for bytes in [400_000, 400_500, 400_003] {
                 let (one, mut other) = datagrams();
                 other.set_receive_buffer(4 << 20).unwrap();
-                let receiving =
-                    start(vec![(FlowSocket::Udp(other), receiver(mode, stamp))], &GroupSetting::default());
-                let sent = run(vec![(FlowSocket::Udp(one), sender(bytes, stamp))], &GroupSetting::default());
+                let receiving = start_udp(other, receiver(mode, stamp));
+                let sent = run_udp(one, sender(bytes, stamp));
                 let count = sent.flows[0].count;
                 assert_eq!((count.bytes, &sent.flows[0].ended), (bytes, &EndReason::Done));
                 assert_eq!(sent.engine.segmented, Some(true), "this kernel can");
@@ -120,16 +127,12 @@ fn losses_copies_and_late_ones_are_counted_exactly() {
         let ((one, mut inlet), (outlet, mut other)) = (datagrams(), datagrams());
         inlet.set_receive_buffer(8 << 20).unwrap();
         other.set_receive_buffer(8 << 20).unwrap();
-        let receiving =
-            start(vec![(FlowSocket::Udp(other), receiver(mode, stamp))], &GroupSetting::default());
+        let receiving = start_udp(other, receiver(mode, stamp));
         let stop = AtomicBool::new(false);
         // The last two are not tampered with, so that nothing is missing behind the last that comes.
         let did = std::thread::scope(|scope| {
             let relay = scope.spawn(|| relay(&inlet, &outlet, &stop));
-            let sent = run(
-                vec![(FlowSocket::Udp(one), sender(2_002 * u64::from(SIZE), stamp))],
-                &GroupSetting::default(),
-            );
+            let sent = run_udp(one, sender(2_002 * u64::from(SIZE), stamp));
             assert_eq!(sent.flows[0].count.datagrams, 2_002);
             stop.store(true, Ordering::Release);
             relay.join().unwrap()
@@ -161,8 +164,7 @@ fn socket_drops_are_distinguished_from_path_losses() {
         }
         let dropped = u64::from(other.overflows().unwrap());
         assert!((1..10).contains(&dropped), "{dropped}");
-        let receiving =
-            start(vec![(FlowSocket::Udp(other), receiver(mode, Stamp::Counted64))], &GroupSetting::default());
+        let receiving = start_udp(other, receiver(mode, Stamp::Counted64));
         until("what had room", || receiving.counts()[0].datagrams == 10 - dropped);
         one.send(&datagram(12)).unwrap();
         let report = stop_after(receiving, 11 - dropped);
@@ -179,9 +181,8 @@ fn ttcp_ends_its_stream_with_small_datagrams() {
     for _ in 0..2 {
         one.send(b"ttcp").unwrap();
     }
-    let receiving =
-        start(vec![(FlowSocket::Udp(other), receiver(Mode::Copy, Stamp::None))], &GroupSetting::default());
-    let sent = run(vec![(FlowSocket::Udp(one), sender(123_456, Stamp::None))], &GroupSetting::default());
+    let receiving = start_udp(other, receiver(Mode::Copy, Stamp::None));
+    let sent = run_udp(one, sender(123_456, Stamp::None));
     let Some(FlowSocket::Udp(one)) = &sent.sockets[0] else { panic!("a UDP socket went in") };
     one.set_segment(0).unwrap();
     one.send(b"ttcp").unwrap();
@@ -195,8 +196,7 @@ fn ttcp_ends_its_stream_with_small_datagrams() {
 fn the_mark_of_ttcp_is_seen_among_datagrams_that_came_together() {
     for mode in [Mode::Copy, Mode::Discard] {
         let (one, other) = datagrams();
-        let receiving =
-            start(vec![(FlowSocket::Udp(other), receiver(mode, Stamp::None))], &GroupSetting::default());
+        let receiving = start_udp(other, receiver(mode, Stamp::None));
         // Three marks in one packet, as in five, and then one behind two datagrams.
         for (segment, bytes) in [(4, 12), (1000, 2000), (1000, 2500), (1000, 2004), (1000, 1000)] {
             assert!(one.set_segment(segment).unwrap());
@@ -209,8 +209,7 @@ fn the_mark_of_ttcp_is_seen_among_datagrams_that_came_together() {
     }
     // All marks, and no data before: the beginning of a stream. Then data, and marks again.
     let (one, other) = datagrams();
-    let receiving =
-        start(vec![(FlowSocket::Udp(other), receiver(Mode::Copy, Stamp::None))], &GroupSetting::default());
+    let receiving = start_udp(other, receiver(Mode::Copy, Stamp::None));
     for (segment, bytes) in [(4, 20), (0, 800), (4, 20)] {
         one.set_segment(segment).unwrap();
         one.send(&vec![7; bytes]).unwrap();

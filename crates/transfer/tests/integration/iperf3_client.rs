@@ -11,7 +11,8 @@ use serde_json::Value;
 use transfer::control::StopHandle;
 use transfer::flow::Side;
 use transfer::iperf3::{
-    Client, ClientOrder, Direction, Iperf3Error, Length, Parameters, Protocol, ServerOutput, TestReport,
+    Client, ClientOrder, Direction, Iperf3Error, Length, Parameters, Protocol, ServerOutput, SessionStatus,
+    TestReport,
 };
 
 /// Runs a test against iperf3; returns our report and iperf3's JSON.
@@ -25,6 +26,19 @@ fn both(parameters: &Parameters) -> (TestReport, Value) {
     assert_eq!(report.streams.len(), parameters.streams_total() as usize);
     assert!(report.streams.iter().all(|stream| stream.remote.is_some()), "{report:?}");
     (report, json)
+}
+
+/// Starts a client on a thread of its own; its status shows how far it is.
+fn started(
+    order: ClientOrder,
+    stop_handle: Arc<StopHandle>,
+) -> (Arc<SessionStatus>, std::thread::JoinHandle<TestReport>) {
+    let client = Client::prepare(order, stop_handle).unwrap();
+    (client.status(), std::thread::spawn(move || client.run()))
+}
+
+fn stop_handle() -> Arc<StopHandle> {
+    Arc::new(StopHandle::new().unwrap())
 }
 
 fn sum(report: &TestReport) -> (u64, u64) {
@@ -237,10 +251,7 @@ fn server_output_is_received() {
 fn busy_server_is_reported() {
     needs!("iperf3");
     let (process, address) = iperf3_server(&[]);
-    let first =
-        Client::prepare(order(address, Parameters::default()), Arc::new(StopHandle::new().unwrap())).unwrap();
-    let status = first.status();
-    let first = std::thread::spawn(move || first.run());
+    let (status, first) = started(order(address, Parameters::default()), stop_handle());
     until("the first moves bytes", || status.counts().iter().any(|(_, count)| count.bytes > 0));
     let error = run(address, Parameters::default()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Iperf3Error::Busy(_)), "{error}");
@@ -257,11 +268,8 @@ fn stop_keeps_the_counts_of_both_ends() {
     needs!("iperf3");
     at_once(&[Direction::Forward, Direction::Reverse, Direction::Bidirectional], |&direction| {
         let (process, address) = iperf3_server(&["-J", "-1"]);
-        let stop_handle = Arc::new(StopHandle::new().unwrap());
-        let client =
-            Client::prepare(order(address, tcp(direction, Length::Endless)), stop_handle.clone()).unwrap();
-        let status = client.status();
-        let client = std::thread::spawn(move || client.run());
+        let stop_handle = stop_handle();
+        let (status, client) = started(order(address, tcp(direction, Length::Endless)), stop_handle.clone());
         until("all streams move", || {
             let counts = status.counts();
             !counts.is_empty() && counts.iter().all(|(_, count)| count.bytes > 1 << 20)
@@ -301,11 +309,8 @@ fn hanging_or_dead_server_is_detected() {
     ];
     at_once(&cases, |(parameters, signal)| {
         let (process, address) = iperf3_server(&[]);
-        let stop_handle = Arc::new(StopHandle::new().unwrap());
         let order = ClientOrder { deadlines: short(), ..order(address, parameters.clone()) };
-        let client = Client::prepare(order, stop_handle).unwrap();
-        let status = client.status();
-        let client = std::thread::spawn(move || client.run());
+        let (status, client) = started(order, stop_handle());
         until("bytes move", || status.counts().iter().any(|(_, count)| count.bytes > 1 << 20));
         process.signal(signal);
         let from = Instant::now();

@@ -12,8 +12,7 @@ use transfer::flow::{
     Stamp,
 };
 
-/// What must happen happens long before.
-pub const GUARD: Duration = Duration::from_secs(30);
+pub use crate::common::{GUARD, until};
 
 pub fn order(side: Side, end: End) -> FlowSpec {
     FlowSpec { side, mode: Mode::Copy, size_bytes: 0, end, rate_bit_per_s: None, stamp: Stamp::Counted64 }
@@ -53,14 +52,6 @@ pub fn run(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> GroupR
     let group = start(flows, setting);
     assert!(group.wait(Deadline::after(GUARD)), "flows did not end within {GUARD:?}: {:?}", group.counts());
     finish(group)
-}
-
-/// Waits until `holds`, which it does long before the guard.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Deadline::after(GUARD);
-    while !holds() {
-        assert!(deadline.pause(Duration::from_millis(1)), "{what} did not happen within {GUARD:?}");
-    }
 }
 
 /// Runs a case until what it tells the time of was prompt, five times at most: a thread is kept off the CPU
