@@ -1,4 +1,4 @@
-//! What of a transfer was asked for and did not arrive, and why: shared by the verdict and the summary. Pure.
+//! What was requested and did not arrive, and why: shared by the verdict and the summary. Pure.
 
 use base::format::quantity;
 
@@ -10,14 +10,14 @@ use super::{limit, metrics};
 
 /// From this share on, a rate counts as met.
 const RATE_MET: f64 = 0.97;
-/// In less time than this a connection has not found its pace, nor has the scheduler had a say.
+/// In less time, neither congestion control nor the scheduler has settled.
 const LONG_ENOUGH_S: f64 = 0.05;
 
 pub(super) fn bit_rate(bit_per_s: f64) -> String {
     quantity(Some(bit_per_s), "bit/s")
 }
 
-/// What one way was held back by, as far as that is known, and the evidence as sentences.
+/// The limit of one direction, if it is known, and the evidence as sentences.
 #[must_use]
 pub fn held_back(
     settings: &TransferSettings,
@@ -33,15 +33,14 @@ pub(super) fn each_held_back(
     report: &TransferReport,
     way: &DirectionReport,
 ) -> Vec<Option<Cause>> {
-    // Threads that ask again and again use their cores whatever they wait for; who waits for answers moves
-    // few bytes.
+    // Spinning threads always use their cores, and flows that wait for responses move few bytes.
     if settings.requests.is_some() {
         return Vec::new();
     }
     limit::of_each(way, asked(settings, way), link_share(report, way))
 }
 
-/// What was asked of a way beside its bytes, and whether it arrived: by what the verdict goes by.
+/// Whether the requested rate of a direction was reached, by the rules of the verdict.
 fn asked(settings: &TransferSettings, way: &DirectionReport) -> Asked {
     if settings.rate.is_none() {
         return Asked::FlatOut;
@@ -53,7 +52,7 @@ fn asked(settings: &TransferSettings, way: &DirectionReport) -> Asked {
             None => Asked::Met,
         };
     };
-    // A search asks for more than that it arrives: that all of it does, and is offered.
+    // In a search, the whole rate must be offered, and all of it must arrive.
     let lost_percent = metrics::loss_ratio(std::slice::from_ref(way)).map(|ratio| 100.0 * ratio);
     let is_lossy = lost_percent.is_some_and(|percent| percent > search.loss_percent_max);
     match short(settings, way) {
@@ -64,8 +63,7 @@ fn asked(settings: &TransferSettings, way: &DirectionReport) -> Asked {
     }
 }
 
-/// What arrived and what was asked for, bit/s, where the one and what was `kept` back at the sender are too
-/// little.
+/// Received and requested rate, bit/s, if the received one plus what the sender `kept` back is too low.
 fn shortfall(settings: &TransferSettings, way: &DirectionReport, kept: f64) -> Option<(f64, f64)> {
     let end = way.nearest_to_arrival()?;
     let wanted = settings.rate?.bit_per_s() as f64 * end.flows.len() as f64;
@@ -76,15 +74,15 @@ fn shortfall(settings: &TransferSettings, way: &DirectionReport, kept: f64) -> O
     is_short.then_some((arrived, wanted))
 }
 
-/// How a rate that was asked for was not met: as a sentence.
+/// That a requested rate was not reached, as a sentence.
 pub(super) fn unmet(settings: &TransferSettings, way: &DirectionReport) -> Option<String> {
     let (arrived, wanted) = shortfall(settings, way, 0.0)?;
     let (arrived, wanted) = (bit_rate(arrived), bit_rate(wanted));
     Some(format!("{arrived} of the requested {wanted} {} arrived", way.direction.word()))
 }
 
-/// Where all that did not arrive of a rate was not offered, since the sender was woken too late: as a
-/// sentence. It says nothing of the path.
+/// That a rate was not reached only because the sender was woken too late, as a sentence. It says nothing
+/// about the path.
 pub(super) fn overslept_reason(settings: &TransferSettings, way: &DirectionReport) -> Option<String> {
     let kept = overslept_bit_per_s(settings, way.sender.as_ref()?);
     let explains = shortfall(settings, way, 0.0).is_some() && shortfall(settings, way, kept).is_none();
@@ -103,13 +101,13 @@ fn overslept_bit_per_s(settings: &TransferSettings, sender: &EndReport) -> f64 {
     sender.elapsed_s().map_or(0.0, |elapsed_s| rate * overslept_s / elapsed_s)
 }
 
-/// How much of what the path can carry at best arrived of a way.
+/// Goodput of a direction as a share of what the path can carry.
 pub(super) fn link_share(report: &TransferReport, way: &DirectionReport) -> Option<f64> {
     let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
     goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most)
 }
 
-/// Why a transfer did not come to its end, where it did not: as a whole, or with all flows of a way.
+/// Why a transfer broke off: as a whole, or with all flows of a direction.
 pub(super) fn broke_off(report: &TransferReport) -> Option<String> {
     let lost = |end: &EndReport| {
         let why = |flow: &FlowReport| match &flow.ended {
@@ -134,8 +132,8 @@ pub(super) struct Short {
     overslept: bool,
 }
 
-/// A search asks for rates: what a sender's own device does not take, the path does not carry; a sender
-/// without CPU to spare says nothing of the path.
+/// In a search: a rate that the sender's own device refuses is too high for the path; a sender without idle
+/// CPU says nothing about the path.
 pub(super) fn short(settings: &TransferSettings, way: &DirectionReport) -> Option<Short> {
     let rate = settings.rate?.bit_per_s() as f64;
     let sender = way.sender.as_ref()?;
@@ -160,7 +158,7 @@ pub(super) fn short(settings: &TransferSettings, way: &DirectionReport) -> Optio
     })
 }
 
-/// How long bytes that were asked for took, where that is too short to tell a rate, ms.
+/// Duration of a transfer of bytes that is too short for a rate, ms.
 pub(super) fn too_short_ms(settings: &TransferSettings, report: &TransferReport) -> Option<f64> {
     let elapsed = |way: &DirectionReport| way.nearest_to_arrival()?.elapsed_s();
     let longest_s = report.directions.iter().filter_map(elapsed).max_by(f64::total_cmp)?;

@@ -43,7 +43,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     reasons.extend(too_much.clone());
     let unknown = settings.search.is_some() && metrics.get("loss_ratio").is_none_or(Option::is_none);
     if unknown {
-        reasons.push("the receiver did not tell what came, so that loss is not known".to_owned());
+        reasons.push("the receiver did not report what arrived, so the loss is unknown".to_owned());
     }
     let short = settings.search.as_ref().and(report.directions.iter().find_map(|way| short(settings, way)));
     let verdict = match &short {

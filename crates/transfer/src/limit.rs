@@ -1,5 +1,4 @@
-//! What held a transfer back. Pure: from the reports of both ends to a word, how it is known, and its
-//! evidence.
+//! What limited a transfer. Pure: from the reports of both ends to the limit, its certainty and its evidence.
 
 use base::format::quantity;
 use base::limit_rules::{
@@ -10,21 +9,21 @@ use base::outcome::{Certainty, Resource};
 use super::flow::ThreadReport;
 use super::report::{DatagramLoss, DirectionReport, EndReport, Waits};
 
-/// Fewer looks at the buffers than this say nothing.
+/// Samples of the send buffer that are needed at least.
 const LOOKS_MIN: u32 = 3;
 
-/// What held a group of flows back.
+/// What limited a group of flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Held {
     SenderCpu,
     ReceiverCpu,
-    /// The receiver's window: more was allowed neither by its buffer nor by what it had read.
+    /// The receiver's window: its buffer was too small, or the receiver read too slowly.
     Window,
-    /// The sender's buffer is smaller than what the path could hold.
+    /// The sender's buffer holds less than the path could.
     SendBuffer,
     /// The path: its rate, or its losses.
     Path,
-    /// Nothing: the rate that was asked for arrived, or there was nothing more to send.
+    /// Nothing: the requested rate was reached, or there was nothing more to send.
     Offered,
 }
 
@@ -42,11 +41,10 @@ impl Held {
     }
 }
 
-/// What held flows back, and how that is known: confirmed where a count of its own says so most of the time,
-/// predicted where it is only the nearest.
+/// The limit of flows: confirmed if a counter shows it most of the time, predicted if it is only the nearest.
 pub type Cause = (Held, Certainty);
 
-/// What was asked of a way beside its bytes.
+/// The requested rate of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// No rate: as fast as possible.
@@ -59,8 +57,8 @@ pub enum Asked {
     Overslept,
 }
 
-/// What held one way back, `None` where nothing tells; and the evidence as sentences. `link_share`: how much
-/// of what the link can carry arrived, where that is known.
+/// The limit of one direction, if it is known, and the evidence as sentences. `link_share`: goodput as a
+/// share of what the link can carry, if that is known.
 pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Option<Cause>, Vec<String>) {
     let (sender, receiver) = (way.sender.as_ref(), way.receiver.as_ref());
     let signs = Signs {
@@ -81,8 +79,7 @@ pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Opti
     (signs.held(), evidence.into_iter().flatten().collect())
 }
 
-/// What held each flow of a way back, by its own connection, and by its own threads where it has some for
-/// itself.
+/// The limit of each flow of a direction, from its own connection, and from its own threads if it has some.
 pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> Vec<Option<Cause>> {
     let flows = way.nearest_to_arrival().map_or(0, |end| end.flows.len());
     let lost = Lost::of(way);
@@ -103,12 +100,12 @@ pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> 
     (0..flows).map(one).collect()
 }
 
-/// Whether a link that carries this share of what it can at best is full.
+/// Whether a link is full at this share of its maximum.
 pub(super) fn is_full(link_share: f64) -> bool {
     Resource::Network.rule().is_used_up(link_share)
 }
 
-/// Whether more arrived than the link is said to carry.
+/// Whether more arrived than the nominal rate allows.
 pub(super) fn is_refuted(link_share: f64) -> bool {
     Resource::Network.rule().is_refuted(link_share)
 }
@@ -129,7 +126,7 @@ fn link_sentence(share: f64) -> Option<String> {
     }
 }
 
-/// What speaks for one cause or another.
+/// The counters that a cause is derived from.
 struct Signs {
     asked: Asked,
     link_is_full: bool,
@@ -152,8 +149,8 @@ impl Signs {
             .or_else(|| self.left_over())
     }
 
-    /// What counters say clearly. A full receiver closes its window: its CPU is the cause, the window only
-    /// the sign. A full sender waits for nothing else.
+    /// What counters show clearly. A receiver without CPU closes its window: its CPU is the cause, the window
+    /// only the sign. A sender without CPU waits for nothing else.
     fn proven(&self) -> Option<Held> {
         let is_full = |load: Option<Load>| load.is_some_and(|load| load.is_full());
         let (sender_is_full, receiver_is_full) = (is_full(self.sender), is_full(self.receiver));
@@ -181,7 +178,7 @@ impl Signs {
         }
     }
 
-    /// What comes nearest, where nothing is clear.
+    /// The nearest cause, if none is clear.
     fn nearest(&self) -> Option<Held> {
         if let Some(cpu) = self.nearest_cpu() {
             return Some(cpu);
@@ -195,7 +192,7 @@ impl Signs {
         }
     }
 
-    /// The end whose threads had less to spare, if they had to wait for their CPUs.
+    /// The end with less idle time, if its threads waited for a CPU.
     fn nearest_cpu(&self) -> Option<Held> {
         let ends = [(self.sender, Held::SenderCpu), (self.receiver, Held::ReceiverCpu)];
         let near =
@@ -203,10 +200,10 @@ impl Signs {
         near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, held)| held)
     }
 
-    /// What is left when nothing else speaks.
+    /// The cause by exclusion.
     fn left_over(&self) -> Option<Cause> {
         match &self.waits {
-            // By TCP's own counters it waited for neither end.
+            // By TCP's own counters, it waited for neither end.
             Some(waits) if SENDER_BUSY.is_used_up(waits.busy) => Some((Held::Path, Certainty::Confirmed)),
             Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
@@ -215,13 +212,12 @@ impl Signs {
     }
 }
 
-/// How much of their time the threads of an end could not spare, as far as all of them could not: one slow
-/// flow of many holds only itself back.
+/// Load of the least busy thread of an end, as shares of its time: one slow flow of many limits only itself.
 #[derive(Debug, Clone, Copy)]
 struct Load {
-    /// They worked, or others had their CPU.
+    /// Running, or waiting for a CPU.
     taken: f64,
-    /// Others had their CPU.
+    /// Waiting for a CPU.
     ready: f64,
 }
 
@@ -236,7 +232,7 @@ impl Load {
     }
 
     fn of_threads(threads: &[ThreadReport]) -> Option<Self> {
-        // A thread that others kept from its CPU had none to spare either.
+        // A thread that waits for a CPU has no idle time either.
         let taken =
             |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
         let least = |of: &dyn Fn(&ThreadReport) -> f64| threads.iter().map(of).min_by(f64::total_cmp);
@@ -262,7 +258,7 @@ pub fn is_out_of_cpu(end: &EndReport) -> bool {
     full_cpu_share(end).is_some()
 }
 
-/// The share of its time for which a thread was ready to run and others had its CPU.
+/// The share of its time that a thread waited for a CPU.
 fn ready_share(thread: &ThreadReport) -> f64 {
     thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
 }
@@ -280,12 +276,12 @@ fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
     Some(format!("the busiest {word} thread used {} of a core{waited}", percent(most / 100.0)))
 }
 
-/// What did not arrive, or had to be sent again: shares of the datagrams that were sent, by place.
+/// Lost datagrams by place, as shares of those sent, and lost packets of QUIC.
 #[derive(Debug, Clone, Copy)]
 struct Lost {
     at_socket: f64,
     on_way: f64,
-    /// Packets that QUIC took for lost.
+    /// Packets that QUIC declared lost.
     packets: u64,
 }
 
@@ -317,12 +313,12 @@ impl Lost {
     }
 }
 
-/// What the senders' connections waited for, shares of the time that they were busy (of the wall for `busy`).
+/// What the senders' connections waited for, as shares of their busy time (`busy`: of the wall time).
 struct Waiting {
     busy: f64,
     rwnd: f64,
     sndbuf: f64,
-    /// How often all that the buffers held was under way, share of the looks at them.
+    /// Share of samples in which the whole send buffer was in flight.
     drained: Option<f64>,
     retransmits: u64,
 }

@@ -1,5 +1,4 @@
-//! A part's own calls to the kernel, timed: the table that a trial tells of, and the spans for a picture of
-//! this process.
+//! Timing of a part's own system calls: the table of a trial, and the spans for a picture of this process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,8 +19,8 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the parts that time their calls in this process keep the spans themselves, too: each at most
-/// so many, and no more once others have kept as many.
+/// From now on, parts of this process that time their calls keep the spans too: at most `spans_max` each, and
+/// none once others have kept as many.
 pub fn keep(spans_max: usize) {
     kept().room = Some(spans_max);
 }

@@ -89,8 +89,8 @@ pub fn name(role: &str, host: &str, is_only_host: bool) -> String {
 pub fn address_for_others(host: &HostContext, others: &str, server: &str) -> Result<IpAddr, PartError> {
     host.address.ok_or_else(|| {
         PartError::new(format!(
-            "the {others} are on other hosts, and the address at which they reach this host is unknown; run an \
-             agent here with --address, and place the {server} on it"
+            "the {others} are on other hosts, and the address at which they reach this host is unknown; \
+             run an agent here with --address, and place the {server} on it"
         ))
     })
 }

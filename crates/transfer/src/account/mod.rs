@@ -85,8 +85,8 @@ fn lost(report: &TransferReport) -> Option<String> {
     }
 }
 
-/// What held the transfer back: the resource is that of the way that was held back by something; both ways
-/// are told.
+/// The limit of the transfer. If only one direction has a limit, its resource is named; the statements cover
+/// both.
 fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
     if let Some(limit) = of_requests(settings, report) {
         return limit;
@@ -171,7 +171,7 @@ fn full_cpu(whose: &str, end: Option<&EndReport>) -> String {
     }
 }
 
-/// What held requests back: an end without CPU, or that they wait for each other.
+/// The limit of requests: the CPU of an end, or that they are sequential.
 fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> {
     let requests = settings.requests.as_ref()?;
     let way = report.directions.first()?;
@@ -206,8 +206,8 @@ fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<L
     Some(Limit { resource, certainty, evidence })
 }
 
-/// Without what nobody can know: over loopback there is no link, and the kernel's own work between the ends
-/// is in neither end's account.
+/// The cause, unless it cannot be known: over loopback there is no link, and neither end accounts for the
+/// kernel's work between them.
 fn known(report: &TransferReport, cause: Option<Cause>) -> Option<Cause> {
     let is_loopback = report.server.parse::<SocketAddr>().is_ok_and(|server| server.ip().is_loopback());
     let is_guess = matches!(cause, Some((Held::Path, _) | (Held::SendBuffer, Certainty::Predicted)));

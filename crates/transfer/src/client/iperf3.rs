@@ -16,7 +16,7 @@ use crate::iperf3::{
 use crate::report::{DirectionReport, EndReport, TransferReport, Waits, moved_ns};
 use crate::settings::TransferSettings;
 
-/// How often a test that runs is looked at.
+/// Poll interval of a running test.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Agrees with the server on the parameters; it waits for the data streams from then on.
@@ -48,7 +48,7 @@ fn run(task: &Task, client: Client, passed: &Passed, at_ns: u64) -> TransferRepo
     let status = client.status();
     sleep_until_ns(at_ns);
     let mut watched = Watched::new(&task.settings, monotonic_ns());
-    // Looked at from here, so that the intervals survive whatever happens to the test.
+    // Polled here, so that the intervals are kept whatever happens to the test.
     let test = std::thread::scope(|scope| {
         let run = scope.spawn(|| client.run());
         while !run.is_finished() {

@@ -100,7 +100,7 @@ impl Ready {
         let name = SessionId::random();
         let cookie = name.cookie(Role::Control);
         control.send_cookie(&cookie)?;
-        let during = "saying whose server it is";
+        let during = "identifying itself";
         let first = control.receive_byte(during).map_err(|error| stranger(error.into()))?;
         let wanted = task.settings.peer;
         let other = |found, wanted| ClientError::OtherPeer { server, found, wanted };
@@ -138,7 +138,7 @@ fn nobody(source: ControlError) -> ClientError {
     }
 }
 
-/// Who says nothing, leaves, or says something else before it is known whose server it is, may be nobody's.
+/// A server that is silent, closes or sends something unknown at first may be of another protocol.
 fn stranger(source: Iperf3Error) -> ClientError {
     match source {
         Iperf3Error::Control(ControlError::Silent { .. } | ControlError::Closed { .. })

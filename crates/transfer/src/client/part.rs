@@ -118,9 +118,12 @@ impl Part for ClientPart {
     }
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
-        let ready = self.ready.take().ok_or_else(|| PartError::new("the client was started unprepared"))?;
+        let ready = self
+            .ready
+            .take()
+            .ok_or_else(|| PartError::new("the client was started before it was prepared"))?;
         if monotonic_ns() > at_monotonic_ns {
-            return Err(PartError::new("the moment at which the client was to start has passed"));
+            return Err(PartError::new("the client's start time has passed"));
         }
         let passed = ready.passed();
         let run = move || ready.run(at_monotonic_ns);
@@ -180,7 +183,7 @@ impl Part for ClientPart {
         let until = Deadline::after(LEAVE);
         while !under_way.thread.is_finished() && until.pause(Duration::from_millis(2)) {}
         if !under_way.thread.is_finished() {
-            return Err(PartError::new("the client did not end when it was told to; please report this"));
+            return Err(PartError::new("the client did not end after its stop; please report this"));
         }
         let report = under_way.thread.join();
         let mut report = report.map_err(|_| PartError::new("the client panicked; please report this"))?;

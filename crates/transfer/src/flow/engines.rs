@@ -12,14 +12,13 @@ pub(super) fn probed() -> MutexGuard<'static, Option<ProbeReport>> {
     PROBED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// With more flows than this on a host, each brings too little at a time to be worth waking up rarely
-/// (`SO_RCVLOWAT`).
+/// With more flows than this, each receives too little at a time for rare wake-ups (`SO_RCVLOWAT`).
 const FEW_FLOWS: usize = 2;
 
-/// More pipes than for so many flows are not worth their memory. And more flows than this take their turns in
-/// smaller pieces, so that each of ten thousand has had one soon.
+/// With more flows than this, pipes are not worth their memory, and each call sends less, so that each of ten
+/// thousand flows has its turn soon.
 const SPLICED_FLOWS_MAX: usize = 64;
-/// What one call of such a flow is given.
+/// Bytes per send call of such a flow.
 const CROWDED_CALL_BYTES: usize = 64 << 10;
 
 /// The engines of a group while its flows are made ready.
@@ -52,7 +51,7 @@ impl Engines {
         pipes.ok()
     }
 
-    /// What one call of a TCP sender is given.
+    /// Bytes per send call of TCP.
     pub(super) fn call_bytes(&self) -> usize {
         if self.flows > SPLICED_FLOWS_MAX { CROWDED_CALL_BYTES } else { CALL_BYTES }
     }
@@ -65,7 +64,7 @@ impl Engines {
         self.flows <= FEW_FLOWS
     }
 
-    /// A UDP sender whose calls the kernel cuts, or not.
+    /// Notes whether the kernel segments the calls of a UDP sender.
     pub(super) fn note_segments(&mut self, segmented: bool) {
         self.segmented = Some(self.segmented.unwrap_or(true) && segmented);
     }

@@ -1,4 +1,4 @@
-//! How much a TCP receiver asks for at a time, found out while it runs. Pure: the caller passes the time.
+//! Tunes the read size of a TCP receiver while it runs. Pure: the caller passes the time.
 //!
 //! Small reads keep the buffer in the core's own cache and spread the work over both ends. Large ones that
 //! are woken rarely (`SO_RCVLOWAT`, socket(7)) spare wake-ups, and acknowledgements, each of which makes the
@@ -11,7 +11,7 @@ use crate::driver::Mode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadMode {
     pub(super) read_bytes: usize,
-    /// What must have come before the receiver is woken.
+    /// Bytes that must have arrived before the receiver is woken.
     pub(super) lowat_bytes: u32,
 }
 
@@ -25,15 +25,15 @@ const LARGE: usize = 1;
 const FAST_BYTES: u64 = 4 << 20;
 const FAST_WITHIN_NS: u64 = 20_000_000;
 
-/// They take turns, as neighbours come and go.
+/// The modes take turns, because other load on the host changes.
 const TURN_NS: u64 = 20_000_000;
 const TURNS: u32 = 4;
-/// So long the better one is kept until they are compared again.
+/// How long the better mode is kept before they are compared again.
 const KEEP_NS: u64 = 3_000_000_000;
 /// Within this ratio the rates are alike, and the CPU time of the receiver decides.
 const ALIKE: f64 = 1.1;
 
-/// What a mode did in its turns.
+/// Totals of a mode over its turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     bytes: u64,
@@ -43,9 +43,9 @@ struct Sum {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// There is nothing to choose.
+    /// The size is fixed.
     Fixed,
-    /// Until the path is seen to be fast.
+    /// Waits for the path to be fast.
     Watching,
     /// The modes take turns.
     Trying {
@@ -91,18 +91,18 @@ impl ReadSizeTuner {
         self.modes[self.mode]
     }
 
-    /// The most that it may ever ask for.
+    /// The largest read that it may choose.
     pub(super) fn read_bytes_most(&self) -> usize {
         if self.phase == Phase::Fixed { self.mode().read_bytes } else { LARGE_BYTES }
     }
 
-    /// The end is near: what is left may be less than what wakes the receiver.
+    /// The flow ends soon: fewer bytes may be left than wake the receiver.
     pub(super) fn near_end(&mut self) {
         self.phase = Phase::Fixed;
         self.mode = SMALL;
     }
 
-    /// Less came than was waited for: the path has become slow.
+    /// Fewer bytes arrived than should wake the receiver: the path has become slow.
     pub(super) fn came_short(&mut self, now_ns: u64) {
         if self.mode == LARGE {
             self.mode = SMALL;

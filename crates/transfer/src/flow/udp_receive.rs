@@ -10,10 +10,10 @@ use super::rx_moderation::RxModeration;
 use crate::driver::span_names::{RECVMSG, WaitSpan};
 use crate::driver::{EndReason, FlowCount, Mode, Step, Transit, broken};
 
-/// What receivers that nobody gave a size ask for together: at 80 Gbit/s it is full after 3 ms, for which a
+/// Receive buffers of all flows together, unless a size is set: at 80 Gbit/s full after 3 ms, for which a
 /// thread may wait for its step. Linux's default is full after 20 us.
 const QUEUES_BYTES: u64 = 32 << 20;
-/// What each asks for, however many they are.
+/// Least receive buffer of a flow.
 const QUEUE_BYTES_LEAST: u64 = 4 << 20;
 
 /// Classic `ttcp` ends a stream with datagrams of at most this size, bytes.
@@ -58,7 +58,7 @@ impl UdpReceiver {
         })
     }
 
-    /// `room` is for what one call may bring; of what is discarded, only the first header is looked at.
+    /// `buffer` has room for one call; of discarded bytes, only the first header is read.
     pub(super) fn step(&mut self, socket: &UdpFlow, state: &mut FlowState, buffer: &mut [u8]) -> Step {
         if let Err(step) = state.allow(usize::MAX) {
             return step;

@@ -12,7 +12,7 @@ use crate::flow::{self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, Gro
 
 /// How long to wait for stopped threads.
 const STOP: Duration = Duration::from_secs(2);
-/// How often running flows are looked at.
+/// Poll interval of running flows.
 const LOOK: Duration = Duration::from_millis(5);
 /// When nothing has come for this long after the end, nothing is under way any more.
 const QUIET: Duration = Duration::from_millis(150);

@@ -64,8 +64,8 @@ impl TestReport {
         }
     }
 
-    /// Says why the test did not come to its end. If a peer that fell silent had let a stream break before,
-    /// that is the better reason.
+    /// Sets the reason why the test did not complete. A stream that broke before the peer fell silent is the
+    /// better reason.
     pub(super) fn explain(&mut self, error: Option<&Iperf3Error>) {
         self.is_stopped = matches!(error, Some(Iperf3Error::Control(ControlError::Stopped)));
         self.problem = match (error, self.broken_stream()) {

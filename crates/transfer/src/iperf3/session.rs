@@ -27,9 +27,8 @@ use ::iperf3::{Direction, Protocol};
 /// Further time for the streams to come, each.
 const STREAM: Duration = Duration::from_millis(100);
 
-/// A client that asks for a number of bytes ends its test when it has them. Some datagrams are lost on the
-/// way, so it is given the time of sending them all this many times: enough if one in so many comes through.
-/// A frozen client takes none.
+/// A client that requests bytes ends its test when it has them. Datagrams may be lost, so it gets the time to
+/// send all bytes this many times: enough if one in this many arrives. A frozen client receives none.
 const AGAIN: u32 = 100;
 
 const OPENING: &str = "the data streams are opened";

@@ -72,9 +72,9 @@ impl Client {
         let link = ControlLink::new(control);
         welcome(&link)?;
         link.send(&ClientMessage::Order(Box::new(order.session.clone())), "being told the order")?;
-        let (server_link, facts) = match link.read(MESSAGE_BYTES_MAX, "looking at the order")? {
+        let (server_link, facts) = match link.read(MESSAGE_BYTES_MAX, "checking the order")? {
             ServerMessage::Ready { link, quic } => (link, quic),
-            said => return Err(unexpected(&link, said, "looking at the order")),
+            said => return Err(unexpected(&link, said, "checking the order")),
         };
         let (sockets, passed) = (Vec::new(), Arc::default());
         let mut client =
@@ -119,7 +119,7 @@ impl Client {
                 Ok(flows.into_iter().map(FlowSocket::Udp).collect())
             }
             Protocol::Quic => {
-                let during = "looking at the order";
+                let during = "checking the order";
                 let peer = self.order.server;
                 let quic = self.quic.as_ref().ok_or(NativeError::Unexpected { peer, during })?;
                 self.await_quic(quic, within, until)?;
@@ -281,7 +281,7 @@ impl Client {
 
 /// Checks the version of the server.
 fn welcome(link: &ControlLink) -> Result<(), NativeError> {
-    let during = "saying who it is";
+    let during = "identifying itself";
     match link.read(MESSAGE_BYTES_MAX, during)? {
         ServerMessage::Welcome { protocol_version: VERSION, .. } => Ok(()),
         ServerMessage::Welcome { protocol_version: theirs, program } => {

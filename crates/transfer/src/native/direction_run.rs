@@ -72,7 +72,7 @@ impl DirectionResult {
     pub(super) fn cut_off(&mut self, within: Duration) {
         for flow in self.end.flows.iter_mut().filter(|flow| flow.ended == EndReason::Stopped) {
             let s = within.as_secs_f64();
-            let why = format!("its sender had ended, and nothing of what was still under way came for {s} s");
+            let why = format!("its sender had ended, but data in flight did not arrive within {s} s");
             flow.ended = EndReason::Failed(why);
         }
     }

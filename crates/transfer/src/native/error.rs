@@ -21,13 +21,11 @@ pub enum NativeError {
     #[error(transparent)]
     Quic(#[from] QuicError),
     #[error(
-        "{peer} sent a message while {during} that is none of kagiri's ({source}); do both ends run \
-         the same version?"
+        "{peer} sent a message while {during} that kagiri cannot read ({source}); do both ends run the \
+         same version?"
     )]
     Unreadable { peer: SocketAddr, during: &'static str, source: serde_json::Error },
-    #[error(
-        "{peer} sent something else than what was due while {during}; do both ends run the same version?"
-    )]
+    #[error("{peer} sent an unexpected message while {during}; do both ends run the same version?")]
     Unexpected { peer: SocketAddr, during: &'static str },
     #[error(
         "{peer} runs {program}, which speaks version {theirs} of the transfer protocol, not {}; \
@@ -35,7 +33,7 @@ pub enum NativeError {
         super::message::VERSION
     )]
     Version { peer: SocketAddr, program: String, theirs: u32 },
-    #[error("the server {peer} cannot take this: {why}")]
+    #[error("the server {peer} refused the order: {why}")]
     Refused { peer: SocketAddr, why: String },
     #[error("the server {peer} gave up: {why}")]
     GaveUp { peer: SocketAddr, why: String },
@@ -44,9 +42,9 @@ pub enum NativeError {
     #[error("{there} of {wanted} flows with {peer} were opened within {} s; does a firewall drop \
      them?", .within.as_secs_f64())]
     Flows { peer: SocketAddr, there: usize, wanted: usize, within: Duration },
-    #[error("{peer} fell silent: nothing came from it for {} s", .within.as_secs_f64())]
+    #[error("{peer} is silent: nothing was received from it for {} s", .within.as_secs_f64())]
     Silent { peer: SocketAddr, within: Duration },
-    #[error("the transfer with {peer} had not ended within {} s", .within.as_secs_f64())]
+    #[error("the transfer with {peer} did not end within {} s", .within.as_secs_f64())]
     Endless { peer: SocketAddr, within: Duration },
     #[error("stopped before its end")]
     Stopped,

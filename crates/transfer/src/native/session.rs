@@ -251,22 +251,22 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
         ));
     }
     if settings.key.is_some() && order.key != settings.key {
-        return refuse("the order does not carry the server's key".to_owned());
+        return refuse("the order has no valid key of this server".to_owned());
     }
     if order.flows == 0 || flows > settings.flows_max {
-        return refuse(format!("{flows} flows are asked for; 1 to {} are served", settings.flows_max));
+        return refuse(format!("{flows} flows were requested; 1 to {} are allowed", settings.flows_max));
     }
     if order.size_bytes > SIZE_BYTES_MAX {
         return refuse(format!(
-            "calls of {} bytes are asked for; {SIZE_BYTES_MAX} at most are served",
+            "calls of {} bytes were requested; at most {SIZE_BYTES_MAX} are allowed",
             order.size_bytes
         ));
     }
     if order.time_ns > TIME_NS_MAX || order.omit_ns > TIME_NS_MAX {
-        return refuse("a longer time than a day is asked for".to_owned());
+        return refuse("more than a day was requested".to_owned());
     }
     if order.beat_ns < BEAT_NS_MIN {
-        return refuse("intervals shorter than 100 ms are asked for".to_owned());
+        return refuse("intervals shorter than 100 ms were requested".to_owned());
     }
     if order.protocol == Protocol::Udp && order.requests.is_none() && order.size_bytes < 16 {
         return refuse("datagrams of less than 16 bytes cannot be counted".to_owned());
@@ -280,17 +280,17 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
 /// Bounds threads and memory, whatever the client has checked.
 fn check_memory(order: &SessionOrder) -> Result<(), String> {
     if order.threads > THREADS_MAX {
-        return Err(format!("{} threads are asked for; {THREADS_MAX} at most are taken", order.threads));
+        return Err(format!("{} threads were requested; at most {THREADS_MAX} are allowed", order.threads));
     }
     let most = if order.protocol == Protocol::Quic { QUIC_WINDOW_BYTES_MAX } else { BUFFER_BYTES_MAX };
     let buffers = [order.send_buffer_bytes, order.receive_buffer_bytes].into_iter().flatten();
     if let Some(bytes) = buffers.max().filter(|bytes| *bytes > most) {
-        return Err(format!("buffers of {bytes} bytes are asked for; {most} at most are taken"));
+        return Err(format!("buffers of {bytes} bytes were requested; at most {most} are allowed"));
     }
     let messages = order.requests.iter().flat_map(|of| [Some(of.size), of.answer_size]).flatten();
     if let Some(bytes) = messages.map(|size| size.bytes()).max().filter(|bytes| *bytes > REQUEST_BYTES_MAX) {
         return Err(format!(
-            "requests of {bytes} bytes are asked for; {REQUEST_BYTES_MAX} at most are taken"
+            "requests of {bytes} bytes were ordered; at most {REQUEST_BYTES_MAX} are allowed"
         ));
     }
     Ok(())

@@ -79,7 +79,7 @@ impl ServerCertVerifier for Pinned {
         if *end_entity == self.certificate {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(Error::General("its certificate is not the one that the control connection told of".to_owned()))
+        Err(Error::General("its certificate is not the one announced on the control connection".to_owned()))
     }
 
     fn verify_tls12_signature(

@@ -13,7 +13,7 @@ use crate::settings::Waiting;
 
 /// The buffer of a receiving call: a datagram, or as much of a large response as stays in a core's cache.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A datagram carries its number in so many bytes, or as many as fit both it and its response.
+/// Bytes of a datagram's number; fewer if request or response are smaller.
 const NUMBER_BYTES: usize = 8;
 
 #[derive(Debug)]

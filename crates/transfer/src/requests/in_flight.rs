@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::driver::SentRequest;
 
-/// No more than so many requests wait for their answers on one flow: a peer that reads and never answers
-/// costs a MiB. Of UDP, the oldest is given up when so many later ones have been sent.
+/// Requests in flight on one flow, at most: a peer that reads and never answers costs a MiB. Of UDP, the
+/// oldest is given up when this many later ones were sent.
 pub(super) const REQUESTS_MAX: usize = 1 << 16;
 
 /// Requests in the order in which they were sent.

@@ -10,8 +10,8 @@ use crate::driver::{
     BLOCK_BYTES, EndReason, FlowSocket, LatencyStats, SentRequest, SilenceLimit, Step, block, broken,
 };
 
-/// So long an answer is waited for after the last request was due; of UDP, after any. Longer than any path
-/// takes that still works.
+/// Time to wait for a response after the last request was due (UDP: after each request): longer than any
+/// working path takes.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
@@ -220,8 +220,7 @@ impl Requester {
         }
     }
 
-    /// Puts down what was due and is not answered. Of one that was told to stop, what may still be under way
-    /// is not.
+    /// Counts requests that were due and not answered; after a stop, without those that may be in flight.
     pub(super) fn give_up_all(&mut self, ended: &EndReason, stats: &mut LatencyStats) {
         let now_ns = self.progress.read_clock();
         let due_ns = match (ended, self.end) {

@@ -90,7 +90,7 @@ fn server_with_another_certificate_is_refused() {
     let from = Instant::now();
     let between = falsify_certificate(server.local_addr());
     let error = prepare(between, &settings).map(drop).unwrap_err().to_string();
-    assert!(error.contains("certificate is not the one that the control connection told of"), "{error}");
+    assert!(error.contains("certificate is not the one announced on the control connection"), "{error}");
     assert!(from.elapsed() < Duration::from_secs(3), "{:?}", from.elapsed());
     let told = session_ends(&natives, 1);
     assert!(told[0].problem.is_some() && told[0].directions.is_empty(), "nothing moved: {told:?}");
