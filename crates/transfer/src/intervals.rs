@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nothing_had_begun_or_all_had_ended_is_no_part_of_them() {
+    fn idle_time_at_both_ends_is_excluded() {
         let mut intervals = Intervals::new(0, 100);
         for (now_ns, bytes) in [(100, 0), (200, 50), (300, 150), (400, 210), (500, 210), (600, 210)] {
             intervals.look(now_ns, bytes);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_vain_and_the_end_make_it_small() {
+    fn short_reads_and_the_end_choose_the_small_size() {
         let mut tuner = ReadSizeTuner::new(Mode::Discard, 0, true);
         let mut path = Path::default();
         path.run(&mut tuner, 0..150, [(FAST, 1), (2 * FAST, 1)]);

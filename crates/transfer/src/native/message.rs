@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_peer_sends_makes_reading_panic(bytes: Vec<u8>) {
+        fn read_never_panics(bytes: Vec<u8>) {
             let _ = serde_json::from_slice::<ClientMessage>(&bytes);
             let _ = serde_json::from_slice::<ServerMessage>(&bytes);
         }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused() {
+    fn foreign_cookies_are_refused() {
         assert_eq!(SessionId::read(&Cookie::random()), None, "iperf3's");
         for place in ["+1234567", "0000000G", "ABCDEF00"] {
             let mut bytes = *SessionId::random().cookie(Role::Control).bytes();
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_peer_sends_makes_it_panic(bytes: [u8; 32], tail: [u8; 4]) {
+        fn read_never_panics(bytes: [u8; 32], tail: [u8; 4]) {
             let mut whole = [0; COOKIE_BYTES];
             whole[..32].copy_from_slice(&bytes);
             whole[32..36].copy_from_slice(&tail);

@@ -44,7 +44,7 @@ fn every_byte_arrives_by_every_engine() {
 }
 
 #[test]
-fn both_ways_at_once_over_connections_of_their_own() {
+fn flows_run_in_both_directions_at_once() {
     let flows = (0..4).flat_map(|n| {
         let (one, other) = streams();
         let (near, far) =
@@ -88,7 +88,7 @@ fn payload_repeats_one_block() {
 }
 
 #[test]
-fn the_end_of_the_stream_ends_the_receiver() {
+fn receiver_ends_at_end_of_stream() {
     let (one, other) = streams();
     let receiver = start(vec![(tcp(other), order(Side::Receiver, End::Peer))], &GroupSetting::default());
     let sender = run(vec![(tcp(one), order(Side::Sender, End::Bytes(ODD_BYTES)))], &GroupSetting::default());
@@ -126,7 +126,7 @@ fn stop_is_prompt_and_keeps_received_bytes() {
 }
 
 #[test]
-fn a_dropped_group_leaves_no_thread_behind() {
+fn dropped_group_stops_its_threads() {
     let (one, other) = streams();
     drop(start(vec![(tcp(one), order(Side::Sender, End::Peer))], &GroupSetting::default()));
     let mut other = other;
@@ -202,7 +202,7 @@ fn silent_peer_is_reported() {
 const SEGMENT_BYTES: u64 = 1448;
 
 #[test]
-fn a_slow_sender_fills_its_segments() {
+fn slow_sender_fills_segments() {
     for engine in [Engine::Write, Engine::Splice] {
         let recorder = Recorder::start(0);
         let setting = GroupSetting { recorder: Some(recorder.handle()), ..with(engine) };
@@ -221,7 +221,7 @@ fn a_slow_sender_fills_its_segments() {
 }
 
 #[test]
-fn a_rate_is_never_exceeded() {
+fn sender_never_exceeds_its_rate() {
     const RATE_BIT_PER_S: u64 = 80_000_000;
     for (threads, flows) in [(0, 2), (1, 4)] {
         let setting = GroupSetting { threads, ..GroupSetting::default() };
@@ -260,7 +260,7 @@ fn senders_wait_for_the_common_start() {
 }
 
 #[test]
-fn a_thousand_flows_share_two_threads() {
+fn thousand_flows_share_two_threads() {
     const FLOWS: usize = 1000;
     room_for(2 * FLOWS).unwrap();
     let setting = GroupSetting { threads: 2, ..GroupSetting::default() };
@@ -284,7 +284,7 @@ fn a_thousand_flows_share_two_threads() {
 }
 
 #[test]
-fn more_flows_than_files_are_refused_in_words() {
+fn too_many_flows_for_open_files_are_refused() {
     let error = room_for(usize::MAX / 2).unwrap_err().to_string();
     assert!(error.contains("open files") || error.contains("limit"), "{error}");
 }

@@ -120,7 +120,7 @@ fn relay(from: &UdpFlow, to: &UdpFlow, stop: &AtomicBool) -> Mischief {
 }
 
 #[test]
-fn losses_copies_and_late_ones_are_counted_exactly() {
+fn lost_duplicated_and_reordered_datagrams_are_counted_exactly() {
     for (mode, stamp) in
         [(Mode::Copy, Stamp::Counted64), (Mode::Copy, Stamp::Counted32), (Mode::Discard, Stamp::Counted64)]
     {
@@ -193,7 +193,7 @@ fn ttcp_ends_its_stream_with_small_datagrams() {
 }
 
 #[test]
-fn the_mark_of_ttcp_is_seen_among_datagrams_that_came_together() {
+fn ttcp_end_mark_is_found_in_coalesced_datagrams() {
     for mode in [Mode::Copy, Mode::Discard] {
         let (one, other) = datagrams();
         let receiving = start_udp(other, receiver(mode, Stamp::None));
@@ -220,7 +220,7 @@ fn the_mark_of_ttcp_is_seen_among_datagrams_that_came_together() {
 }
 
 #[test]
-fn a_rate_is_never_exceeded_and_datagrams_leave_whole() {
+fn sender_keeps_its_rate_with_whole_datagrams() {
     const RATE_BIT_PER_S: u64 = 40_000_000;
     for (threads, pairs) in [(0, 1), (1, 8)] {
         let from_ns = monotonic_ns();
@@ -289,7 +289,7 @@ fn impossible_specs_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_thousand_receivers_share_two_threads() {
+fn thousand_receivers_share_two_threads() {
     let (ones, others): (Vec<_>, Vec<_>) = (0..1000).map(|_| datagrams()).unzip();
     let setting = GroupSetting { threads: 2, ..GroupSetting::default() };
     let receivers = others.into_iter().map(|s| (FlowSocket::Udp(s), receiver(Mode::Copy, Stamp::Counted64)));

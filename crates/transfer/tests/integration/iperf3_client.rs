@@ -56,7 +56,7 @@ fn tcp(direction: Direction, length: Length) -> Parameters {
 }
 
 #[test]
-fn up_over_tcp() {
+fn tcp_upload_is_complete() {
     needs!("iperf3");
     let mib = 1 << 20;
     let cases = [
@@ -89,7 +89,7 @@ fn up_over_tcp() {
 }
 
 #[test]
-fn up_over_tcp_at_a_rate() {
+fn tcp_upload_keeps_its_rate() {
     needs!("iperf3");
     until_enough_moves("two streams of 80 Mbit/s", |s| {
         let up = tcp(Direction::Forward, Length::Seconds(s));
@@ -104,7 +104,7 @@ fn up_over_tcp_at_a_rate() {
 }
 
 #[test]
-fn down_over_tcp_is_whole_to_the_byte() {
+fn tcp_download_is_complete() {
     needs!("iperf3");
     let cases = [
         tcp(Direction::Reverse, Length::Seconds(1)),
@@ -129,7 +129,7 @@ fn down_over_tcp_is_whole_to_the_byte() {
 }
 
 #[test]
-fn both_ways_over_tcp() {
+fn tcp_runs_in_both_directions() {
     needs!("iperf3");
     for length in [Length::Seconds(1), Length::Bytes(50_000_000)] {
         let (report, json) = both(&Parameters { streams: 2, ..tcp(Direction::Bidirectional, length) });
@@ -141,7 +141,7 @@ fn both_ways_over_tcp() {
 }
 
 #[test]
-fn over_ipv6() {
+fn ipv6_is_supported() {
     needs!("iperf3");
     let ip = Ipv6Addr::LOCALHOST.into();
     if TcpListener::bind((ip, 0)).is_err() {
@@ -171,7 +171,7 @@ fn over_ipv6() {
 }
 
 #[test]
-fn datagrams() {
+fn udp_counts_match_bytes() {
     needs!("iperf3");
     let udp = |direction, length| Parameters {
         protocol: Protocol::Udp,

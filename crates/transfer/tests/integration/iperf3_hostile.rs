@@ -74,7 +74,7 @@ impl Hand {
 }
 
 #[test]
-fn clients_that_vanish_hang_or_die_free_everything() {
+fn vanished_clients_release_their_sockets() {
     let _alone = alone();
     needs!("iperf3");
     let cases = [
@@ -113,7 +113,7 @@ fn clients_that_vanish_hang_or_die_free_everything() {
 }
 
 #[test]
-fn a_handshake_that_stops_anywhere_ends() {
+fn incomplete_handshake_ends_at_any_step() {
     let _alone = alone();
     let parameters = r#"{"tcp":true,"time":1,"parallel":2,"len":131072}"#;
     let cases: Vec<(Server, i32, bool)> = (0..10).map(|case| (hasty(), case / 2, case % 2 == 1)).collect();
@@ -158,7 +158,7 @@ fn a_handshake_that_stops_anywhere_ends() {
 }
 
 #[test]
-fn nonsense_is_answered_by_the_right_number() {
+fn invalid_parameters_get_their_error_number() {
     let _alone = alone();
     let server = hasty();
     let own = |text: &str, expected: i32| {
@@ -185,7 +185,7 @@ fn nonsense_is_answered_by_the_right_number() {
 }
 
 #[test]
-fn data_connections_that_nobody_expects_are_refused() {
+fn unexpected_data_connections_are_refused() {
     let _alone = alone();
     let server = hasty();
     let cookie = Cookie::random();
@@ -206,7 +206,7 @@ fn data_connections_that_nobody_expects_are_refused() {
 }
 
 #[test]
-fn a_client_that_takes_no_datagrams_is_given_up_when_all_have_been_sent_often_enough() {
+fn client_that_receives_no_datagrams_is_given_up() {
     let _alone = alone();
     let server = hasty();
     let mut hand = Hand::new(server.local_addr(), &Cookie::random());

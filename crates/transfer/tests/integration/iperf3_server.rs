@@ -90,7 +90,7 @@ fn download_over_tcp_matches_what_was_sent() {
 }
 
 #[test]
-fn both_ways_at_once() {
+fn bidirectional_counts_match() {
     needs!("iperf3");
     at_once(&["--bidir -t 1", "--bidir -t 1 -P 2 -b 50M", "--bidir -n 20M"], |arguments| {
         let (json, report) = both(arguments);
@@ -108,7 +108,7 @@ fn both_ways_at_once() {
 }
 
 #[test]
-fn datagrams_are_counted_alike() {
+fn udp_upload_counts_match() {
     needs!("iperf3");
     at_once(
         &[
@@ -136,7 +136,7 @@ fn datagrams_are_counted_alike() {
 }
 
 #[test]
-fn datagrams_to_the_client_and_both_ways() {
+fn udp_download_and_bidirectional_counts_match() {
     needs!("iperf3");
     at_once(
         &[
@@ -206,7 +206,7 @@ fn server_output_is_sent_on_request() {
 }
 
 #[test]
-fn several_clients_at_once_on_one_port_each_with_its_name() {
+fn concurrent_clients_are_separate_sessions() {
     needs!("iperf3");
     let server = serve(|_| ());
     let address = server.local_addr();
@@ -247,7 +247,7 @@ fn several_clients_at_once_on_one_port_each_with_its_name() {
 }
 
 #[test]
-fn one_port_for_both_families() {
+fn one_port_serves_ipv4_and_ipv6() {
     needs!("iperf3");
     let mut settings = ServerSettings::new("[::]:0".parse().unwrap());
     settings.sessions_max = 8;
@@ -279,7 +279,7 @@ fn client_beyond_the_limit_learns_that_the_server_is_busy() {
 }
 
 #[test]
-fn parameters_that_cannot_be_met_are_refused_in_words() {
+fn impossible_parameters_are_refused_with_a_reason() {
     needs!("iperf3");
     let server = serve(|settings| settings.session.streams_max = 3);
     let json = iperf3(server.local_addr(), &["-n", "1M", "-P", "4"]);

@@ -35,7 +35,7 @@ fn script(said: Vec<u8>, closes: bool) -> SocketAddr {
 }
 
 #[test]
-fn other_servers_are_named() {
+fn other_protocols_are_named() {
     let error = |said: &[u8], closes| {
         run_hastily(script(said.to_vec(), closes), Parameters::default()).map(|_| ()).unwrap_err()
     };
@@ -93,7 +93,7 @@ fn server_that_stops_at_any_step_is_given_up() {
 }
 
 #[test]
-fn a_server_whose_queue_is_full_is_waited_for_no_longer_than_a_step() {
+fn full_listen_queue_ends_the_connect_in_time() {
     let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
     let address = listener.local_addr();

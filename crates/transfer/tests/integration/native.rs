@@ -19,7 +19,7 @@ use transfer::report::TransferReport;
 use transfer::server::{Server, ServerSettings};
 
 #[test]
-fn every_byte_asked_for_arrives_both_ways_over_several_flows() {
+fn requested_bytes_arrive_in_both_directions() {
     let asked = json!({ "bytes": "5000001B", "direction": "both", "flows": 3 });
     let (settings, report) = transfer(asked);
     for way in [Direction::Up, Direction::Down] {
@@ -36,7 +36,7 @@ fn every_byte_asked_for_arrives_both_ways_over_several_flows() {
 }
 
 #[test]
-fn a_timed_transfer_balances_too_and_tells_its_course() {
+fn timed_transfer_balances_and_has_intervals() {
     until_long_enough(|times| {
         let (_, report) = transfer(json!({ "time": format!("{}ms", 500 * times), "direction": "down" }));
         let (sender, receiver) = ends(&report, Direction::Down);
@@ -48,7 +48,7 @@ fn a_timed_transfer_balances_too_and_tells_its_course() {
 }
 
 #[test]
-fn what_is_omitted_is_in_no_number() {
+fn omitted_time_does_not_count() {
     until_long_enough(|times| {
         let (server, _) = server(NativeSettings::default());
         let span = Duration::from_millis(300 * times);
@@ -185,7 +185,7 @@ fn dead_server_is_named_and_own_counts_are_kept() {
 }
 
 #[test]
-fn orders_that_cannot_be_met_are_refused_with_the_reason() {
+fn impossible_orders_are_refused_with_a_reason() {
     let (keyed, _) =
         server(NativeSettings { key: Some("secret".into()), flows_max: 10, ..NativeSettings::default() });
     let refused = |settings: Value, key: Option<&str>| {
@@ -234,7 +234,7 @@ fn server_of_another_protocol_is_named() {
 }
 
 #[test]
-fn garbage_on_the_port_disturbs_no_session() {
+fn garbage_on_the_port_does_not_disturb_sessions() {
     let (server, natives) =
         server(NativeSettings { step: Duration::from_secs(3), ..NativeSettings::default() });
     let open = |bytes: &[u8]| {
@@ -268,7 +268,7 @@ fn vanished_client_leaves_no_session() {
 }
 
 #[test]
-fn one_direction_in_the_settings_is_one_way_in_the_report() {
+fn one_direction_gives_one_direction_report() {
     for direction in [Direction::Up, Direction::Down] {
         let (_, report) = transfer(json!({ "bytes": "1MB", "direction": direction, "mode": "discard" }));
         assert_eq!(report.directions.len(), 1);

@@ -42,7 +42,7 @@ fn until_rate_is_kept(settings: &TransferSettings, give_up: Instant, run: impl F
 }
 
 #[test]
-fn clients_of_both_kinds_are_served_at_once_on_one_port() {
+fn kagiri_and_iperf3_clients_share_one_port() {
     needs!("iperf3");
     let natives = Arc::new(NativeServer::new(NativeSettings::default()));
     let server = serve(|settings| settings.natives = Some(natives.clone()));
@@ -141,7 +141,7 @@ fn unsupported_settings_for_iperf3_fail_before_the_start() {
 }
 
 #[test]
-fn an_iperf3_server_that_is_busy_or_dies_is_named() {
+fn busy_or_dead_iperf3_server_is_named() {
     needs!("iperf3");
     let (process, address) = iperf3_server(&[]);
     let settings = settings(json!({ "time": "60s", "direction": "down" }));
@@ -163,7 +163,7 @@ fn an_iperf3_server_that_is_busy_or_dies_is_named() {
 }
 
 #[test]
-fn a_ttcp_at_the_other_end() {
+fn ttcp_peer_is_supported() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let receiver = std::thread::spawn(move || {

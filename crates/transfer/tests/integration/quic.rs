@@ -22,7 +22,7 @@ fn quic(mut value: Value) -> (TransferSettings, TransferReport) {
 }
 
 #[test]
-fn every_byte_asked_for_arrives_whichever_way() {
+fn requested_bytes_arrive_in_each_direction() {
     for (direction, ways) in [
         ("up", &[Direction::Up][..]),
         ("down", &[Direction::Down]),
@@ -52,7 +52,7 @@ fn every_byte_asked_for_arrives_whichever_way() {
 }
 
 #[test]
-fn a_thread_that_carries_both_ways_is_counted_once() {
+fn shared_thread_is_counted_once() {
     let from = Instant::now();
     let (_, report) = quic(json!({ "time": "300ms", "direction": "both" }));
     let took_s = from.elapsed().as_secs_f64();
@@ -63,7 +63,7 @@ fn a_thread_that_carries_both_ways_is_counted_once() {
 }
 
 #[test]
-fn a_timed_transfer_balances_and_leaves_its_beginning_out() {
+fn timed_transfer_balances_without_omitted_time() {
     until_long_enough(|times| {
         let (time, omit) = (format!("{}ms", 400 * times), format!("{}ms", 200 * times));
         let (settings, report) = quic(json!({ "time": time, "omit": omit, "direction": "down" }));

@@ -77,7 +77,7 @@ fn each_request_has_an_answer() {
 }
 
 #[test]
-fn messages_larger_than_all_buffers() {
+fn messages_may_exceed_all_buffers() {
     for (waiting, threads, flows) in [(Waiting::Block, 0, 1), (Waiting::Spin, 0, 1), (Waiting::Block, 1, 2)] {
         let order = RequestSpec {
             size_bytes: 12 << 20,
@@ -128,7 +128,7 @@ fn both_halves_have_answers(is_udp: bool, waiting: Waiting, half_ns: u64) -> boo
 }
 
 #[test]
-fn a_stop_is_prompt_on_either_side() {
+fn stop_is_prompt_on_both_sides() {
     for is_udp in [false, true] {
         for (waiting, threads, flows) in
             [(Waiting::Block, 0, 1), (Waiting::Spin, 0, 1), (Waiting::Block, 1, 3)]

@@ -51,7 +51,7 @@ fn schedule_sends_each_request() {
 }
 
 #[test]
-fn requests_leave_though_no_answer_comes_and_time_counts_from_the_moment() {
+fn requests_follow_the_schedule_without_responses() {
     for waiting in WAITINGS {
         let (near, mut peer) = streams();
         let asking = start(vec![tcp(near)], &RequestSpec { waiting, ..at(1000.0, RequestEnd::Requests(50)) });
@@ -148,7 +148,7 @@ fn slow_path_is_reported_as_late_requests() {
 }
 
 #[test]
-fn both_sides_may_be_larger_than_all_buffers() {
+fn messages_may_exceed_all_buffers() {
     for waiting in WAITINGS {
         let order = RequestSpec {
             waiting,

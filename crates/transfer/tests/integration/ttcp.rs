@@ -40,7 +40,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn from_nuttcp_in_its_classic_mode() {
+fn nuttcp_stream_is_received() {
     needs!("nuttcp");
     let mut receiver = bind(Protocol::Tcp);
     let port = receiver.local_addr().port().to_string();
@@ -61,7 +61,7 @@ fn from_nuttcp_in_its_classic_mode() {
 
 /// nuttcp receives in its own protocol only: `nuttcp -r` becomes a server of that.
 #[test]
-fn to_a_receiver_that_does_as_ttcp() {
+fn stream_is_sent_to_ttcp_receiver() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let receiver = std::thread::spawn(move || {
@@ -74,7 +74,7 @@ fn to_a_receiver_that_does_as_ttcp() {
 }
 
 #[test]
-fn datagrams_from_a_sender_that_does_as_ttcp() {
+fn datagrams_of_ttcp_sender_are_counted() {
     let mut receiver = bind(Protocol::Udp);
     let address = receiver.local_addr();
     for first_mark in [true, false] {
@@ -98,7 +98,7 @@ fn datagrams_from_a_sender_that_does_as_ttcp() {
 }
 
 #[test]
-fn datagrams_to_a_receiver_that_does_as_ttcp() {
+fn datagrams_are_marked_for_ttcp_receiver() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(GUARD)).unwrap();
     let address = socket.local_addr().unwrap();
@@ -124,7 +124,7 @@ fn datagrams_to_a_receiver_that_does_as_ttcp() {
 }
 
 #[test]
-fn both_ends_here() {
+fn own_sender_and_receiver_agree() {
     for protocol in [Protocol::Tcp, Protocol::Udp] {
         let mut receiver = bind(protocol);
         let address = receiver.local_addr();
@@ -164,7 +164,7 @@ fn each_wait_ends_by_deadline_silence_or_stop() {
 }
 
 #[test]
-fn a_stop_ends_a_stream_in_order() {
+fn stop_ends_stream_in_order() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let reader = std::thread::spawn(move || {
