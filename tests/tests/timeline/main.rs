@@ -219,7 +219,7 @@ fn the_calls_of_kagiri_itself_are_drawn() {
     let ended = world.measure(&[&["transfer", "--time", "300ms"][..], &files].concat(), PATIENCE).code(0);
     assert!(ended.stdout.contains("Calls of the sender up"), "{}", ended.stdout);
     let page = std::fs::read_to_string(world.path("own.html")).expect("a page");
-    for part in ["Timed from within", "recv", "\"kind\":\"thread\""] {
+    for part in ["Timed inside the program", "recv", "\"kind\":\"thread\""] {
         assert!(page.contains(part), "no '{part}'");
     }
     assert!(std::fs::metadata(world.path("own.pftrace")).is_ok_and(|facts| facts.len() > 1000));

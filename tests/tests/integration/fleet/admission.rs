@@ -110,7 +110,7 @@ fn hosts_that_are_named_and_not_used_are_refused() {
         ),
         (&["--wait", "3s", "--place", "server=here"], &["--wait 3s", "kagiri fleet list", "--place"]),
     ] {
-        fleet.world.run(&[&stream, words].concat()).fails(2, &[&said[..], &["this machine alone"]].concat());
+        fleet.world.run(&[&stream, words].concat()).fails(2, &[&said[..], &["only this machine"]].concat());
     }
     fleet.world.write("lab.toml", "name = 'some'\n[host.player]\ncount = 2\n[host.server]\n");
     let plan = "workload = 'stream'\nlab = 'lab.toml'\n[stream]\nstreams = 1\n";
