@@ -15,7 +15,6 @@ const QUIET_PERCENT: f64 = 25.0;
 /// How long the machine is watched before it is called quiet.
 const LOOK: Duration = Duration::from_millis(1000);
 
-/// Of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// CPU used by programs that have nothing to do with the measurement, in % of one core. The kernel's
@@ -48,7 +47,6 @@ impl Meter {
         Ok(Self { cpu, began })
     }
 
-    /// Ends.
     pub fn finish(mut self, live_ns: u64) -> anyhow::Result<Noise> {
         let now = read(&mut self.cpu, live_ns)?;
         let began = self.began;

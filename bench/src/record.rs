@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::noise::Noise;
 
-/// A goal, and whether it was reached.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Goal {
     /// In words: ">= 0.9".
@@ -21,20 +20,16 @@ pub struct Goal {
     pub reached: Option<bool>,
 }
 
-/// One line of a table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured.
     pub what: String,
     /// The unit of `ours` and `peer`.
     pub unit: String,
     /// Our values in the order in which they were measured.
     pub ours: Vec<f64>,
-    /// The peer's, where there is one.
     pub peer: Vec<f64>,
     /// Ours over the peer's, pair by pair.
     pub ratios: Vec<f64>,
-    /// What is to be reached.
     pub goal: Option<Goal>,
     /// What else the machine did, per pair (or per value without a peer).
     pub noise: Vec<Noise>,
@@ -43,12 +38,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// A line without values.
     pub fn new(what: impl Into<String>, unit: &str) -> Self {
         Self { what: what.into(), unit: unit.to_owned(), ..Self::default() }
     }
 
-    /// Adds a pair.
+    pub fn single(what: impl Into<String>, unit: &str, value: f64) -> Self {
+        Self { ours: vec![value], ..Self::new(what, unit) }
+    }
+
     pub fn pair(&mut self, ours: f64, peer: f64) {
         self.ours.push(ours);
         self.peer.push(peer);
@@ -57,56 +54,65 @@ impl Row {
         }
     }
 
-    /// Sets the goal that the median of our values is held against.
-    pub fn goal_ours(mut self, words: &str, holds: impl Fn(f64) -> bool) -> Self {
-        let reached = statistics::median(&self.ours).map(holds);
+    /// The median of our values must be as the words say: see [`holds`].
+    pub fn goal_ours(self, words: &str) -> Self {
+        let reached = statistics::median(&self.ours).map(|value| holds(words, value));
+        self.goal(words, reached)
+    }
+
+    /// Every one of our values must be so.
+    pub fn goal_each(self, words: &str) -> Self {
+        let reached = (!self.ours.is_empty()).then(|| self.ours.iter().all(|value| holds(words, *value)));
+        self.goal(words, reached)
+    }
+
+    /// The median of the ratios must be so.
+    pub fn goal_ratio(self, words: &str) -> Self {
+        let reached = statistics::median(&self.ratios).map(|value| holds(words, value));
+        self.goal(words, reached)
+    }
+
+    fn goal(mut self, words: &str, reached: Option<bool>) -> Self {
         self.goal = Some(Goal { words: words.to_owned(), reached });
         self
     }
 
-    /// Sets the goal that every one of our values is held against.
-    pub fn goal_each(mut self, words: &str, holds: impl Fn(f64) -> bool) -> Self {
-        let reached = (!self.ours.is_empty()).then(|| self.ours.iter().all(|&value| holds(value)));
-        self.goal = Some(Goal { words: words.to_owned(), reached });
-        self
-    }
-
-    /// Sets the goal that the median of the ratios is held against.
-    pub fn goal_ratio(mut self, words: &str, holds: impl Fn(f64) -> bool) -> Self {
-        let reached = statistics::median(&self.ratios).map(holds);
-        self.goal = Some(Goal { words: words.to_owned(), reached });
-        self
-    }
-
-    /// Adds a remark.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
     }
 }
 
-/// One case.
+/// Whether a value is as a goal says: `<= 20 us`, `within 1 %` (of zero), `0.9 to 1.1`, or the number alone.
+fn holds(words: &str, value: f64) -> bool {
+    let mut words = words.trim_start_matches("ratio ").split([' ', ',', ':']);
+    let number =
+        |word: Option<&str>| word.and_then(|word| word.parse::<f64>().ok()).expect("a goal names a number");
+    match words.next() {
+        Some("<=") => value <= number(words.next()),
+        Some(">=") => value >= number(words.next()),
+        Some("<") => value < number(words.next()),
+        Some(">") => value > number(words.next()),
+        Some("within") => value.abs() <= number(words.next()),
+        least if words.next() == Some("to") => (number(least)..=number(words.next())).contains(&value),
+        only => value == number(only),
+    }
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Section {
     /// Its name on the command line.
     pub case: String,
-    /// When it was measured.
     pub at: String,
-    /// What was compared with what, and how.
     pub compared: String,
-    /// Repeats it.
     pub command: String,
-    /// The peers' versions.
     pub versions: BTreeMap<String, String>,
-    /// The lines.
     pub rows: Vec<Row>,
     /// What a reader must know about the whole.
     pub notes: Vec<String>,
-    /// Seconds that the case took.
     pub took_s: f64,
 }
 
-/// Appends a case to the results.
 pub fn append(path: &Path, section: &Section) -> anyhow::Result<()> {
     let mut line = serde_json::to_string(section)?;
     line.push('\n');
@@ -139,9 +145,26 @@ mod tests {
         for (ours, peer) in [(9.0, 10.0), (20.0, 20.0), (5.0, 10.0)] {
             row.pair(ours, peer);
         }
-        let row = row.goal_ratio(">= 0.9", |ratio| ratio >= 0.9);
+        let row = row.goal_ratio(">= 0.9");
         assert_eq!(row.goal.and_then(|goal| goal.reached), Some(true));
-        let none = Row::new("nothing", "").goal_ours("> 1", |value| value > 1.0);
+        let none = Row::new("nothing", "").goal_ours("> 1");
         assert_eq!(none.goal.and_then(|goal| goal.reached), None);
+    }
+
+    #[test]
+    fn goal_is_read_from_its_words() {
+        for (words, holds_for, fails_for) in [
+            ("<= 20 us, each", 20.0, 20.1),
+            ("ratio >= 0.95", 0.95, 0.9),
+            ("< 20 ms", 19.9, 20.0),
+            ("> 0: every flow moved", 0.1, 0.0),
+            ("within 0.2 ms", -0.2, 0.3),
+            ("0.85 to 1.15", 1.15, 1.2),
+            ("0, each", 0.0, 1.0),
+            ("15000 exactly", 15_000.0, 14_999.0),
+            ("<= 4000 KiB: 4 events", 4000.0, 4001.0),
+        ] {
+            assert!(holds(words, holds_for) && !holds(words, fails_for), "{words}");
+        }
     }
 }

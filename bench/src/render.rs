@@ -10,7 +10,6 @@ use crate::record::{Row, Section};
 
 const HEADINGS: [&str; 8] = ["what", "ours", "peer", "ratio", "n", "spread", "goal", "noise"];
 
-/// A case for a terminal.
 pub fn text(section: &Section) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
@@ -25,7 +24,6 @@ pub fn text(section: &Section) -> String {
     text
 }
 
-/// A case as a section of the documentation.
 pub fn markdown(section: &Section) -> String {
     let mut text =
         format!("## {}\n\n{}\n\n```\n{}\n```\n\n", section.case, section.compared, section.command);
@@ -73,7 +71,6 @@ fn cells(row: &Row) -> [String; 8] {
     [row.what.clone(), with_unit(&row.ours), with_unit(&row.peer), ratio, n.to_string(), spread, goal, noise]
 }
 
-/// Least to greatest.
 fn spread(values: &[f64]) -> String {
     let least = values.iter().copied().min_by(f64::total_cmp);
     let most = values.iter().copied().max_by(f64::total_cmp);
@@ -120,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_without_values_is_a_dash_not_zero() {
+    fn row_without_values_shows_dashes() {
         let row = cells(&Row::new("nothing", "s"));
         assert_eq!(row[1..6], ["-", "-", "-", "0", "-"].map(str::to_owned));
     }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
+use crate::noise::{self, Meter, Noise};
 use crate::record::{self, Row, Section};
-use crate::{noise, render};
+use crate::render;
 
 /// The options of every suite.
 #[derive(Args)]
@@ -40,37 +41,63 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Before each measurement.
     pub fn await_quiet(&self) -> anyhow::Result<()> {
         noise::await_quiet(self.quiet)
     }
 
-    /// The full value, or the one for a smoke test.
     pub fn full_or<T>(&self, full: T, smoke: T) -> T {
         if self.smoke { smoke } else { full }
     }
+
+    /// What `one` finds on a quiet machine, and what else the machine did meanwhile.
+    pub fn measured<T>(&self, one: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Noise)> {
+        self.await_quiet()?;
+        let meter = Meter::start(0)?;
+        let found = one()?;
+        Ok((found, meter.finish(0)?))
+    }
+}
+
+/// Measures ours (`true`) and the peer in the order ours, peer, peer, ours, ...: a drift of the machine then
+/// hits
+/// both alike.
+pub fn pair<T>(number: u32, mut one: impl FnMut(bool) -> anyhow::Result<T>) -> anyhow::Result<(T, T)> {
+    let ours_first = number.is_multiple_of(2);
+    let (first, second) = (one(ours_first)?, one(!ours_first)?);
+    Ok(if ours_first { (first, second) } else { (second, first) })
+}
+
+/// Fills rows from pairs; `one` finds a value for each of them.
+pub fn fill<const N: usize>(
+    mut rows: [Row; N],
+    pairs: u32,
+    mut one: impl FnMut(bool) -> anyhow::Result<([f64; N], Noise)>,
+) -> anyhow::Result<[Row; N]> {
+    for number in 0..pairs {
+        let (ours, peer) = pair(number, &mut one)?;
+        for ((row, ours_value), peer_value) in rows.iter_mut().zip(ours.0).zip(peer.0) {
+            row.pair(ours_value, peer_value);
+            row.noise.extend([ours.1, peer.1]);
+        }
+    }
+    Ok(rows)
 }
 
 /// What a case brings back.
 #[derive(Default)]
 pub struct Found {
-    /// What was compared with what, and how.
     pub compared: String,
-    /// The peers' versions.
     pub versions: BTreeMap<String, String>,
-    /// The lines.
     pub rows: Vec<Row>,
     /// What a reader must know about the whole.
     pub notes: Vec<String>,
 }
 
 impl Options {
-    /// The pace that they ask for.
     pub fn pace(&self) -> Pace {
         Pace { smoke: self.smoke, quiet: Duration::from_secs(self.quiet_wait) }
     }
 
-    /// Where a suite keeps things.
     pub fn dir(&self, suite: &str) -> PathBuf {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(suite))
     }

@@ -13,9 +13,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// What a program wrote, how long it ran, and how it ended.
 pub struct Ran {
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
     /// From its start to its end, s.
     pub took_s: f64,

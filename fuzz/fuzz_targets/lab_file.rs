@@ -18,9 +18,9 @@ fuzz_target!(|data: &[u8]| {
         }
     };
     let Ok(layout) = Layout::of(&lab) else { return };
-    assert_eq!(layout.places.len(), lab.hosts.len());
+    assert_eq!(layout.host_networks.len(), lab.hosts.len());
     assert_eq!(layout.wires.len(), lab.links.len());
-    let ways: Vec<_> = layout.places.iter().flat_map(|place| &place.interfaces).collect();
+    let ways: Vec<_> = layout.host_networks.iter().flat_map(|network| &network.interfaces).collect();
     let addresses: BTreeSet<_> = ways.iter().map(|way| way.address).collect();
     assert_eq!(addresses.len(), ways.len(), "every interface has an address of its own");
     assert!(ways.iter().all(|way| lab.subnet.contains(way.address) && way.subnet.contains(way.address)));

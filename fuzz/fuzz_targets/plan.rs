@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use run::registry::{read_plan, workload};
+use run::registry::BUILT_IN;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
-    let plan = match read_plan(&text) {
+    let plan = match BUILT_IN.read_plan(&text) {
         Ok(plan) => plan,
         Err(error) => {
             assert!(!error.to_string().is_empty());
@@ -14,12 +14,13 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
     };
-    let offered = workload(&plan.workload).expect("a plan names a workload that there is");
+    let offered = BUILT_IN.workload(&plan.workload).expect("a plan names a workload that there is");
     for variant in &plan.variants {
-        let _ = offered.load_plan(&variant.settings);
+        let configured = offered.configure(&variant.settings).unwrap_or_else(|error| panic!("{error}"));
+        let _ = configured.load_plan();
     }
     if let Ok(written) = plan.to_toml() {
-        let again = read_plan(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
+        let again = BUILT_IN.read_plan(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
         assert_eq!(again.variants.len(), plan.variants.len());
     }
 });

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use report::html::{Extras, page};
 use report::terminal::{Style, differences, summary};
 use run::explain::{LoadTable, explain};
-use run::registry::WORKLOADS;
+use run::registry::BUILT_IN;
 use store::{compare, export, read_export};
 
 const STYLE: Style = Style { colour: false, width: 80, unicode: true };
@@ -22,10 +22,10 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(export(&again).ok().as_ref(), Some(&written));
     let table = LoadTable::from_trials(&run.trials, BTreeMap::new(), &run.capacity.unit);
     let _ = explain(&table);
-    let specs = WORKLOADS.iter().flat_map(|workload| workload.metrics()).copied().collect::<Vec<_>>();
+    let specs = BUILT_IN.workloads().iter().flat_map(|workload| workload.metrics()).copied().collect::<Vec<_>>();
     let _ = report::export::trials_csv(&run);
     let _ = report::export::series_csv(&run);
-    let _ = page(&run, &Extras { specs: &specs, command: None });
+    let _ = page(&run, &Extras { specs: &specs, ..Extras::default() });
     let _ = summary(&run, &specs, STYLE, None);
     let _ = differences(&compare(&[run, again], &specs), STYLE);
 });

@@ -19,7 +19,6 @@ const FROZEN: Duration = Duration::from_millis(60);
 const RUNNING: Duration = Duration::from_millis(700);
 /// Faults happen now and then: in less time, none may.
 const LEAST_S: u32 = 4;
-/// A port that is no limit.
 const WIDE: Port = Port { rate: None, buffer: "1MiB", ..SHALLOW };
 
 /// A fault, and by which words an account names it.
@@ -29,7 +28,6 @@ struct Fault {
     settings: &'static str,
     /// The times of its triggers, one a line, where no rate says them.
     times: Option<fn() -> String>,
-    /// Which host is frozen.
     freezes: Option<&'static str>,
     words: &'static [&'static str],
 }
@@ -81,7 +79,6 @@ fn bunched() -> String {
     single.chain([2000; 6]).map(|ms| format!("{}\n", f64::from(ms) / 1e3)).collect()
 }
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
         compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that \
@@ -108,11 +105,11 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             row.noise.push(told.noise);
             told_causes.extend(causes.iter().map(|(word, count)| format!("{word}: {count}")));
         }
-        found.rows.push(row.goal_ours(">= 95", |percent| percent >= 95.0).note(told_causes.join(", ")));
+        found.rows.push(row.goal_ours(">= 95").note(told_causes.join(", ")));
     }
     let mut together = Row::new("all of them together", "% right");
     together.ours.extend((all > 0).then(|| 100.0 * right as f64 / all as f64));
-    found.rows.push(together.goal_ours(">= 95", |percent| percent >= 95.0));
+    found.rows.push(together.goal_ours(">= 95"));
     found.notes.push(format!("{right} of {all} slow events were put down to the fault that was made"));
     Ok(found)
 }

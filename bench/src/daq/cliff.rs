@@ -17,7 +17,6 @@ const BROKEN_PERCENT: f64 = 50.0;
 /// Far enough below the cliff to tell the skew of sources that do not hinder one another.
 const FEW: u32 = 24;
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(SHALLOW)?;
     let push = |sources: u32| -> anyhow::Result<Told> {
@@ -45,7 +44,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
          less than {BROKEN_PERCENT} % of ideal is left, by halving, measured (ours) against (buffer + rate x \
          skew) / frame (peer), the skew taken from {FEW} sources."
     );
-    found.rows = vec![row.goal_ratio("within 15 %", |ratio| (0.85..=1.15).contains(&ratio))];
+    found.rows = vec![row.goal_ratio("0.85 to 1.15")];
     Ok(found)
 }
 

@@ -9,7 +9,7 @@ use base::statistics::median;
 use serde_json::Value;
 
 use crate::fleet::fixture::{Fixture as Labs, Lab};
-use crate::noise::{Meter, Noise};
+use crate::noise::Noise;
 use crate::record::Row;
 use crate::suite::Pace;
 use crate::tools;
@@ -18,15 +18,12 @@ use crate::tools;
 pub const HOSTS: u32 = 8;
 /// How long a run may take beyond the time in which it measures: agents, connections, finding the credit.
 const MARGIN: Duration = Duration::from_secs(180);
-/// The title of the table of causes.
 const CAUSES: &str = "Why events took long";
 
-/// Where things are.
 pub struct Fixture {
     labs: Labs,
 }
 
-/// The port of the builder.
 #[derive(Clone, Copy)]
 pub struct Port {
     /// As a lab's file says it: `200Mbit/s`; unshaped without it.
@@ -53,7 +50,6 @@ pub struct Told {
 }
 
 impl Port {
-    /// A lab with it, without a name.
     pub fn lab(&self) -> String {
         let Self { rate, buffer, link, host, hosts } = self;
         let shape =
@@ -81,12 +77,10 @@ impl Fixture {
         self.labs.lab("bench-daq", &port.lab())
     }
 
-    /// Where what is made is kept.
     pub fn dir(&self) -> &Path {
         &self.labs.dir
     }
 
-    /// Writes a file for a run.
     pub fn file(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.labs.dir.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -103,17 +97,15 @@ impl Fixture {
     /// One trial with these settings (lines of a plan's table), on a lab or within one process; `seconds` is
     /// what it measures.
     pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
-        pace.await_quiet()?;
         let plan = self.file("plan.toml", &plan_text(lab.is_some(), settings))?;
         let mut command = self.kagiri();
         command.arg("run").arg(&plan).args(["--json", "--quiet"]);
         if let Some(lab) = lab {
             command.args(["--lab", &lab.state.lab]);
         }
-        let meter = Meter::start(0)?;
         // Whether the objective held is not what is asked here.
-        let ran = tools::run(&mut command, Duration::from_secs(seconds) + MARGIN, &[0, 1, 3, 4])?;
-        let noise = meter.finish(0)?;
+        let within = Duration::from_secs(seconds) + MARGIN;
+        let (ran, noise) = pace.measured(|| tools::run(&mut command, within, &[0, 1, 3, 4]))?;
         let run = serde_json::from_str::<Value>(&ran.stdout);
         let mut run = run.with_context(|| format!("no JSON document: {}", ran.stderr))?;
         let trial = run["trials"][0].take();
@@ -125,7 +117,6 @@ impl Fixture {
 }
 
 impl Told {
-    /// A metric's value.
     pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let value = self.known(name);
         value.with_context(|| format!("kagiri told no {name}: {}", self.trial["reasons"]))
@@ -145,7 +136,6 @@ impl Told {
     }
 }
 
-/// A plan with these settings.
 pub fn plan_text(on_lab: bool, settings: &str) -> String {
     let place = match on_lab {
         true => "[place]\nbuilder = 'builder'\nsources = 'source-*'\n",
@@ -169,10 +159,9 @@ pub fn row(what: &str, unit: &str, told: &[Told], metric: &str, factor: f64) -> 
 
 /// A row that must be 0 in every run, and known.
 pub fn none(what: &str, told: &[Told], metric: &str) -> Row {
-    row(what, "", told, metric, 1.0).goal_each("0, each", |count| count == 0.0)
+    row(what, "", told, metric, 1.0).goal_each("0, each")
 }
 
-/// The median of a metric.
 pub fn middle(told: &[Told], metric: &str) -> Option<f64> {
     median(&told.iter().filter_map(|told| told.known(metric)).collect::<Vec<_>>())
 }

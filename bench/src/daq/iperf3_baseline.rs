@@ -20,7 +20,6 @@ const STREAMS: u32 = 80;
 const MARGIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(SHALLOW)?;
     let build = |pattern: &str, sources: u32| -> anyhow::Result<(f64, f64)> {

@@ -76,7 +76,6 @@ enum Case {
     Beside,
 }
 
-/// What a case is given.
 struct Settings {
     repeat: u32,
     seconds: u32,
@@ -86,7 +85,6 @@ struct Settings {
 }
 
 impl Settings {
-    /// How often.
     fn times(&self) -> u32 {
         self.pace.full_or(self.repeat, 1)
     }

@@ -43,11 +43,10 @@ pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     };
     let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
     let grant = told_of("grant", &runs(fixture, &lab, settings, &text("grant"))?);
-    let with_goal = |[ideal, rest @ ..]: [Row; 4], words: &str, holds: fn(f64) -> bool| {
-        std::iter::once(ideal.goal_ours(words, holds)).chain(rest)
-    };
-    let push = with_goal(push, "<= 10", |percent| percent <= 10.0);
-    let grant = with_goal(grant, ">= 90", |percent| percent >= 90.0);
+    let with_goal =
+        |[ideal, rest @ ..]: [Row; 4], words: &str| std::iter::once(ideal.goal_ours(words)).chain(rest);
+    let push = with_goal(push, "<= 10");
+    let grant = with_goal(grant, ">= 90");
     Ok(Found {
         compared: format!(
             "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). \
@@ -59,7 +58,6 @@ pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     })
 }
 
-/// A thousand sources, scheduled.
 pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(GIGABIT)?;
     let text = "sources = 1000\nsize = '1KiB'\nlink = '1Gbit/s'\nbuffer = '64KiB'\npattern = 'grant'";
@@ -71,10 +69,10 @@ pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found>
             where_(1000, "1 KiB", &GIGABIT)
         ),
         rows: vec![
-            ideal.goal_ours(">= 90", |percent| percent >= 90.0),
-            p99.goal_ours("<= 20", |ms| ms <= 20.0),
-            incomplete.goal_each("0, each", |events| events == 0.0),
-            again.goal_each("0, each", |segments| segments == 0.0),
+            ideal.goal_ours(">= 90"),
+            p99.goal_ours("<= 20"),
+            incomplete.goal_each("0, each"),
+            again.goal_each("0, each"),
             row("credit", "fragments", &told, "credit", 1.0),
             row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0),
         ],
@@ -82,7 +80,6 @@ pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found>
     })
 }
 
-/// Large fragments, one at a time.
 pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(SHALLOW)?;
     let text = |pattern| {
@@ -93,7 +90,7 @@ pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     };
     let [ideal, rest @ ..] = told_of("pull", &runs(fixture, &lab, settings, &text("pull"))?);
     let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
-    let ideal = ideal.goal_ours(">= 98", |percent| percent >= 98.0);
+    let ideal = ideal.goal_ours(">= 98");
     Ok(Found {
         compared: format!(
             "{}, two events under way: asked one by one with a credit that is found by itself (pull), and \
@@ -126,7 +123,7 @@ pub fn poisson(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     for pattern in ["grant", "push"] {
         let told = runs(fixture, &lab, settings, &text(pattern))?;
         let dead = row(&format!("{pattern}: dead time"), "%", &told, "dead_time_percent", 1.0);
-        let dead = if pattern == "grant" { dead.goal_ours("<= 2", |percent| percent <= 2.0) } else { dead };
+        let dead = if pattern == "grant" { dead.goal_ours("<= 2") } else { dead };
         found.rows.push(dead);
         found.rows.push(row(&format!("{pattern}: completion, p99"), "ms", &told, "completion_p99_ms", 1.0));
     }
@@ -147,15 +144,15 @@ pub fn many(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         let of = |what: &str| format!("{name}: {what}");
         let memory = row(&of("memory of a source"), "KB", told, "source_memory_bytes_each", 1e-3);
         vec![
-            row(&of("connected in"), "s", told, "connect_s", 1.0).goal_ours("<= 1", |s| s <= 1.0),
-            memory.goal_ours("<= 20", |kb| kb <= 20.0),
+            row(&of("connected in"), "s", told, "connect_s", 1.0).goal_ours("<= 1"),
+            memory.goal_ours("<= 20"),
             row(&of("completion, p99"), "ms", told, "completion_p99_ms", 1.0),
             none(&of("events incomplete"), told, "events_incomplete"),
             none(&of("fragments lost"), told, "fragments_lost"),
         ]
     };
     let events = |name: &str, told| row(&format!("{name}: events"), "1/s", told, "events_per_s", 1.0);
-    let mut rows = vec![events("direct", &direct).goal_ours(">= 14", |rate| rate >= 14.0)];
+    let mut rows = vec![events("direct", &direct).goal_ours(">= 14")];
     rows.extend(held("direct", &direct));
     rows.push(events("switch", &switched));
     rows.extend(held("switch", &switched));

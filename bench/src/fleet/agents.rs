@@ -26,13 +26,11 @@ const REAL: &str = "real";
 pub enum Transport {
     /// In the clear, in a network of their own.
     Tcp,
-    /// With a certificate each.
     Tls,
 }
 
 /// A lab with a coordinator's host and others, and everybody's credentials.
 pub struct Hall<'a> {
-    /// The lab.
     pub lab: Lab<'a>,
     fixture: &'a Fixture,
     transport: Transport,
@@ -69,7 +67,6 @@ impl<'a> Hall<'a> {
         Ok(Self { lab, fixture, transport, fleet, desk })
     }
 
-    /// Where the coordinator listens.
     pub fn address(&self) -> String {
         format!("{}:7447", self.desk)
     }
@@ -100,7 +97,6 @@ impl<'a> Hall<'a> {
         Ok(self.lab.helper(DESK, "coordinate")?.args(arguments).start(&self.fixture.journal)?)
     }
 
-    /// Agents in one process on a host.
     pub fn crowd(&self, host: &str, first: u32, count: u32) -> anyhow::Result<Child> {
         let mut arguments = vec!["--join".to_owned(), self.endpoint()];
         let numbers = [
@@ -121,7 +117,6 @@ impl<'a> Hall<'a> {
     }
 }
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let agents = settings.pace.full_or(settings.agents, 20);
     let mut found = Found {
@@ -141,7 +136,6 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     Ok(found)
 }
 
-/// The agents' processes.
 fn start_crowds(hall: &Hall, agents: u32) -> anyhow::Result<Vec<Child>> {
     let hosts = agents.div_ceil(CROWD);
     let crowd = |host: u32| {
@@ -172,7 +166,7 @@ fn crowds(
         cpu.ours.push(cost.cpu_ns as f64 / 1e9);
         cold.ours.push(join_cold(&hall, agents)?);
     }
-    found.rows.extend([waiting.goal_ours("<= 3 s", |s| s <= 3.0), cold, cpu]);
+    found.rows.extend([waiting.goal_ours("<= 3 s"), cold, cpu]);
     settings.pace.await_quiet()?;
     work(&hall, settings, agents, &way, found)
 }
@@ -201,7 +195,6 @@ fn joined(coordinator: &mut Child) -> anyhow::Result<(f64, Cost)> {
     Ok((to_ns.saturating_sub(from_ns) as f64 / 1e9, cost))
 }
 
-/// When all were there.
 pub fn whole(coordinator: &mut Child) -> anyhow::Result<(u64, Cost)> {
     let whole = |event| match event {
         Event::Whole { at_ns, used } => Some((at_ns, used)),
@@ -234,11 +227,7 @@ fn work(hall: &Hall, settings: &Settings, agents: u32, way: &str, found: &mut Fo
     })?;
     let (to, wall_s) = (watched.read()?, monotonic_ns().saturating_sub(from_ns) as f64 / 1e9);
     let noise = meter.finish(to.cpu_ns + used.cpu_ns.saturating_sub(before.cpu_ns))?;
-    let row = |what: &str, unit: &str, value: f64| {
-        let mut row = Row::new(format!("{way}: {what}"), unit);
-        row.ours.push(value);
-        row
-    };
+    let row = |what: &str, unit: &str, value: f64| Row::single(format!("{way}: {what}"), unit, value);
     let per_agent = f64::from(agents);
     let (cpu_percent, byte_per_s) = per_second(&from, &to, wall_s);
     let mut idle = row("coordinator's CPU, nothing asked", "% of a core", used.cpu_percent_since(&before));
@@ -246,10 +235,8 @@ fn work(hall: &Hall, settings: &Settings, agents: u32, way: &str, found: &mut Fo
     found.rows.extend([
         idle,
         row("coordinator's memory (RSS)", "MiB", used.rss_bytes as f64 / 1048576.0),
-        row("an agent's CPU, nothing asked", "% of a core", cpu_percent / per_agent)
-            .goal_each("<= 0.3 %", |percent| percent <= 0.3),
-        row("an agent's traffic, nothing asked", "byte/s", byte_per_s / per_agent)
-            .goal_each("<= 1000", |byte_per_s| byte_per_s <= 1000.0),
+        row("an agent's CPU, nothing asked", "% of a core", cpu_percent / per_agent).goal_each("<= 0.3 %"),
+        row("an agent's traffic, nothing asked", "byte/s", byte_per_s / per_agent).goal_each("<= 1000"),
         row("an agent's memory, one of a process of many", "MiB", memory_mib(&watched, per_agent)?),
     ]);
     let asked = event(&mut coordinator, WITHIN * 5, |event| match event {
@@ -264,7 +251,7 @@ fn work(hall: &Hall, settings: &Settings, agents: u32, way: &str, found: &mut Fo
     let (p50, p99, max) = (quantile(0.5)?, quantile(0.99)?, quantile(1.0)?);
     found.rows.extend([
         row("all asked, median", "ms", p50),
-        row("all asked, p99", "ms", p99).goal_each("<= 150 ms", |ms| ms <= 150.0),
+        row("all asked, p99", "ms", p99).goal_each("<= 150 ms"),
         row("all asked, greatest", "ms", max),
         row("coordinator's CPU for a round", "ms", per_round_ms),
         row("coordinator's CPU while asking", "% of a core", used.cpu_percent_since(&before)),
@@ -306,12 +293,7 @@ fn real(fixture: &Fixture, settings: &Settings, found: &mut Found) -> anyhow::Re
         traffic.ours.push(byte_per_s);
         memory.ours.push(memory_mib(&Watched::open(&[&agent])?, 1.0)?);
     }
-    found.rows.extend([
-        idle.goal_each("<= 0.3 %, each", |percent| percent <= 0.3),
-        traffic.goal_each("<= 1000, each", |byte_per_s| byte_per_s <= 1000.0),
-        waits,
-        memory,
-    ]);
+    found.rows.extend([idle.goal_each("<= 0.3 %, each"), traffic.goal_each("<= 1000, each"), waits, memory]);
     Ok(())
 }
 

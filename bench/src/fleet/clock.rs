@@ -17,7 +17,6 @@ const PROBERS: u32 = 8;
 const LEFT: &str = "left";
 const RIGHT: &str = "right";
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let text = format!(
         "agents = false\n[host.{LEFT}]\n[host.{RIGHT}]\n[[link]]\nbetween = [\"{LEFT}\", \"{RIGHT}\"]\n"
@@ -41,7 +40,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             row.noise.push(meter.finish(0)?);
             let found: Vec<Batch> = probed.iter().filter_map(|probed| probed.batch).collect();
             row.ours = found.iter().map(|batch| batch.bound_ns() as f64 / 1e3).collect();
-            rows.push(row.goal_each("<= 20 us, each", |us| us <= 20.0));
+            rows.push(row.goal_each("<= 20 us, each"));
             let many = settings.pace.full_or(400, 2);
             let crowd = || many_probes(&lab, target, &key, many);
             let more = if is_loaded { on_a_busy_machine(crowd) } else { crowd() }?;
@@ -55,9 +54,8 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             (probes, wrong) = (probes + asked, wrong + violated);
         }
     }
-    let mut truth = Row::new(format!("edges beyond the truth, {probes} probes"), "");
-    truth.ours.push(wrong as f64);
-    rows.push(truth.goal_each("0", |violated| violated == 0.0));
+    let truth = Row::single(format!("edges beyond the truth, {probes} probes"), "", wrong as f64);
+    rows.push(truth.goal_each("0"));
     Ok(Found {
         compared:
             "A prober in one network namespace asks a responder in another; both read the one clock of \

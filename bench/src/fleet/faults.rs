@@ -24,7 +24,6 @@ const OTHER: &str = "other";
 /// Connections of strangers, over which no TLS comes.
 const STRANGERS: u32 = 100;
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let members = [VICTIM, OTHER].map(str::to_owned).to_vec();
     let hall = Hall::make(fixture, Transport::Tls, &format!("[host.{VICTIM}]\n[host.{OTHER}]\n"), members)?;
@@ -40,31 +39,31 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         let meter = Meter::start(0)?;
         let started_ns = monotonic_ns();
         let agent = hall.agent(VICTIM, VICTIM)?;
-        came(&mut coordinator, started_ns)?;
+        changed(&mut coordinator, started_ns, true)?;
         let from_ns = monotonic_ns();
         agent.signal(Signal::SIGKILL)?;
-        killed.ours.push(seconds(from_ns, gone(&mut coordinator, from_ns)?));
+        killed.ours.push(seconds(from_ns, changed(&mut coordinator, from_ns, false)?));
         drop(agent);
 
         let started_ns = monotonic_ns();
         let agent = hall.agent(VICTIM, VICTIM)?;
-        came(&mut coordinator, started_ns)?;
+        changed(&mut coordinator, started_ns, true)?;
         let from_ns = monotonic_ns();
         link(&hall, "down")?;
-        cut.ours.push(seconds(from_ns, gone(&mut coordinator, from_ns)?));
+        cut.ours.push(seconds(from_ns, changed(&mut coordinator, from_ns, false)?));
         let from_ns = monotonic_ns();
         link(&hall, "up")?;
-        back.ours.push(seconds(from_ns, came(&mut coordinator, from_ns)?));
+        back.ours.push(seconds(from_ns, changed(&mut coordinator, from_ns, true)?));
         cut.noise.push(meter.finish(0)?);
         drop(agent);
 
         let from_ns = monotonic_ns();
         strangers(&hall)?;
         let _agent = hall.agent(VICTIM, VICTIM)?;
-        late.ours.push(seconds(from_ns, came(&mut coordinator, from_ns)?));
+        late.ours.push(seconds(from_ns, changed(&mut coordinator, from_ns, true)?));
     }
-    let killed = killed.goal_each("<= 1 s, each", |s| s <= 1.0);
-    let cut = cut.goal_each("<= 3 s, each", |s| s <= 3.0);
+    let killed = killed.goal_each("<= 1 s, each");
+    let cut = cut.goal_each("<= 3 s, each");
     Ok(Found {
         compared: "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is \
                    killed, started again, cut off by taking its host's port on the switch down, and let in \
@@ -81,23 +80,12 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// When the victim joined.
-fn came(coordinator: &mut Child, since_ns: u64) -> anyhow::Result<u64> {
-    event(coordinator, WITHIN, |event| match event {
-        Event::Changed { at_ns, came, .. } if at_ns > since_ns && came.iter().any(|name| name == VICTIM) => {
-            Some(at_ns)
-        }
-        _ => None,
-    })
-}
-
-/// When the victim was missed.
-fn gone(coordinator: &mut Child, since_ns: u64) -> anyhow::Result<u64> {
-    event(coordinator, WITHIN, |event| match event {
-        Event::Changed { at_ns, gone, .. } if at_ns > since_ns && gone.iter().any(|name| name == VICTIM) => {
-            Some(at_ns)
-        }
-        _ => None,
+/// When the victim joined (`has_come`) or was missed.
+fn changed(coordinator: &mut Child, since_ns: u64, has_come: bool) -> anyhow::Result<u64> {
+    event(coordinator, WITHIN, |event| {
+        let Event::Changed { at_ns, came, gone } = event else { return None };
+        let names = if has_come { came } else { gone };
+        (at_ns > since_ns && names.iter().any(|name| name == VICTIM)).then_some(at_ns)
     })
 }
 

@@ -14,11 +14,9 @@ use sys::proc::{NetDevice, ProcessSet};
 use super::helper_process::Event;
 use crate::tools;
 
-/// Where things are.
 pub struct Fixture {
     /// Lab files, credentials, results.
     pub dir: PathBuf,
-    /// The program under test.
     pub kagiri: PathBuf,
     /// What is to be put back.
     pub journal: Journal,
@@ -44,7 +42,6 @@ impl Fixture {
         self.lab_of(&file)
     }
 
-    /// Brings up the lab of a file.
     pub fn lab_of(&self, file: &Path) -> anyhow::Result<Lab<'_>> {
         let options = SupervisorOptions {
             file: file.to_owned(),
@@ -58,10 +55,8 @@ impl Fixture {
     }
 }
 
-/// A lab that is up.
 pub struct Lab<'a> {
     fixture: &'a Fixture,
-    /// What is there.
     pub state: State,
     /// How long that took, from asking for it, s.
     pub up_s: f64,
@@ -69,18 +64,15 @@ pub struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// A program on one of its hosts.
     pub fn on(&self, host: &str, program: &Path) -> Spawn {
         let exec = ["lab", "exec", host, "--lab", &self.state.lab, "--"];
         Spawn::new(&self.fixture.kagiri).args(exec).arg(program)
     }
 
-    /// This program on one of its hosts.
     pub fn helper(&self, host: &str, helper: &str) -> anyhow::Result<Spawn> {
         Ok(self.on(host, &std::env::current_exe()?).args(["fleet", helper]))
     }
 
-    /// The program under test.
     pub fn kagiri(&self) -> &Path {
         &self.fixture.kagiri
     }
@@ -90,14 +82,12 @@ impl Lab<'_> {
         &self.fixture.journal
     }
 
-    /// The address of a host.
     pub fn address(&self, host: &str) -> anyhow::Result<String> {
         let host = self.host(host)?;
         let way = host.interfaces.first().context("it has no interface")?;
         Ok(way.address.to_string())
     }
 
-    /// A host.
     pub fn host(&self, name: &str) -> anyhow::Result<&lab::state::HostState> {
         let found = self.state.hosts.iter().find(|host| host.name == name);
         found.with_context(|| format!("the lab has no host {name}"))
@@ -153,7 +143,6 @@ pub struct Watched {
     devices: Vec<NetDevice>,
 }
 
-/// What they had used by a moment.
 #[derive(Clone, Copy, Default)]
 pub struct Used {
     /// CPU time, ns.
@@ -171,7 +160,6 @@ impl Watched {
         Ok(Self { processes: ProcessSet::open(root, &pids)?, devices: devices.collect::<Result<_, _>>()? })
     }
 
-    /// Used so far.
     pub fn read(&mut self) -> anyhow::Result<Used> {
         let mut bytes = 0;
         for device in &mut self.devices {

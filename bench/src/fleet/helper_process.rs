@@ -25,7 +25,6 @@ use sys::proc::ProcessSet;
 const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at the roster.
 const LOOK: Duration = Duration::from_millis(100);
-/// Names that one line has.
 const NAMED_MAX: usize = 20;
 /// What a crowd says once all of its agents wait for a coordinator.
 pub const WAITING: &str = "all are waiting";
@@ -35,20 +34,36 @@ pub const WAITING: &str = "all are waiting";
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// Agents can join soon after this moment.
-    Listening { at_ns: u64 },
-    /// All have joined.
-    Whole { at_ns: u64, used: Cost },
+    Listening {
+        at_ns: u64,
+    },
+    Whole {
+        at_ns: u64,
+        used: Cost,
+    },
     /// Nothing was asked since [`Event::Whole`] for as long as was wished.
-    Rested { used: Cost, before: Cost },
+    Rested {
+        used: Cost,
+        before: Cost,
+    },
     /// All were asked, again and again: how long each round took.
-    Asked { took_ms: Vec<f64>, used: Cost, before: Cost },
-    /// Some did not answer in a round.
-    Silent { round: usize, answers: usize, names: Vec<String> },
-    /// Somebody came or went.
-    Changed { at_ns: u64, came: Vec<String>, gone: Vec<String> },
+    Asked {
+        took_ms: Vec<f64>,
+        used: Cost,
+        before: Cost,
+    },
+    Silent {
+        round: usize,
+        answers: usize,
+        names: Vec<String>,
+    },
+    Changed {
+        at_ns: u64,
+        came: Vec<String>,
+        gone: Vec<String>,
+    },
 }
 
-/// What a process has used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// When, ns.

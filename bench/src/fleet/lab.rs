@@ -18,7 +18,6 @@ use crate::tools;
 const HOSTS: u32 = 17;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let text = format!(
         "[host.robot]\ncount = {}\n[host.server]\n[switch.floor]\n[[link]]\nbetween = [\"robot-*\", \
@@ -53,10 +52,10 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
                    processes counts as noise here. There is no peer."
             .to_owned(),
         rows: vec![
-            up.goal_each("<= 3 s, each", |s| s <= 3.0),
-            down.goal_each("<= 2 s, each", |s| s <= 2.0),
+            up.goal_each("<= 3 s, each"),
+            down.goal_each("<= 2 s, each"),
             undo,
-            left.goal_each("0, each", |count| count == 0.0),
+            left.goal_each("0, each"),
         ],
         notes,
         ..Found::default()

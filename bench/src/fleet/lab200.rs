@@ -15,7 +15,6 @@ use crate::tools;
 
 const WITHIN: Duration = Duration::from_secs(300);
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let hosts = settings.pace.full_or(200, 6);
     let text = format!(
@@ -85,13 +84,12 @@ fn runs(
         late.ours.extend(metric(&document, "start_skew_us"));
         within.ours.push(f64::from(u8::from(spread <= bound)));
     }
-    let worst = worst.goal_ours("<= 20 us", |us| us <= 20.0);
-    let within = within.goal_each("1, each", |share| share == 1.0);
+    let worst = worst.goal_ours("<= 20 us");
+    let within = within.goal_each("1, each");
     found.rows.extend([took, bounds, worst, apart, printed, within, late]);
     Ok(())
 }
 
-/// One run, as its JSON document.
 fn run(fixture: &Fixture, lab: &Lab, viewers: u32) -> anyhow::Result<(Value, f64, Noise)> {
     let plan = fixture.dir.join("large.toml");
     std::fs::write(

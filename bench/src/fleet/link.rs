@@ -26,7 +26,6 @@ const WITHIN: Duration = Duration::from_secs(10);
 const FROM: &str = "sender";
 const TO: &str = "taker";
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
         compared:
@@ -46,7 +45,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             row.ours.push(100.0 * (bit_per_s / (f64::from(mbit) * 1e6) - 1.0));
             row.noise.push(noise);
         }
-        found.rows.push(row.goal_ours("within 1 %", |percent| percent.abs() <= 1.0));
+        found.rows.push(row.goal_ours("within 1 %"));
     }
     for ms in DELAYS_MS {
         let lab = pair(fixture, &format!("delay = \"{ms}ms\""))?;
@@ -57,7 +56,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         let mut row = Row::new(format!("line of {ms} ms: off by"), "ms");
         row.ours = off_ms;
         row.noise.push(noise);
-        found.rows.push(row.goal_ours("within 0.2 ms", |ms| ms.abs() <= 0.2));
+        found.rows.push(row.goal_ours("within 0.2 ms"));
     }
     Ok(found)
 }

@@ -66,7 +66,6 @@ enum Case {
     Link,
 }
 
-/// What a case is given.
 struct Settings {
     repeat: u32,
     agents: u32,

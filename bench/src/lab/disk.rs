@@ -15,7 +15,6 @@ use sys::disk::{DirectFile, FileSystem, drop_file_cache};
 use sys::journal::Journal;
 
 use super::{Found, Settings};
-use crate::noise::Meter;
 use crate::record::Row;
 use crate::tools;
 
@@ -30,7 +29,8 @@ const APART_BYTES: u64 = 256 << 20;
 /// How much of it is read at a time.
 const AT_ONCE: usize = 128 << 10;
 
-/// Measures.
+type Measure = fn(&Bench<'_>) -> anyhow::Result<f64>;
+
 pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found {
         compared: "A disk that `kagiri lab` makes from a preset (a FUSE file whose server answers when the \
@@ -45,42 +45,25 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     for name in MODELS {
         let model = DiskModel::preset(name)?;
         let bench = Bench::make(settings, name, &model)?;
-        let mut rows = vec![
-            bench.repeated(
-                "sequential read of 1 MiB each, block device",
-                "MB/s",
-                rate(&model, false),
-                |b| b.read_sequentially(b.disk.device_path(), 1 << 30),
-            )?,
-            bench.repeated(
-                "sequential read of 1 MiB each, file on ext4, past the cache",
-                "MB/s",
-                rate(&model, false),
-                |b| b.read_sequentially(&b.file, 0),
-            )?,
-            bench.repeated(
-                "sequential read, file on ext4, through the cache",
-                "MB/s",
-                rate(&model, false),
-                Bench::read_cached,
-            )?,
-            bench.repeated(
-                "sequential write of 1 MiB each and fdatasync, file on ext4",
-                "MB/s",
-                rate(&model, true),
-                Bench::write_sequentially,
-            )?,
-            bench.repeated(
-                "4 KiB random reads, block device",
-                "1/s",
-                random_reads_per_s(&model),
-                Bench::read_randomly,
-            )?,
+        let (read, write, random) = (rate(&model, false), rate(&model, true), random_reads_per_s(&model));
+        let on_device: Measure = |b| b.read_sequentially(b.disk.device_path(), 1 << 30);
+        let cases: [(&str, &str, f64, Measure); 5] = [
+            ("sequential read of 1 MiB each, block device", "MB/s", read, on_device),
+            ("sequential read of 1 MiB each, file on ext4, past the cache", "MB/s", read, |b| {
+                b.read_sequentially(&b.file, 0)
+            }),
+            ("sequential read, file on ext4, through the cache", "MB/s", read, |b| b.read_cached()),
+            ("sequential write of 1 MiB each and fdatasync, file on ext4", "MB/s", write, |b| {
+                b.write_sequentially()
+            }),
+            ("4 KiB random reads, block device", "1/s", random, |b| b.read_randomly()),
         ];
-        if let DiskModel::Rotating(disk) = &model {
-            rows.extend(bench.fragments(&model, disk)?);
+        for (what, unit, expected, measure) in cases {
+            found.rows.push(bench.repeated(what, unit, expected, measure)?);
         }
-        found.rows.extend(rows);
+        if let DiskModel::Rotating(disk) = &model {
+            found.rows.extend(bench.fragments(&model, disk)?);
+        }
         let counters = bench.disk.counters()?.context("a modelled disk has counters")?;
         found.notes.push(format!(
             "{name}: answers were {:.0} us later than modelled on average, {:.1} ms at the most",
@@ -91,7 +74,6 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// MB/s.
 fn rate(model: &DiskModel, write: bool) -> f64 {
     let rate = match model {
         DiskModel::Rotating(disk) => disk.rate,
@@ -170,12 +152,11 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Row> {
         let mut row = Row::new(format!("{}: {what}", self.name), unit);
         for _ in 0..self.settings.pairs {
-            self.settings.pace.await_quiet()?;
-            let meter = Meter::start(0)?;
-            row.pair(measure(self)?, expected);
-            row.noise.push(meter.finish(0)?);
+            let (value, noise) = self.settings.pace.measured(|| measure(self))?;
+            row.pair(value, expected);
+            row.noise.push(noise);
         }
-        Ok(row.goal_ratio("0.9 to 1.1", |ratio| (0.9..=1.1).contains(&ratio)))
+        Ok(row.goal_ratio("0.9 to 1.1"))
     }
 
     fn read_sequentially(&self, path: &Path, from: u64) -> anyhow::Result<f64> {

@@ -34,7 +34,6 @@ enum Case {
     Disk,
 }
 
-/// What a case is given.
 struct Settings {
     pairs: u32,
     pace: Pace,

@@ -14,7 +14,6 @@ use crate::tools;
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let duration_s = settings.pace.full_or(600, 20);
     let source = fixture.film(10, RateMode::Vbr)?;
@@ -64,12 +63,12 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     // measure.
     let mut shown = Row::new("frames that mplayer counts, in ours and in ffmpeg's film", "frames");
     shown.pair(mplayer(&made)?, mplayer(&looped)?);
-    counted.push(shown.goal_ratio("the same number", |ratio| ratio == 1.0));
+    counted.push(shown.goal_ratio("1: the same number"));
     for path in [&made, &copied, &looped, &index_path(&made)] {
         // Gigabytes that nobody needs any more; one that cannot be removed is made anew the next time.
         let _ = std::fs::remove_file(path);
     }
-    let mut rows = vec![against_loop.goal_ours("<= 5 s", |s| s <= 5.0), against_copy];
+    let mut rows = vec![against_loop.goal_ours("<= 5 s"), against_copy];
     rows.extend(counted);
     Ok(Found {
         compared: "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) \
@@ -84,9 +83,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
 }
 
 fn exactly(what: &str, value: f64, expected: u32) -> Row {
-    let mut row = Row::new(what, "frames");
-    row.ours.push(value);
-    row.goal_ours(&format!("{expected} exactly"), |frames| frames == f64::from(expected))
+    Row::single(what, "frames", value).goal_ours(&format!("{expected} exactly"))
 }
 
 /// How long a command takes that writes `path`, on a disk that has nothing else to write.

@@ -17,25 +17,20 @@ use sys::proc::ProcessSet;
 
 use crate::tools;
 
-/// The servers' core.
 pub const SERVER_CPU: usize = 0;
-/// The players' core.
 pub const PLAYER_CPU: usize = 1;
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const END_WITHIN: Duration = Duration::from_secs(3);
 const READY_MARK: &str = " at http://";
 
-/// Where things are.
 pub struct Fixture {
     /// Content, results, configurations.
     pub dir: PathBuf,
-    /// The program under test.
     pub kagiri: PathBuf,
     journal: Journal,
 }
 
-/// Which server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `kagiri content serve`, one worker.
@@ -44,22 +39,18 @@ pub enum Kind {
     Nginx,
 }
 
-/// A running server.
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    /// Its processes.
     pub processes: ProcessSet,
 }
 
 impl Server {
-    /// Where the file of that name is.
     pub fn url(&self, film: &Path) -> anyhow::Result<String> {
         let name = film.file_name().and_then(|name| name.to_str()).context("the film has no name")?;
         Ok(format!("http://{}/{name}", self.address))
     }
 
-    /// Its CPU time so far.
     pub fn cpu_ns(&mut self) -> u64 {
         self.processes.read_cpu().cpu_ns
     }
@@ -69,7 +60,6 @@ impl Server {
         self.child.pid().unsigned_abs()
     }
 
-    /// Ends it.
     pub fn stop(self) {
         // Killed after its time, whatever it says.
         let _ = self.child.stop(END_WITHIN);
@@ -98,6 +88,18 @@ impl Fixture {
         let mut file = std::fs::File::open(&path)?;
         std::io::copy(&mut file, &mut std::io::sink())?;
         Ok(path)
+    }
+
+    /// Has a server started for it alone: ours, or nginx.
+    pub fn with_server<T>(
+        &self,
+        is_ours: bool,
+        use_it: impl FnOnce(&mut Server) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let mut server = self.serve(if is_ours { Kind::Embedded } else { Kind::Nginx })?;
+        let found = use_it(&mut server);
+        server.stop();
+        found
     }
 
     /// Starts a server of the fixture's directory on [`SERVER_CPU`].
@@ -173,16 +175,4 @@ fn configuration(own: &Path, root: &Path, address: SocketAddr, limit: Option<u64
     let limit = limit.map_or(String::new(), |byte_per_s| format!(" limit_rate {byte_per_s};"));
     let _ = write!(text, "  server {{ listen {address} backlog=4096; root \"{root}\";{limit} }}\n}}\n");
     text
-}
-
-/// Measures a pair in the order ours, peer; the next one in the order peer, ours: a drift of the machine then
-/// hits both alike.
-pub fn abba<T>(pair: u32, mut one: impl FnMut(Kind) -> anyhow::Result<T>) -> anyhow::Result<(T, T)> {
-    if pair.is_multiple_of(2) {
-        let ours = one(Kind::Embedded)?;
-        Ok((ours, one(Kind::Nginx)?))
-    } else {
-        let peer = one(Kind::Nginx)?;
-        Ok((one(Kind::Embedded)?, peer))
-    }
 }

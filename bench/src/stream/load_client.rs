@@ -16,21 +16,14 @@ use crate::noise::{Meter, Noise};
 /// Dropped by one call at most, so that every connection has its turn.
 const TURN_BYTES: usize = 4 << 20;
 
-/// How it is pulled.
 pub struct Pull {
-    /// What.
     pub url: String,
-    /// At once.
     pub connections: usize,
-    /// Before the measurement.
     pub warm: Duration,
-    /// The measurement.
     pub hold: Duration,
 }
 
-/// What came of it.
 pub struct Pulled {
-    /// Content received, bit/s.
     pub bit_per_s: f64,
     /// Content received per second of the server's CPU time, bit/s.
     pub bit_per_cpu_s: f64,
@@ -47,7 +40,6 @@ struct Connection {
     asked: bool,
 }
 
-/// Pulls, on a thread of its own.
 pub fn pull(server: &mut Server, pull: &Pull) -> anyhow::Result<Pulled> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -74,7 +74,6 @@ enum Case {
     Help,
 }
 
-/// What a case is given.
 struct Settings {
     pairs: u32,
     searches: u32,

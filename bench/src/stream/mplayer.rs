@@ -18,7 +18,6 @@ use super::play::{Play, play};
 use super::{Found, Settings};
 use crate::record::Row;
 
-/// Frames per second of the content.
 const FRAMES_PER_S: f64 = 25.0;
 /// mplayer starts with full buffers; its counter is read from here on.
 const SETTLE_S: f64 = 4.0;
@@ -26,7 +25,6 @@ const SETTLE_S: f64 = 4.0;
 /// one frame in fifty is missing.
 const NORMAL: f64 = 0.98;
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let film = fixture.film(120, RateMode::Cbr)?;
     let hold_s = settings.pace.full_or(16, 4);
@@ -74,7 +72,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         rows.push(row);
     }
     agree.ours.push(same);
-    rows.insert(0, agree.goal_ours(&format!("all {all}"), |same| same == all));
+    rows.insert(0, agree.goal_ours(&format!("{all} of {all}")));
     Ok(Found {
         compared: "One stream of 25 Mbit/s (CBR, MPEG-2) from nginx with limit_rate (content bytes, without \
              headers): `mplayer -vo null -nosound -vc null`, its frame counter over wall time after 4 s \

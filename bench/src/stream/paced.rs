@@ -5,12 +5,12 @@ use base::verdict::Verdict;
 use mpegts::RateMode;
 use stream::settings::Depth;
 
-use super::fixture::{Fixture, abba};
+use super::fixture::Fixture;
 use super::play::{Play, Played, play};
 use super::{Found, Settings};
 use crate::record::Row;
+use crate::suite;
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let film = fixture.film(60, RateMode::Vbr)?;
     let mut rows = Vec::new();
@@ -18,9 +18,8 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     for streams in settings.pace.full_or([100, 400], [10, 20]) {
         let mut row = Row::new(format!("server CPU per stream, {streams} streams"), "% of a core");
         for pair in 0..settings.pairs {
-            let one = |kind| -> anyhow::Result<Played> {
+            let one = |is_ours| -> anyhow::Result<Played> {
                 settings.pace.await_quiet()?;
-                let mut server = fixture.serve(kind)?;
                 let wanted = Play {
                     film: film.clone(),
                     streams,
@@ -29,11 +28,9 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
                     warm_up_s: Some(3),
                     parsing: 1,
                 };
-                let played = play(fixture, &mut server, &wanted);
-                server.stop();
-                played
+                fixture.with_server(is_ours, |server| play(fixture, server, &wanted))
             };
-            let (ours, peer) = abba(pair, one)?;
+            let (ours, peer) = suite::pair(pair, one)?;
             let per_stream = |played: &Played| {
                 let percent = played.server_cpu_percent.context("the server's CPU time is not known")?;
                 anyhow::Ok(percent / streams as f64)
@@ -49,7 +46,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
                 }
             }
         }
-        rows.push(row.goal_ours("<= 0.03 %", |percent| percent <= 0.03));
+        rows.push(row.goal_ours("<= 0.03 %"));
     }
     Ok(Found {
         compared: "CPU of `kagiri content serve` (ours) and of nginx (peer) on core 0 while virtual players \

@@ -22,11 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// From now to the start of the players.
 const LEAD_NS: u64 = 50_000_000;
 
-/// What is to be played.
 pub struct Play {
-    /// The content.
     pub film: PathBuf,
-    /// How many players.
     pub streams: u64,
     /// How much players do with what they receive.
     pub depth: Depth,
@@ -38,9 +35,7 @@ pub struct Play {
     pub parsing: u64,
 }
 
-/// What came of it.
 pub struct Played {
-    /// The verdict and its numbers.
     pub judgement: Judgement,
     /// CPU of the server over the hold, in % of one core.
     pub server_cpu_percent: Option<f64>,
@@ -49,13 +44,11 @@ pub struct Played {
 }
 
 impl Played {
-    /// A number of the trial.
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.judgement.metrics.get(name).copied().flatten()
     }
 }
 
-/// Plays.
 pub fn play(fixture: &Fixture, server: &mut Server, play: &Play) -> anyhow::Result<Played> {
     let task = ViewerSettings {
         url: server.url(&play.film)?,

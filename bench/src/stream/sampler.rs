@@ -19,7 +19,6 @@ use crate::record::Row;
 
 const STREAMS: u64 = 400;
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let film = fixture.film(60, RateMode::Vbr)?;
     let streams = settings.pace.full_or(STREAMS, 20);
@@ -55,10 +54,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         compared: "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the \
              content and the loopback device, ten times a second."
             .into(),
-        rows: vec![
-            idle.goal_ours("<= 0.5 %", |percent| percent <= 0.5),
-            busy.goal_ours("<= 0.5 %", |percent| percent <= 0.5),
-        ],
+        rows: vec![idle.goal_ours("<= 0.5 %"), busy.goal_ours("<= 0.5 %")],
         notes,
         ..Found::default()
     })

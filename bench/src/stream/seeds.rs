@@ -17,7 +17,6 @@ use crate::tools;
 /// A search that takes longer hangs.
 const SEARCH_WITHIN: Duration = Duration::from_secs(1500);
 
-/// What is known of a plan.
 struct Truth {
     plan: &'static str,
     capacity: Option<f64>,
@@ -40,7 +39,6 @@ struct Rows {
     forecast: Row,
 }
 
-/// Measures.
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut rows: BTreeMap<String, (usize, Rows)> = BTreeMap::new();
     let mut notes = Vec::new();
@@ -145,14 +143,10 @@ impl Rows {
         sum.unit = format!("of {n}");
         let is_known = !self.forecast.ours.is_empty();
         [
-            sum.goal_ours(&format!("{n} of {n}"), |right| right == n as f64),
+            sum.goal_ours(&format!("{n} of {n}")),
             self.capacity,
-            self.minutes.goal_each("<= 5 min, each", |minutes| minutes <= 5.0),
-            if is_known {
-                self.forecast.goal_each("within 1, each", |off| off.abs() <= 1.0)
-            } else {
-                self.forecast
-            },
+            self.minutes.goal_each("<= 5 min, each"),
+            if is_known { self.forecast.goal_each("within 1, each") } else { self.forecast },
         ]
     }
 }

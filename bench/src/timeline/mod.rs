@@ -76,14 +76,12 @@ impl TimelineArgs {
     }
 }
 
-/// What a call takes.
 #[derive(Clone, Copy)]
 struct Took {
     cpu_ns: f64,
     wall_ns: f64,
 }
 
-/// What the cases share.
 struct Bench {
     kagiri: PathBuf,
     dir: PathBuf,
@@ -162,9 +160,9 @@ impl Bench {
                 match case {
                     // The same way into the kernel as the peer's; the first choice is the other one.
                     Case::Rings => added,
-                    _ => added.goal_ratio("ratio <= 0.125", |ratio| ratio <= 0.125),
+                    _ => added.goal_ratio("ratio <= 0.125"),
                 },
-                each.goal_ours(&goal, |ns| ns <= most_ns),
+                each.goal_ours(&goal),
                 longer,
                 alone,
             ],
@@ -214,10 +212,7 @@ fn span_cost(pace: &Pace) -> anyhow::Result<Found> {
             states.join(", "),
             times.events_lost
         ),
-        rows: vec![
-            row("a span, recorded", &on).goal_ours("<= 60", |ns| ns <= 60.0),
-            row("a span while nobody records", &off),
-        ],
+        rows: vec![row("a span, recorded", &on).goal_ours("<= 60"), row("a span while nobody records", &off)],
         ..Found::default()
     })
 }

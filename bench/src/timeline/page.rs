@@ -98,18 +98,13 @@ pub(super) fn measure(dir: &Path, pace: &Pace) -> anyhow::Result<Found> {
     for (view, motion) in
         [("the whole", frames.whole), ("zooming in", frames.zooming), ("zoomed in", frames.deep)]
     {
-        rows.push(
-            row(format!("{view}: from frame to frame"), "ms", motion.frame)
-                .goal_ours("<= 50", |ms| ms <= 50.0),
-        );
+        rows.push(row(format!("{view}: from frame to frame"), "ms", motion.frame).goal_ours("<= 50"));
         rows.push(row(format!("{view}: the page's script"), "ms", motion.script));
     }
     rows.push(row("until the first frame".into(), "ms", vec![frames.ready]));
     rows.push(row("the page".into(), "MB", vec![megabytes]));
     let of_span = exported as f64 / picture.spans() as f64;
-    rows.push(
-        row("Perfetto's format, a span".into(), "B", vec![of_span]).goal_ours("<= 40", |bytes| bytes <= 40.0),
-    );
+    rows.push(row("Perfetto's format, a span".into(), "B", vec![of_span]).goal_ours("<= 40"));
     Ok(Found {
         compared: format!(
             "The page with {SPANS} spans in {LANES} lanes of threads and 4 of CPUs, moved by the wheel in \
@@ -182,7 +177,6 @@ fn times() -> CallTimes {
     }
 }
 
-/// A browser, ended when it is dropped.
 struct Browser(Child);
 
 impl Drop for Browser {

@@ -20,7 +20,6 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// A metric's value.
     pub(super) fn metric(&self, name: &str) -> anyhow::Result<f64> {
         self.trial["metrics"][name].as_f64().with_context(|| format!("kagiri told no {name}"))
     }
@@ -47,7 +46,6 @@ pub(super) fn measure(fixture: &Fixture, options: &[&str], seconds: u32) -> anyh
     Ok(Told { trial, cpu_s: children_cpu_s()? - before_s })
 }
 
-/// Moves what the load says.
 pub(super) fn transfer(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> {
     let flows = load.flows.to_string();
     let mut options = vec!["--flows", flows.as_str()];

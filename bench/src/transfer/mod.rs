@@ -12,9 +12,8 @@ use clap::{Args, ValueEnum};
 use transfer::flow::Mode;
 use transfer::settings::Waiting;
 
-use crate::noise::{Meter, Noise};
 use crate::record::Row;
-use crate::suite::{Found, Options, Pace};
+use crate::suite::{Found, Options, Pace, fill};
 use crate::tools;
 
 pub use peer::{Server, free_port};
@@ -64,17 +63,10 @@ enum Case {
     Spinning,
 }
 
-/// What one side of a comparison did.
-#[derive(Debug, Clone, Copy)]
-struct Moved {
-    gbit_per_s: f64,
-    /// CPU time of both ends for 10^9 bytes received, s.
-    cpu_s_per_gb: f64,
-    /// Datagrams that did not arrive, %; 0 of TCP.
-    lost_percent: f64,
-}
+/// What one side of a comparison did: Gbit/s received, CPU time of both ends for 10^9 bytes received (s), and
+/// datagrams lost (%; 0 of TCP).
+type Moved = [f64; 3];
 
-/// What is moved.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     flows: usize,
@@ -83,11 +75,8 @@ struct Load {
     seconds: u32,
 }
 
-/// What all cases share.
 struct Fixture {
-    /// The program under test.
     kagiri: PathBuf,
-    /// Where what it stores goes.
     dir: PathBuf,
     pairs: u32,
     seconds: u32,
@@ -131,38 +120,21 @@ impl Case {
             Self::Spinning => return requests::measure(fixture, Waiting::Spin, 2.0),
         };
         let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
-        let one = |is_ours: bool| -> anyhow::Result<(Moved, Noise)> {
-            pace.await_quiet()?;
-            let meter = Meter::start(0)?;
-            let moved = match is_ours {
-                true => kagiri_peer::transfer(fixture, &load)?,
-                false if self == Self::Nuttcp => peer::nuttcp(&load)?,
-                false => peer::iperf3(&load)?,
-            };
-            Ok((moved, meter.finish(0)?))
+        let one = |is_ours| match is_ours {
+            true => kagiri_peer::transfer(fixture, &load),
+            false if self == Self::Nuttcp => peer::nuttcp(&load),
+            false => peer::iperf3(&load),
         };
-        let (mut rate, mut cpu, mut lost) =
-            (Row::new("received", "Gbit/s"), Row::new("CPU of both ends", "s/GB"), Row::new("lost", "%"));
-        for pair in 0..pairs {
-            // Ours first, then the peer first: a drift of the machine hits both alike.
-            let ours_first = pair.is_multiple_of(2);
-            let (first, second) = (one(ours_first)?, one(!ours_first)?);
-            let (ours, theirs) = if ours_first { (first, second) } else { (second, first) };
-            rate.pair(ours.0.gbit_per_s, theirs.0.gbit_per_s);
-            cpu.pair(ours.0.cpu_s_per_gb, theirs.0.cpu_s_per_gb);
-            lost.pair(ours.0.lost_percent, theirs.0.lost_percent);
-            for row in [&mut rate, &mut cpu, &mut lost] {
-                row.noise.extend([ours.1, theirs.1]);
-            }
-        }
-        let mut rows =
-            vec![rate.goal_ratio(&format!("ratio >= {}", goals.rate), |ratio| ratio >= goals.rate)];
+        let rows =
+            [Row::new("received", "Gbit/s"), Row::new("CPU of both ends", "s/GB"), Row::new("lost", "%")];
+        let [rate, cpu, lost] = fill(rows, pairs, |is_ours| pace.measured(|| one(is_ours)))?;
+        let mut rows = vec![rate.goal_ratio(&format!("ratio >= {}", goals.rate))];
         rows.push(match goals.cpu {
-            Some(most) => cpu.goal_ratio(&format!("ratio <= {most}"), |ratio| ratio <= most),
+            Some(most) => cpu.goal_ratio(&format!("ratio <= {most}")),
             None => cpu,
         });
         if load.is_udp {
-            rows.push(lost.goal_ratio("ratio <= 1", |ratio| ratio <= 1.0));
+            rows.push(lost.goal_ratio("ratio <= 1"));
         }
         let what = if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" };
         let compared = format!(

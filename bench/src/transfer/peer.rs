@@ -120,5 +120,5 @@ pub fn nuttcp(load: &Load) -> anyhow::Result<Moved> {
 
 pub(super) fn moved(bit_per_s: f64, load: &Load, cpu_s: f64, lost_percent: f64) -> Moved {
     let gb = bit_per_s * f64::from(load.seconds) / 8e9;
-    Moved { gbit_per_s: bit_per_s / 1e9, cpu_s_per_gb: cpu_s / gb, lost_percent }
+    [bit_per_s / 1e9, cpu_s / gb, lost_percent]
 }

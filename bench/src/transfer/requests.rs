@@ -8,9 +8,8 @@ use transfer::settings::Waiting;
 
 use super::peer::{Server, free_port};
 use super::{Fixture, MARGIN, kagiri_peer};
-use crate::noise::{Meter, Noise};
 use crate::record::Row;
-use crate::suite::Found;
+use crate::suite::{Found, fill};
 use crate::tools;
 
 /// The least that sockperf sends.
@@ -18,37 +17,16 @@ const BYTES: u32 = 14;
 /// sockperf leaves the first 400 ms out, and so do we: threads find their CPUs.
 const OMIT: &str = "400ms";
 
-/// What one side of a comparison did.
-struct Answered {
-    per_s: f64,
-    p50_us: f64,
-    p99_us: f64,
-}
+/// What one side of a comparison did: transactions per second, and p50 and p99 in us.
+type Answered = [f64; 3];
 
 /// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least
 /// `goal`.
 pub(super) fn measure(fixture: &Fixture, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
     let Fixture { pairs, seconds, pace, .. } = fixture;
-    let one = |is_ours: bool| -> anyhow::Result<(Answered, Noise)> {
-        pace.await_quiet()?;
-        let meter = Meter::start(0)?;
-        let answered = if is_ours { ours(fixture, waiting)? } else { sockperf(*seconds)? };
-        Ok((answered, meter.finish(0)?))
-    };
-    let (mut rate, mut p50, mut p99) =
-        (Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us"));
-    for pair in 0..*pairs {
-        // Ours first, then the peer first: a drift of the machine hits both alike.
-        let ours_first = pair.is_multiple_of(2);
-        let (first, second) = (one(ours_first)?, one(!ours_first)?);
-        let (ours, theirs) = if ours_first { (first, second) } else { (second, first) };
-        rate.pair(ours.0.per_s, theirs.0.per_s);
-        p50.pair(ours.0.p50_us, theirs.0.p50_us);
-        p99.pair(ours.0.p99_us, theirs.0.p99_us);
-        for row in [&mut rate, &mut p50, &mut p99] {
-            row.noise.extend([ours.1, theirs.1]);
-        }
-    }
+    let one = |is_ours| if is_ours { ours(fixture, waiting) } else { sockperf(*seconds) };
+    let rows = [Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us")];
+    let [rate, p50, p99] = fill(rows, *pairs, |is_ours| pace.measured(|| one(is_ours)))?;
     let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
     Ok(Found {
         compared: format!(
@@ -56,7 +34,7 @@ pub(super) fn measure(fixture: &Fixture, waiting: Waiting, goal: f64) -> anyhow:
              (peer, asleep while they wait), a process each, send {BYTES} bytes to and fro over one TCP \
              connection on loopback for {seconds} s, the first 0.4 s left out."
         ),
-        rows: vec![rate.goal_ratio(&format!("ratio >= {goal}"), |ratio| ratio >= goal), p50, p99],
+        rows: vec![rate.goal_ratio(&format!("ratio >= {goal}")), p50, p99],
         versions: tools::versions(&["sockperf"]),
         ..Found::default()
     })
@@ -69,11 +47,7 @@ fn ours(fixture: &Fixture, waiting: Waiting) -> anyhow::Result<Answered> {
         options.push("--spin");
     }
     let told = kagiri_peer::measure(fixture, &options, fixture.seconds)?;
-    Ok(Answered {
-        per_s: told.metric("transactions_per_s")?,
-        p50_us: told.metric("response_p50_us")?,
-        p99_us: told.metric("response_p99_us")?,
-    })
+    Ok([told.metric("transactions_per_s")?, told.metric("response_p50_us")?, told.metric("response_p99_us")?])
 }
 
 fn sockperf(seconds: u32) -> anyhow::Result<Answered> {
@@ -95,9 +69,9 @@ fn sockperf(seconds: u32) -> anyhow::Result<Answered> {
     let received = rest.split_once("ReceivedMessages=").context("sockperf did not say what came")?.1;
     let received: f64 = received.split_whitespace().next().unwrap_or_default().parse()?;
     // What it calls latency is half of the way there and back.
-    Ok(Answered {
-        per_s: received / after("[Valid Duration] RunTime=")?,
-        p50_us: 2.0 * after("percentile 50.000")?,
-        p99_us: 2.0 * after("percentile 99.000")?,
-    })
+    Ok([
+        received / after("[Valid Duration] RunTime=")?,
+        2.0 * after("percentile 50.000")?,
+        2.0 * after("percentile 99.000")?,
+    ])
 }

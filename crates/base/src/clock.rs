@@ -137,8 +137,9 @@ pub enum Unsynchronised {
     NoAnswer,
     /// The batches exclude each other.
     #[error(
-        "the clocks moved against each other by {rate_ppm:.0} ppm, more than quartzes can ({} ppm): a host was \
-         suspended or migrated, or its time service is correcting it; wait until it is steady, and probe again",
+        "the clocks moved against each other by {rate_ppm:.0} ppm, more than quartzes can ({} ppm): a host \
+         was suspended or migrated, or its time service is correcting it; wait until it is steady, and \
+         probe again",
         RATE_MAX_PPB / 1000
     )]
     Contradiction {

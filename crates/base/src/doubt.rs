@@ -79,7 +79,6 @@ pub mod lower_bound {
 }
 
 impl Doubt {
-    /// The same, said of a host.
     pub fn on(self, host: &str) -> Self {
         Self::OnHost { host: host.to_owned(), doubt: Box::new(self) }
     }
@@ -88,36 +87,36 @@ impl Doubt {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NoisyNeighbour { .. } => "repeat on a quiet host, or with --repeat 5, and compare medians",
-            Self::CpuStolen { .. } => "repeat at another hour or on a host of your own",
+            Self::CpuStolen { .. } => "repeat at another time or on a dedicated host",
             Self::SamplesMissing { .. } => {
-                "repeat on a quiet host: samples are lost when the sampler comes late, or a program ends"
+                "repeat on a quiet host; samples are lost if the sampler is late or a program ends"
             }
-            Self::NotSampled { .. } => "run as root, or on a kernel that has it; until then it is unknown",
+            Self::NotSampled { .. } => "run as root, or on a kernel that provides it",
             Self::ServerNotVisible { .. } => "run an agent on the server's host to see its load",
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
-                lower_bound::NO_LOAD_FAILED => "raise --max (of a transfer, --search)",
+                lower_bound::NO_LOAD_FAILED => "raise --max (kagiri transfer: use --search)",
                 lower_bound::OTHERS => "measure again when the host is quiet",
                 _ => "put more of the measuring side on other hosts",
             },
             Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
-            Self::RepetitionsDisagree { .. } => "quote the interval, and look for a noisy neighbour",
+            Self::RepetitionsDisagree { .. } => {
+                "report the interval, and check for other programs on the host"
+            }
             Self::FewLoads { .. } => "measure at least three loads",
             Self::FarPrediction { .. } => "measure larger loads before you rely on it",
             Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
-            Self::CeilingUnknown { .. } => "give it with --ceiling, as in --ceiling disk=110Mbit/s",
+            Self::CeilingUnknown { .. } => "give it with --ceiling, for example --ceiling disk=110Mbit/s",
             Self::CeilingRefuted { .. } => {
-                "give the true one with --ceiling, or calibrate again on a quiet host"
+                "give the true ceiling with --ceiling, or calibrate again on a quiet host"
             }
             Self::PredictionDisagrees { .. } => {
-                "look at the evidence: a resource that was not sampled may be the limit"
+                "check the evidence: a resource that was not sampled may be the limit"
             }
-            Self::HostsLost { .. } => "look at what the agent says, and repeat with all hosts",
-            Self::HostsDiffer { .. } => "make the hosts alike, or place a role on those that are",
-            Self::ClockUncertain { .. } => {
-                "look for a busy host or a slow path between it and the coordinator"
-            }
-            Self::WallClockOff { .. } => "let NTP or PTP set that host's clock",
+            Self::HostsLost { .. } => "see the agent's output; repeat with all hosts",
+            Self::HostsDiffer { .. } => "use hosts with equal settings for a role",
+            Self::ClockUncertain { .. } => "check for a busy host or a slow path to the coordinator",
+            Self::WallClockOff { .. } => "synchronise that host's clock with NTP or PTP",
             Self::OnHost { doubt, .. } => doubt.advice(),
             Self::Interrupted => "run it again to its end",
             Self::Workload(stored) => stored.advice(),
@@ -163,7 +162,7 @@ impl fmt::Display for Doubt {
                 write!(f, "not sampled: {}", sentences.join("; "))
             }
             Self::ServerNotVisible { server } => {
-                write!(f, "the load of the server {server} could not be seen")
+                write!(f, "the load of server {server} was not sampled")
             }
             Self::CapacityIsLowerBound { reason } => write!(f, "the capacity is a lower bound: {reason}"),
             Self::CapacityUnconfirmed { passed, wanted } => {
@@ -171,14 +170,14 @@ impl fmt::Display for Doubt {
             }
             Self::SingleRepetition => f.write_str("measured once (n = 1)"),
             Self::RepetitionsDisagree { least, most } => {
-                write!(f, "repetitions gave capacities from {least} to {most}")
+                write!(f, "capacities of the repetitions: {least} to {most}")
             }
             Self::FewLoads { loads } => f.write_str(&few(*loads)),
             Self::FarPrediction { predicted, greatest } => f.write_str(&far(*predicted, *greatest)),
             Self::NotLinear { resource, error_percent } => {
-                write!(f, "{resource} departs from a straight line by up to {error_percent:.0} %")
+                write!(f, "{resource} deviates from a straight line by up to {error_percent:.0} %")
             }
-            Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is not known"),
+            Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is unknown"),
             Self::CeilingRefuted { resource, ceiling, most_used } => {
                 f.write_str(&refuted(*resource, ceiling, *most_used))
             }
@@ -198,10 +197,14 @@ impl Doubt {
         match self {
             Self::HostsLost { hosts, why } => write!(f, "lost {}: {why}", first_of(hosts, HOSTS_NAMED_MAX)),
             Self::HostsDiffer { hosts, what, theirs, others } => {
-                write!(f, "{what} is {theirs} on {}, and {others} on most", first_of(hosts, HOSTS_NAMED_MAX))
+                write!(
+                    f,
+                    "{what} is {theirs} on {}, but {others} on most hosts",
+                    first_of(hosts, HOSTS_NAMED_MAX)
+                )
             }
             Self::ClockUncertain { host, bound_us } => {
-                write!(f, "the clock of {host} is known to {bound_us:.0} us only")
+                write!(f, "clock error of {host}: up to {bound_us:.0} us")
             }
             Self::WallClockOff { host, off_s } => {
                 write!(f, "the calendar clock of {host} is off by {off_s:.1} s")
@@ -212,15 +215,14 @@ impl Doubt {
     }
 }
 
-/// Hosts that a doubt names.
 const HOSTS_NAMED_MAX: usize = 5;
 
-/// A ceiling below what was used.
 fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
     let (value, used) = (amount(resource, ceiling.value), amount(resource, most_used));
     let source = &ceiling.source;
     format!(
-        "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}), which was left out"
+        "{resource}: {used} were used at a load that passed, more than its ceiling of {value} ({source}); \
+         the ceiling was left out"
     )
 }
 
@@ -228,12 +230,11 @@ fn refuted(resource: Resource, ceiling: &Ceiling, most_used: f64) -> String {
 fn far(predicted: f64, greatest: f64) -> String {
     let times = predicted / greatest;
     format!(
-        "the predicted {predicted:.0} is {times:.0} times the largest measured load ({greatest}); usage may not stay \
-         linear"
+        "the predicted {predicted:.0} is {times:.0} times the largest measured load ({greatest}); usage may \
+         not stay linear"
     )
 }
 
-/// How few loads were measured.
 fn few(loads: u64) -> String {
     match loads {
         0 => "no load was measured".to_owned(),
@@ -242,7 +243,6 @@ fn few(loads: u64) -> String {
     }
 }
 
-/// An amount of a resource with its unit.
 fn amount(resource: Resource, value: f64) -> String {
     let of = if resource.unit() == "%" { " of a core" } else { "" };
     format!("{}{of}", format::quantity(Some(value), resource.unit()))
@@ -271,13 +271,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_agrees_with_its_noun() {
+    fn few_loads_message_uses_singular_and_plural() {
         let few = [0, 1, 2].map(|loads| Doubt::FewLoads { loads }.to_string());
         assert_eq!(few, ["no load was measured", "only 1 load was measured", "only 2 loads were measured"]);
     }
 
     #[test]
-    fn a_note_reads_back_from_its_json() {
+    fn doubt_note_round_trips_through_json() {
         let note = DoubtNote::from(Doubt::CpuStolen { steal_percent: 3.5 });
         let json = serde_json::to_value(&note).unwrap();
         assert_eq!(json["kind"], "cpu_stolen");

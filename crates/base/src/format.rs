@@ -133,7 +133,6 @@ pub fn quantity(value: Option<f64>, unit: &str) -> String {
     }
 }
 
-/// The same in a sentence.
 pub fn quantity_in_sentence(value: Option<f64>, unit: &str) -> String {
     match value.filter(|value| value.is_finite()) {
         Some(value) => quantity(Some(value), unit),

@@ -23,7 +23,6 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Count one time.
     pub fn record_ns(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
@@ -97,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_empty_histogram_has_no_percentile() {
+    fn empty_histogram_has_no_percentile() {
         let empty = Histogram::default();
         assert_eq!((empty.percentile_ns(99.0), empty.mean_ns(), empty.max_ns()), (None, None, None));
     }
@@ -121,7 +120,8 @@ mod tests {
         }
 
         #[test]
-        fn damaged_bytes_are_refused_and_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn damaged_bytes_are_refused_and_never_panic(bytes in proptest::collection::vec(any::<u8>(),
+            0..200)) {
             let _ = Histogram::from_bytes(&bytes);
         }
     }

@@ -11,7 +11,6 @@ pub struct LimitRule {
 }
 
 impl LimitRule {
-    /// Whether this share says that it is used up.
     pub fn is_used_up(&self, share: f64) -> bool {
         (self.used_up_from..=self.refuted_above).contains(&share)
     }

@@ -24,7 +24,6 @@ pub struct MetricSpec {
     pub name: &'static str,
     /// Its unit as printed ("s", "%", "bit/s"; empty for a count).
     pub unit: &'static str,
-    /// Which direction is better.
     pub better: Better,
     /// One sentence for a reader who has not met it.
     pub meaning: &'static str,

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_the_first_are_named_and_the_others_counted() {
+    fn first_names_are_listed_and_others_counted() {
         for (names, said) in [(&["a", "b"][..], "a, b"), (&["a", "b", "c"], "a, b and 1 more"), (&[][..], "")]
         {
             assert_eq!(first_of(names, 2), said);

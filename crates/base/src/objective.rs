@@ -31,6 +31,8 @@ impl Relation {
     }
 }
 
+const OPERATOR_CHARS: [char; 3] = ['<', '>', '='];
+
 /// Longer signs first, so that `<=` is not read as `<`.
 const RELATIONS: [(&str, Relation); 6] = [
     ("<=", Relation::AtMost),
@@ -59,7 +61,6 @@ const SUFFIXES: [(&str, ReadBound); 8] = [
     ("_s", |text| text.parse::<Span>().ok().map(|span| span.s())),
 ];
 
-/// One condition on one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
     metric: String,
@@ -93,18 +94,15 @@ impl FromStr for Objective {
     type Err = ObjectiveError;
     fn from_str(text: &str) -> Result<Self, ObjectiveError> {
         let error = |problem: &str| ObjectiveError { text: text.to_owned(), problem: problem.to_owned() };
-        let at = text.find(['<', '>', '=']).ok_or_else(|| error("there is no <=, >=, <, > or =="))?;
-        let (metric, rest) = text.split_at(at);
-        let (sign, relation) = RELATIONS
-            .iter()
-            .find(|(sign, _)| rest.starts_with(sign))
-            .ok_or_else(|| error("there is no <=, >=, <, > or =="))?;
+        let (metric, rest) = text.split_at(text.find(OPERATOR_CHARS).unwrap_or(text.len()));
+        let relation = RELATIONS.iter().find(|(sign, _)| rest.starts_with(sign));
+        let (sign, relation) = relation.ok_or_else(|| error("there is no <=, >=, <, > or =="))?;
         let (metric, bound) = (metric.trim(), rest[sign.len()..].trim());
         if metric.is_empty() || bound.is_empty() {
             return Err(error("it needs a metric on the left and a bound on the right"));
         }
         // `a> =4` would be printed as `a>=4`, which means something else.
-        if bound.starts_with(['<', '>', '=']) {
+        if bound.starts_with(OPERATOR_CHARS) {
             let wrong = rest.trim_end_matches(|c| !matches!(c, '<' | '>' | '='));
             return Err(error(&format!("'{wrong}' is not an operator")));
         }
@@ -132,9 +130,6 @@ fn stem(name: &str) -> &str {
 impl Objective {
     /// The metric that is meant: by its whole name, its name without the unit, or the end of that (`p99` for
     /// `response_p99_ms`), provided that it is the only one.
-    ///
-    /// # Errors
-    /// None of the names is meant, or several.
     pub fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, ObjectiveError> {
         let by = |test: &dyn Fn(&str) -> bool| names.clone().filter(|name| test(name)).collect::<Vec<_>>();
         let tail = format!("_{}", self.metric);
@@ -184,9 +179,6 @@ impl Objective {
 
     /// Hold it against measured numbers. Of the metric `open`, if any, what was measured is a lower bound: a
     /// requirement on it holds only if it holds for anything larger, too.
-    ///
-    /// # Errors
-    /// As [`Self::check_names`].
     pub fn check(&self, metrics: &Metrics, open: Option<&str>) -> Result<Requirement, ObjectiveError> {
         let name = self.find(metrics.keys().map(String::as_str))?;
         let bound = self.bound_for(name)?;
@@ -238,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_bound_holds_what_anything_larger_holds() {
+    fn lower_bound_meets_only_what_any_larger_value_meets() {
         let metrics = Metrics::from([("capacity".to_owned(), Some(2.0))]);
         for (text, held, is_unknown) in [
             ("capacity>=2", true, false),
@@ -266,11 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_is_refused_with_its_reason() {
+    fn uncheckable_requirement_is_rejected_with_reason() {
         for (text, part) in [
             ("stalls", "there is no <="),
             ("<=4", "needs a metric on the left"),
             ("stalls> =4", "'> =' is not an operator"),
+            ("capacity=>4", "'=>' is not an operator"),
             ("jitter<=1ms", "there is no metric 'jitter'"),
             ("p99<=500", "not a bound in the unit of response_p99_ms"),
             ("stalls<=2ms", "not a bound in the unit of stalls"),

@@ -1,8 +1,8 @@
 //! What came of a run: the one document that is stored, exported, compared and reported.
 
 mod figure;
-mod finding;
 mod limit;
+mod load_metric;
 mod table;
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use crate::verdict::Verdict;
 
 pub use crate::resource::{Ceiling, Resource, ResourceSpec};
 pub use figure::{Axis, Figure, Layer, MARKS_MAX, Marks, Tone};
-pub use finding::Finding;
 pub use limit::{Certainty, Evidence, Limit};
+pub use load_metric::LoadMetric;
 pub use table::{Cell, Column, Table};
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
@@ -169,7 +169,7 @@ pub struct VariantOutcome {
     pub capacity: Capacity,
     /// Of one load that says little of what came of it: the numbers that do, the main one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<LoadMetric>,
     /// The capacity of each repetition.
     pub repetitions: Vec<Capacity>,
     /// What set it.
@@ -249,7 +249,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// The outcome of the variant of that name.
     pub fn variant(&self, name: &str) -> Option<&VariantOutcome> {
         self.variants.iter().find(|variant| variant.name == name)
     }

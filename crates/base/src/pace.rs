@@ -20,7 +20,6 @@ pub trait Pacer {
 pub struct Even {
     /// How many operations there are.
     pub count: u64,
-    /// The window that they share, in ns.
     pub window_ns: u64,
 }
 

@@ -26,14 +26,12 @@ pub struct PartSpec {
     pub name: String,
     /// The host it runs on: [`HERE`], or a fleet's.
     pub host: String,
-    /// The kind's own settings.
     pub settings: Value,
 }
 
 /// What prepared parts tell their peers, by part name: addresses, process ids, facts.
 pub type Endpoints = BTreeMap<String, Value>;
 
-/// Numbers of this moment.
 pub type Live = BTreeMap<String, f64>;
 
 /// How far a started part is.
@@ -47,14 +45,12 @@ pub enum Progress {
     },
     /// It has nothing more to do; [`AnyPart::stop`] brings its report.
     Finished,
-    /// It cannot go on.
     Failed(PartError),
 }
 
 /// What the host offers to the parts that run on it.
 #[derive(Clone)]
 pub struct HostContext {
-    /// Its name on the bus.
     pub name: String,
     /// Where parts on other hosts reach this one; absent where there are no other hosts, so that loopback
     /// will do.
@@ -112,9 +108,6 @@ impl HostContext {
 /// [`HostContext::say`] and returns soon after [`HostContext::stop_requested`].
 pub trait AnyPart: Send {
     /// Acquire what is needed (ports, files, peers' facts) and say what peers need to know.
-    ///
-    /// # Errors
-    /// What could not be acquired.
     fn prepare(&mut self, peers: &Endpoints, host: &HostContext) -> Result<Value, PartError>;
 
     /// Begin at a moment of this host's monotonic clock; returns at once.
@@ -133,13 +126,9 @@ pub trait AnyPart: Send {
     }
 
     /// End, release everything, and give the report.
-    ///
-    /// # Errors
-    /// Why there is no report.
     fn stop(&mut self) -> Result<Value, PartError>;
 }
 
-/// An entry of the registry of parts.
 #[derive(Clone, Copy)]
 pub struct PartKind {
     /// Its name, `workload.part`.

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct PartError {
-    /// The whole message.
     pub message: String,
     /// Whether the user's settings were at fault (exit code 2) rather than the world (1).
     pub usage: bool,

@@ -22,33 +22,18 @@ pub enum SystemChange {
 /// Asked by a part before it does what may hurt others. Every refusal names the rule.
 pub trait Permit: Send + Sync {
     /// May it send to this address, or listen for it?
-    ///
-    /// # Errors
-    /// It may not, and by which rule.
     fn peer(&self, address: SocketAddr) -> Result<(), PartError>;
 
     /// May it send as fast as this?
-    ///
-    /// # Errors
-    /// It may not, and by which rule.
     fn rate(&self, bit_per_s: u64) -> Result<(), PartError>;
 
     /// May it read and write below this directory?
-    ///
-    /// # Errors
-    /// It may not, and by which rule.
     fn directory(&self, path: &Path) -> Result<(), PartError>;
 
     /// May it change the system in this way?
-    ///
-    /// # Errors
-    /// It may not, and by which rule.
     fn system_change(&self, kind: SystemChange) -> Result<(), PartError>;
 
     /// May it start this program (its path, or a name to be looked up)?
-    ///
-    /// # Errors
-    /// It may not, and by which rule.
     fn program(&self, program: &str) -> Result<(), PartError>;
 }
 

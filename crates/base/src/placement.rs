@@ -144,14 +144,14 @@ impl Wish {
         if let Some(bad) =
             ranges.into_iter().find(|pattern| !pattern.contains(['*', '?']) && expand(pattern).is_none())
         {
-            return wrong(format!("'{bad}' is no pattern: write a range as in pc-[1-20] or pc-[1,3,7-9]"));
+            return wrong(format!("'{bad}' is not a pattern; write a range as in pc-[1-20] or pc-[1,3,7-9]"));
         }
         if !role.many && self.expected().unwrap_or(1) > 1 {
-            return wrong(format!("'{}' are several hosts, and one has room for this", self.hosts));
+            return wrong(format!("'{}' names several hosts, but the role takes one", self.hosts));
         }
         match (self.expected(), self.at_least) {
             (Some(expected), Some(least)) if least > expected => {
-                wrong(format!("at_least is {least}, more than the {expected} that are expected"))
+                wrong(format!("at_least is {least}, but only {expected} hosts are expected"))
             }
             _ => Ok(()),
         }
@@ -169,7 +169,7 @@ pub fn check(wishes: &Wishes, roles: &[Role]) -> Result<(), PlanError> {
     for (name, wish) in wishes {
         let Some(role) = roles.iter().find(|role| role.name == name) else {
             let known: Vec<_> = roles.iter().map(|role| role.name).collect();
-            let problem = format!("there is no role '{name}' to place, only {}", known.join(", "));
+            let problem = format!("unknown role '{name}'; known: {}", known.join(", "));
             return Err(PlanError::of_key(&format!("place.{name}"), problem));
         };
         wish.check(role)?;
@@ -202,7 +202,6 @@ impl Placement {
         }
     }
 
-    /// The first host of a role.
     pub fn host(&self, role: &str) -> &str {
         self.0.get(role).and_then(|hosts| hosts.first()).map_or(HERE, String::as_str)
     }
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_given_out_in_their_order_and_here_is_the_rest() {
+    fn hosts_are_assigned_in_natural_order_and_default_to_here() {
         let wishes = Wishes::from([("viewers".into(), Wish { count: Some(2), ..wish("pc-*") })]);
         let placement = Placement::of(&wishes, &hosts(&["pc-10", "nas", "pc-9", "pc-1"]));
         assert_eq!(placement.hosts("viewers"), ["pc-1", "pc-9"]);
@@ -267,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn this_host_is_meant_only_by_its_name() {
+    fn wildcards_do_not_match_this_host() {
         assert!(!wish("*").matches(HERE) && wish("pc-1, here").matches(HERE));
         assert_eq!(wish("pc-1, here").of_others(), Some(wish("pc-1")));
         assert_eq!((wish("here").of_others(), wish("*").of_others()), (None, Some(wish("*"))));
     }
 
     #[test]
-    fn a_pattern_of_too_many_names_is_none() {
+    fn pattern_with_too_many_names_is_rejected() {
         for text in ["a[0-99999][0-99999]", &format!("a[{}1-2]", "0".repeat(70_000)), "a[0-100000]"] {
             assert_eq!(wish(text).spelled_out(), None);
             assert!(!wish(text).matches("b1"));
@@ -282,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_wishes_are_named() {
+    fn invalid_placements_are_rejected_with_reason() {
         for (role, wish, said) in [
-            ("players", wish("pc-1"), "no role 'players' to place, only server, viewers"),
-            ("server", wish("a,b"), "place.server: 'a,b' are several hosts"),
+            ("players", wish("pc-1"), "unknown role 'players'; known: server, viewers"),
+            ("server", wish("a,b"), "place.server: 'a,b' names several hosts"),
             ("viewers", wish(" , "), "names no host"),
-            ("viewers", wish("pc-[9-1]"), "'pc-[9-1]' is no pattern"),
+            ("viewers", wish("pc-[9-1]"), "'pc-[9-1]' is not a pattern"),
             ("viewers", Wish { at_least: Some(3), ..wish("a,b") }, "at_least is 3"),
         ] {
             let error = check(&Wishes::from([(role.to_owned(), wish)]), ROLES).unwrap_err().to_string();
@@ -297,7 +296,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pattern_panics_and_what_is_spelled_out_matches(text in "[a-c1-3\\[\\]\\-,*? ]{0,12}", name in "[a-c1-3]{0,6}") {
+        fn no_pattern_panics_and_what_is_spelled_out_matches(text in "[a-c1-3\\[\\]\\-,*? ]{0,12}",
+            name in "[a-c1-3]{0,6}") {
             let wish = wish(&text);
             let _ = wish.matches(&name);
             let _ = check(&Wishes::from([("viewers".to_owned(), wish.clone())]), ROLES);

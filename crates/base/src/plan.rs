@@ -35,10 +35,8 @@ const REPEATS_MAX: u32 = 1000;
 /// Longer texts are not plans.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// One thing to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What it is called in tables.
     pub name: String,
     /// Its complete settings: the workload's, with what differs laid over them.
     pub settings: Value,
@@ -47,18 +45,14 @@ pub struct Variant {
     pub place: Wishes,
 }
 
-/// A plan, checked and resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What its owner calls it.
     pub name: String,
-    /// Which workload.
     pub workload: String,
     /// How often every variant's search is repeated, the variants interleaved.
     pub repeats: u32,
-    /// Seeds everything that is drawn.
     pub seed: u64,
     /// What must hold, checked at the end of the run.
     pub require: Vec<String>,
@@ -160,16 +154,13 @@ impl Plan {
         resolve: impl Fn(&str, Value) -> Result<Value, PlanError>,
     ) -> Result<Self, PlanError> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(PlanError::new("the plan is longer than 1 MiB, so it is hardly a plan"));
+            return Err(PlanError::new("the plan is longer than 1 MiB"));
         }
         let table: Map<String, Value> = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         Self::from_table(table, resolve).map_err(|error| error.located(text))
     }
 
     /// The plan as a file that [`Self::from_toml`] reads again, every variant with its complete settings.
-    ///
-    /// # Errors
-    /// A setting that TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, PlanError> {
         let variants: Vec<Value> = self
             .variants
@@ -228,7 +219,7 @@ impl Plan {
         let mut names: Vec<_> = variants.iter().map(|variant| variant.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(PlanError::of_key("variant", format!("two variants are called '{}'", twice[0])));
+            return Err(PlanError::of_key("variant", format!("two variants have the name '{}'", twice[0])));
         }
         let name = head.name.unwrap_or_else(|| head.workload.clone());
         let Head { workload, repeats, seed, require, lab, .. } = head;
@@ -265,7 +256,10 @@ fn variant(
     let name = match overlay.shift_remove("name") {
         Some(Value::String(name)) if !name.trim().is_empty() => name,
         Some(_) => {
-            return Err(PlanError::of_key("variant.name", "a variant's name is a text that is not empty"));
+            return Err(PlanError::of_key(
+                "variant.name",
+                "a variant's name must be a text that is not empty",
+            ));
         }
         None => format!("variant {}", index + 1),
     };
@@ -273,7 +267,7 @@ fn variant(
     let mut place = shared_place.clone();
     match overlay.shift_remove("place") {
         Some(Value::Object(own)) => place.extend(own),
-        Some(_) => return Err(PlanError::of_key("place", "a table of roles and hosts is expected")),
+        Some(_) => return Err(PlanError::of_key("place", "expected a table of roles and hosts")),
         None => {}
     }
     if let Some(unknown) = overlay.keys().next() {
@@ -287,10 +281,9 @@ fn variant(
     Ok(Variant { name, settings, place: wishes(place)? })
 }
 
-/// A table of places.
 fn wishes(table: Map<String, Value>) -> Result<Wishes, PlanError> {
     let read = |(role, value): (String, Value)| {
-        let expected = "the hosts as a text, or { hosts = ..., count = ..., at_least = ... }, is expected";
+        let expected = "expected the hosts as a text, or { hosts = ..., count = ..., at_least = ... }";
         match serde_json::from_value::<Wish>(value) {
             Ok(wish) => Ok((role, wish)),
             Err(_) => Err(PlanError::of_key(&format!("place.{role}"), expected)),

@@ -6,9 +6,7 @@
 pub struct PlanError {
     /// What is wrong, and what was expected; without the key.
     pub problem: String,
-    /// The key at fault, where one is.
     pub key: Option<String>,
-    /// Where in the text.
     pub line: Option<usize>,
 }
 
@@ -23,7 +21,6 @@ impl PlanError {
         Self { problem: problem.to_string(), key: Some(key.to_owned()), line: None }
     }
 
-    /// The message without the line.
     pub fn without_line(&self) -> String {
         self.key.as_ref().map_or_else(|| self.problem.clone(), |key| format!("{key}: {}", self.problem))
     }

@@ -23,7 +23,6 @@ pub enum Resource {
     Network,
     /// In bytes.
     Memory,
-    /// A resource of one workload.
     Workload(&'static ResourceSpec),
     /// The measuring side: nothing was learnt about the target beyond this load.
     Player,
@@ -215,8 +214,8 @@ impl JsonSchema for Resource {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A resource that can set a capacity: cpu, disk, network, memory, player (the measuring \
-                side), none, or one of the workload's own.",
+            "description": "A resource that can set a capacity: cpu, disk, network, memory, player (the \
+                measuring side), none, or one of the workload's own.",
             "type": "string"
         })
     }

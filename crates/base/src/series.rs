@@ -17,12 +17,10 @@ pub struct Series {
 }
 
 impl Series {
-    /// An empty series.
     pub fn new(name: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { name: name.into(), unit: unit.into(), at_s: Vec::new(), values: Vec::new() }
     }
 
-    /// Append one sample.
     pub fn push(&mut self, at_s: f64, value: Option<f64>) {
         self.at_s.push(at_s);
         self.values.push(value);
@@ -56,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_samples_are_left_out_and_not_taken_for_zero() {
+    fn unknown_samples_are_ignored() {
         let mut series = Series::new("disk_bit_per_s", "bit/s");
         for (at, value) in [(0.0, Some(9.0)), (1.0, None), (2.0, Some(3.0)), (3.0, Some(5.0))] {
             series.push(at, value);

@@ -44,7 +44,6 @@ pub struct Line {
     pub intercept: f64,
     /// Standard error of the slope; `None` with fewer than three points.
     pub slope_error: Option<f64>,
-    /// Number of points.
     pub n: usize,
 }
 
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wild_point_bends_least_squares_but_not_theil_sen() {
+    fn outlier_bends_least_squares_but_not_theil_sen() {
         let mut points: Vec<_> = (1..=9).map(|n| (f64::from(n), 14.0 * f64::from(n) + 1.0)).collect();
         points[8].1 = 500.0;
         assert!(least_squares(&points).unwrap().slope > 20.0);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_needs_two_different_loads() {
+    fn line_needs_two_different_loads() {
         assert_eq!(least_squares(&[(1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(theil_sen(&[(1.0, 2.0)]), None);
         assert_eq!(least_squares(&[(0.0, 1.0), (2.0, 5.0)]).unwrap().slope_interval(0.95), None);
@@ -169,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_exact_line_is_recovered(slope in -1e3f64..1e3, intercept in -1e3f64..1e3, n in 3usize..40) {
+        fn exact_line_is_recovered(slope in -1e3f64..1e3, intercept in -1e3f64..1e3, n in 3usize..40) {
             let points: Vec<_> = (0..n).map(|i| (i as f64, slope * i as f64 + intercept)).collect();
             for line in [least_squares(&points).unwrap(), theil_sen(&points).unwrap()] {
                 prop_assert!((line.slope - slope).abs() < 1e-6 && (line.intercept - intercept).abs() < 1e-5);

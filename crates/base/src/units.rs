@@ -3,7 +3,7 @@
 //! Decimal prefixes are powers of 1000, binary ones (`KiB`) powers of 1024 (IEC 80000-13). A bare number is
 //! refused wherever a unit could be mistaken: nobody should have to guess whether `25` meant bits or bytes.
 
-mod form;
+mod deserialize;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -155,7 +155,7 @@ macro_rules! text_form {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(form::Form::<Self>::of(&$dimension))
+                deserializer.deserialize_any(deserialize::QuantityVisitor::<Self>::new(&$dimension))
             }
         }
         impl JsonSchema for $type {
@@ -174,16 +174,13 @@ macro_rules! text_form {
     };
 }
 
-/// A rate of bits on a medium, in bit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(u64);
 
 impl BitRate {
-    /// From bits per second.
     pub const fn from_bit_per_s(bit_per_s: u64) -> Self {
         Self(bit_per_s)
     }
-    /// In bits per second.
     pub const fn bit_per_s(self) -> u64 {
         self.0
     }
@@ -244,23 +241,18 @@ text_form!(ByteSize, SIZE, "ByteSize", "byte-size");
 pub struct Span(Duration);
 
 impl Span {
-    /// From a standard duration.
     pub const fn from_duration(duration: Duration) -> Self {
         Self(duration)
     }
-    /// From whole milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(Duration::from_millis(ms))
     }
-    /// From whole seconds.
     pub const fn from_s(s: u64) -> Self {
         Self(Duration::from_secs(s))
     }
-    /// As a standard duration.
     pub const fn duration(self) -> Duration {
         self.0
     }
-    /// In seconds.
     pub fn s(self) -> f64 {
         self.0.as_secs_f64()
     }
@@ -319,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_that_could_be_mistaken_is_refused_with_its_reason() {
+    fn ambiguous_quantity_is_rejected_with_reason() {
         for (text, part) in [
             ("25", "the unit is missing"),
             ("-3Mbit/s", "must not be negative"),
@@ -335,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_in_a_file_is_answered_with_what_it_may_have_meant() {
+    fn bare_number_in_file_is_rejected_with_examples() {
         let said = |value: serde_json::Value| serde_json::from_value::<Span>(value).unwrap_err().to_string();
         let expected = "5 is not a time: the unit is missing; write for example \"5ms\" or \"5s\", in quotes";
         assert_eq!(said(5.into()), expected);
@@ -364,7 +356,7 @@ mod tests {
         }
 
         #[test]
-        fn a_printed_rate_reads_back_within_its_printed_precision(bit_per_s in 0u64..1_000_000_000_000) {
+        fn printed_rate_round_trips_within_precision(bit_per_s in 0u64..1_000_000_000_000) {
             let rate = BitRate::from_bit_per_s(bit_per_s);
             let again: BitRate = rate.to_string().parse().unwrap();
             prop_assert!(again.bit_per_s().abs_diff(bit_per_s) as f64 <= bit_per_s as f64 * 5.1e-4);

@@ -50,7 +50,7 @@ mod tests {
     use super::Verdict::{self, *};
 
     #[test]
-    fn an_invalid_piece_spoils_the_whole() {
+    fn one_invalid_piece_makes_the_whole_invalid() {
         for (pieces, whole) in [
             (vec![], Pass),
             (vec![Pass, Pass], Pass),

@@ -11,11 +11,8 @@ use crate::verdict::Verdict;
 /// The facts of one trial that a workload needs in order to offer it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialContext {
-    /// The load to offer.
     pub load: u64,
-    /// Where in the search.
     pub phase: Phase,
-    /// How long to hold it.
     pub hold: Span,
     /// The same for all loads of a repetition, so that N and N + 1 differ by one stream only.
     pub seed: u64,
@@ -30,7 +27,6 @@ pub struct Presentation {
     pub live_rates: &'static [(&'static str, &'static str)],
     /// Panels of the report's timeline above those of the target's resources.
     pub panels_above: &'static [Panel],
-    /// Panels below them.
     pub panels_below: &'static [Panel],
     pub resources: &'static [&'static ResourceSpec],
 }
@@ -41,7 +37,6 @@ pub struct Panel {
     pub title: &'static str,
     /// The first of these series that a run has is drawn.
     pub series: &'static [&'static str],
-    /// Whether stalls are marked in it.
     pub has_stalls: bool,
 }
 
@@ -60,17 +55,13 @@ impl Default for &Presentation {
 /// What a workload makes of the reports of one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not a pass.
     pub reasons: Vec<String>,
     /// Whether it failed for what no busy neighbour explains, such as a broken connection or wrong bytes.
     pub is_definite: bool,
     /// The workload's own numbers.
     pub metrics: Metrics,
-    /// The workload's own series.
     pub series: Vec<Series>,
-    /// What weakens the trial.
     pub doubts: Vec<Doubt>,
     /// What came of it in the workload's own words.
     pub account: Account,
@@ -79,7 +70,6 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// A verdict alone.
     pub fn new(verdict: Verdict, hold_s: (f64, f64)) -> Self {
         Self {
             verdict,

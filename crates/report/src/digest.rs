@@ -10,7 +10,6 @@ use base::format;
 /// How the trials of one load become one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fold {
-    /// The median of the trials.
     Median,
     /// The least of the trials: for a margin.
     Least,
@@ -18,12 +17,10 @@ pub enum Fold {
     Most,
 }
 
-/// A column of the tables per variant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// Its head, without the unit.
     pub heading: String,
-    /// The metric that it shows.
     pub metric: String,
     /// The base unit as printed.
     pub unit: &'static str,
@@ -111,7 +108,6 @@ pub fn columns(run: &Run, specs: &[MetricSpec]) -> Vec<Column> {
 /// All trials of one load of one variant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
-    /// The load.
     pub load: f64,
     /// Fail if any trial failed, else pass if any passed, else invalid.
     pub verdict: Verdict,
@@ -258,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_trial_does_not_speak_where_a_valid_one_does() {
+    fn invalid_trials_are_ignored_beside_valid_ones() {
         let trials =
             [trial(Verdict::Invalid, Some(0.0)), trial(Verdict::Pass, Some(1.5)), trial(Verdict::Pass, None)];
         let row = row(trials.iter().collect());
@@ -275,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_where_fewer_streams_play_than_before() {
+    fn stall_is_a_drop_in_playing_streams() {
         let mut failed = trial(Verdict::Fail, None);
         let mut playing = Series::new("streams_playing", "");
         for (at, value) in [(0.0, 0.0), (0.5, 4.0), (1.0, 6.0), (8.0, 4.0), (9.0, 6.0), (14.5, 0.0)] {
@@ -286,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_where_its_series_rises() {
+    fn stall_is_a_rise_of_its_series() {
         let mut failed = trial(Verdict::Fail, None);
         assert_eq!(row(vec![&failed]).how(), "2 streams stalled");
         let mut series = Series::new("stalls", "");

@@ -5,14 +5,11 @@ use base::outcome::Run;
 
 use crate::words;
 
-/// A doubt as it is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told<'a> {
     /// The variants that it concerns; none where it concerns them all.
     pub about: Vec<&'a str>,
-    /// What a person reads.
     pub message: String,
-    /// What to do about it.
     pub advice: String,
 }
 
@@ -66,8 +63,8 @@ pub fn told<'a>(found: Vec<(Vec<&'a str>, &DoubtNote)>) -> Vec<Told<'a>> {
         if let [first @ .., last] = &ceilings[..]
             && !first.is_empty()
         {
-            told.message = format!("the ceilings of {} and {last} are not known", first.join(", "));
-            told.advice = "give them with --ceiling, as in --ceiling disk=110Mbit/s".to_owned();
+            told.message = format!("the ceilings of {} and {last} are unknown", first.join(", "));
+            told.advice = "give them with --ceiling, for example --ceiling disk=110Mbit/s".to_owned();
         }
     }
     all.into_iter().map(|(told, _)| told).collect()

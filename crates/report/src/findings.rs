@@ -3,24 +3,23 @@
 
 use std::cmp::Reverse;
 
-use base::outcome::{Cell, Column, Finding, Run, Table, VariantOutcome};
+use base::outcome::{Cell, Column, LoadMetric, Run, Table, VariantOutcome};
 
 use base::format;
 use base::format::UNKNOWN;
 
-/// One number of all variants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
     /// The metric, with its unit last.
     pub metric: &'a str,
     /// One a variant, in the run's order; `None` where it is not known.
-    pub findings: Vec<Option<&'a Finding>>,
+    pub findings: Vec<Option<&'a LoadMetric>>,
 }
 
 impl Row<'_> {
     /// The median of each variant, in the metric's unit.
     pub fn medians(&self) -> impl Iterator<Item = Option<f64>> {
-        self.findings.iter().map(|found| found.and_then(Finding::median))
+        self.findings.iter().map(|found| found.and_then(LoadMetric::median))
     }
 }
 
@@ -42,24 +41,23 @@ pub fn side_by_side(run: &Run) -> Vec<Row<'_>> {
     metrics.into_iter().map(of).collect()
 }
 
-/// What a variant has found of a metric.
-fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a Finding> {
+fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a LoadMetric> {
     variant.findings.iter().find(|finding| finding.metric == metric)
 }
 
 /// The median with its unit: `941 Mbit/s`.
-pub fn median(finding: &Finding) -> String {
+pub fn median(finding: &LoadMetric) -> String {
     format::metric(&finding.metric, finding.median())
 }
 
 /// The least and the greatest repetition: `939 to 943 Mbit/s`; a dash of a single one.
-pub fn spread(finding: &Finding) -> String {
+pub fn spread(finding: &LoadMetric) -> String {
     let (unit, factor) = format::unit_of(&finding.metric);
     format::range(finding.spread().map(|ends| ends.map(|end| end * factor)), unit)
 }
 
 /// How sure the median is: `939 to 943 Mbit/s, n = 3`.
-pub fn sureness(finding: &Finding) -> String {
+pub fn sureness(finding: &LoadMetric) -> String {
     let n = finding.values.len();
     match spread(finding).as_str() {
         UNKNOWN => format!("n = {n}"),
@@ -67,7 +65,6 @@ pub fn sureness(finding: &Finding) -> String {
     }
 }
 
-/// A variant's name, and a table of its own.
 type Named<'a> = (&'a str, &'a Table);
 
 /// The workload's own tables of all variants, those of one title as one, in which each row begins with its

@@ -11,7 +11,6 @@ pub(crate) struct Printed<'a> {
     pub notes: &'a [String],
 }
 
-/// A column, and whether it holds numbers.
 pub(crate) struct PrintedColumn<'a> {
     pub title: &'a str,
     pub is_number: bool,

@@ -19,7 +19,6 @@ pub fn unbroken(text: &str) -> String {
     kept
 }
 
-/// A moment in UTC, to the second.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_their_unit_beside_them() {
+    fn number_and_unit_are_not_broken_apart() {
         assert_eq!(
             unbroken("5 streams of 25 Mbit/s; 43 % (2 s)"),
             "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s)"

@@ -1,7 +1,6 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
 pub mod calls;
-mod prediction;
 
 use base::doubt::Doubt;
 use base::metric::MetricSpec;
@@ -14,9 +13,6 @@ use crate::digest::{self, Row};
 use base::format;
 use base::format::{UNKNOWN, number, ordinal, quantity};
 
-pub use prediction::{PREDICTION_REFUTED, predicted, prediction_doubt};
-
-/// The answer for one variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The variant's name; `None` when the run has only one.
@@ -38,13 +34,12 @@ pub fn answers(run: &Run) -> Vec<Answer> {
     run.variants.iter().map(answer).collect()
 }
 
-/// How the run ended, where that is not "to its end".
 pub fn state(run: &Run) -> Option<String> {
     let n = run.trials.len();
-    let measured = format!("{n} {} until then", if n == 1 { "trial was made" } else { "trials were made" });
+    let measured = format!("{n} {} finished", if n == 1 { "trial" } else { "trials" });
     match run.state {
         State::Complete => None,
-        State::Running => Some(format!("Still running, or its process died; {measured}.")),
+        State::Running => Some(format!("Running, or its process died; {measured}.")),
         State::Interrupted => Some(format!("Interrupted; {measured}.")),
         State::Failed => {
             let why = run
@@ -56,7 +51,6 @@ pub fn state(run: &Run) -> Option<String> {
     }
 }
 
-/// The word for a run's state.
 pub const fn state_word(state: State) -> &'static str {
     match state {
         State::Running => "running",
@@ -66,7 +60,6 @@ pub const fn state_word(state: State) -> &'static str {
     }
 }
 
-/// The word for a certainty.
 pub const fn certainty_word(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Confirmed => "confirmed",
@@ -75,7 +68,6 @@ pub const fn certainty_word(certainty: Certainty) -> &'static str {
     }
 }
 
-/// The word for a phase of the search.
 pub const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Search => "search",
@@ -122,7 +114,6 @@ pub fn saturates_at(saturation: &Saturation) -> String {
     saturation.saturates_at.filter(|_| !costs_nothing(saturation)).map_or(UNKNOWN.to_owned(), number)
 }
 
-/// The interval of that load.
 pub fn saturates_within(saturation: &Saturation) -> String {
     format::range(saturation.saturates_interval.filter(|_| !costs_nothing(saturation)), "")
 }
@@ -143,8 +134,7 @@ pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
     trials.all(|trial| trial.phase == Phase::Single && trial.load == load)
 }
 
-/// What is said of a run that came to nothing.
-pub const NOTHING_JUDGED: &str = "No capacity is known: nothing was judged.";
+pub const NOTHING_JUDGED: &str = "Capacity unknown: no trial was judged.";
 
 /// Whether a capacity is missed where one load was offered: it was carried, and nothing else tells what came
 /// of it.
@@ -155,7 +145,7 @@ pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
 
 /// What stands in the place of a capacity where one load was offered.
 pub const NOT_SEARCHED: &str =
-    "not searched for, as one load was offered; give the largest to be tried with --max instead";
+    "not searched, because one load was given; set the largest load with --max instead";
 
 /// The resolved settings of a variant as the stored plan has them.
 pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
@@ -187,11 +177,11 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
     match variant.capacity.value {
         None => match rows.iter().find(|row| row.verdict == Verdict::Invalid) {
             Some(row) => format!(
-                "No capacity is known: {} could not be judged ({}).",
+                "Capacity unknown: {} could not be judged ({}).",
                 load(row.load, unit),
                 clause(&row.how())
             ),
-            None => "No capacity is known: no load was judged.".to_owned(),
+            None => "Capacity unknown: no load was judged.".to_owned(),
         },
         Some(0.0) => format!("Does not carry even one {}{each}{}.", singular(unit), next(&rows, 0.0, unit)),
         Some(value) => {
@@ -202,7 +192,7 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
             let beyond = match spoiled.filter(|_| is_open) {
                 Some(row) => format!("; {} could not be judged", load(row.load, unit)),
                 None if is_early && rows.iter().all(|row| row.load <= value) => {
-                    "; interrupted before a larger load was offered".to_owned()
+                    "; interrupted before a larger load was measured".to_owned()
                 }
                 None => next(&rows, value, unit),
             };
@@ -278,7 +268,7 @@ fn next(rows: &[Row], value: f64, unit: &str) -> String {
             told + &why.map(|why| format!(" ({})", clause(why))).unwrap_or_default()
         }
         (None, Some(row)) => format!("; {} could not be judged", load(row.load, unit)),
-        (None, None) => "; no larger load was offered".to_owned(),
+        (None, None) => "; no larger load was measured".to_owned(),
     }
 }
 
@@ -298,14 +288,14 @@ pub fn limit(limit: &Limit) -> String {
 pub fn limited(limit: &Limit) -> String {
     let certainty = certainty_word(limit.certainty);
     match (limit.resource, limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "What sets the limit is not known".to_owned(),
-        (Resource::None, _) => "No limit was met within the loads offered".to_owned(),
+        (Resource::None, Certainty::Unknown) => "Limit unknown".to_owned(),
+        (Resource::None, _) => "No limit found".to_owned(),
         (Resource::Player, Certainty::Unknown) => {
             "Limited by the measuring side or by other programs, not by the target".to_owned()
         }
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (Resource::Workload(spec), _) => format!("Limited by {} ({certainty})", spec.label),
-        (resource, Certainty::Unknown) => format!("Perhaps limited by {resource} (not confirmed)"),
+        (resource, Certainty::Unknown) => format!("Possibly limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
     }
 }
@@ -321,14 +311,37 @@ pub fn interval(capacity: &Capacity) -> String {
     }
 }
 
-/// How often a capacity passed and the next load failed: `3 passes, 2 failures above`.
+/// How often a capacity passed and the next load failed: `3 confirmations, 2 failures at the next load`.
 pub fn confirmation(capacity: &Capacity) -> String {
-    let plural = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
-    format!(
-        "{}, {} above",
-        plural(capacity.passes, "pass", "passes"),
-        plural(capacity.failures_above, "failure", "failures")
-    )
+    let counted = |n: u32, of: &str| match n {
+        0 => format!("no {of}"),
+        1 => format!("1 {of}"),
+        n => format!("{n} {of}s"),
+    };
+    let (passes, failures) = (capacity.passes, capacity.failures_above);
+    format!("{}, {} at the next load", counted(passes, "confirmation"), counted(failures, "failure"))
+}
+
+pub const PREDICTION_REFUTED: &str = "none: far smaller loads failed than slopes and ceilings predict";
+
+/// The prediction as a number, marked where it is doubtful.
+pub fn predicted(variant: &VariantOutcome) -> String {
+    let mark = if prediction_doubt(variant).is_some() { "?" } else { "" };
+    variant.predicted.map_or(UNKNOWN.to_owned(), |load| number(load) + mark)
+}
+
+pub fn prediction_doubt(variant: &VariantOutcome) -> Option<String> {
+    let why = |doubt: &Doubt| match doubt {
+        Doubt::PredictionDisagrees { measured, .. } => Some(format!("{} was measured", number(*measured))),
+        Doubt::FarPrediction { greatest, .. } => {
+            Some(format!("no load above {} was measured", number(*greatest)))
+        }
+        _ => None,
+    };
+    let all = || variant.doubts.iter().map(|note| &note.doubt);
+    // What was measured says more than what was not.
+    let disagrees = all().find(|doubt| matches!(doubt, Doubt::PredictionDisagrees { .. }));
+    disagrees.and_then(why).or_else(|| all().find_map(why))
 }
 
 /// How much `to` differs from `from`: `+12.5 %`; a dash where either is unknown or nothing can be divided by.

@@ -7,7 +7,7 @@ use base::limit_rules::REFUTED_BY_A_PASS;
 use base::metric::{Better, MetricSpec, Metrics};
 use base::objective::{Objective, Requirement};
 use base::outcome::{
-    Capacity, Ceiling, Certainty, Finding, Limit, Phase, Resource, Run, State, Trial, VariantOutcome,
+    Capacity, Ceiling, Certainty, Limit, LoadMetric, Phase, Resource, Run, State, Trial, VariantOutcome,
 };
 use base::plan::{LoadPlan, Plan, Variant};
 use base::statistics;
@@ -163,18 +163,18 @@ fn representative<'a>(
 
 /// The headline metrics of a single load, from its valid and complete trials, or from all if there are none.
 /// Empty if the first metric is unknown.
-fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<Finding> {
+fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<LoadMetric> {
     let is_whole = |trial: &&&Trial| trial.verdict != Verdict::Invalid && !trial.is_broken_off();
     let mut told: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
     if told.is_empty() {
         told = trials.to_vec();
     }
-    let of = |name: &&str| Finding {
+    let of = |name: &&str| LoadMetric {
         metric: (*name).to_owned(),
         values: told.iter().filter_map(|trial| trial.metrics.get(*name).copied().flatten()).collect(),
     };
-    let all: Vec<Finding> = headline_metrics.iter().map(of).collect();
-    let is_known = |finding: &Finding| !finding.values.is_empty();
+    let all: Vec<LoadMetric> = headline_metrics.iter().map(of).collect();
+    let is_known = |finding: &LoadMetric| !finding.values.is_empty();
     if all.first().is_some_and(is_known) { all.into_iter().filter(is_known).collect() } else { Vec::new() }
 }
 

@@ -15,9 +15,6 @@ use crate::StoreError;
 pub const IMPORT_BYTES_MAX: u64 = 1 << 30;
 
 /// The document of a run: one line of JSON, `schema` first, with a newline at its end.
-///
-/// # Errors
-/// [`StoreError::NotStorable`] should a value have no form in JSON.
 pub fn export(run: &Run) -> Result<Vec<u8>, StoreError> {
     let mut bytes = serde_json::to_vec(run).map_err(|error| StoreError::NotStorable {
         what: format!("run {}", run.run),

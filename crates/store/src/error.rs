@@ -9,100 +9,87 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No environment variable says where results go.
     #[error(
         "there is no place for results: neither KAGIRI_DATA nor XDG_DATA_HOME nor HOME is set; \
          set KAGIRI_DATA to a folder"
     )]
     NoPlace,
-    /// The results folder, or the file in it, cannot be made or opened.
-    #[error("cannot use {} for results: {source}; make it writable, or set KAGIRI_DATA to another folder", path.display())]
+    #[error("cannot use {} for results: {source}; make it writable, or set KAGIRI_DATA to another folder",
+        path.display())]
     Folder { path: PathBuf, source: io::Error },
-    /// A later version of kagiri wrote the file.
     #[error(
         "the results file {} has layout {found}, this kagiri knows layouts up to {known}; \
-         use the newer kagiri that wrote it, or set KAGIRI_DATA to another folder (the file was left as it is)",
+         use the newer kagiri that wrote it, or set KAGIRI_DATA to another folder (the file was left as it \
+         is)",
         path.display()
     )]
     NewerLayout { path: PathBuf, found: i64, known: i64 },
-    /// The file, or something in it, cannot be read.
     #[error(
         "the results file {} is damaged ({detail}) and was left as it is; restore it from a copy, try \
          'sqlite3 {} .recover', or move it away to begin a new one",
         path.display(), path.display()
     )]
     Damaged { path: PathBuf, detail: String },
-    /// A database of some other program.
-    #[error("{} is a database, but not one of kagiri's; move it away, or set KAGIRI_DATA to another folder", path.display())]
+    #[error("{} is a database, but not one of kagiri's; move it away, or set KAGIRI_DATA to another folder",
+        path.display())]
     Foreign { path: PathBuf },
-    /// No space left.
     #[error(
         "the disk is full: cannot write to {}; free some space there, or set KAGIRI_DATA to another folder \
          (what was stored before is kept)",
         path.display()
     )]
     Full { path: PathBuf },
-    /// The file or its file system is read-only.
-    #[error("{} cannot be written (read-only); make it writable, or set KAGIRI_DATA to another folder", path.display())]
+    #[error("{} cannot be written (read-only); make it writable, or set KAGIRI_DATA to another folder",
+        path.display())]
     ReadOnly { path: PathBuf },
     /// SQLite could not open it, or the two files that it keeps beside it.
     #[error(
-        "cannot open {} for writing; make the file and its folder writable (is the disk mounted read-only?), or set \
-         KAGIRI_DATA to another folder", path.display()
+        "cannot open {} for writing; make the file and its folder writable (is the disk mounted \
+         read-only?), or set KAGIRI_DATA to another folder", path.display()
     )]
     NotOpened { path: PathBuf },
-    /// Another process kept the file locked.
     #[error("{} is still in use by another process; try again when that one has finished", path.display())]
     Busy { path: PathBuf },
     /// Anything else that SQLite reports.
     #[error("cannot use the results file {}: {source}; check the disk it is on", path.display())]
     Sql { path: PathBuf, source: rusqlite::Error },
-    /// A value that would not read back as it is.
     #[error("{what} cannot be stored: {problem}")]
     NotStorable { what: String, problem: String },
-    /// An id that cannot be one.
     #[error("'{id}' cannot be the id of a run; use up to 64 letters, digits, '-', '_' and '.'")]
     BadId { id: String },
-    /// Begun twice.
     #[error("there is a run {run} already; begin the new one under another id")]
     Exists { run: String },
-    /// A trial stored twice.
     #[error(
         "run {run} has a trial {number} already; number trials from 1 in the order in which they are made"
     )]
     TrialExists { run: String, number: u32 },
-    /// Nothing of that name.
     #[error("there is no run '{text}'; list stored runs with 'kagiri runs list'")]
     NoRun { text: String },
     /// `last` counts only runs in which something was measured, and there are not so many.
     #[error(
-        "there is no run '{text}': 'last' means the last run with at least one trial; list all runs with 'kagiri runs list --all'"
+        "there is no run '{text}': 'last' means the last run with at least one trial; list all runs with \
+         'kagiri runs list --all'"
     )]
     NoneMeasured { text: String },
     /// The beginning of several ids.
     #[error("'{text}' could mean {candidates}; type more of the id")]
     Ambiguous { text: String, candidates: String },
-    /// A file that was to be read as an exported run.
     #[error("cannot read {}: {source}; check its name and permissions", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// More than a run ever holds.
     #[error(
         "a document of {bytes} bytes is too large to import (at most {bytes_max}); is it an exported run?"
     )]
     TooLarge { bytes: u64, bytes_max: u64 },
-    /// Not JSON, cut off, or not a run.
     #[error("this is not an exported run: {problem} at line {line}, column {column}; export the run again")]
     NotAnExport { problem: String, line: usize, column: usize },
-    /// A document of a later version.
     #[error(
         "the exported run has schema {found}, this kagiri reads schemas up to {known}; \
          use a newer kagiri to read it"
     )]
     NewerDocument { found: u64, known: u32 },
-    /// Another run of that id.
     #[error(
-        "the store holds another run {run}, with other content; delete that one first, or import into another \
-         KAGIRI_DATA"
+        "the store holds another run {run}, with other content; delete that one first, or import into \
+         another KAGIRI_DATA"
     )]
     Conflict { run: String },
 }

@@ -40,7 +40,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_id_is_its_time_and_an_ending() {
+    fn run_id_is_time_and_suffix() {
         let now: Timestamp = "2026-11-21T15:30:12.9+01:00".parse().unwrap();
         assert_eq!(new_run_id(now, 0), "20261121-143012-2222");
         assert_eq!(new_run_id(now, 30 + 31), "20261121-143012-z322");
@@ -48,7 +48,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_sort_by_time(a in 0i64..4_000_000_000, later in 1i64..1_000_000, r in any::<u64>(), s in any::<u64>()) {
+        fn ids_sort_by_time(a in 0i64..4_000_000_000, later in 1i64..1_000_000, r in any::<u64>(),
+            s in any::<u64>()) {
             let at = |second| Timestamp::from_second(second).unwrap();
             prop_assert!(new_run_id(at(a), r) < new_run_id(at(a + later), s));
         }

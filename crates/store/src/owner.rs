@@ -14,7 +14,6 @@ pub(crate) struct Owner {
     pub(crate) pid_space: Option<String>,
 }
 
-/// What can be said of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Alive,
@@ -24,14 +23,12 @@ pub(crate) enum Life {
 }
 
 impl Owner {
-    /// This process.
     pub(crate) fn current() -> Self {
         let pid = std::process::id();
         let start_ticks = stat(pid).and_then(|text| parse(&text)).map(|(_, start)| start);
         Self { pid, start_ticks, boot: boot(), pid_space: pid_space() }
     }
 
-    /// Whether it still runs.
     pub(crate) fn life(&self) -> Life {
         let (Some(start), Some(boot), Some(pid_space)) = (self.start_ticks, &self.boot, &self.pid_space)
         else {
@@ -77,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_after_its_last_parenthesis() {
+    fn stat_line_is_parsed_after_last_parenthesis() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 1 2 3";
         assert_eq!(parse(line), Some(('S', 987_654)));
         for cut in 0..line.len() {
@@ -86,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives_and_a_later_one_of_its_id_is_another() {
+    fn owner_is_told_from_later_process_of_same_id() {
         let me = Owner::current();
         assert_eq!(me.life(), Life::Alive);
         let earlier = Owner { start_ticks: me.start_ticks.map(|ticks| ticks - 1), ..me.clone() };

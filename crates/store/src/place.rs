@@ -31,9 +31,6 @@ pub struct Store {
 impl Store {
     /// Where results go: `$KAGIRI_DATA`, else `$XDG_DATA_HOME/kagiri`, else `~/.local/share/kagiri` (XDG Base
     /// Directory Specification). `lookup` reads a variable of the environment.
-    ///
-    /// # Errors
-    /// [`StoreError::NoPlace`] where none of them is set.
     pub fn default_dir<T: Into<PathBuf>>(lookup: impl Fn(&str) -> Option<T>) -> Result<PathBuf, StoreError> {
         let set = |name| lookup(name).map(T::into).filter(|path| !path.as_os_str().is_empty());
         if let Some(own) = set("KAGIRI_DATA") {
@@ -96,7 +93,6 @@ impl Store {
         })
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -165,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_variable_that_is_set_decides() {
+    fn first_set_variable_chooses_the_folder() {
         for (set, expected) in [
             (&[("KAGIRI_DATA", "/k"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")][..], "/k"),
             (&[("KAGIRI_DATA", ""), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")], "/x/kagiri"),

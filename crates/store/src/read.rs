@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::doubt::{Doubt, DoubtNote};
 use base::metric::Metrics;
-use base::outcome::{Capacity, Certainty, Finding, Limit, Resource, Run, State, Trial};
+use base::outcome::{Capacity, Certainty, Limit, LoadMetric, Resource, Run, State, Trial};
 use base::series::Series;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -18,15 +18,12 @@ use crate::{Store, StoreError, series, word};
 /// Which runs to list; the default is all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
-    /// Only runs of this workload.
     pub workload: Option<String>,
-    /// Only runs of this name.
     pub name: Option<String>,
     /// Only runs that ended like this.
     pub state: Option<State>,
     /// Only runs that began then or later.
     pub since: Option<Timestamp>,
-    /// Only the newest so many.
     pub count_max: Option<usize>,
 }
 
@@ -56,7 +53,7 @@ pub struct RunSummary {
     pub unit: String,
     /// What tells what came of the first variant, where a capacity does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finding: Option<Finding>,
+    pub finding: Option<LoadMetric>,
     /// What set the capacity.
     pub limit: Resource,
     /// How sure that is; `unknown` of no resource where nobody knows.
@@ -67,12 +64,11 @@ pub struct RunSummary {
 
 const OWNER_COLUMNS: &str = "owner_pid, owner_start, owner_boot, owner_pid_space";
 const SELECT_SUMMARY: &str = "SELECT id, name, workload, state, started_at, ended_at, capacity_value, \
-     capacity_unit, capacity, variants, limit_found, (SELECT count(*) FROM trial WHERE trial.run = run.id) AS trials, \
-     owner_pid, owner_start, owner_boot, owner_pid_space FROM run \
+     capacity_unit, capacity, variants, limit_found, (SELECT count(*) FROM trial WHERE trial.run = run.id) \
+     AS trials, owner_pid, owner_start, owner_boot, owner_pid_space FROM run \
      WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR started_us >= ?3) \
      ORDER BY started_us DESC, id DESC";
 
-/// A value that no version writes.
 fn bad(column: &str, problem: impl std::fmt::Display) -> rusqlite::Error {
     let text = format!("{column}: {problem}").into();
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, text)
@@ -113,9 +109,6 @@ fn abandoned(state: State, owner: Option<&Owner>) -> bool {
 impl Store {
     /// A run by its whole id, with everything that was stored of it. A run whose process died before it could
     /// finish comes back as interrupted, with the reason and a doubt.
-    ///
-    /// # Errors
-    /// No such run, or a damaged one.
     pub fn load(&self, run_id: &str) -> Result<Run, StoreError> {
         let mut run = self.load_as_written(run_id)?;
         let owner = self
@@ -149,9 +142,6 @@ impl Store {
     }
 
     /// The runs that match, newest first.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let since = filter.since.map(Timestamp::as_microsecond);
         let mut found = Vec::new();
@@ -180,7 +170,7 @@ impl Store {
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
-    findings: Vec<Finding>,
+    findings: Vec<LoadMetric>,
 }
 
 fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
@@ -205,7 +195,6 @@ fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
     })
 }
 
-/// All of a run but its trials.
 fn run_of(row: &Row<'_>) -> rusqlite::Result<Run> {
     Ok(Run {
         schema: row.get("schema")?,

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_last_and_its_steps_are_reserved() {
+    fn only_last_is_a_reserved_name() {
         for (text, expected) in [
             ("last", Some(0)),
             ("last~12", Some(12)),

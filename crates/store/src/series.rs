@@ -6,7 +6,6 @@ use base::series::Series;
 use crate::StoreError;
 use crate::word::finite;
 
-/// The blobs of times and values.
 pub(crate) fn encode(series: &Series) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
     let mut at = Vec::with_capacity(series.at_s.len() * 8);
     for &time in &series.at_s {

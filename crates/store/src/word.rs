@@ -49,14 +49,14 @@ mod tests {
     use base::outcome::{Phase, State};
 
     #[test]
-    fn words_read_back_and_others_are_named() {
+    fn enum_words_round_trip_and_unknown_ones_list_known() {
         assert_eq!(word(&Phase::RampDown), "ramp-down");
         assert_eq!(from_word::<Phase>("ramp-down"), Ok(Phase::RampDown));
         assert!(from_word::<State>("gone").unwrap_err().contains("running"));
     }
 
     #[test]
-    fn what_would_not_read_back_is_refused_at_once() {
+    fn values_that_do_not_read_back_are_rejected() {
         assert!(json("x", &1.5).is_ok());
         let message = json("trial 3", &f64::NAN).unwrap_err().to_string();
         assert!(message.starts_with("trial 3 cannot be stored"), "{message}");

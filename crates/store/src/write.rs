@@ -12,10 +12,11 @@ const INSERT_RUN: &str = "INSERT INTO run (id, schema, kagiri, name, workload, s
      started_us, ended_at, capacity_value, capacity_unit, limit_resource, environment, plan, capacity, \
      limit_found, saturation, variants, requirements, doubts) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
-const UPDATE_RUN: &str = "UPDATE run SET (schema, kagiri, name, workload, state, failure, started_at, started_us, \
-     ended_at, capacity_value, capacity_unit, limit_resource, environment, plan, capacity, limit_found, \
-     saturation, variants, requirements, doubts) = \
-     (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) WHERE id = ?1";
+const UPDATE_RUN: &str = "UPDATE run SET (schema, kagiri, name, workload, state, failure, started_at, \
+     started_us, ended_at, capacity_value, capacity_unit, limit_resource, environment, plan, capacity, \
+     limit_found, saturation, variants, requirements, doubts) = \
+     (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) WHERE id \
+     = ?1";
 const SET_OWNER: &str =
     "UPDATE run SET (owner_pid, owner_start, owner_boot, owner_pid_space) = (?2, ?3, ?4, ?5) WHERE id = ?1";
 const INSERT_TRIAL: &str = "INSERT INTO trial (run, number, variant, repetition, phase, load, verdict, \
@@ -28,10 +29,8 @@ const INSERT_METRIC: &str = "INSERT INTO metric (run, trial, name, value) VALUES
 const INSERT_SERIES: &str =
     "INSERT INTO series (run, trial, position, name, unit, at_s, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Imported {
-    /// The run's id.
     pub run: String,
     /// Whether it was new; `false` when the store held the very same run.
     pub new: bool,
@@ -82,9 +81,6 @@ impl Store {
     }
 
     /// Store a whole run at once, as one that nobody works on.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
     pub fn save(&mut self, run: &Run) -> Result<(), StoreError> {
         self.insert(run, None)
     }
@@ -109,9 +105,6 @@ impl Store {
     }
 
     /// Remove a run with all its trials.
-    ///
-    /// # Errors
-    /// No such run.
     pub fn delete(&mut self, run_id: &str) -> Result<(), StoreError> {
         self.write(|step, at| {
             match step

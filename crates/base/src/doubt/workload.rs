@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn doubt_of_a_workload_that_this_version_does_not_know_is_kept() {
         let stored = serde_json::json!({
-            "kind": "cpus_shared", "message": "builder and sources shared the CPUs", "advice": "use other hosts"
+            "kind": "cpus_shared", "message": "builder and sources shared the CPUs",
+                "advice": "use other hosts"
         });
         let read: DoubtNote = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), stored);

@@ -153,12 +153,10 @@ impl Axis {
         Self { quantity: quantity.to_owned(), unit: unit.to_owned(), ..Self::default() }
     }
 
-    /// A logarithmic axis.
     pub fn log(quantity: &str, unit: &str) -> Self {
         Self { is_log: true, ..Self::of(quantity, unit) }
     }
 
-    /// The same from and to these values.
     #[must_use]
     pub fn between(self, from: f64, to: f64) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
@@ -166,7 +164,6 @@ impl Axis {
 }
 
 impl Layer {
-    /// A layer with a name for the legend.
     pub fn new(name: &str, tone: Tone, marks: Marks) -> Self {
         Self { name: name.to_owned(), tone, marks }
     }
@@ -197,20 +194,12 @@ impl Marks {
 
     /// See [`Figure::kept`].
     fn kept(self, most: usize) -> Option<Self> {
-        let is_any = |n: usize| n > 0;
         match self {
-            Self::Points { at } => {
-                Some(kept_rows(at, most)).filter(|at| is_any(at.len())).map(|at| Self::Points { at })
-            }
-            Self::Band { at } => {
-                Some(kept_rows(at, most)).filter(|at| is_any(at.len())).map(|at| Self::Band { at })
-            }
-            Self::Spans { at } => {
-                Some(kept_rows(at, most)).filter(|at| is_any(at.len())).map(|at| Self::Spans { at })
-            }
+            Self::Points { at } => kept_rows(at, most).map(|at| Self::Points { at }),
+            Self::Band { at } => kept_rows(at, most).map(|at| Self::Band { at }),
+            Self::Spans { at } => kept_rows(at, most).map(|at| Self::Spans { at }),
             Self::Bars { at, width } => {
-                let at = kept_rows(at, most);
-                (is_any(at.len()) && width.is_finite()).then_some(Self::Bars { at, width })
+                kept_rows(at, most).filter(|_| width.is_finite()).map(|at| Self::Bars { at, width })
             }
             Self::Line { at } => kept_way(at, most).map(|at| Self::Line { at }),
             Self::Steps { at } => kept_way(at, most).map(|at| Self::Steps { at }),
@@ -232,9 +221,9 @@ impl Marks {
     }
 }
 
-fn kept_rows<const N: usize>(rows: Vec<[f64; N]>, most: usize) -> Vec<[f64; N]> {
+fn kept_rows<const N: usize>(rows: Vec<[f64; N]>, most: usize) -> Option<Vec<[f64; N]>> {
     let finite = rows.into_iter().filter(|row| row.iter().all(|value| value.is_finite()));
-    thinned(finite.map(|row| row.map(rounded)).collect(), most)
+    Some(thinned(finite.map(|row| row.map(rounded)).collect(), most)).filter(|kept| !kept.is_empty())
 }
 
 fn kept_way(way: Vec<(f64, Option<f64>)>, most: usize) -> Option<Vec<(f64, Option<f64>)>> {
@@ -297,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_left_out_so_that_a_stored_figure_can_be_read() {
+    fn non_finite_numbers_are_dropped_from_stored_figures() {
         let at = vec![[1.0, f64::NAN], [2.0, f64::INFINITY], [3.0, 4.0]];
         let kept = figure(Marks::Points { at }).kept().unwrap();
         assert_eq!(kept.layers[0].marks, Marks::Points { at: vec![[3.0, 4.0]] });
@@ -318,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_that_is_too_fine_keeps_its_greatest_values() {
+    fn fine_grid_is_reduced_to_maxima() {
         let mut columns = vec![vec![Some(1.0); 1000]; 20];
         columns[3][777] = Some(9.0);
         columns[4] = vec![None; 1000];

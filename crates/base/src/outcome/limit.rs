@@ -22,7 +22,6 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What was read from a counter.
     pub fn counted(resource: Resource, statement: impl Into<String>) -> Self {
         Self { resource, statement: statement.into(), inferred: false, values: BTreeMap::new() }
     }

@@ -49,7 +49,6 @@ impl Table {
         Self { title: title.into(), columns, ..Self::default() }
     }
 
-    /// Where the column of that title is.
     pub fn column(&self, title: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.title == title)
     }
@@ -73,7 +72,6 @@ impl Table {
         self
     }
 
-    /// The cells of a row as they are printed.
     pub fn texts<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = String> + 'a {
         let unit = |at: usize| self.columns.get(at).map_or("", |column| column.unit.as_str());
         row.iter().enumerate().map(move |(at, cell)| cell.text(unit(at)))
@@ -81,12 +79,10 @@ impl Table {
 }
 
 impl Cell {
-    /// Whether it says anything.
     pub fn is_known(&self) -> bool {
         *self != Self::Unknown
     }
 
-    /// As it is printed, with the unit.
     pub fn text(&self, unit: &str) -> String {
         match self {
             Self::Number(value) => quantity(Some(*value), unit),

@@ -19,7 +19,6 @@ pub enum Due {
     NotBefore(u64),
 }
 
-/// The schedule of one sender.
 #[derive(Debug, Clone)]
 pub struct ByteRate {
     rate_bit_per_s: u64,

@@ -32,7 +32,6 @@ struct Range {
     digits: usize,
 }
 
-/// The ranges between brackets.
 fn ranges(inside: &str) -> Option<Vec<Range>> {
     let range = |text: &str| {
         let (first, last) = text.trim().split_once('-').unwrap_or((text.trim(), text.trim()));
@@ -79,7 +78,6 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     fits[name.len()]
 }
 
-/// The numbers that brackets stand for.
 struct Numbers {
     ranges: Vec<Range>,
     /// Whether further digits may follow, because the pattern says so. Elsewhere a number is never the
@@ -120,7 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_long_name_takes_neither_long_nor_the_stack() {
+    fn long_name_needs_little_time_and_stack() {
         // On a thread with little of it; by recursion this took minutes.
         let look = || {
             let name = "a".repeat(1 << 16);
@@ -146,14 +144,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stars_take_what_the_rest_needs(
+        fn wildcards_match_like_the_reference(
             pattern in "(a|b|1|\\?|\\*|\\*|\\[1-20\\]){0,8}", name in "[ab12]{0,10}"
         ) {
-            prop_assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), meant(pattern.as_bytes(), name.as_bytes()));
+            prop_assert_eq!(matches(pattern.as_bytes(), name.as_bytes()),
+                meant(pattern.as_bytes(), name.as_bytes()));
         }
 
         #[test]
-        fn a_pattern_without_stars_is_the_names_that_it_spells_out(
+        fn pattern_without_wildcards_matches_exactly_its_expansion(
             pattern in "(a|1|2|\\[1-20\\]|\\[08-11\\]|\\[0,2\\]){1,3}", name in "a{0,1}[0-2]{0,5}"
         ) {
             let all = expand(&pattern).unwrap();

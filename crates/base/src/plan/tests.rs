@@ -11,7 +11,7 @@ fn read(text: &str) -> Result<Plan, PlanError> {
 }
 
 #[test]
-fn a_variant_is_the_shared_settings_with_what_differs() {
+fn variant_overrides_shared_settings() {
     let plan = read(
         "workload = 'stream'\n[stream]\nhold = '10s'\nserver.kind = 'embedded'\n\
          [[variant]]\nname = 'slow'\nstream.server.cost_ns_per_byte = 44.8\n[[variant]]\n",
@@ -26,20 +26,20 @@ fn a_variant_is_the_shared_settings_with_what_differs() {
 }
 
 #[test]
-fn a_plan_of_one_is_what_its_text_would_be() {
+fn plan_of_one_variant_equals_its_text() {
     let text = "workload = 'stream'\nname = 'n'\n[[variant]]\nname = 'v'\nstream.hold = '10s'\n";
     assert_eq!(Plan::of_one("stream", "n", "v", json!({ "hold": "10s" })), read(text).unwrap());
 }
 
 #[test]
-fn a_plan_written_out_reads_back_as_itself() {
+fn plan_round_trips_through_toml() {
     let text = "workload = 'stream'\nrepeats = 3\n[stream]\nhold = '10s'\n[[variant]]\nname = 'a'\n";
     let plan = read(text).unwrap();
     assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
 }
 
 #[test]
-fn a_bad_plan_names_its_line_and_what_was_expected() {
+fn plan_error_gives_line_and_expectation() {
     for (text, part) in [
         ("workload = 'stream'\nrepeat = 3\n", "line 2: repeat: unknown key; expected one of"),
         ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),

@@ -29,22 +29,18 @@ impl CallState {
     }
 }
 
-/// All calls of one name and state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRow {
     /// The kernel's name of the call (syscalls(2)), or of the span.
     pub name: String,
     /// Whether the thread was switched out inside.
     pub state: CallState,
-    /// How many.
     pub count: u64,
     /// The time that half of them took at most, us.
     pub p50_us: f64,
-    /// Mean time, us.
     pub mean_us: f64,
     /// The time that 99 of 100 took at most, us.
     pub p99_us: f64,
-    /// The longest, us.
     pub max_us: f64,
     /// All their time over the time watched. Several threads that are in calls at once can exceed 1.
     pub wall_share: f64,
@@ -60,19 +56,14 @@ pub struct CallRow {
 pub struct SoftirqRow {
     /// `NET_RX` (receiving) or `NET_TX` (what is left of sending).
     pub name: String,
-    /// The CPU.
     pub cpu: u32,
-    /// How often it ran.
     pub count: u64,
     /// From the beginning of one to that of the next, us; `None` for a single one.
     pub period_p50_us: Option<f64>,
-    /// Mean of the same, us.
     pub period_mean_us: Option<f64>,
     /// 99th percentile of the same, us.
     pub period_p99_us: Option<f64>,
-    /// How long it ran, us.
     pub run_p50_us: f64,
-    /// Mean of the same, us.
     pub run_mean_us: f64,
     /// 99th percentile of the same, us.
     pub run_p99_us: f64,
@@ -85,7 +76,6 @@ pub struct SoftirqRow {
 pub struct UnfinishedRow {
     /// The kernel's name of the call.
     pub name: String,
-    /// How many.
     pub count: u64,
     /// The longest of them so far, s; counted from the beginning of the watching for those that began
     /// before.
@@ -105,18 +95,14 @@ pub struct TraceCost {
     pub batches: usize,
 }
 
-/// The table of calls and what it is worth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallTimes {
     /// What was watched: a command line, `pid N (NAME)`, or one of our own parts.
     pub target: String,
-    /// How the target ended, where it did.
     pub ended: Option<String>,
     /// How long it was watched, s.
     pub wall_s: f64,
-    /// Processes seen.
     pub processes: u64,
-    /// Threads seen.
     pub threads: u64,
     /// By time, the most first.
     pub calls: Vec<CallRow>,
@@ -130,7 +116,6 @@ pub struct CallTimes {
     pub backend_because: Option<String>,
     /// Events that the kernel counted: those told and those lost.
     pub events_counted: u64,
-    /// Events that were told.
     pub events: u64,
     /// Events that found no room.
     pub events_lost: u64,
@@ -138,9 +123,7 @@ pub struct CallTimes {
     pub calls_lost: u64,
     /// What tracing added to each call, ns; `None` where it could not be told from noise.
     pub cost_ns_per_call: Option<f64>,
-    /// What that was found from.
     pub cost: Option<TraceCost>,
-    /// What weakens all this, in words.
     pub doubts: Vec<String>,
 }
 
@@ -160,7 +143,6 @@ pub const IN_PROCESS: &str = "in-process";
 /// One call in the picture. Times are ns from the picture's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallSpan {
-    /// When it began.
     pub from_ns: u64,
     /// When it ended, or the picture did.
     pub to_ns: u64,
@@ -177,9 +159,7 @@ pub struct CallSpan {
 /// One thread's calls, one after another.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadLane {
-    /// The thread's number.
     pub thread: u32,
-    /// Its process.
     pub process: u32,
     /// Its last name; empty if nobody knows it.
     pub name: String,
@@ -187,25 +167,20 @@ pub struct ThreadLane {
     pub calls: Vec<CallSpan>,
 }
 
-/// A thread on a CPU, or a softirq on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSpan {
     /// When it began, ns from the picture's beginning.
     pub from_ns: u64,
-    /// When it ended.
     pub to_ns: u64,
     /// The thread, as an index into [`Picture::threads`]; or the softirq: 2 NET_TX, 3 NET_RX.
     pub what: u32,
 }
 
-/// One CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuLane {
-    /// Its number.
     pub cpu: u32,
     /// The followed threads that ran on it, in order of time, none overlapping.
     pub runs: Vec<CpuSpan>,
-    /// Its network softirqs, likewise.
     pub softirqs: Vec<CpuSpan>,
 }
 
@@ -214,18 +189,14 @@ pub struct CpuLane {
 pub struct Loss {
     /// From when, ns from the picture's beginning.
     pub from_ns: u64,
-    /// Until when.
     pub to_ns: u64,
-    /// On which CPU.
     pub cpu: u32,
-    /// How many events.
     pub events: u64,
 }
 
 /// A number of bytes over time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counter {
-    /// What it counts.
     pub name: String,
     /// When it was so much: ns from the picture's beginning, bytes.
     pub points: Vec<(u64, u64)>,
@@ -236,29 +207,23 @@ pub struct Counter {
 pub struct Picture {
     /// How long it is, ns.
     pub length_ns: u64,
-    /// The names of calls.
     pub names: Vec<String>,
     /// Every thread that was followed, in order of process and start.
     pub threads: Vec<ThreadLane>,
-    /// Every CPU on which something was seen.
     pub cpus: Vec<CpuLane>,
-    /// What waited in sockets.
     pub counters: Vec<Counter>,
-    /// Stretches with losses.
     pub losses: Vec<Loss>,
     /// Spans that were not kept because there were too many, and from when on.
     pub left_out: Option<(u64, u64)>,
 }
 
 impl Picture {
-    /// How many spans it holds.
     pub fn spans(&self) -> usize {
         let of_cpus = self.cpus.iter().map(|cpu| cpu.runs.len() + cpu.softirqs.len());
         self.threads.iter().map(|thread| thread.calls.len()).chain(of_cpus).sum()
     }
 }
 
-/// The name of a network softirq by its number.
 pub fn softirq_name(vector: u32) -> &'static str {
     if vector == 2 { "NET_TX" } else { "NET_RX" }
 }

@@ -13,7 +13,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// One more.
     pub fn add(&mut self, ns: u64) {
         self.histogram.record_ns(ns);
         self.count += 1;
@@ -32,7 +31,6 @@ impl Times {
         self.max_ns = self.max_ns.max(max_ns);
     }
 
-    /// How many.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -75,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_elsewhere_adds_up_with_what_comes_here() {
+    fn imported_counts_are_added_to_own() {
         let mut times = Times::default();
         times.add(1000);
         times.add_counted(&[(2000, 3)], 6010, 2010);

@@ -266,7 +266,7 @@ fn import(files: &[PathBuf]) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use base::outcome::Finding;
+    use base::outcome::LoadMetric;
     use report::terminal::Style;
 
     use super::*;
@@ -296,7 +296,7 @@ mod tests {
             summary(Some(5.0), Some(5.0), Resource::Network),
             summary(None, None, Resource::None),
             RunSummary {
-                finding: Some(Finding {
+                finding: Some(LoadMetric {
                     metric: "goodput_bit_per_s".into(),
                     values: vec![941e6, 939e6, 943e6],
                 }),

@@ -3,19 +3,15 @@
 use super::scale::ticks;
 use base::format::{Scale, number};
 
-/// One tick.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
     /// Where, in the axis's values.
     pub at: f64,
-    /// What it is called.
     pub label: String,
 }
 
-/// An axis of a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it shows, with its unit.
     pub title: String,
     /// The values at its two ends.
     pub domain: [f64; 2],
@@ -72,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_speaks_in_the_prefix_of_its_largest_value() {
+    fn axis_uses_prefix_of_its_largest_value() {
         let axis = Axis::amount("network", "bit/s", 0.0, 133e6, 3);
         let labels: Vec<_> = axis.ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!((axis.title.as_str(), labels), ("network (Mbit/s)", vec!["0", "50", "100", "150"]));

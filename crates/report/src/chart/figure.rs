@@ -12,24 +12,17 @@ use super::scale::{Linear, px};
 /// Where a panel's plot area lies within the figure, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
-    /// Left edge.
     pub left: f64,
-    /// Top edge.
     pub top: f64,
-    /// Width.
     pub width: f64,
-    /// Height.
     pub height: f64,
 }
 
 /// One coordinate system with its marks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// Its plot area.
     pub frame: Frame,
-    /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
     pub y: Axis,
     /// Whether the horizontal axis is labelled (the lowest of stacked panels only).
     pub x_labels: bool,
@@ -39,31 +32,24 @@ pub struct Panel {
     pub marks: Vec<Mark>,
 }
 
-/// One entry of a legend.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Legend {
-    /// The class names of what it explains.
     pub class: &'static str,
     /// The form of a point; `None` for a line.
     pub shape: Option<Shape>,
-    /// What it means.
     pub text: Cow<'static, str>,
 }
 
-/// A figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Unique within the page; letters, digits and dashes.
     pub id: String,
-    /// Pixels.
     pub width: f64,
-    /// Pixels.
     pub height: f64,
     /// Its name, for those who cannot see it.
     pub title: String,
     /// What is to be seen, for those who cannot see it.
     pub description: String,
-    /// Its panels.
     pub panels: Vec<Panel>,
     /// Its legend, drawn as text beneath.
     pub legend: Vec<Legend>,
@@ -77,7 +63,8 @@ impl Figure {
             div.plot {
                 svg viewBox=(format!("0 0 {} {}", px(self.width), px(self.height))) role="img"
                     aria-labelledby=(format!("{title} {description}"))
-                    style=(format!("max-width:{}px;min-width:{}px", px(self.width), px(if self.width > 560.0 { 560.0 } else { 300.0 }))) {
+                    style=(format!("max-width:{}px;min-width:{}px", px(self.width),
+                        px(if self.width > 560.0 { 560.0 } else { 300.0 }))) {
                     title id=(title) { (self.title) }
                     desc id=(description) { (self.description) }
                     @for panel in &self.panels { (panel.svg()) }

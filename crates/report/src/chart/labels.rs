@@ -109,7 +109,6 @@ pub(super) fn placed(marks: &[Mark], plane: &Plane, title: (&str, f64)) -> Vec<M
     found
 }
 
-/// The room of a text that stands where it is.
 fn text_room(mark: &Mark, plane: &Plane) -> Option<Room> {
     let Mark::Text { at, offset, text, .. } = mark else { return None };
     let (x, y) = (plane.x.at(at.0) + offset.0, plane.y.at(at.1) + offset.1);
@@ -195,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stays_over_its_panel() {
+    fn label_stays_within_its_panel() {
         let label = "97 predicted";
         assert_eq!([0.0, 200.0, 400.0].map(|x| within(x, label, [0.0, 400.0])), [39.0, 200.0, 361.0]);
         assert_eq!(within(9.0, label, [0.0, 10.0]), 5.0, "a panel narrower than its label");
     }
 
     #[test]
-    fn a_label_alone_stands_where_it_always_did() {
+    fn single_label_has_its_default_position() {
         let found = texts(&[rule(50.0, "ceiling"), drop_at(30.0, ""), drop_at(50.0, "")]);
         assert_eq!((number(&found[0], "x"), number(&found[0], "y")), (396.0, 96.0));
         assert_eq!(found[1..], ["", ""]);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_near_the_ground_is_labelled_above() {
+    fn rule_near_the_bottom_is_labelled_above() {
         let found = texts(&[rule(1.0, "least")]);
         assert!(number(&found[0], "y") < 198.0, "{found:?}");
     }

@@ -7,11 +7,8 @@ use super::scale::{Linear, px};
 /// The form of a point: verdicts differ in form as well as in colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A filled circle.
     Circle,
-    /// A diagonal cross.
     Cross,
-    /// An empty diamond.
     Diamond,
     /// A triangle that points down.
     Triangle,
@@ -24,111 +21,70 @@ pub enum Mark {
     Line {
         /// The points in drawing order.
         points: Vec<(f64, Option<f64>)>,
-        /// Class names.
         class: &'static str,
     },
     /// A line that holds each value until the next point.
     Step {
         /// The points in ascending x.
         points: Vec<(f64, Option<f64>)>,
-        /// Class names.
         class: &'static str,
     },
     /// One point with a text for those who point at it.
     Point {
-        /// Where.
         at: (f64, f64),
-        /// Its form.
         shape: Shape,
-        /// Class names.
         class: &'static str,
         /// What it says when pointed at.
         label: String,
     },
     /// The area between two values over a range of x.
     Band {
-        /// From and to in x.
         x: [f64; 2],
         /// From and to in y; `None` for the panel's whole height.
         y: Option<[f64; 2]>,
-        /// Class names.
         class: &'static str,
     },
     /// A horizontal bar from zero, centred on a row.
     Bar {
-        /// Its row.
         y: f64,
-        /// Its length.
         value: f64,
-        /// Class names.
         class: &'static str,
         /// What it says when pointed at.
         label: String,
     },
     /// A horizontal interval with end strokes.
-    Whisker {
-        /// Its row.
-        y: f64,
-        /// Its ends.
-        x: [f64; 2],
-        /// Class names.
-        class: &'static str,
-    },
+    Whisker { y: f64, x: [f64; 2], class: &'static str },
     /// A straight line across the panel at one y, with a label at one of its ends.
-    Rule {
-        /// Where.
-        y: f64,
-        /// Class names.
-        class: &'static str,
-        /// What it is.
-        label: String,
-    },
+    Rule { y: f64, class: &'static str, label: String },
     /// A straight line down the panel at one x.
     Drop {
-        /// Where.
         x: f64,
-        /// Class names.
         class: &'static str,
         /// What it is, written at or near its top; may be empty.
         label: String,
     },
     /// Many points as one mark, each without a text of its own.
-    Dots {
-        /// Where.
-        at: Vec<(f64, f64)>,
-        /// Class names.
-        class: &'static str,
-    },
+    Dots { at: Vec<(f64, f64)>, class: &'static str },
     /// Many straight strokes as one mark.
-    Strokes {
-        /// From and to.
-        at: Vec<[(f64, f64); 2]>,
-        /// Class names.
-        class: &'static str,
-    },
+    Strokes { at: Vec<[(f64, f64); 2]>, class: &'static str },
     /// Many boxes as one mark.
     Boxes {
         /// Two opposite corners each.
         at: Vec<[(f64, f64); 2]>,
-        /// Class names.
         class: &'static str,
     },
     /// The area between two lines over the same places: x, lower and upper y.
     Area {
         /// In ascending x.
         at: Vec<(f64, f64, f64)>,
-        /// Class names.
         class: &'static str,
     },
     /// A text beside a place.
     Text {
-        /// Where.
         at: (f64, f64),
         /// Pixels to the right of and below it.
         offset: (f64, f64),
-        /// Class names.
         class: &'static str,
-        /// The text.
         text: String,
     },
 }
@@ -163,7 +119,8 @@ impl Mark {
             Self::Bar { y, value, class, label } => {
                 let half = ((plane.y.at(1.0) - plane.y.at(0.0)).abs() * 0.3).min(9.0);
                 let (x0, x1) = (plane.x.at(0.0), plane.x.at(*value));
-                html! { rect class=(class) x=(px(x0)) y=(px(plane.y.at(*y) - half)) width=(px((x1 - x0).max(1.0)))
+                html! { rect class=(class) x=(px(x0)) y=(px(plane.y.at(*y) - half))
+                    width=(px((x1 - x0).max(1.0)))
                 height=(px(half * 2.0)) rx="2" { title { (label) } } }
             }
             Self::Whisker { y, x, class } => {
@@ -257,7 +214,8 @@ fn point((x, y): (f64, f64), shape: Shape, class: &str, label: &str) -> Markup {
         @match shape {
             Shape::Circle => circle class=(class) cx=(px(x)) cy=(px(y)) r="4" { title { (label) } },
             Shape::Cross => path class=(class) d=(format!("M{at}m-4 -4l8 8m0 -8l-8 8")) { title { (label) } },
-            Shape::Diamond => path class=(class) d=(format!("M{at}m0 -5l5 5l-5 5l-5 -5z")) { title { (label) } },
+            Shape::Diamond => path class=(class)
+                d=(format!("M{at}m0 -5l5 5l-5 5l-5 -5z")) { title { (label) } },
             Shape::Triangle => path class=(class) d=(format!("M{at}l-4 -7h8z")) { title { (label) } },
         }
     }

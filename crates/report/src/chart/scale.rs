@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_never_leaves_its_range() {
+    fn scale_stays_within_its_range() {
         let scale = Linear { domain: [0.0, 10.0], range: [100.0, 0.0] };
         assert_eq!([0.0, 5.0, 20.0, -3.0, f64::NAN].map(|v| scale.at(v)), [100.0, 50.0, 0.0, 100.0, 100.0]);
         assert_eq!(Linear { domain: [1.0, 1.0], range: [3.0, 9.0] }.at(1.0), 3.0);

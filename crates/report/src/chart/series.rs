@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_dip_survives_thinning() {
+    fn thinning_keeps_a_single_dip() {
         let at: Vec<f64> = (0..10_000).map(|i| f64::from(i) * 0.1).collect();
         let mut values: Vec<_> = at.iter().map(|_| Some(2.0)).collect();
         values[4321] = Some(0.0);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_series_is_left_alone() {
+    fn short_series_is_not_thinned() {
         assert_eq!(thinned(&[1.0, 2.0], &[None, Some(3.0)], 10), [(1.0, None), (2.0, Some(3.0))]);
         assert_eq!(thinned(&[], &[], 10), []);
     }

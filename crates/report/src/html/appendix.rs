@@ -1,4 +1,4 @@
-//! The rest: requirements, doubts, how to do it again, and everything in full.
+//! The rest: requirements, doubts, how to repeat the run, all trials and settings.
 
 use base::metric::{Better, MetricSpec};
 use base::outcome::Run;
@@ -14,7 +14,6 @@ use base::format::{capitalized, duration, metric, number, unit_of};
 /// More trials than this are left to the CSV export: nobody reads them on a page.
 const TRIALS_MAX: usize = 500;
 
-/// What was required, and whether it held.
 pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
     if run.requirements.is_empty() {
         return html! {};
@@ -22,15 +21,17 @@ pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
     html! {
         h2 { "Requirements" }
         div.scroll { table {
-            thead { tr { th scope="col" { "required" } th.n scope="col" { "measured" } th scope="col" { "result" } } }
+            thead { tr { th scope="col" { "required" } th.n scope="col" { "measured" }
+                th scope="col" { "result" } } }
             tbody { @for required in &run.requirements {
                 tr {
                     th.name scope="row" { code { (required.requirement) } }
                     (number_cell(&words::measured(required, specs)))
                     td {
-                        @if required.held { span.v.v-pass { "held" } }
-                        @else if let Some(why) = &required.unknown { span.v.v-fail { "not known to hold" } small { (capitalized(why)) } }
-                        @else { span.v.v-fail { "did not hold" } }
+                        @if required.held { span.v.v-pass { "met" } }
+                        @else if let Some(why) = &required.unknown { span.v.v-fail { "unknown" }
+                            small { (capitalized(why)) } }
+                        @else { span.v.v-fail { "not met" } }
                     }
                 }
             } }
@@ -44,12 +45,13 @@ pub(super) fn doubt_list(run: &Run) -> Markup {
     html! {
         h2 { "Doubts" }
         @if all.is_empty() {
-            p { "Nothing was seen that weakens this result." }
+            p { "Nothing weakens this result." }
         } @else {
-            p.caption { "Everything that was seen to weaken this result, and what to do about it." }
+            p.caption { "What weakens this result, and what to do." }
             ul.plain { @for told in &all { li {
                 @if !told.about.is_empty() { strong { (told.about.join(", ")) ": " } }
-                (if told.about.is_empty() { capitalized(&told.message) } else { told.message.clone() }) small { (capitalized(&told.advice)) }
+                (if told.about.is_empty() { capitalized(&told.message) } else { told.message.clone() })
+                    small { (capitalized(&told.advice)) }
             } } }
         }
     }
@@ -58,24 +60,24 @@ pub(super) fn doubt_list(run: &Run) -> Markup {
 /// How to make such a run again.
 pub(super) fn reproduce(run: &Run, command: Option<&str>) -> Markup {
     html! {
-        h2 { "Do it again" }
+        h2 { "Repeat this run" }
         @if let Some(command) = command { pre { code { (command) } } }
         p {
-            "The stored run " code { (run.run) } " holds the resolved plan (below), the environment and every sample; "
-            code { "kagiri report " (run.run) } " makes this page again without measuring."
+            "The stored run " code { (run.run) } " contains the resolved plan (below), the environment and \
+                                                  every sample. "
+            code { "kagiri report " (run.run) } " writes this page again without measuring."
         }
     }
 }
 
-/// Every trial.
 pub(super) fn trials(run: &Run) -> Markup {
     html! {
-        h2 { "In full" }
+        h2 { "All trials and settings" }
         details {
             summary { "All " (run.trials.len()) " trials" }
             div.scroll { table {
                 @if run.trials.len() > TRIALS_MAX {
-                    caption { "The first " (TRIALS_MAX) "; the rest is in the CSV export." }
+                    caption { "The first " (TRIALS_MAX) "; the CSV export has all of them." }
                 }
                 thead { tr {
                     @for head in ["trial", "repetition"] { th.n scope="col" { (head) } }
@@ -83,7 +85,7 @@ pub(super) fn trials(run: &Run) -> Markup {
                     th scope="col" { "phase" }
                     th.n scope="col" { (run.capacity.unit) }
                     th scope="col" { "verdict" }
-                    th scope="col" { "began" }
+                    th scope="col" { "started" }
                     th.n scope="col" { "hold" }
                     th scope="col" { "reasons and doubts" }
                 } }
@@ -97,7 +99,8 @@ pub(super) fn trials(run: &Run) -> Markup {
                     td.n { (moment(trial.started_at)) }
                     td.n { (duration(trial.hold_to_s - trial.hold_from_s)) }
                     td.wide {
-                        (trial.reasons.iter().chain(trial.doubts.iter().map(|d| &d.message)).map(String::as_str).collect::<Vec<_>>().join("; "))
+                        (trial.reasons.iter().chain(trial.doubts.iter().map(|d|
+                            &d.message)).map(String::as_str).collect::<Vec<_>>().join("; "))
                     }
                 } } }
             } }
@@ -105,7 +108,6 @@ pub(super) fn trials(run: &Run) -> Markup {
     }
 }
 
-/// What the metrics mean.
 pub(super) fn meanings(run: &Run, specs: &[MetricSpec]) -> Markup {
     let used = |spec: &&MetricSpec| run.trials.iter().any(|trial| trial.metrics.contains_key(spec.name));
     let specs: Vec<_> = specs.iter().filter(used).collect();
@@ -114,13 +116,15 @@ pub(super) fn meanings(run: &Run, specs: &[MetricSpec]) -> Markup {
     }
     html! {
         details {
-            summary { "What the metrics mean" }
+            summary { "Metrics" }
             div.scroll { table {
-                thead { tr { @for head in ["metric", "unit", "better", "meaning"] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["metric", "unit", "better", "meaning"] {
+                    th scope="col" { (head) } } } }
                 tbody { @for spec in specs { tr {
                     th scope="row" { code { (spec.name) } }
                     td { (spec.unit) }
-                    td { (match spec.better { Better::Higher => "more", Better::Lower => "less", Better::Neither => "" }) }
+                    td { (match spec.better { Better::Higher => "more", Better::Lower => "less",
+                        Better::Neither => "" }) }
                     td.wide { (spec.meaning) }
                 } } }
             } }
@@ -128,7 +132,6 @@ pub(super) fn meanings(run: &Run, specs: &[MetricSpec]) -> Markup {
     }
 }
 
-/// Facts of the host.
 pub(super) fn environment(run: &Run) -> Markup {
     html! {
         details {
@@ -156,7 +159,7 @@ fn fact(name: &str, value: &Value) -> Markup {
 
 fn flat(name: &str, value: &Value) -> String {
     match value {
-        Value::Null => "not known".to_owned(),
+        Value::Null => "unknown".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) if unit_of(name) != ("", 1.0) => metric(name, number.as_f64()),
         Value::Object(facts) => {
@@ -177,8 +180,7 @@ fn inner(name: &str, value: &Value) -> String {
     }
 }
 
-/// The resolved plan.
 pub(super) fn plan(run: &Run) -> Markup {
     let text = serde_json::to_string_pretty(&run.plan).unwrap_or_else(|_| run.plan.to_string());
-    html! { details { summary { "Plan, resolved" } pre { code { (text) } } } }
+    html! { details { summary { "Resolved plan" } pre { code { (text) } } } }
 }

@@ -157,7 +157,6 @@ fn extent(marks: &Marks, direction: usize) -> Vec<f64> {
     }
 }
 
-/// A layer in the chart's own marks.
 fn marks(layer: &Layer, x: &Way, y: &Way, place: &impl Fn([f64; 2]) -> Option<(f64, f64)>) -> Vec<Mark> {
     let of = classes(layer.tone);
     let way = |at: &[(f64, Option<f64>)]| {
@@ -198,7 +197,6 @@ fn marks(layer: &Layer, x: &Way, y: &Way, place: &impl Fn([f64; 2]) -> Option<(f
     vec![mark]
 }
 
-/// The cells of each colour as one mark.
 fn cells(
     across: [f64; 2],
     upward: [f64; 2],
@@ -224,7 +222,6 @@ fn cells(
     coloured.map(|(at, class)| Mark::Boxes { at, class }).collect()
 }
 
-/// Which value has which colour.
 struct Heat {
     least: f64,
     greatest: f64,
@@ -248,7 +245,6 @@ impl Heat {
         ((share * HEAT.len() as f64) as usize).min(HEAT.len() - 1)
     }
 
-    /// The least value of a colour.
     fn from(&self, colour: usize) -> f64 {
         let share = colour as f64 / HEAT.len() as f64;
         match self.by_ratio {

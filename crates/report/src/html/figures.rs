@@ -1,6 +1,6 @@
 //! The figures of the page, apart from the timeline.
 
-use base::outcome::{Finding, Resource, Run, Saturation, Trial, VariantOutcome};
+use base::outcome::{LoadMetric, Resource, Run, Saturation, Trial, VariantOutcome};
 use base::statistics::median;
 use base::verdict::Verdict;
 use maud::{Markup, html};
@@ -11,7 +11,6 @@ use crate::text::clipped;
 use crate::words;
 use base::format::{capitalized, metric_words, number, quantity, unit_of};
 
-/// The form and class of a verdict.
 pub(super) const fn form(verdict: Verdict) -> (Shape, &'static str) {
     match verdict {
         Verdict::Pass => (Shape::Circle, "pass"),
@@ -28,7 +27,7 @@ fn verdict_legend() -> Vec<Legend> {
     vec![
         entry(Verdict::Pass, "pass"),
         entry(Verdict::Fail, "fail"),
-        entry(Verdict::Invalid, "invalid (the measuring side was at fault)"),
+        entry(Verdict::Invalid, "invalid (fault of the measuring side)"),
     ]
 }
 
@@ -144,13 +143,11 @@ pub(super) fn usage(
     })
 }
 
-/// The trials that know their usage of the resource.
 fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resource) -> Vec<(&'a Trial, f64)> {
     let usage = |trial: &Trial| trial.metrics.get(resource.metric()?).copied().flatten();
     run.trials_of(&variant.name).filter_map(|trial| Some((trial, usage(trial)?))).collect()
 }
 
-/// Interval, line, ceiling and the place where they meet.
 fn usage_lines(fit: &Saturation, ceiling: Option<f64>, meets: Option<f64>, to: f64) -> Vec<Mark> {
     let line = |load: f64| fit.usage_at_zero + fit.cost_per_load * load;
     let mut marks = Vec::new();
@@ -183,7 +180,7 @@ pub(super) fn ceiling_words(fit: &Saturation) -> Option<String> {
 
 fn usage_words(fit: &Saturation, unit: &str) -> String {
     let cost = words::cost(fit);
-    let ceiling = fit.ceiling.as_ref().map_or("the ceiling is not known".to_owned(), |c| {
+    let ceiling = fit.ceiling.as_ref().map_or("the ceiling is unknown".to_owned(), |c| {
         format!("the ceiling is {} ({})", quantity(Some(c.value), &fit.unit), c.source)
     });
     let meets =
@@ -191,7 +188,6 @@ fn usage_words(fit: &Saturation, unit: &str) -> String {
     format!("{cost} per {}; {ceiling}{meets}.", words::singular(unit))
 }
 
-/// One legend for all of the figures of usage.
 pub(super) fn usage_legend() -> Markup {
     let mut legend = verdict_legend();
     legend.extend([
@@ -248,7 +244,7 @@ pub(super) fn comparison(run: &Run) -> Figure {
 /// Bars of what came of one load, with the spread of the repetitions.
 pub(super) fn found(run: &Run, row: &Row) -> Figure {
     let (unit, factor) = unit_of(row.metric);
-    let bar = |(variant, found): (&VariantOutcome, &Option<&Finding>)| {
+    let bar = |(variant, found): (&VariantOutcome, &Option<&LoadMetric>)| {
         let values: Vec<f64> =
             found.iter().flat_map(|found| &found.values).map(|value| value * factor).collect();
         let text = found.map(|found| format!("{} (n = {})", findings::median(found), values.len()));
@@ -256,7 +252,7 @@ pub(super) fn found(run: &Run, row: &Row) -> Figure {
             name: variant.name.clone(),
             value: median(&values),
             ends: found
-                .and_then(Finding::spread)
+                .and_then(LoadMetric::spread)
                 .map_or([None; 2], |ends| ends.map(|end| Some(end * factor))),
             label: format!("{}: {}", variant.name, found.map(findings::sureness).unwrap_or_default()),
             text: text.unwrap_or_default(),
@@ -296,12 +292,7 @@ fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
 
 fn bar_marks(bar: &Bar, y: f64) -> Vec<Mark> {
     let Some(value) = bar.value else {
-        return vec![Mark::Text {
-            at: (0.0, y),
-            offset: (6.0, 4.0),
-            class: "note",
-            text: "not known".into(),
-        }];
+        return vec![Mark::Text { at: (0.0, y), offset: (6.0, 4.0), class: "note", text: "unknown".into() }];
     };
     let [least, most] = bar.ends;
     let mut marks = vec![Mark::Bar { y, value, class: "bar", label: bar.label.clone() }];

@@ -8,13 +8,14 @@ mod timeline;
 mod variant;
 
 use base::metric::MetricSpec;
-use base::outcome::Run;
+use base::outcome::{Run, Table};
 use base::verdict::Verdict;
 use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::text::plain;
-use base::format::UNKNOWN;
+use crate::tables::printed;
+use crate::text::{plain, unbroken};
+use base::format::{UNKNOWN, capitalized};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -38,8 +39,10 @@ pub fn page(run: &Run, extras: &Extras) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(format!("kagiri {}", plain(&run.kagiri)));
-                // Whatever a plan or a host may have smuggled into a name, this page fetches and runs nothing.
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                // Whatever a plan or a host may have smuggled into a name, this page fetches and runs
+                // nothing.
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src \
+                    'unsafe-inline'; img-src data:";
                 title { (title) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
@@ -69,10 +72,33 @@ pub fn page(run: &Run, extras: &Extras) -> String {
 
 /// A table cell with a number, or with the dash that stands for an unknown one.
 fn number_cell(text: &str) -> Markup {
-    html! { td.n { @if text == UNKNOWN { span.none title="not known" { (UNKNOWN) } } @else { (text) } } }
+    html! { td.n { @if text == UNKNOWN { span.none title="unknown" { (UNKNOWN) } } @else { (text) } } }
 }
 
-/// A verdict in its colour.
 fn verdict(verdict: Verdict, text: &str) -> Markup {
     html! { span class=(format!("v v-{verdict}")) { (text) } }
+}
+
+/// The workload's own tables, beside one another as far as there is room.
+fn side_by_side(tables: &[Table]) -> Markup {
+    if tables.is_empty() {
+        return html! {};
+    }
+    html! {
+        div.beside { @for table in tables.iter().map(printed) { section {
+            h3 { (table.title) }
+            div.scroll { table {
+                thead { tr { @for column in &table.columns {
+                    @if column.is_number { th.n scope="col" { (column.title) } }
+                        @else { th scope="col" { (column.title) } }
+                } } }
+                tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
+                    @if at == 0 { th scope="row" { (unbroken(cell)) } }
+                    @else if table.columns[at].is_number { (number_cell(cell)) }
+                    @else { td { (unbroken(cell)) } }
+                } } } }
+            } }
+            @for note in table.notes { p.caption { (capitalized(note)) } }
+        } } }
+    }
 }

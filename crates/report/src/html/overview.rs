@@ -1,11 +1,10 @@
 //! The top of the page: the answer, key figures, all verdicts, and variants side by side.
 
-use base::outcome::{Certainty, Finding, Resource, Run, VariantOutcome};
+use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::variant::side_by_side;
-use super::{figures, number_cell, verdict};
+use super::{figures, number_cell, side_by_side, verdict};
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
@@ -60,19 +59,22 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
             }
             @if !variant.findings.is_empty() {
             } @else if one_load {
-                (figure("capacity", UNKNOWN, "not searched for, as one load was offered"))
+                (figure("capacity", UNKNOWN, "not searched: one load was measured"))
             } @else {
-                (figure("capacity", &capacity, &format!("interval: {}; {}", words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
+                (figure("capacity", &capacity, &format!("interval: {}; {}",
+                    words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
             (figure("limit", variant.limit.resource.word(), limit_note(variant)))
             @if !one_load {
                 (figure("predicted", &predicted, &predicted_note))
             }
             @if let Some((cost, interval)) = cost {
-                (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost, &interval))
+                (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost,
+                    &interval))
             }
-            (figure("trials", &run.trials.len().to_string(), &words::length_s(run).map(duration).unwrap_or_default()))
-            (figure("doubts", &doubts.to_string(), if doubts == 0 { "nothing weakens it" } else { "listed below" }))
+            (figure("trials", &run.trials.len().to_string(),
+                &words::length_s(run).map(duration).unwrap_or_default()))
+            (figure("doubts", &doubts.to_string(), if doubts == 0 { "none" } else { "listed below" }))
         }
     }
 }
@@ -82,8 +84,8 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
     let unit = &variant.capacity.unit;
     let note = match (variant.predicted, words::prediction_doubt(variant)) {
         (None, Some(_)) => words::PREDICTION_REFUTED.to_owned(),
-        (Some(_), Some(why)) => format!("{unit}, doubtful: {why}; from slopes and ceilings alone"),
-        (_, None) => format!("{unit}, from slopes and ceilings alone"),
+        (Some(_), Some(why)) => format!("{unit} from slopes and ceilings alone; doubtful: {why}"),
+        (_, None) => format!("{unit} from slopes and ceilings alone"),
     };
     (words::predicted(variant), note)
 }
@@ -91,8 +93,8 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
 /// How sure the limit is; that there was none is sure of the loads offered only.
 fn limit_note(variant: &VariantOutcome) -> &'static str {
     match (variant.limit.resource, variant.limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "what sets it is not known",
-        (Resource::None, _) => "within the loads offered",
+        (Resource::None, Certainty::Unknown) => "unknown",
+        (Resource::None, _) => "within the measured loads",
         (_, certainty) => words::certainty_word(certainty),
     }
 }
@@ -114,7 +116,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     html! {
         h2 { "Verdicts" }
         div.scroll { table {
-            caption { "Per load and variant: steady, or how it failed and how many seconds into the hold." }
+            caption { "Per load and variant: steady, or the failure and its time in the hold." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -123,7 +125,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
                 th.n scope="row" { (number(*load)) }
                 @for rows in &all { @match rows.iter().find(|row| row.load == *load) {
                     Some(row) => td { (how(row)) },
-                    None => td.none { "not offered" },
+                    None => td.none { "not measured" },
                 } }
             } } }
         } }
@@ -159,16 +161,18 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
     html! {
         figure {
-            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: the median of its repetitions (bar), the least and the greatest (whisker), each of them (diamond)." }
+            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
+                and maximum (whisker) of its repetitions (diamonds)." }
             (figures::found(run, main).svg())
         }
         div.scroll { table {
-            caption { "Medians of the repetitions; the change is against " (first.name) "." }
+            caption { "Medians of the repetitions. Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
                     th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 { @for head in ["repetitions", "n", "change"] { th.n scope="col" { (head) } } }
+                    @if at == 0 { @for head in ["repetitions", "n", "change"] {
+                        th.n scope="col" { (head) } } }
                 }
                 th scope="col" { "limit" }
                 th scope="col" { "verdict" }
@@ -192,27 +196,28 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
 }
 
 fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
-    row.findings[index].and_then(Finding::median)
+    row.findings[index].and_then(LoadMetric::median)
 }
 
 fn limit_words(variant: &VariantOutcome) -> String {
     format!("{} ({})", variant.limit.resource, words::certainty_word(variant.limit.certainty))
 }
 
-/// What every variant carries.
 fn capacities(run: &Run) -> Markup {
     let first = &run.variants[0];
     let unit = &run.capacity.unit;
     html! {
         figure {
-            figcaption { "Capacity of each variant: the median of its repetitions (bar), the interval that the trials allow (whisker), repetitions that differ (diamond)." }
+            figcaption { "Capacity of each variant: median of its repetitions (bar), interval (whisker), \
+                          repetitions that differ (diamonds)." }
             (figures::comparison(run).svg())
         }
         div.scroll { table {
-            caption { "Capacity in " (unit) "; the change is against " (first.name) "." }
+            caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
-                @for head in ["capacity", "interval", "n", "change", "predicted"] { th.n scope="col" { (head) } }
+                @for head in ["capacity", "interval", "n", "change", "predicted"] {
+                    th.n scope="col" { (head) } }
                 th scope="col" { "limit" }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
                     th.n scope="col" { (resource) small { "per " (words::singular(unit)) } }
@@ -234,12 +239,12 @@ fn capacities(run: &Run) -> Markup {
     }
 }
 
-/// Where this page comes from.
 pub(super) fn footer(run: &Run) -> Markup {
     html! {
         footer {
-            "Run " code { (run.run) } " of " (moment(run.started_at)) ", " (words::state_word(run.state)) ", schema "
-            (run.schema) ", written by kagiri " (run.kagiri) ". The page holds everything it shows and loads nothing."
+            "Run " code { (run.run) } " of " (moment(run.started_at)) ", " (words::state_word(run.state))
+                ", schema "
+            (run.schema) ", written by kagiri " (run.kagiri) ". The page is self-contained."
         }
     }
 }

@@ -25,13 +25,11 @@ struct Placed<'a> {
     length_s: f64,
 }
 
-/// A panel of one series.
 struct Kind<'a> {
     title: String,
     /// The first of these that a trial has is drawn.
     series: &'a [&'a str],
     class: &'static str,
-    /// Its ceiling is drawn.
     resource: Option<Resource>,
     has_stalls: bool,
 }
@@ -238,7 +236,7 @@ fn series_panel(
         marks.extend(stalls(placed, 0.0));
     }
     if !known {
-        let text = "could not be read".to_owned();
+        let text = "not sampled".to_owned();
         marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 4.0), class: "note", text });
     }
     let high = most.max(ceiling.map_or(0.0, |c| c.value));

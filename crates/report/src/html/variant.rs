@@ -1,25 +1,23 @@
-//! The section of one variant: limit, figures, tables, consideration.
+//! The section of one variant: limit, figures, tables, explanation.
 
 use base::metric::MetricSpec;
-use base::outcome::{Limit, Resource, Run, Table, VariantOutcome};
+use base::outcome::{Limit, Resource, Run, VariantOutcome};
 use maud::{Markup, html};
 
-use super::{Extras, drawn, figures, number_cell, timeline, verdict};
+use super::{Extras, drawn, figures, number_cell, side_by_side, timeline, verdict};
 use crate::digest::{self, Row};
-use crate::tables::printed;
 use crate::text::unbroken;
 use crate::words;
 use base::format::{Scale, UNKNOWN, capitalized, number, quantity, range};
 
-/// Everything about one variant.
 pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras: &Extras) -> Markup {
     let rows = digest::rows(run, &variant.name);
     let several = run.variants.len() > 1;
     html! {
         section {
-            @if several { h2 { (variant.name) } } @else { h2 { "What was measured" } }
+            @if several { h2 { (variant.name) } } @else { h2 { "Measurement" } }
             @if rows.is_empty() {
-                p { "No trial was made." }
+                p { "No trials." }
             } @else {
                 // Several variants have theirs together, above.
                 @if !several { (side_by_side(&variant.account.tables)) }
@@ -30,7 +28,8 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
                 } @else {
                     h3 { "The search" }
                     figure {
-                        figcaption { "The load of every trial in the order in which they were made, and its verdict; dotted lines part the repetitions." }
+                        figcaption { "Load and verdict of every trial, in order. Dotted lines separate the \
+                                      repetitions." }
                         (figures::search(run, variant, index).svg())
                     }
                 }
@@ -40,14 +39,17 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
             }
             (limit(&variant.limit))
             @if !variant.considerations.is_empty() {
-                h3 { "Consideration" }
-                p.caption { "Written from the tables above; what was concluded rather than read from a counter is marked as inferred." }
+                h3 { "Explanation" }
+                p.caption { "Conclusions that no counter confirms are marked 'inferred'." }
                 @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
             @if let Some(figure) = timeline::figure(run, variant, index, extras.presentation) {
-                h3 { @if words::is_one_load(run, variant) { "Over time" } @else { "Up and down the ramp" } }
+                h3 { @if words::is_one_load(run, variant) { "Over time" } @else { "Trials over time" } }
                 figure {
-                    figcaption { "All trials of this variant end to end; time between trials is cut out at the dotted lines. The shaded part of each trial is its hold, over which the table's numbers are taken." }
+                    figcaption {
+                        "All trials of this variant in order, without the time between them (dotted lines). "
+                        "The shaded part of a trial is its hold: the tables cover this time."
+                    }
                     (figure.svg())
                 }
             }
@@ -60,36 +62,13 @@ fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
     let is_one = words::is_one_load(run, variant);
     html! {
         @if !variant.figures.is_empty() {
-            h3 { "Against the load" }
+            h3 { "Results against load" }
             (drawn::all(&variant.figures, &format!("loads-{index}")))
         }
         @if !variant.account.figures.is_empty() {
-            h3 { @if is_one { "What was seen" } @else { "What was seen at the load that was carried" } }
+            h3 { @if is_one { "Details" } @else { "Details at the capacity" } }
             (drawn::all(&variant.account.figures, &format!("seen-{index}")))
         }
-    }
-}
-
-/// The workload's own tables, beside one another as far as there is room.
-pub(super) fn side_by_side(tables: &[Table]) -> Markup {
-    if tables.is_empty() {
-        return html! {};
-    }
-    html! {
-        div.beside { @for table in tables.iter().map(printed) { section {
-            h3 { (table.title) }
-            div.scroll { table {
-                thead { tr { @for column in &table.columns {
-                    @if column.is_number { th.n scope="col" { (column.title) } } @else { th scope="col" { (column.title) } }
-                } } }
-                tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
-                    @if at == 0 { th scope="row" { (unbroken(cell)) } }
-                    @else if table.columns[at].is_number { (number_cell(cell)) }
-                    @else { td { (unbroken(cell)) } }
-                } } } }
-            } }
-            @for note in table.notes { p.caption { (capitalized(note)) } }
-        } } }
     }
 }
 
@@ -107,8 +86,10 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
     html! {
         div.scroll { table {
             caption {
-                "Medians over the hold of the valid trials at each load (slack: the least; stalls and start-up: the most). "
-                "CPU is in % of one core. The verdict counts the trials that came to it, of n. " (UNKNOWN) " is not known."
+                "Medians over the hold of the valid trials at each load (slack: minimum; stalls and \
+                 start-up: maximum). "
+                "CPU is in % of one core. Verdict: trials with this verdict / all trials. " (UNKNOWN)
+                    " = unknown."
             }
             thead { tr {
                 th.n scope="col" { (variant.capacity.unit) }
@@ -116,7 +97,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 @for (column, _, scale) in &columns {
                     th.n scope="col" title=(column.metric) { (column.heading) small { (scale.unit) } }
                 }
-                th scope="col" { "how it went, evidence" }
+                th scope="col" { "notes" }
             } }
             tbody { @for (i, row) in rows.iter().enumerate() { tr {
                 th.n scope="row" { (number(row.load)) }
@@ -141,7 +122,8 @@ fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
     html! {
         h3 { "Usage against load" }
         p.caption {
-            "Every point is a trial. The line is fitted to the loads that speak for themselves (n in the table below); where it meets the ceiling, the resource is used up."
+            "Every point is a trial. The line is fitted to the trials that passed (n in the table below). "
+            "Where it meets the ceiling, the resource is exhausted."
         }
         div.pair { @for (figure, ceiling) in &drawn { figure {
             (figure.svg())
@@ -151,7 +133,6 @@ fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
     }
 }
 
-/// The lines as numbers.
 fn saturation(variant: &VariantOutcome) -> Markup {
     if variant.saturation.is_empty() {
         return html! {};
@@ -159,14 +140,20 @@ fn saturation(variant: &VariantOutcome) -> Markup {
     let unit = &variant.capacity.unit;
     html! {
         div.scroll { table {
-            caption { "Cost of a " (words::singular(unit)) " and the load at which each resource is used up, with 95 % intervals. CPU is in % of one core. A cost whose interval holds zero cannot be measured; a line that begins below zero begins at about 0." }
+            caption {
+                "Cost of a " (words::singular(unit)) " and the load at which each resource is exhausted, \
+                                                      with 95 % "
+                "intervals. CPU is in % of one core. If the interval contains zero, the cost is not \
+                 measurable. "
+                "Negative intercepts are shown as about 0."
+            }
             thead { tr {
                 th scope="col" { "resource" }
                 th.n scope="col" { "cost per " (words::singular(unit)) }
                 th.n scope="col" { "95 %" }
                 th.n scope="col" { "at no load" }
                 th.n scope="col" { "ceiling" }
-                th scope="col" { "known from" }
+                th scope="col" { "source" }
                 th.n scope="col" { "saturates at" small { (unit) } }
                 th.n scope="col" { "95 %" }
                 th.n scope="col" { "n" }
@@ -177,7 +164,8 @@ fn saturation(variant: &VariantOutcome) -> Markup {
                 (number_cell(&range(s.cost_interval, &s.unit)))
                 (number_cell(&words::at_no_load(s)))
                 (number_cell(&quantity(s.ceiling.as_ref().map(|c| c.value), &s.unit)))
-                td { @match &s.ceiling { Some(ceiling) => (ceiling.source), None => span.none { "not known" } } }
+                td { @match &s.ceiling { Some(ceiling) => (ceiling.source), None =>
+                    span.none { "unknown" } } }
                 (number_cell(&words::saturates_at(s)))
                 (number_cell(&words::saturates_within(s)))
                 td.n { (s.n) }
@@ -193,7 +181,8 @@ fn limit(limit: &Limit) -> Markup {
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
                 (unbroken(&capitalized(&piece.statement))) " "
-                span.tag { @if piece.resource != Resource::None { (piece.resource) ", " } @if piece.inferred { "inferred" } @else { "read from a counter" } }
+                span.tag { @if piece.resource != Resource::None { (piece.resource) ", " }
+                    @if piece.inferred { "inferred" } @else { "read from a counter" } }
             } } }
         }
     }

@@ -17,11 +17,11 @@ pub fn call_times(times: &CallTimes, style: Style) -> String {
     text += &style.wrapped("", &told::traced(times));
     if !times.calls.is_empty() {
         text += "\n";
-        text += &calls(times, &style);
+        text += &render(&call_columns(times), 2, &style);
     }
     if !times.softirqs.is_empty() {
         text += "\n";
-        text += &softirqs(times, &style);
+        text += &render(&softirq_columns(times), 2, &style);
     }
     let notes = told::notes(times);
     if !notes.is_empty() || !times.doubts.is_empty() {
@@ -36,7 +36,7 @@ pub fn call_times(times: &CallTimes, style: Style) -> String {
     style.spell(text)
 }
 
-fn calls(times: &CallTimes, style: &Style) -> String {
+pub(crate) fn call_columns(times: &CallTimes) -> Vec<Column> {
     let of = |what: fn(&base::timeline::CallRow) -> String| times.calls.iter().map(what).collect::<Vec<_>>();
     let mut columns = vec![
         Column::words(&["call"], of(|row| plain(&row.name))),
@@ -52,17 +52,17 @@ fn calls(times: &CallTimes, style: &Style) -> String {
         let taken = of(|row| row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string()));
         columns.push(Column::numbers(&["CPU taken", "calls"], taken));
     }
-    render(&columns, 2, style)
+    columns
 }
 
-fn softirqs(times: &CallTimes, style: &Style) -> String {
+pub(crate) fn softirq_columns(times: &CallTimes) -> Vec<Column> {
     let of =
         |what: fn(&base::timeline::SoftirqRow) -> String| times.softirqs.iter().map(what).collect::<Vec<_>>();
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), number);
     let maybe = |what: fn(&base::timeline::SoftirqRow) -> Option<f64>| {
         times.softirqs.iter().map(|row| known(what(row))).collect::<Vec<_>>()
     };
-    let columns = [
+    vec![
         Column::words(&["softirq"], of(|row| plain(&row.name))),
         Column::numbers(&["CPU"], of(|row| row.cpu.to_string())),
         Column::numbers(&["runs"], of(|row| row.count.to_string())),
@@ -73,8 +73,7 @@ fn softirqs(times: &CallTimes, style: &Style) -> String {
         Column::numbers(&["mean", "µs"], of(|row| number(row.run_mean_us))),
         Column::numbers(&["p99", "µs"], of(|row| number(row.run_p99_us))),
         Column::numbers(&["of wall", "%"], of(|row| number(100.0 * row.wall_share))),
-    ];
-    render(&columns, 2, style)
+    ]
 }
 
 #[cfg(test)]
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_was_seen_at_what_cost() {
+    fn call_table_shows_calls_and_tracing_cost() {
         let text = call_times(&times(), Style { colour: false, width: 100, unicode: true });
         for part in [
             "1 process, 3 threads, 40003 calls",

@@ -23,7 +23,7 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     text += &facts("Plan", &comparison.plan, &style);
     text += &facts("Environment", &comparison.environment, &style);
     for side in &comparison.unmatched {
-        let sentence = format!("{} of run {} has no counterpart", plain(&side.variant), plain(&side.run));
+        let sentence = format!("{} of run {} is in this run only", plain(&side.variant), plain(&side.run));
         text += &style.wrapped("Note: ", &sentence);
     }
     for note in &comparison.notes {
@@ -31,7 +31,7 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     }
     if comparison.by_chance >= 1.0 {
         let sentence = format!(
-            "about {} of these numbers would seem to differ by chance alone (95 % confidence each)",
+            "about {} of these numbers differ by chance alone (95 % confidence each)",
             number(comparison.by_chance.round())
         );
         text += &style.wrapped("Note: ", &sentence);
@@ -88,7 +88,7 @@ fn limits([a, b]: [Resource; 2]) -> String {
         found => found.to_string(),
     };
     match (a, b) {
-        (Resource::None, Resource::None) => "none was found on either side".to_owned(),
+        (Resource::None, Resource::None) => "none found".to_owned(),
         _ => format!("{} against {}", met(b), met(a)),
     }
 }
@@ -98,9 +98,8 @@ fn is_open(sample: &Sample) -> bool {
     sample.median.is_some() && sample.interval[1].is_none()
 }
 
-/// One side of the main number.
 fn told_of(main: &Difference, side: &Sample) -> String {
-    let Some(value) = side.median else { return "not known".to_owned() };
+    let Some(value) = side.median else { return "unknown".to_owned() };
     let least = if is_open(side) { "at least " } else { "" };
     let told = match main.metric.as_str() {
         CAPACITY => words::load(value, &plain(&main.unit)),
@@ -117,18 +116,17 @@ fn percent(capacity: &Difference) -> String {
     capacity.difference_percent.map(|p| format!(", {p:+.1} %")).unwrap_or_default()
 }
 
-/// What a difference of capacities amounts to, in words.
 fn outcome(capacity: &Difference) -> String {
     let (word, reason) = (capacity.change.word(), capacity.reason.as_deref().map(plain));
     match (capacity.change, reason) {
         (Change::Unknown, _) if is_open(&capacity.a) && is_open(&capacity.b) => {
-            "both are lower bounds, as no load failed, so they cannot be compared".to_owned()
+            "not comparable (both are lower bounds)".to_owned()
         }
         // How many there are stands beside each capacity.
         (Change::Unknown, Some(reason)) if reason.starts_with("n = ") => {
-            "cannot be told, for want of repetitions".to_owned()
+            "not comparable; use --repeat 5".to_owned()
         }
-        (Change::Unknown, Some(reason)) => format!("cannot be told ({reason})"),
+        (Change::Unknown, Some(reason)) => format!("not comparable ({reason})"),
         (_, Some(reason)) => format!("{word} ({reason})"),
         (_, None) => word.to_owned(),
     }
@@ -194,20 +192,20 @@ fn judged(pair: &Pair, differ: usize) -> String {
     reasons.dedup();
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
     let few = unknown.iter().any(|d| d.a.n.min(d.b.n) < 2 && d.a.n.max(d.b.n) > 0);
-    let advice =
-        if few { "; measure both with --repeat 5, as repetitions tell a difference from noise" } else { "" };
+    let advice = if few { "; measure both with --repeat 5" } else { "" };
     match (all.len(), unknown.len()) {
-        (0, _) => "No number can be compared: the two have no load in common that was judged on both sides; \
-                   offer both the same loads"
-            .to_owned(),
+        (0, _) => {
+            "No metric can be compared: the two have no judged load in common; measure both at the same loads"
+                .to_owned()
+        }
         (all, unknown) if all == unknown => {
-            format!("None of the {} can be compared{reasons}{advice}", counted(all))
+            format!("No metric of {all} can be compared{reasons}{advice}")
         }
         (all, unknown) => {
             let verb = if differ == 1 { "differs" } else { "differ" };
             let rest = match unknown {
                 0 => String::new(),
-                n => format!("; {n} cannot be told{reasons}"),
+                n => format!("; {n} not comparable{reasons}"),
             };
             format!(
                 "{differ} of {} {verb} by more than the noise, {} do not{rest}",
@@ -224,14 +222,14 @@ fn counted(n: usize) -> String {
 
 fn value(value: Option<&Value>) -> String {
     match value {
-        None => "absent".to_owned(),
+        None => "unset".to_owned(),
         Some(Value::String(text)) => plain(text),
         Some(other) => plain(&other.to_string()),
     }
 }
 
 fn setting(fact: &Fact) -> String {
-    format!("{} = {} against {}", plain(&fact.key), value(fact.b.as_ref()), value(fact.a.as_ref()))
+    format!("{}: {} -> {}", plain(&fact.key), value(fact.a.as_ref()), value(fact.b.as_ref()))
 }
 
 fn facts(title: &str, all: &[RunFact], style: &Style) -> String {

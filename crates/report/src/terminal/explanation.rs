@@ -16,16 +16,18 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
     let carried = match (outcome.capacity.value, outcome.predicted) {
         (Some(value), Some(predicted)) if value != predicted => {
             format!(
-                "Carries {least}{}; the lines and ceilings alone predict {}.",
+                "Carries {least}{}; slopes and ceilings alone predict {}.",
                 words::load(value, &unit),
                 predicted
             )
         }
-        (Some(value), _) => format!("Carries {least}{}.", words::load(value, &unit)),
-        (None, Some(predicted)) => {
-            format!("Would carry {}, by its lines and ceilings.", words::load(predicted, &unit))
+        (Some(value), None) => format!("Carries {least}{}.", words::load(value, &unit)),
+        // A table without verdicts has no load that passed.
+        (Some(value), Some(_)) if outcome.capacity.passes > 0 => {
+            format!("Carries {least}{}.", words::load(value, &unit))
         }
-        (None, None) => "What it carries cannot be told from this table.".to_owned(),
+        (_, Some(predicted)) => format!("Predicted capacity: {}.", words::load(predicted, &unit)),
+        (None, None) => "Capacity unknown: the table has too few loads.".to_owned(),
     };
     let mut text = toned(&style, Tone::Bold, "", &carried);
     text += &style.wrapped("", &plain(&words::limit(&outcome.limit)));
@@ -44,7 +46,7 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
     }
     if !ignored_columns.is_empty() {
         let names = plain(&ignored_columns.join(", "));
-        text += &toned(&style, Tone::Odd, "", &format!("Columns that were not used: {names}"));
+        text += &toned(&style, Tone::Odd, "", &format!("Unused columns: {names}"));
     }
     style.spell(text)
 }

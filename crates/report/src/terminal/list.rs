@@ -11,19 +11,13 @@ use base::format::{UNKNOWN, number};
 /// One line of a list of runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The run's id.
     pub run: String,
-    /// When it began.
     pub started: String,
-    /// Which workload.
     pub workload: String,
-    /// What its owner calls it.
     pub name: String,
-    /// How it ended.
     pub state: String,
     /// What came of it: what it carries, or how quickly bytes moved; a dash when that is not known.
     pub result: String,
-    /// What limits it.
     pub limit: String,
 }
 
@@ -46,7 +40,7 @@ impl From<&Run> for Entry {
 /// Runs as a table, in the order given; a sentence when there is none. Ends with a line break.
 pub fn list_table(entries: &[Entry], style: Style) -> String {
     if entries.is_empty() {
-        return "No run is stored yet; measure with 'kagiri stream' or 'kagiri survey'.\n".to_owned();
+        return "No stored runs; measure with 'kagiri stream' or 'kagiri survey'.\n".to_owned();
     }
     let cells = |f: &dyn Fn(&Entry) -> String| entries.iter().map(|e| plain(&f(e))).collect::<Vec<_>>();
     let columns = [
@@ -66,7 +60,7 @@ pub fn list_table(entries: &[Entry], style: Style) -> String {
 pub fn comparison(runs: &[&Run], style: Style) -> String {
     let lines: Vec<_> = runs.iter().flat_map(|run| run.variants.iter().map(move |v| (*run, v))).collect();
     let Some((_, first)) = lines.first() else {
-        return "There is nothing to compare.\n".to_owned();
+        return "Nothing to compare.\n".to_owned();
     };
     let change = |value| words::change(first.capacity.value, value);
     let cells = |f: &dyn Fn(&Run, &base::outcome::VariantOutcome) -> String| {
@@ -87,6 +81,6 @@ pub fn comparison(runs: &[&Run], style: Style) -> String {
         ),
     ];
     let unit =
-        format!("Capacities in {}; the change is against the first line.\n", plain(&first.capacity.unit));
+        format!("Capacities in {}. Change: relative to the first line.\n", plain(&first.capacity.unit));
     style.spell(render(&columns, 2, &style) + &unit)
 }

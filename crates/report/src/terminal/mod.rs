@@ -9,10 +9,12 @@ mod summary;
 mod table;
 
 pub use calls::call_times;
+pub(crate) use calls::{call_columns, softirq_columns};
 pub use differences::differences;
 pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table};
 pub use summary::summary;
+pub(crate) use table::Column;
 pub use table::words_table;
 
 /// What the terminal can show.
@@ -27,7 +29,6 @@ pub struct Style {
 }
 
 impl Style {
-    /// The columns to fill.
     fn columns(&self) -> usize {
         self.width.max(40)
     }

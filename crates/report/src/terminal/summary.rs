@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
-use base::outcome::{Account, Evidence, Finding, Limit, Resource, Run, Saturation, VariantOutcome};
+use base::outcome::{Account, Evidence, Limit, LoadMetric, Resource, Run, Saturation, VariantOutcome};
 use base::verdict::Verdict;
 
 use super::Style;
@@ -36,7 +36,6 @@ pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>
     style.spell(text)
 }
 
-/// The first lines.
 fn answer(run: &Run, style: &Style) -> String {
     let mut text = String::new();
     if let Some(state) = words::state(run) {
@@ -62,7 +61,6 @@ pub(super) fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String
     style.wrapped(lead, text).lines().map(|line| style.paint(tone, line) + "\n").collect()
 }
 
-/// Variants side by side.
 fn variants(run: &Run, style: &Style) -> String {
     let shown = |f: &dyn Fn(&VariantOutcome) -> String| run.variants.iter().map(f).collect::<Vec<_>>();
     let name = Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28)));
@@ -96,13 +94,13 @@ fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
     let numbers = medians.iter().map(|median| scale.number(*median)).collect();
     let mut columns = vec![Column::numbers(&[&heading, &scale.unit], numbers)];
     if is_main {
-        let each = |of: &dyn Fn(&Finding) -> String| {
+        let each = |of: &dyn Fn(&LoadMetric) -> String| {
             row.findings.iter().map(|found| found.map_or(UNKNOWN.to_owned(), of)).collect::<Vec<_>>()
         };
         let ends = |[least, most]: [f64; 2]| {
             format!("{} to {}", scale.number(Some(least * factor)), scale.number(Some(most * factor)))
         };
-        let spread = |found: &Finding| found.spread().map_or(UNKNOWN.to_owned(), ends);
+        let spread = |found: &LoadMetric| found.spread().map_or(UNKNOWN.to_owned(), ends);
         let first = medians.first().copied().flatten();
         let change = medians.iter().map(|median| words::change(first, *median)).collect();
         columns.push(Column::numbers(&["repetitions"], each(&spread)));
@@ -172,23 +170,22 @@ fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
             let load = words::load(load, &variant.capacity.unit);
             let doubt = words::prediction_doubt(variant).map(|why| format!("; doubtful: {why}"));
             let doubt = doubt.unwrap_or_default();
-            style.wrapped(
-                "Predicted capacity: ",
-                &format!("{load}, from the slopes and ceilings alone{doubt}"),
-            )
+            style.wrapped("Predicted capacity: ", &format!("{load} from slopes and ceilings alone{doubt}"))
         }
         None if words::prediction_doubt(variant).is_some() => {
             style.wrapped("Predicted capacity: ", words::PREDICTION_REFUTED)
         }
-        None => style.wrapped("Predicted capacity: ", "not known: no line could be held against a ceiling"),
+        None => style.wrapped(
+            "Predicted capacity: ",
+            "unknown (no resource has both a measurable cost and a known ceiling)",
+        ),
     }
 }
 
-/// The table per load.
 fn loads(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
     let rows = digest::rows(run, &variant.name);
     if rows.is_empty() {
-        return "No trial was made.\n".to_owned();
+        return "No trials.\n".to_owned();
     }
     let unit = plain(&variant.capacity.unit);
     let head = if unit.is_empty() { "load" } else { unit.as_str() };
@@ -234,7 +231,6 @@ fn coloured(table: &str, style: &Style) -> String {
     table.lines().map(paint).collect()
 }
 
-/// The table of resources.
 pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
     let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
     let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &s.unit);
@@ -259,9 +255,9 @@ fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
     let mut text = String::new();
     for required in &run.requirements {
         let (tone, word) = match (required.held, &required.unknown) {
-            (true, _) => (Tone::Good, "held"),
-            (false, Some(_)) => (Tone::Bad, "not known to hold"),
-            (false, None) => (Tone::Bad, "did not hold"),
+            (true, _) => (Tone::Good, "met"),
+            (false, Some(_)) => (Tone::Bad, "unknown"),
+            (false, None) => (Tone::Bad, "not met"),
         };
         let why = required.unknown.as_ref().map(|why| format!("; {}", plain(why))).unwrap_or_default();
         let line = format!(
@@ -269,7 +265,7 @@ fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
             plain(&required.requirement),
             words::measured(required, specs)
         );
-        text += &toned(style, tone, "Required: ", &line);
+        text += &toned(style, tone, "Requirement ", &line);
     }
     if text.is_empty() { text } else { format!("\n{text}") }
 }

@@ -9,10 +9,9 @@ use crate::text::plain;
 
 /// A column with its head lines and its cells, all of one width when printed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Column {
+pub(crate) struct Column {
     /// Lines of the head: name, unit.
     pub head: Vec<String>,
-    /// One per row.
     pub cells: Vec<String>,
     /// Numbers stand right, words left.
     pub right: bool,
@@ -74,7 +73,6 @@ fn apart(left: &Column, right: &Column) -> usize {
     if left.has_blanks() || right.has_blanks() { 2 } else { 1 }
 }
 
-/// The columns of each table.
 fn blocks<'a>(columns: &'a [Column], kept: usize, style: &Style, gap: Gap) -> Vec<Vec<&'a Column>> {
     let width_of = |block: &[&Column]| {
         let gaps: usize = block.windows(2).map(|pair| gap(pair[0], pair[1])).sum();
@@ -132,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_two_columns_do_not_run_together() {
+    fn columns_of_words_are_separated() {
         let cells = |text: &str| vec![text.to_owned()];
         let columns = [
             Column::words(&["of"], cells("builder 0 of a host with a name")),
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_in_its_cell() {
+    fn foreign_text_stays_in_its_cell() {
         let rows = [vec!["nas".to_owned(), "\u{1b}[2Jmine\nkagiri: all is well".to_owned()]];
         let style = Style { colour: false, width: 80, unicode: true };
         let table = words_table(&["host", "kernel"], &rows, &style);

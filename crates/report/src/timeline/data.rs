@@ -13,7 +13,8 @@ pub(super) fn encode(picture: &Picture, returns: bool) -> (String, String) {
     let mut lanes = Vec::new();
     for cpu in &picture.cpus {
         pack_all(&mut spans, &cpu.runs, |run: &CpuSpan| [u64::from(run.what) << 2, 0]);
-        lanes.push(json!({"kind": "cpu", "label": format!("CPU {}", cpu.cpu), "cpu": cpu.cpu, "count": cpu.runs.len()}));
+        lanes.push(json!({"kind": "cpu", "label": format!("CPU {}", cpu.cpu), "cpu": cpu.cpu,
+            "count": cpu.runs.len()}));
         pack_all(&mut spans, &cpu.softirqs, |softirq: &CpuSpan| [u64::from(softirq.what) << 2, 0]);
         let label = format!("CPU {} softirqs", cpu.cpu);
         lanes.push(json!({"kind": "softirq", "label": label, "cpu": cpu.cpu, "count": cpu.softirqs.len()}));
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_letters_are_those_of_their_standards() {
+    fn base64_zigzag_and_leb128_match_their_standards() {
         for (bytes, text) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_its_element() {
+    fn name_is_escaped_in_script_element() {
         let lane = ThreadLane { name: "</script><b>".into(), ..ThreadLane::default() };
         let (head, _) = encode(&Picture { threads: vec![lane], ..Picture::default() }, true);
         assert!(!head.contains('<'), "{head}");

@@ -3,12 +3,12 @@
 
 mod data;
 
-use base::timeline::{CallRow, CallTimes, IN_PROCESS, Picture, SoftirqRow};
+use base::timeline::{CallTimes, IN_PROCESS, Picture};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::terminal::{Column, call_columns, softirq_columns};
 use crate::text::plain;
 use crate::words::calls as told;
-use base::format::{UNKNOWN, number};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -26,7 +26,8 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 // Whatever a program may have smuggled into its name, this page fetches nothing.
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src \
+                    'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                 title { (title) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
@@ -40,8 +41,8 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
                 }
                 main {
                     (stage())
-                    (call_table(times))
-                    (softirq_table(times))
+                    (table("Calls by their share of the elapsed time", &call_columns(times)))
+                    (table("The kernel's network work, of all programs", &softirq_columns(times)))
                     @for note in told::notes(times) { p.faint { (note) } }
                 }
                 script type="application/json" id="head" { (PreEscaped(head)) }
@@ -70,71 +71,26 @@ fn stage() -> Markup {
                 div #spacer {}
             }
             div #tip role="status" hidden {}
-            noscript { p.doubt { "The picture is drawn by a script, which is switched off here; the tables are not." } }
+            noscript { p.doubt { "The picture needs JavaScript; the tables do not." } }
             p.faint {
-                "Full height: a call carried out at once, or a thread on a CPU. Half height: a call in which the thread was \
-                 switched out. Where many fall on one pixel, the height is the share of time. Wheel: zoom; drag: move; \
-                 double click: zoom to the call; keys: arrows, + − 0."
+                "Full height: a call without waiting, or a thread on a CPU. Half height: a call in which \
+                 the thread was switched out. If several calls share a pixel, the height is their share of \
+                 time. Wheel: zoom; drag: move; double click: zoom to the call; keys: arrows, + − 0."
             }
         }
     }
 }
 
-fn call_table(times: &CallTimes) -> Markup {
-    let row = |row: &CallRow| {
-        html! {
-            tr {
-                td { (plain(&row.name)) }
-                td { (row.state.name()) }
-                td.n { (row.count) }
-                td.n { (number(row.p50_us)) }
-                td.n { (number(row.mean_us)) }
-                td.n { (number(row.p99_us)) }
-                td.n { (number(row.max_us)) }
-                td.n { (number(100.0 * row.wall_share)) }
-                td.n { (row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string())) }
-            }
-        }
-    };
+fn table(caption: &str, columns: &[Column]) -> Markup {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
     html! {
-        table {
-            caption { "Calls, by their share of the wall's time" }
-            thead { tr {
-                th { "call" } th { "state" } th.n { "calls" } th.n { "p50 µs" } th.n { "mean µs" } th.n { "p99 µs" }
-                th.n { "max µs" } th.n { "of wall %" } th.n { "CPU taken" }
-            } }
-            tbody { @for each in &times.calls { (row(each)) } }
-        }
-    }
-}
-
-fn softirq_table(times: &CallTimes) -> Markup {
-    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), number);
-    let row = |row: &SoftirqRow| {
-        html! {
-            tr {
-                td { (plain(&row.name)) }
-                td.n { (row.cpu) }
-                td.n { (row.count) }
-                td.n { (known(row.period_p50_us)) }
-                td.n { (known(row.period_mean_us)) }
-                td.n { (known(row.period_p99_us)) }
-                td.n { (number(row.run_p50_us)) }
-                td.n { (number(row.run_mean_us)) }
-                td.n { (number(row.run_p99_us)) }
-                td.n { (number(100.0 * row.wall_share)) }
-            }
-        }
-    };
-    html! {
-        @if !times.softirqs.is_empty() {
+        @if rows > 0 {
             table {
-                caption { "The kernel's network work, of all programs" }
-                thead { tr {
-                    th { "softirq" } th.n { "CPU" } th.n { "runs" } th.n { "period p50 µs" } th.n { "mean µs" }
-                    th.n { "p99 µs" } th.n { "run p50 µs" } th.n { "mean µs" } th.n { "p99 µs" } th.n { "of wall %" }
-                } }
-                tbody { @for each in &times.softirqs { (row(each)) } }
+                caption { (caption) }
+                thead { tr { @for column in columns { th.n[column.right] { (column.head.join(" ")) } } } }
+                tbody { @for row in 0..rows { tr {
+                    @for column in columns { td.n[column.right] { (column.cells[row]) } }
+                } } }
             }
         }
     }

@@ -37,7 +37,6 @@ fn most(times: &CallTimes) -> String {
     format!(" Longest: {} ({}), {share}.{rest}", plain(&row.name), row.state.name())
 }
 
-/// How it was traced, and what that cost.
 pub fn traced(times: &CallTimes) -> String {
     let within = times.backend == IN_PROCESS;
     let (how, one, many, nothing) = match within {
@@ -46,7 +45,8 @@ pub fn traced(times: &CallTimes) -> String {
     };
     let cost = match (times.cost_ns_per_call, times.cost) {
         (Some(ns), Some(cost)) => format!(
-            "which added about {ns:.0} ns to each {one} ({nothing}: {:.0} ns untraced, {:.0} ns traced; medians of {} batches)",
+            "which added about {ns:.0} ns to each {one} ({nothing}: {:.0} ns untraced, {:.0} ns traced; \
+             medians of {} batches)",
             cost.untraced_ns, cost.traced_ns, cost.batches
         ),
         _ => "at a cost below the noise".to_owned(),
@@ -65,28 +65,29 @@ pub fn traced(times: &CallTimes) -> String {
 pub fn notes(times: &CallTimes) -> Vec<String> {
     let mut notes = Vec::new();
     let unfinished = times.unfinished.iter().map(|row| {
-        let all_the_time = if row.began_before > 0 { "all the time that it was watched, " } else { "" };
+        let all_the_time = if row.began_before > 0 { "for the whole traced time, " } else { "" };
         let longest = format!("{all_the_time}{} s", number(row.longest_s));
-        format!("{} × {} (the longest for {longest})", row.count, plain(&row.name))
+        format!("{} × {} (longest: {longest})", row.count, plain(&row.name))
     });
     let unfinished: Vec<String> = unfinished.collect();
     if !unfinished.is_empty() {
-        notes.push(format!("Without an end, and not in the table: {}.", unfinished.join(", ")));
+        notes.push(format!("Unfinished, not in the table: {}.", unfinished.join(", ")));
     }
     if times.calls.iter().any(|row| row.preempted > Some(0)) {
         notes.push(
-            "Blocked: the thread was switched out inside the call. CPU taken: of these, calls that did not wait but \
-             lost their CPU to others."
+            "Blocked: the thread was switched out inside the call. CPU taken: blocked calls that did not \
+             wait, because the scheduler gave their CPU to another thread."
                 .to_owned(),
         );
     }
     if times.calls.iter().any(|row| row.state == CallState::Unknown) {
         notes.push(
-            "Unknown: this system does not tell whether the thread was switched out inside.".to_owned(),
+            "Unknown: this system does not report whether the thread was switched out inside the call."
+                .to_owned(),
         );
     }
     if times.calls.iter().any(|row| row.name == "pselect6") {
-        notes.push("pselect6 is what the C library's select() calls.".to_owned());
+        notes.push("The C library's select() calls pselect6.".to_owned());
     }
     notes
 }

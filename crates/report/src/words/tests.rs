@@ -12,7 +12,7 @@ fn loads_are_counted_in_their_unit() {
 }
 
 #[test]
-fn a_slope_that_may_be_zero_is_no_cost_and_nothing_is_used_below_zero() {
+fn slope_with_zero_in_interval_is_no_cost() {
     let fit = |ends, zero| Saturation {
         unit: "B".into(),
         cost_per_load: 769.0,
@@ -29,14 +29,14 @@ fn a_slope_that_may_be_zero_is_no_cost_and_nothing_is_used_below_zero() {
 }
 
 #[test]
-fn a_neighbour_is_not_the_measuring_side() {
+fn limit_by_neighbour_differs_from_limit_by_player() {
     let limit = |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
     assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
     assert!(limit(Certainty::Unknown).contains("or by other programs"));
 }
 
 #[test]
-fn a_capacity_that_was_not_confirmed_says_so_first() {
+fn unconfirmed_capacity_is_marked_first() {
     let text = include_str!("../../../../tests/fixtures/run.json");
     let mut run: Run = serde_json::from_str(text).unwrap();
     run.trials.retain(|trial| trial.load <= 4.0 && trial.phase == Phase::Search);
@@ -45,8 +45,8 @@ fn a_capacity_that_was_not_confirmed_says_so_first() {
     variant.capacity.value = Some(4.0);
     variant.capacity.interval = [Some(4.0), None];
     variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 0, wanted: 3 }.into()];
-    let expected = "Not confirmed: carries at least 4 streams of 25 Mbit/s; interrupted before a larger load was \
-                    offered.";
+    let expected = "Not confirmed: carries at least 4 streams of 25 Mbit/s; interrupted before a larger \
+                    load was measured.";
     assert_eq!(carries(&run, &variant), expected);
     variant.doubts = vec![Doubt::CapacityUnconfirmed { passed: 1, wanted: 3 }.into()];
     assert!(carries(&run, &variant).starts_with("Confirmed only 1 of 3 times: carries at least 4"));
@@ -58,7 +58,7 @@ fn a_capacity_that_was_not_confirmed_says_so_first() {
 }
 
 #[test]
-fn an_open_interval_is_said_to_be_open() {
+fn open_interval_is_printed_as_open() {
     let capacity = |interval| Capacity {
         value: Some(5.0),
         unit: "streams".into(),

@@ -22,7 +22,6 @@ fn cells(columns: Vec<Vec<Option<f64>>>) -> Marks {
     }
 }
 
-/// A figure of every kind of marks.
 fn all_kinds() -> Vec<Figure> {
     let linear = |layers| figure(Axis::of("time", "s"), Axis::of("rate", "bit/s"), layers);
     vec![
@@ -116,7 +115,7 @@ fn hostile_words_of_a_figure_are_text() {
 }
 
 #[test]
-fn numbers_that_are_none_draw_nothing_and_break_nothing() {
+fn non_finite_values_draw_nothing() {
     let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, f64::MAX, f64::MIN_POSITIVE];
     let axes = [Axis::of("a", "s"), Axis::log("b", "B"), Axis::of("c", "").between(f64::NAN, -1.0)];
     let mut figures = vec![Figure::default()];

@@ -61,7 +61,7 @@ fn pages_of_all_kinds_of_runs() {
 }
 
 #[test]
-fn a_whole_page_with_its_figures() {
+fn complete_page_with_figures() {
     let mut run = simulate::single();
     for series in &mut run.trials[0].series {
         series.at_s.truncate(6);
@@ -97,7 +97,7 @@ fn hostile_names_are_text_and_nothing_else() {
 }
 
 #[test]
-fn a_page_fetches_nothing() {
+fn page_loads_no_resources() {
     for (name, run) in simulate::all() {
         let page = page(&run, &EXTRAS);
         for outside in ["http://", "https://", "src=", "@import", "url(", "<script"] {
@@ -113,22 +113,22 @@ fn long() -> Run {
 }
 
 #[test]
-fn a_long_run_makes_a_page_of_less_than_a_megabyte() {
+fn page_of_long_run_is_below_1_mb() {
     let bytes = page(&long(), &EXTRAS).len();
     assert!(bytes < 1_000_000, "{bytes} bytes");
 }
 
 #[test]
-fn runs_with_nothing_in_them_make_a_page() {
+fn empty_runs_make_a_page() {
     let mut run = simulate::single();
     run.trials.clear();
-    assert!(page(&run, &Extras::default()).contains("No trial was made"));
+    assert!(page(&run, &Extras::default()).contains("No trials."));
     run.variants.clear();
-    assert!(page(&run, &Extras::default()).contains("nothing was judged"));
+    assert!(page(&run, &Extras::default()).contains("no trial was judged"));
 }
 
 #[test]
-fn numbers_that_are_none_do_not_reach_a_figure() {
+fn non_finite_numbers_are_not_drawn() {
     let mut run = simulate::cpu_limited();
     for trial in &mut run.trials {
         trial.load = f64::NAN;
@@ -142,7 +142,7 @@ fn numbers_that_are_none_do_not_reach_a_figure() {
 }
 
 #[test]
-fn labels_of_figures_stand_clear_of_titles_and_points() {
+fn figure_labels_avoid_titles_and_points() {
     let page = page(&simulate::cpu_limited(), &EXTRAS);
     let texts: Vec<&str> =
         page.split("<text ").skip(1).map(|text| text.split("</text>").next().unwrap()).collect();
@@ -157,7 +157,7 @@ fn labels_of_figures_stand_clear_of_titles_and_points() {
 }
 
 #[test]
-fn a_doubtful_prediction_has_a_mark_wherever_it_is_shown() {
+fn doubtful_prediction_is_marked_everywhere() {
     let mut run = simulate::cpu_limited();
     let shown = |run: &Run| {
         let style = Style { colour: false, width: 200, unicode: true };
@@ -171,5 +171,5 @@ fn a_doubtful_prediction_has_a_mark_wherever_it_is_shown() {
     run.variants[0].predicted = None;
     let (page, text) = shown(&run);
     assert!(page.contains("far smaller loads failed"), "{page}");
-    assert!(text.contains("Predicted capacity: none: where slopes"), "{text}");
+    assert!(text.contains("Predicted capacity: none: far smaller loads failed"), "{text}");
 }

@@ -22,7 +22,6 @@ pub struct Server {
     pub name: &'static str,
     /// CPU per stream and its ceiling, in %.
     pub cpu: (f64, f64),
-    /// What the disk gives.
     pub disk_bit_per_s: f64,
     /// Loads in the order in which they are offered.
     pub loads: &'static [(u32, Phase)],
@@ -72,7 +71,6 @@ fn start() -> Timestamp {
     "2026-03-02T09:30:00Z".parse().unwrap()
 }
 
-/// What is sampled, with its unit.
 const NAMES: [(&str, &str); 8] = [
     ("server_cpu_percent", "%"),
     ("server_memory_bytes", "B"),
@@ -197,8 +195,8 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
         predicted,
         considerations: vec![
             format!(
-                "Every stream costs about {} of the {resource}; the line through the loads that passed meets the \
-                 ceiling between the largest load that passed and the next.",
+                "Every stream costs about {} of the {resource}; the line through the loads that passed \
+                 meets the ceiling between the largest load that passed and the next.",
                 if cpu_first { "14.2 % of a core" } else { "25 Mbit/s" }
             ),
             "Memory grows with the socket buffers of each stream and is far from any ceiling.".into(),
@@ -269,7 +267,8 @@ pub fn run(name: &str, servers: &[Server]) -> Run {
         plan: json!({
             "schema": 1, "name": name, "workload": "stream", "repeats": servers[0].repetitions, "seed": 1,
             "require": ["capacity>=4"],
-            "variants": servers.iter().map(|s| json!({"name": s.name, "settings": settings})).collect::<Vec<_>>(),
+            "variants": servers.iter().map(|s|
+                json!({"name": s.name, "settings": settings})).collect::<Vec<_>>(),
         }),
         capacity: variants[0].capacity.clone(),
         limit: variants[0].limit.clone(),
@@ -387,7 +386,6 @@ pub fn player_limited() -> Run {
     run
 }
 
-/// Every kind of run, by name.
 pub fn all() -> [(&'static str, Run); 5] {
     [
         ("cpu_limited", cpu_limited()),

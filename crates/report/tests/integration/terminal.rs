@@ -35,7 +35,7 @@ fn nothing_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn colours_and_characters_are_used_only_where_they_are_shown() {
+fn colours_and_unicode_follow_the_style() {
     let run = simulate::interrupted();
     let plain = summary(&run, &[], Style { unicode: false, ..PLAIN }, None);
     assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
@@ -65,7 +65,7 @@ fn several_runs_side_by_side() {
     insta::assert_snapshot!("list", list_table(&entries, Style { width: 120, ..PLAIN }));
     let pair = [&runs[0].1, &runs[1].1];
     insta::assert_snapshot!("comparison", comparison(&pair, Style { width: 120, ..PLAIN }));
-    assert_eq!(comparison(&[], PLAIN), "There is nothing to compare.\n");
+    assert_eq!(comparison(&[], PLAIN), "Nothing to compare.\n");
 }
 
 #[test]
@@ -92,16 +92,17 @@ fn open_run(loads: &'static [(u32, Phase)], most: f64) -> Run {
 }
 
 #[test]
-fn lower_bounds_and_runs_without_a_common_load_are_said_not_to_be_comparable() {
+fn lower_bounds_and_runs_without_common_load_are_not_comparable() {
     let runs =
         [open_run(&[(3, Phase::Single)], 3.0), open_run(&[(1, Phase::Search), (2, Phase::Search)], 2.0)];
     let compared = store::compare::compare(&runs, &[]);
     assert_eq!(compared.pairs[0].capacity.reason.as_deref(), Some("both capacities are lower bounds"));
     let text = differences(&compared, Style { width: 200, ..PLAIN });
     for said in [
-        "Capacity: at least 2 streams (n = 1) against at least 3 streams (n = 1): both are lower bounds",
-        "Limit:    none was found on either side",
-        "No number can be compared: the two have no load in common",
+        "Capacity: at least 2 streams (n = 1) against at least 3 streams (n = 1): not comparable (both are \
+         lower bounds)",
+        "Limit:    none found",
+        "No metric can be compared: the two have no judged load in common",
     ] {
         assert!(text.contains(said), "{said}\n{text}");
     }
@@ -109,7 +110,7 @@ fn lower_bounds_and_runs_without_a_common_load_are_said_not_to_be_comparable() {
 }
 
 #[test]
-fn unknown_ceilings_are_one_doubt_and_their_sources_are_not_cut() {
+fn unknown_ceilings_are_one_doubt_and_sources_are_complete() {
     let mut run = simulate::cpu_limited();
     let source = "calibrated by this survey on a day on which nothing else ran on the host";
     let variant = &mut run.variants[0];
@@ -120,13 +121,13 @@ fn unknown_ceilings_are_one_doubt_and_their_sources_are_not_cut() {
         .to_vec();
     let text = summary(&run, &[], PLAIN, None);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(joined.contains("Doubt: the ceilings of disk, network and memory are not known; give them with"));
+    assert!(joined.contains("Doubt: the ceilings of disk, network and memory are unknown; give them with"));
     assert_eq!(joined.matches("--ceiling disk").count(), 1, "{text}");
     assert!(joined.contains(source), "{text}");
 }
 
 #[test]
-fn one_load_is_not_told_as_a_search() {
+fn single_load_is_not_reported_as_search() {
     let mut run = open_run(&[(3, Phase::Single)], 3.0);
     run.variants[0].doubts = vec![
         Doubt::FewLoads { loads: 1 }.into(),
@@ -136,7 +137,7 @@ fn one_load_is_not_told_as_a_search() {
     let text = summary(&run, &[], PLAIN, None);
     assert!(text.starts_with("Carried 3 streams of 25 Mbit/s in a single trial.\n"), "{text}");
     assert!(
-        text.contains("Capacity: not searched for, as one load") && !text.contains("Predicted capacity"),
+        text.contains("Capacity: not searched, because one load") && !text.contains("Predicted capacity"),
         "{text}"
     );
     assert!(text.contains("measured once") && !text.contains("lower bound"), "{text}");

@@ -130,7 +130,7 @@ fn exceeded_ceiling_is_reported_and_left_out() {
         .filter(|message| message.contains("ceiling"))
         .collect();
     let expected = "disk: 75 Mbit/s were used at a load that passed, more than its ceiling of 60 Mbit/s \
-                    (calibrated), which was left out";
+                    (calibrated); the ceiling was left out";
     assert_eq!(about_ceilings, [expected]);
     assert_eq!(run.variants[0].saturation[&Resource::Disk].ceiling, None);
     assert!(run.variants[0].saturation[&Resource::Cpu].ceiling.is_some(), "3 % more is the sampling's");

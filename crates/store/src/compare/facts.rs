@@ -50,7 +50,6 @@ pub(super) fn environment(run: &Run) -> Facts {
     facts
 }
 
-/// The facts of one host of a fleet or lab.
 fn of_host(key: &str, host: &Value, facts: &mut Facts) {
     match host {
         Value::Object(entries) => {
@@ -70,7 +69,6 @@ pub(super) fn plan(run: &Run) -> Facts {
     facts
 }
 
-/// The settings of one variant of the plan.
 pub(super) fn settings(run: &Run, variant: &str) -> Facts {
     let variants = run.plan.get("variants").and_then(Value::as_array);
     let found = variants.into_iter().flatten().find(|plan| plan.get("name").is_some_and(|n| n == variant));

@@ -64,9 +64,9 @@ fn direction(better: Better, rises: bool) -> Change {
 
 fn missing(a: &[f64], b: &[f64]) -> String {
     match (a, b) {
-        ([], []) => "not known on either side",
-        ([], _) => "not known on the first side",
-        _ => "not known on the second side",
+        ([], []) => "unknown on both sides",
+        ([], _) => "unknown on the first side",
+        _ => "unknown on the second side",
     }
     .to_owned()
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_counts_only_beyond_the_noise() {
+    fn difference_within_noise_is_equal() {
         let (slow, fast, wide) = ([5.0, 5.1, 4.9], [4.0, 4.1, 3.9], [3.0, 5.0, 7.0]);
         assert_eq!(change(Better::Lower, &slow, &fast), (Change::Better, None));
         assert_eq!(change(Better::Higher, &slow, &fast), (Change::Worse, None));
@@ -190,15 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_unknown_and_says_how_little() {
+    fn too_few_repetitions_are_unknown_with_n() {
         let unknown = |text: &str| (Change::Unknown, Some(text.to_owned()));
         assert_eq!(change(Better::Lower, &[1.0], &[2.0]), unknown("n = 1"));
         assert_eq!(change(Better::Lower, &[1.0, 2.0], &[2.0]), unknown("n = 2 and 1"));
-        assert_eq!(change(Better::Lower, &[], &[2.0]), unknown("not known on the first side"));
+        assert_eq!(change(Better::Lower, &[], &[2.0]), unknown("unknown on the first side"));
     }
 
     #[test]
-    fn the_interval_is_welchs() {
+    fn interval_is_that_of_welchs_test() {
         // Worked by hand: means 2 and 6, variances 1 and 4 (n = 3 each), error sqrt(5/3), 2.941 degrees.
         let [low, high] = welch(&[1.0, 2.0, 3.0], &[4.0, 6.0, 8.0], 0.0).unwrap();
         assert!(((low + high) / 2.0 - 4.0).abs() < 1e-9);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_hide_what_is_finer_than_they_are() {
+    fn difference_below_resolution_is_equal() {
         let meaning = Meaning { metric: "capacity", unit: "streams", better: Better::Higher };
         assert_eq!(judge(meaning, &[5.0; 2], &[4.0; 2], 1.0).change, Change::Equal);
         assert_eq!(judge(meaning, &[5.0; 3], &[4.0; 3], 1.0).change, Change::Worse);

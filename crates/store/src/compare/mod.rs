@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 pub use facts::{Fact, RunFact};
 
-/// The confidence of every interval here.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// What a difference amounts to, seen from the first side.
@@ -35,7 +34,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// The word in JSON and on the screen.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -144,7 +142,6 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// A side with what belongs to it.
 #[derive(Clone, Copy)]
 struct Of<'a> {
     run: &'a Run,

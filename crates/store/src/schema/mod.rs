@@ -9,7 +9,6 @@ use crate::StoreError;
 /// Step `i` leads from layout `i` to layout `i + 1`.
 const STEPS: [&str; 2] = [include_str!("1.sql"), include_str!("2.sql")];
 
-/// The layout that this version writes.
 pub(crate) const LAYOUT: i64 = STEPS.len() as i64;
 
 /// The layout of an open file; zero for a new one.

@@ -25,7 +25,6 @@ fn at_three(number: u32, repetition: u32, cpu: f64) -> Trial {
     trial
 }
 
-/// A run with one trial per repetition, and one capacity each.
 fn repeated(id: &str, cpu: &[f64], capacities: &[f64]) -> Run {
     let trials =
         cpu.iter().zip(1..).map(|(&cpu, repetition)| at_three(repetition, repetition, cpu)).collect();
@@ -62,20 +61,20 @@ fn less_cpu_is_better_and_noise_is_equal() {
 }
 
 #[test]
-fn one_repetition_cannot_tell() {
+fn one_repetition_is_not_comparable() {
     let found = compare(&[run("a"), run("b")], &SPECS);
     let pair = &found.pairs[0];
     assert_eq!((pair.capacity.change, pair.capacity.reason.as_deref()), (Change::Unknown, Some("n = 1")));
     assert_eq!(pair.capacity.a.interval, [Some(5.0), Some(6.0)]);
     assert_eq!(pair.loads.iter().map(|at| at.load).collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     for difference in pair.loads.iter().flat_map(|at| &at.metrics) {
-        let reason = if difference.metric == "disk_bit_per_s" { "not known on either side" } else { "n = 1" };
+        let reason = if difference.metric == "disk_bit_per_s" { "unknown on both sides" } else { "n = 1" };
         assert_eq!((difference.change, difference.reason.as_deref()), (Change::Unknown, Some(reason)));
     }
 }
 
 #[test]
-fn a_repetition_counts_once_and_invalid_trials_not_at_all() {
+fn repetition_counts_once_without_invalid_trials() {
     let mut a = repeated("a", &[60.0, 62.0], &[5.0, 5.0]);
     let mut invalid = at_three(3, 1, 999.0);
     invalid.verdict = Verdict::Invalid;
@@ -114,7 +113,7 @@ fn only_trials_of_equal_hold_are_compared() {
 }
 
 #[test]
-fn a_lower_bound_may_win_but_not_lose() {
+fn lower_bound_can_be_better_but_not_worse() {
     let open = |id: &str, value: f64| {
         let mut run = repeated(id, &[60.0, 61.0, 62.0], &[value; 3]);
         let outcome = &mut run.variants[0];
@@ -138,7 +137,7 @@ fn a_lower_bound_may_win_but_not_lose() {
 }
 
 #[test]
-fn the_variants_of_one_run_are_compared_with_the_first() {
+fn variants_of_a_run_are_compared_with_the_first() {
     let mut one = run("a");
     one.variants = vec![variant("ext3", &[4.0]), variant("ext4", &[5.0]), variant("xfs", &[5.0])];
     one.plan["variants"] = json!([
@@ -160,7 +159,7 @@ fn the_variants_of_one_run_are_compared_with_the_first() {
 }
 
 #[test]
-fn clocks_of_hosts_are_measured_and_no_environment() {
+fn clocks_of_hosts_are_not_compared_as_environment() {
     let with = |name: &str, offset_ns: i64, kernel: &str| {
         let mut run = run(name);
         let host = json!({
@@ -180,7 +179,7 @@ fn clocks_of_hosts_are_measured_and_no_environment() {
 }
 
 #[test]
-fn what_differs_around_the_runs_is_listed() {
+fn differences_of_plan_and_environment_are_listed() {
     let (a, mut b) = (run("a"), run("b"));
     b.environment.insert("kernel".into(), json!("6.19.0"));
     b.environment.insert("cpu".into(), json!({"model": "test", "cores": 4}));
@@ -201,7 +200,7 @@ fn what_differs_around_the_runs_is_listed() {
 }
 
 #[test]
-fn what_has_no_counterpart_is_named() {
+fn variant_without_counterpart_is_listed() {
     let (mut a, mut b) = (run("a"), run("b"));
     a.variants = vec![variant("x", &[1.0]), variant("y", &[1.0])];
     b.variants = vec![variant("y", &[1.0]), variant("z", &[1.0])];
@@ -229,7 +228,8 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_runs_can_be_compared_and_the_result_reads_back(a in arbitrary::run("a"), b in arbitrary::run("b")) {
+    fn any_runs_can_be_compared_and_the_result_reads_back(a in arbitrary::run("a"),
+        b in arbitrary::run("b")) {
         for runs in [vec![a.clone(), b.clone()], vec![a]] {
             let found = compare(&runs, &SPECS);
             let text = serde_json::to_string(&found).unwrap();

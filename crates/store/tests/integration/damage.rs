@@ -28,7 +28,7 @@ fn endless_writer() {
 }
 
 #[test]
-fn a_killed_writer_leaves_its_trials_and_an_interrupted_run() {
+fn killed_writer_leaves_its_trials_and_an_interrupted_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["damage::endless_writer", "--exact", "--nocapture"])
@@ -57,7 +57,7 @@ fn a_killed_writer_leaves_its_trials_and_an_interrupted_run() {
 }
 
 #[test]
-fn a_file_of_a_newer_layout_is_left_untouched() {
+fn newer_layout_is_not_modified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.sqlite");
     let db = rusqlite::Connection::open(&path).unwrap();
@@ -73,7 +73,7 @@ fn a_file_of_a_newer_layout_is_left_untouched() {
 }
 
 #[test]
-fn another_programs_database_is_left_untouched() {
+fn database_of_another_program_is_not_modified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.sqlite");
     rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE marathon (km REAL)").unwrap();
@@ -83,7 +83,7 @@ fn another_programs_database_is_left_untouched() {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_kept() {
+fn damaged_file_is_reported_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.sqlite");
     Store::open(dir.path()).unwrap().save(&run("a")).unwrap();
@@ -103,7 +103,7 @@ fn a_damaged_file_is_named_and_kept() {
 }
 
 #[test]
-fn rows_that_no_version_wrote_are_named() {
+fn corrupt_rows_are_reported() {
     for (change, part) in [
         ("UPDATE run SET state = 'lost'", "state: unknown variant `lost`"),
         ("UPDATE run SET plan = '{'", "plan: EOF"),
@@ -124,7 +124,7 @@ fn rows_that_no_version_wrote_are_named() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_named() {
+fn impossible_folder_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -133,7 +133,7 @@ fn a_folder_that_cannot_be_is_named() {
 }
 
 #[test]
-fn a_store_that_can_be_written_is_as_it_was_when_that_is_known() {
+fn write_check_leaves_store_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
     store.check_writable().unwrap();
@@ -153,7 +153,7 @@ fn a_store_that_can_be_written_is_as_it_was_when_that_is_known() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_told_before_there_is_anything_to_write() {
+fn write_check_reports_unwritable_store() {
     on_small_disk("4m", |dir| {
         let store = Store::open(dir).unwrap();
         store.check_writable().unwrap();
@@ -192,7 +192,7 @@ fn on_small_disk(size: &str, test: impl FnOnce(&Path) + Send) {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_finished_trials_stay() {
+fn full_disk_is_reported_and_finished_trials_stay() {
     on_small_disk("1m", |dir| {
         let mut store = Store::open(dir).unwrap();
         store.begin(&begun("a")).unwrap();
@@ -217,7 +217,7 @@ fn a_full_disk_is_told_and_the_finished_trials_stay() {
 }
 
 #[test]
-fn a_disk_that_is_full_from_the_start_is_told() {
+fn full_disk_at_start_is_reported() {
     on_small_disk("1m", |dir| {
         let filler = fs::write(dir.join("filler"), vec![1; 2 << 20]);
         assert!(filler.is_err());
@@ -227,7 +227,7 @@ fn a_disk_that_is_full_from_the_start_is_told() {
 }
 
 #[test]
-fn a_read_only_disk_is_told() {
+fn read_only_disk_is_reported() {
     on_small_disk("1m", |dir| {
         Store::open(dir).unwrap().save(&run("a")).unwrap();
         let none = None::<&str>;

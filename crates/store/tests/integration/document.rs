@@ -19,7 +19,7 @@ fn an_exported_run_reads_as_the_contract_says() {
 }
 
 #[test]
-fn a_run_is_imported_once() {
+fn second_import_of_a_run_changes_nothing() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut from = Store::open(here.path()).unwrap();
     from.save(&run("a")).unwrap();
@@ -34,7 +34,7 @@ fn a_run_is_imported_once() {
 }
 
 #[test]
-fn a_run_exported_while_it_ran_is_interrupted_elsewhere() {
+fn run_exported_while_running_imports_as_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
     let document = export(&Run { state: State::Running, ..run("a") }).unwrap();
@@ -46,7 +46,7 @@ fn a_run_exported_while_it_ran_is_interrupted_elsewhere() {
 }
 
 #[test]
-fn a_document_that_is_no_run_is_refused_with_its_place() {
+fn invalid_document_is_rejected_with_line_and_column() {
     let whole = export(&run("a")).unwrap();
     let text = String::from_utf8(whole.clone()).unwrap();
     for cut in [1, 30, whole.len() / 2, whole.len() - 2] {
@@ -109,7 +109,7 @@ fn only_regular_files_of_bounded_size_are_read() {
 }
 
 #[test]
-fn exported_runs_match_the_schema_and_others_do_not() {
+fn json_schema_accepts_exports_only() {
     let schema = json_schema();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let mut document: Value = serde_json::from_slice(&export(&run("a")).unwrap()).unwrap();
@@ -140,7 +140,8 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_the_reader_panic(at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+    fn no_damage_makes_the_reader_panic(at in any::<prop::sample::Index>(), byte: u8,
+        cut in any::<prop::sample::Index>()) {
         let mut bytes = export(&run("a")).unwrap();
         let at = at.index(bytes.len());
         bytes[at] = byte;

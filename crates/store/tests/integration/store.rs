@@ -1,7 +1,7 @@
 //! Runs as they are written, found and read again.
 
 use crate::common::{arbitrary, begun, run, trial};
-use base::outcome::{Certainty, Finding, Resource, Run, State};
+use base::outcome::{Certainty, LoadMetric, Resource, Run, State};
 use proptest::prelude::*;
 use store::{Filter, Store, StoreError, export, read_export};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
 }
 
 #[test]
-fn a_run_is_written_as_it_happens_and_read_back() {
+fn run_written_step_by_step_reads_back() {
     let (_dir, mut store) = new_store();
     let whole = run("20261121-143012-k3f9");
     store.begin(&begun(&whole.run)).unwrap();
@@ -32,7 +32,7 @@ fn a_run_is_written_as_it_happens_and_read_back() {
 }
 
 #[test]
-fn finishing_corrects_trials_and_adds_those_that_are_missing() {
+fn finish_updates_trials_and_adds_missing_ones() {
     let (_dir, mut store) = new_store();
     let mut whole = run("a");
     store.begin(&begun("a")).unwrap();
@@ -44,7 +44,7 @@ fn finishing_corrects_trials_and_adds_those_that_are_missing() {
 }
 
 #[test]
-fn the_folder_and_the_file_are_private() {
+fn folder_and_file_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let (_dir, store) = new_store();
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
@@ -71,7 +71,7 @@ fn runs_are_listed_newest_first_and_filtered() {
     for (id, workload, second) in [("a", "stream", 0), ("b", "daq", 1), ("c", "stream", 1)] {
         let mut run = run(id);
         run.workload = workload.into();
-        run.variants[0].findings = vec![Finding { metric: "goodput_bit_per_s".into(), values: vec![9e8] }];
+        run.variants[0].findings = vec![LoadMetric { metric: "goodput_bit_per_s".into(), values: vec![9e8] }];
         // "...:00Z" and "...:00.5Z" do not sort as texts.
         run.started_at =
             jiff::Timestamp::new(1_700_000_000, if second == 0 { 0 } else { 500_000_000 }).unwrap();
@@ -90,12 +90,12 @@ fn runs_are_listed_newest_first_and_filtered() {
     let summary = &store.list(&Filter::default()).unwrap()[0];
     assert_eq!((summary.trials, summary.capacity, summary.unit.as_str()), (6, Some(5.0), "streams"));
     assert_eq!(summary.interval, [Some(5.0), Some(6.0)]);
-    assert_eq!(summary.finding.as_ref().and_then(Finding::median), Some(9e8));
+    assert_eq!(summary.finding.as_ref().and_then(LoadMetric::median), Some(9e8));
     assert_eq!((summary.limit, summary.certainty), (Resource::Cpu, Certainty::Confirmed));
 }
 
 #[test]
-fn a_run_is_found_by_what_people_type() {
+fn run_is_found_by_id_prefix_name_and_last() {
     let (dir, mut store) = new_store();
     for (index, id) in ["20261121-1", "20261121-12", "20261122-9"].into_iter().enumerate() {
         let mut run = run(id);
@@ -125,7 +125,7 @@ fn a_run_is_found_by_what_people_type() {
 }
 
 #[test]
-fn last_is_the_last_run_in_which_something_was_measured() {
+fn last_means_last_run_with_trials() {
     let (_dir, mut store) = new_store();
     let at = |id: &str, second, trials: bool| {
         let mut run = run(id);
@@ -152,7 +152,7 @@ fn last_is_the_last_run_in_which_something_was_measured() {
 }
 
 #[test]
-fn mistakes_are_answered_and_change_nothing() {
+fn rejected_writes_change_nothing() {
     let (_dir, mut store) = new_store();
     store.begin(&begun("a")).unwrap();
     store.add_trial("a", &trial(1, 1.0)).unwrap();
@@ -191,7 +191,7 @@ fn deleting_a_run_leaves_no_rows_of_it() {
 }
 
 #[test]
-fn a_large_run_is_stored_and_read_back_whole() {
+fn large_run_reads_back_unchanged() {
     let (_dir, mut store) = new_store();
     let mut large = Run { trials: Vec::new(), ..run("large") };
     // 10 trials with 10 series of 65 536 samples, 16 bytes each: 100 MiB.

@@ -78,7 +78,8 @@ fn metrics() -> impl Strategy<Value = Metrics> {
 
 prop_compose! {
     fn capacity()(
-        value in option::of(number()), unit in text(), low in option::of(number()), high in option::of(number()),
+        value in option::of(number()), unit in text(), low in option::of(number()),
+            high in option::of(number()),
         passes: u32, failures_above: u32,
     ) -> Capacity {
         Capacity { value, unit, interval: [low, high], passes, failures_above }
@@ -88,11 +89,13 @@ prop_compose! {
 prop_compose! {
     fn limit()(
         resource in resource(),
-        certainty in prop::sample::select(vec![Certainty::Confirmed, Certainty::Predicted, Certainty::Unknown]),
+        certainty in prop::sample::select(vec![Certainty::Confirmed, Certainty::Predicted,
+            Certainty::Unknown]),
         evidence in vec((resource(), text(), any::<bool>()), 0..3),
     ) -> Limit {
         let evidence = evidence.into_iter()
-            .map(|(resource, statement, inferred)| Evidence { inferred, ..Evidence::counted(resource, statement).with("used_percent", 0.5) }).collect();
+            .map(|(resource, statement, inferred)| Evidence { inferred,
+                ..Evidence::counted(resource, statement).with("used_percent", 0.5) }).collect();
         Limit { resource, certainty, evidence }
     }
 }
@@ -100,7 +103,8 @@ prop_compose! {
 prop_compose! {
     fn saturation()(
         unit in text(), cost_per_load in number(), cost_interval in option::of([number(), number()]),
-        usage_at_zero in number(), ceiling in option::of((number(), text())), saturates_at in option::of(number()),
+        usage_at_zero in number(), ceiling in option::of((number(), text())),
+            saturates_at in option::of(number()),
         saturates_interval in option::of([number(), number()]), n: u32,
     ) -> Saturation {
         let ceiling = ceiling.map(|(value, source)| Ceiling { value, source });
@@ -116,11 +120,13 @@ prop_compose! {
         phase in prop::sample::select(vec![Phase::Search, Phase::Confirm, Phase::RampDown, Phase::Single]),
         load in prop_oneof![number(), (1u8..4).prop_map(f64::from)],
         verdict in prop::sample::select(vec![Verdict::Pass, Verdict::Fail, Verdict::Invalid]),
-        reasons in vec(text(), 0..2), metrics in metrics(), doubts in vec(doubt(), 0..2), started_at in time(),
+        reasons in vec(text(), 0..2), metrics in metrics(), doubts in vec(doubt(), 0..2),
+            started_at in time(),
         hold_from_s in number(), hold_to_s in number(), series in vec(series(), 0..3),
     ) -> Trial {
         Trial {
-            number: 0, variant, repetition, phase, load, verdict, reasons, metrics, doubts, started_at, hold_from_s,
+            number: 0, variant, repetition, phase, load, verdict, reasons, metrics, doubts, started_at,
+                hold_from_s,
             hold_to_s, series, account: Default::default(),
         }
     }
@@ -147,9 +153,9 @@ fn requirement() -> impl Strategy<Value = Requirement> {
 }
 
 prop_compose! {
-    /// A run under this id.
     pub fn run(id: &'static str)(
-        texts in [text(), text(), text()], state in prop::sample::select(vec![State::Complete, State::Failed]),
+        texts in [text(), text(), text()],
+            state in prop::sample::select(vec![State::Complete, State::Failed]),
         failure in option::of(text()), started_at in time(), ended_at in option::of(time()),
         environment in btree_map(text(), value(), 0..4), plan in value(),
         // Numbers need not follow each other without gaps.
@@ -160,10 +166,13 @@ prop_compose! {
     ) -> Run {
         let [kagiri, name, workload] = texts;
         let mut number = 0;
-        let trials = trials.into_iter().map(|(trial, step)| { number += step; Trial { number, ..trial } }).collect();
+        let trials = trials.into_iter().map(|(trial, step)| { number +=
+            step; Trial { number, ..trial } }).collect();
         Run {
-            schema: SCHEMA, kagiri, run: id.into(), name, workload, state, failure, started_at, ended_at, environment,
-            plan, trials, capacity, limit, saturation, variants: vec![variants.0, variants.1], requirements, doubts,
+            schema: SCHEMA, kagiri, run: id.into(), name, workload, state, failure, started_at, ended_at,
+                environment,
+            plan, trials, capacity, limit, saturation, variants: vec![variants.0, variants.1], requirements,
+                doubts,
         }
     }
 }

@@ -51,7 +51,6 @@ fn hold_too_short() -> DoubtNote {
     serde_json::from_value(note).expect("a doubt")
 }
 
-/// A capacity known to one stream.
 pub fn capacity(value: f64) -> Capacity {
     Capacity {
         value: Some(value),
@@ -62,7 +61,6 @@ pub fn capacity(value: f64) -> Capacity {
     }
 }
 
-/// A variant with these capacities, one per repetition.
 pub fn variant(name: &str, capacities: &[f64]) -> VariantOutcome {
     let limit = Limit {
         resource: Resource::Cpu,
@@ -112,8 +110,10 @@ pub fn run(id: &str) -> Run {
             ("cpu".into(), json!({"model": "test", "cores": 2})),
         ]),
         plan: json!({
-            "schema": 1, "name": "seed of truth", "workload": "stream", "repeats": 1, "seed": 1, "require": [],
-            "variants": [{"name": "default", "settings": {"bitrate": "25Mbit/s", "server": {"kind": "embedded"}}}],
+            "schema": 1, "name": "seed of truth", "workload": "stream", "repeats": 1, "seed": 1,
+                "require": [],
+            "variants": [{"name": "default",
+                "settings": {"bitrate": "25Mbit/s", "server": {"kind": "embedded"}}}],
         }),
         trials: (1..=6).map(|number| trial(number, f64::from(number))).collect(),
         capacity: outcome.capacity.clone(),

@@ -1,4 +1,4 @@
-//! Quantities in files: text with its unit.
+//! Reads a quantity from a file: a text with its unit.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use serde::de;
 
 use super::{Dimension, UnitError};
 
-/// Reads a quantity from a file, and tells who wrote a bare number how to write it.
-pub(super) struct Form<T>(&'static Dimension, PhantomData<T>);
+/// The error for a bare number shows how to write it with a unit.
+pub(super) struct QuantityVisitor<T>(&'static Dimension, PhantomData<T>);
 
-impl<T> Form<T> {
-    pub(super) fn of(dimension: &'static Dimension) -> Self {
+impl<T> QuantityVisitor<T> {
+    pub(super) fn new(dimension: &'static Dimension) -> Self {
         Self(dimension, PhantomData)
     }
 
@@ -26,7 +26,7 @@ impl<T> Form<T> {
     }
 }
 
-impl<T: FromStr<Err = UnitError>> de::Visitor<'_> for Form<T> {
+impl<T: FromStr<Err = UnitError>> de::Visitor<'_> for QuantityVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,21 +1,20 @@
-//! What came of one load, in numbers.
+//! A metric of one load, with its value in each repetition.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::statistics;
 
-/// A number that tells what came of one load.
+/// A metric's values at one load, one per repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+pub struct LoadMetric {
     /// The metric, with its unit last.
     pub metric: String,
     /// Its value in each repetition that knows it, in their order.
     pub values: Vec<f64>,
 }
 
-impl Finding {
-    /// The median of the repetitions.
+impl LoadMetric {
     pub fn median(&self) -> Option<f64> {
         statistics::median(&self.values)
     }
