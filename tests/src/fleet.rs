@@ -105,7 +105,6 @@ impl Fleet {
         command
     }
 
-    /// An agent that runs.
     pub fn agent(&self, name: &str) -> Live {
         Live::start(self.agent_command(name, &[]))
     }
@@ -120,7 +119,6 @@ impl Fleet {
         command
     }
 
-    /// A run of a plan.
     pub fn run(&self, plan: &str) -> Live {
         Live::start(self.run_command(plan, "20s"))
     }
@@ -131,7 +129,6 @@ impl Fleet {
         self.coordinator_command(&["run", "plan.toml", "--wait", wait])
     }
 
-    /// The newest run as it is stored.
     pub fn stored(&self) -> Value {
         let newest = self.world.run(&["runs", "list", "--json"]).code(0).json()[0]["run"].clone();
         let newest = newest.as_str().expect("a run's id");
@@ -171,7 +168,6 @@ impl Fleet {
         others
     }
 
-    /// How many players are connected to the fleet's server.
     pub fn players_connected(&self) -> usize {
         let server = self.others(&[]).into_iter().find(|(_, line)| line.contains("serve"));
         server.map_or(0, |(pid, _)| connections(pid))
@@ -203,7 +199,6 @@ impl Fleet {
     }
 }
 
-/// A path in an argument.
 pub fn text(path: &Path) -> String {
     path.to_str().expect("a path of the tests").to_owned()
 }

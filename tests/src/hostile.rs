@@ -9,18 +9,15 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// How a server misbehaves.
 #[derive(Debug, Clone)]
 pub enum Manner {
     /// Sends this, whatever was asked for, and closes.
     Says(Vec<u8>),
-    /// Sends this and resets the connection.
     SaysAndResets(Vec<u8>),
     /// Accepts and says nothing.
     Silent,
     /// Serves a film and its index with ranges, but resets every answer of the film after so many bytes.
     BreaksFilm {
-        /// The film.
         film: Vec<u8>,
         /// What lies beside it under the name that ends in `.kgi`.
         index: Vec<u8>,
@@ -48,7 +45,6 @@ impl HostileServer {
         Self { address, stop, thread: Some(thread) }
     }
 
-    /// Where it misbehaves.
     pub fn url(&self) -> String {
         format!("http://{}/film.ts", self.address)
     }

@@ -16,7 +16,6 @@ pub fn unique_name(what: &str) -> String {
 pub struct UpLab<'a> {
     world: &'a World,
     pub name: String,
-    /// How it came up.
     pub up: Ended,
 }
 
@@ -29,7 +28,6 @@ impl<'a> UpLab<'a> {
         Self { world, name, up }
     }
 
-    /// Runs `verb --lab NAME` to its end.
     pub fn run(&self, verb: &str, arguments: &[&str]) -> Ended {
         self.world.run(&[&[verb, "--lab", &self.name][..], arguments].concat())
     }
@@ -44,14 +42,11 @@ impl Drop for UpLab<'_> {
 
 /// A search in a lab that changes everything that can be changed: disk, control group, link, namespace.
 pub struct RunInLab {
-    /// The run, which has just been started.
     pub live: Live,
-    /// Where it runs.
     pub lab: LabHosts,
 }
 
 impl RunInLab {
-    /// Start it.
     pub fn start(world: &World) -> Self {
         let lab = unique_name("it");
         let file = format!(
@@ -78,11 +73,9 @@ impl RunInLab {
     }
 }
 
-/// The hosts of a lab, as the machine shows them.
 pub struct LabHosts(String);
 
 impl LabHosts {
-    /// Their network namespaces.
     pub fn namespaces(&self) -> Vec<String> {
         let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 pub struct Traces {
     /// Processes of its world, other than itself: (id, command line).
     pub processes: Vec<(u32, String)>,
-    /// Mounts below its world.
     pub mounts: Vec<String>,
     /// Loop devices whose file lies in its world.
     pub loop_devices: Vec<String>,
@@ -16,7 +15,6 @@ pub struct Traces {
     pub cgroups: Vec<PathBuf>,
     /// Network namespaces that bear its process id.
     pub namespaces: Vec<String>,
-    /// Its undo journals.
     pub journals: Vec<PathBuf>,
     /// Temporary files, images of disks, halves of files.
     pub files: Vec<PathBuf>,
@@ -49,7 +47,6 @@ impl Traces {
         }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         let Self { processes, mounts, loop_devices, cgroups, namespaces, journals, files } = self;
         processes.is_empty()

@@ -31,7 +31,6 @@ fn lock(kind: FlockArg) -> MachineLock {
     MachineLock(Flock::lock(file, kind).unwrap_or_else(|(_, error)| panic!("flock: {error}")))
 }
 
-/// Whether the tests run as root.
 pub fn is_root() -> bool {
     Uid::effective().is_root()
 }

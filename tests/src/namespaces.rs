@@ -43,7 +43,6 @@ impl Namespaces {
         made
     }
 
-    /// The namespace of a host.
     fn of(&self, name: &str) -> String {
         format!("{}-{name}", self.mark)
     }
@@ -52,7 +51,6 @@ impl Namespaces {
         self.hosts.iter().position(|host| host == name).expect("a host of this network")
     }
 
-    /// A host's address.
     pub fn address(&self, name: &str) -> String {
         format!("{PREFIX}.{}", self.index(name))
     }

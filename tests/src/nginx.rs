@@ -50,7 +50,6 @@ impl Nginx {
         nginx
     }
 
-    /// Where a file of its root is.
     pub fn url(&self, name: &str) -> String {
         format!("http://127.0.0.1:{}/{name}", self.port)
     }

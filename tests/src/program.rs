@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Debian's user without rights.
 const NOBODY: &str = "65534";
 
-/// The workspace's folder.
 pub fn workspace() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().expect("the tests stand in the workspace").to_owned()
@@ -57,7 +56,6 @@ impl Default for World {
 }
 
 impl World {
-    /// A world for the user of the tests.
     pub fn new() -> Self {
         // Not in /tmp, which may be memory: images of disks lie here.
         let target = program().parent().and_then(Path::parent).expect("target/debug/kagiri").join("tmp");
@@ -98,7 +96,6 @@ impl World {
         std::os::unix::fs::chown(path, Some(id), Some(id)).expect("chown needs root");
     }
 
-    /// A path within the world.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -108,7 +105,6 @@ impl World {
         self.path("data")
     }
 
-    /// A file of the world with this text.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).expect("a file of the world");
@@ -133,12 +129,10 @@ impl World {
         command
     }
 
-    /// Start kagiri.
     pub fn start(&self, arguments: &[&str]) -> Live {
         Live::start(self.command(arguments))
     }
 
-    /// Run kagiri to its end.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).end(PATIENCE)
     }
@@ -176,18 +170,15 @@ pub struct Live {
     words: String,
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Its process id, free again now.
     pub pid: u32,
-    /// How it ended.
     pub status: ExitStatus,
     /// What it wrote to standard output.
     pub stdout: String,
     /// What it wrote to standard error.
     pub stderr: String,
-    /// How it was called.
     pub words: String,
 }
 
@@ -204,7 +195,6 @@ fn collect(stream: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Join
 }
 
 impl Live {
-    /// Start any program, its output collected.
     pub fn start(mut command: Command) -> Self {
         let words = format!("{command:?}");
         let mut child = command
@@ -220,7 +210,6 @@ impl Live {
         Self { child, readers, stdout, stderr, words }
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -272,18 +261,15 @@ impl Live {
         }
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Send it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("process ids are small");
         kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{}: {signal}: {error}", self.words));
     }
 
-    /// Wait for its end.
     pub fn end(mut self, within: Duration) -> Ended {
         let deadline = Instant::now() + within;
         let status = loop {
@@ -317,7 +303,6 @@ impl Ended {
         self.stderr.lines().filter(is_trial).count()
     }
 
-    /// It ended with this exit code.
     #[track_caller]
     pub fn code(self, expected: i32) -> Self {
         let found = self.status.code();

@@ -90,7 +90,6 @@ impl Slurm {
         Some(listed.lines().map(str::to_owned).collect())
     }
 
-    /// Wait until no job is left.
     pub fn wait_until_empty(&self, within: Duration) {
         wait_until("the queue of Slurm is empty", within, || self.is_idle());
     }
@@ -115,7 +114,6 @@ impl Slurm {
         processes_with(&format!("SLURM_CONF={}", folder.join("slurm.conf").display()))
     }
 
-    /// The folder in which all its files lie.
     pub fn folder(&self) -> &Path {
         self.dir.path()
     }

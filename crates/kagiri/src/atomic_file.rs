@@ -12,9 +12,7 @@ const NEW_FILE_MODE: u32 = 0o666;
 
 /// Writes a file completely or not at all, so that a full disk leaves no half report. Special files such as
 /// `/dev/null` or pipes are written directly.
-///
-/// # Errors
-/// The file cannot be written; an existing file is unchanged.
+/// Errors: The file cannot be written; an existing file is unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let written = match fs::metadata(path) {
         Ok(found) if !found.is_file() => fs::OpenOptions::new()

@@ -9,7 +9,6 @@ pub fn data_dir() -> anyhow::Result<PathBuf> {
     Ok(Store::default_dir(|name| std::env::var_os(name))?)
 }
 
-/// Directory of the undo journals.
 pub fn journal_dir() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     sys::journal::default_folder(runtime.as_deref())

@@ -13,11 +13,9 @@ const BEYOND_HOLD_S: f64 = 10.0;
 const BEYOND_HOLD_MARGIN_S: f64 = 2.0;
 
 pub struct Estimate {
-    /// Load plan of each variant.
     loads: BTreeMap<String, LoadPlan>,
     /// Searches of each variant that have not begun.
     to_come: BTreeMap<String, u32>,
-    /// The current search: variant and trials.
     current: Option<(String, Vec<TrialResult>)>,
     /// Start of the current trial, in s after the start of the run.
     trial_began_s: Option<f64>,
@@ -27,11 +25,9 @@ pub struct Estimate {
     bound: UpperBound,
 }
 
-/// An upper bound of the remaining trials.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct UpperBound {
     pub trials: usize,
-    /// Their total time in s.
     pub s: f64,
     /// Time of the first one in s.
     first_s: f64,
@@ -155,7 +151,6 @@ fn capacities(plan: &LoadPlan, seen: &[TrialResult]) -> Vec<u64> {
     if fit.is_empty() { all } else { fit }
 }
 
-/// Hold time of a trial.
 fn hold_s(plan: &LoadPlan, phase: Phase) -> f64 {
     match phase {
         Phase::Confirm | Phase::Single => plan.hold.s(),

@@ -83,7 +83,6 @@ impl HostArgs {
         self.wait.unwrap_or(WAIT)
     }
 
-    /// Where hosts join, for messages.
     pub fn meeting_place(&self) -> String {
         match &self.lab {
             Some(lab) => format!("in lab {lab}"),
@@ -109,7 +108,6 @@ impl HostArgs {
         }
     }
 
-    /// Advice for a missing host.
     pub fn invitation(&self) -> String {
         if let Some(lab) = &self.lab {
             return format!("see 'kagiri lab status {lab}' for its agents");
@@ -129,15 +127,12 @@ impl HostArgs {
         )
     }
 
-    /// These arguments with the hosts of a lab.
     pub fn in_lab(&self, name: &str) -> Self {
         Self { lab: Some(name.to_owned()), listen: None, via: None, ..self.clone() }
     }
 
     /// Starts a coordinator.
-    ///
-    /// # Errors
-    /// An unsafe endpoint, invalid credentials, or a port in use.
+    /// Errors: An unsafe endpoint, invalid credentials, or a port in use.
     pub fn coordinator(&self, run: String) -> Result<Coordinator, Failure> {
         let stop = stop::stop_flag()?;
         let name = format!("{}@{}", user_name(), host_name()?);
@@ -205,7 +200,6 @@ fn beside(bus: &Path, name: &str) -> Result<DatagramAddress, Failure> {
     Ok(DatagramAddress::Unix(clock))
 }
 
-/// Directory of a lab that is up.
 pub fn lab_dir(name: &str) -> Result<PathBuf, Failure> {
     lab::client::require_root()?;
     let dir = dirs::journal_dir().join("lab").join(name);
@@ -219,7 +213,6 @@ pub fn lab_dir(name: &str) -> Result<PathBuf, Failure> {
 pub struct Identity(Option<Credentials>);
 
 impl Identity {
-    /// Reads and checks a bundle.
     pub fn load(dir: Option<&Path>) -> Result<Self, Failure> {
         // Capture zenoh's log, which has the reasons that its errors lack.
         let _ = ZenohLog::of_process();
@@ -241,7 +234,6 @@ impl Identity {
         }
     }
 
-    /// The name in the credentials.
     pub fn name(&self) -> Option<String> {
         self.0.as_ref().map(|credentials| credentials.name().to_owned())
     }

@@ -18,7 +18,6 @@ impl<'a, T: Serialize> Document<'a, T> {
         Self { schema: base::outcome::SCHEMA, kagiri: env!("CARGO_PKG_VERSION"), content }
     }
 
-    /// The document with a final newline.
     pub fn text(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

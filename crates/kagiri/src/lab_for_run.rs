@@ -13,7 +13,6 @@ pub fn folders() -> Result<Folders, Failure> {
     Ok(Folders { journal: dirs::journal_dir(), data: dirs::data_dir()? })
 }
 
-/// Options to bring up the lab of a file.
 pub fn keep_options(file: PathBuf) -> Result<SupervisorOptions, Failure> {
     let path = std::env::current_exe().context("cannot find this program's own file")?;
     // Absolute, because messages show it to users in other directories.
@@ -22,7 +21,6 @@ pub fn keep_options(file: PathBuf) -> Result<SupervisorOptions, Failure> {
     Ok(SupervisorOptions { file, folders: folders()?, program, owner: None })
 }
 
-/// A lab that is up for one run.
 pub struct LabForRun {
     name: String,
     folders: Folders,

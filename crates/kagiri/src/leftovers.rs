@@ -13,9 +13,7 @@ pub struct Replayed {
 }
 
 /// Replays the journals of all processes that have ended.
-///
-/// # Errors
-/// The journals cannot be read.
+/// Errors: The journals cannot be read.
 pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
     let leftovers = Journal::leftovers(&journal_dir())?;
     let replay = |leftover| {

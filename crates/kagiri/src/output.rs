@@ -23,7 +23,6 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// One error, on standard error.
 pub fn error_line(text: &str) {
     // What others wrote may be in it, who steer no terminal here.
     let lines: Vec<_> = text.trim_end().lines().map(report::text::visible).collect();
@@ -35,7 +34,6 @@ pub fn error_line(text: &str) {
     }
 }
 
-/// How to print on standard output.
 pub fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -90,7 +88,6 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     Ok(code(run))
 }
 
-/// The exit code that a run deserves.
 pub fn code(run: &Run) -> Code {
     match run.state {
         State::Interrupted => Code::Interrupted,

@@ -9,7 +9,6 @@ use crate::atomic_file::write_atomically;
 use crate::exit::Failure;
 use crate::output;
 
-/// Files to write a picture to.
 pub struct Pictures<'a> {
     pub html: Option<&'a Path>,
     pub pftrace: Option<&'a Path>,

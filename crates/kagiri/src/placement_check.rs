@@ -101,7 +101,6 @@ fn outside_of_lab(role: &str, places: Places) -> String {
     format!("{role} {verb} not placed on a host of the lab: add {mend}")
 }
 
-/// An example that places roles on these hosts.
 pub fn example(roles: &[Role], hosts: &[String], places: Places) -> String {
     let one = |(role, pattern): (&Role, String)| match places {
         // Quoted, so that the shell does not expand it.

@@ -31,7 +31,6 @@ pub struct Progress {
     now: Arc<Mutex<Now>>,
 }
 
-/// What is done now.
 struct Now {
     estimate: Estimate,
     /// What is tried, or prepared, for the bar.
@@ -69,7 +68,6 @@ impl Progress {
         Self { bar, quiet, stop, unit: unit.to_owned(), presentation, began: Instant::now(), now }
     }
 
-    /// One line about what is done now.
     pub fn line(&self, text: &str) {
         match (&self.bar, self.quiet) {
             (_, true) => {}
@@ -184,7 +182,6 @@ impl Progress {
     }
 }
 
-/// The target's resources, with their names.
 const TARGET: [(&str, &str); 3] =
     [("server_cpu_percent", "CPU"), ("disk_bit_per_s", "disk"), ("network_bit_per_s", "network")];
 

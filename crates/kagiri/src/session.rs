@@ -72,9 +72,7 @@ pub struct Session {
 
 impl Session {
     /// Opens a session; `say` prints what crashes left.
-    ///
-    /// # Errors
-    /// Results cannot be stored, or not written to `--out`.
+    /// Errors: Results cannot be stored, or not written to `--out`.
     pub fn open(common: &MeasureArgs, say: &dyn Fn(&str)) -> Result<Self, Failure> {
         let stop = stop_flag()?;
         clean_leftovers(say);

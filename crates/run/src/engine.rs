@@ -26,7 +26,6 @@ use crate::search::{self, Step, TrialResult};
 use crate::standing::{Standing, Target, watch};
 use crate::{alike, outcome, placed, trial};
 
-/// An event of a run, for its observer.
 pub enum Event<'a> {
     Preparing {
         variant: &'a str,
@@ -42,7 +41,6 @@ pub enum Event<'a> {
         /// What the target's sampler and the parts that offer the load see now.
         live: &'a Live,
     },
-    /// A trial has ended and is stored.
     TrialEnded(&'a Trial),
 }
 
@@ -62,9 +60,7 @@ pub struct Setting<'a> {
 
 /// Read the settings of every variant of a plan, and check the plan's requirements and places against its
 /// workload.
-///
-/// # Errors
-/// Settings, a requirement or a place that the workload does not have.
+/// Errors: Settings, a requirement or a place that the workload does not have.
 pub fn configure<'a>(
     plan: &'a Plan,
     workload: &'a dyn AnyWorkload,
@@ -78,9 +74,7 @@ pub fn configure<'a>(
 }
 
 /// Makes a run. A run that ended early is returned too, with its `state` and `failure`.
-///
-/// # Errors
-/// Nothing could be begun: see [`configure`]; or no results store.
+/// Errors: Nothing could be begun: see [`configure`]; or no results store.
 pub fn make(
     workload: &dyn AnyWorkload,
     plan: &Plan,

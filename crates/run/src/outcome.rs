@@ -77,9 +77,7 @@ pub fn nothing_measured(trials: &[Trial]) -> Option<RunError> {
 }
 
 /// Fill in everything that follows from the run's trials.
-///
-/// # Errors
-/// The run's environment has ceilings that cannot be read.
+/// Errors: The run's environment has ceilings that cannot be read.
 pub fn conclude(run: &mut Run, plan: &Plan, variants: &[ConfiguredVariant<'_>]) -> Result<(), RunError> {
     let outcomes = variants.iter().map(|variant| variant_outcome(run, variant, plan));
     run.variants = outcomes.collect::<Result<_, _>>()?;
@@ -231,7 +229,6 @@ fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, uni
     capacity
 }
 
-/// A trial as the search sees it.
 fn result(trial: &Trial) -> TrialResult {
     TrialResult { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict }
 }

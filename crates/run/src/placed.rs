@@ -7,9 +7,7 @@ use fleet::Bus;
 use crate::run_error::RunError;
 
 /// Assigns the available hosts to the roles.
-///
-/// # Errors
-/// A role has too few hosts: names the available and the lost ones, and how to continue with fewer.
+/// Errors: A role has too few hosts: names the available and the lost ones, and how to continue with fewer.
 pub fn placement(wishes: &Wishes, roles: &[Role], bus: &dyn Bus) -> Result<Placement, RunError> {
     let placement = Placement::of(wishes, &bus.hosts());
     for (role, wish) in wishes {

@@ -23,9 +23,7 @@ impl Registry {
     }
 
     /// The workload of that name.
-    ///
-    /// # Errors
-    /// An unknown name; the message lists the workloads.
+    /// Errors: An unknown name; the message lists the workloads.
     pub fn workload(&self, name: &str) -> Result<&'static dyn AnyWorkload, PlanError> {
         self.workloads.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
             let names: Vec<_> = self.workloads.iter().map(|workload| workload.name()).collect();
@@ -40,24 +38,19 @@ impl Registry {
         }
     }
 
-    /// Every kind of part: the workloads' and the samplers'.
     pub fn part_kinds(&self) -> Vec<PartKind> {
         let own = self.workloads.iter().flat_map(|workload| workload.part_kinds());
         own.chain(observe::PARTS).copied().collect()
     }
 
     /// Read a plan for any of these workloads.
-    ///
-    /// # Errors
-    /// See [`Plan::from_toml`].
+    /// Errors: See [`Plan::from_toml`].
     pub fn read_plan(&self, text: &str) -> Result<Plan, PlanError> {
         Plan::from_toml(text, |name, settings| self.resolve(name, settings))
     }
 
     /// Check settings of a workload and fill in defaults.
-    ///
-    /// # Errors
-    /// An unknown workload, or see [`AnyWorkload::resolve`].
+    /// Errors: An unknown workload, or see [`AnyWorkload::resolve`].
     pub fn resolve(&self, name: &str, settings: Value) -> Result<Value, PlanError> {
         self.workload(name)?.resolve(&settings)
     }

@@ -8,7 +8,6 @@ use fleet::BusError;
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct RunError {
-    /// What happened, to what, and what to do.
     pub message: String,
     /// Whether the plan was at fault.
     pub usage: bool,

@@ -28,7 +28,6 @@ const STEAL_PERCENT: f64 = 2.0;
 /// Where a process of the measuring side is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Whereabouts {
-    /// Names the boot of its kernel.
     boot_id: String,
     /// Namespace of its id, which means another process in another namespace.
     pid_namespace: Option<String>,
@@ -59,7 +58,6 @@ pub fn own_facts() -> BTreeMap<String, Value> {
 pub(crate) struct Kin(BTreeMap<String, Whereabouts>);
 
 impl Kin {
-    /// From the facts of the hosts, and of this process.
     pub(crate) fn of(facts: &BTreeMap<String, Value>) -> Self {
         let kin = |(host, facts): (&String, &Value)| {
             Some((host.clone(), Whereabouts::deserialize(&facts["environment"]).ok()?))
@@ -112,7 +110,6 @@ impl Samplers {
         self.0.iter().map(|sampler| sampler.name.as_str())
     }
 
-    /// What to build.
     pub(crate) fn specs(&self) -> Result<Vec<PartSpec>, PartError> {
         let spec = |placed: &Placed| part::spec::<Sampler>(placed.name.clone(), &placed.host, &placed.watch);
         self.0.iter().map(spec).collect()
@@ -134,7 +131,6 @@ impl Samplers {
     }
 }
 
-/// What was sampled on one host.
 pub(crate) struct OfHost {
     pub(crate) is_target: bool,
     host: String,

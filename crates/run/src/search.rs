@@ -12,7 +12,6 @@ const INVALID_MAX: u32 = 2;
 /// Upper bound of the trials of a search, for a target that passes and fails by turns.
 const TRIALS_MAX: usize = 200;
 
-/// A trial of the search that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialResult {
     pub load: u64,
@@ -20,7 +19,6 @@ pub struct TrialResult {
     pub verdict: Verdict,
 }
 
-/// The trial to make next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     pub load: u64,

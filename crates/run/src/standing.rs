@@ -9,13 +9,10 @@ use workload::part;
 pub(crate) struct Standing {
     /// Their names: when one of them ends, a trial cannot go on.
     pub(crate) names: Vec<String>,
-    /// What they tell their peers.
     pub(crate) peers: Endpoints,
-    /// The one that is measured.
     pub(crate) target: Option<Target>,
 }
 
-/// What is watched, and on which host.
 pub(crate) struct Target {
     pub(crate) host: String,
     pub(crate) watch: Watch,

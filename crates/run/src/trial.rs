@@ -28,11 +28,9 @@ pub(crate) struct TrialOutcome {
     pub trial: Trial,
     /// What its sampler could not sample, and why; mostly the same in all trials of a run.
     pub unavailable: Vec<String>,
-    /// Whether the user ended it.
     pub is_interrupted: bool,
 }
 
-/// What a trial belongs to.
 pub(crate) struct TrialScope<'a> {
     pub workload: &'a dyn ConfiguredWorkload,
     pub variant: &'a str,
@@ -42,9 +40,7 @@ pub(crate) struct TrialScope<'a> {
     pub standing: &'a Standing,
 }
 
-/// Why a trial has no judgement.
 enum TrialError {
-    /// The run cannot go on.
     Ended(RunError),
     /// A host was lost, or came too late; the next trial may be whole again.
     Lost(String),
@@ -137,7 +133,6 @@ fn standing_lives(bus: &mut dyn Bus, scope: &TrialScope<'_>) -> bool {
     scope.standing.names.iter().all(|name| bus.progress(name).is_ok())
 }
 
-/// The judgement of a trial that lost a host.
 fn lost(why: String) -> Judgement {
     Judgement { reasons: vec![why], is_definite: true, ..Judgement::new(Verdict::Invalid, (0.0, 0.0)) }
 }

@@ -28,13 +28,10 @@ const QUOTA_LEAST_US: u64 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupVersion {
-    /// A hierarchy of its own.
     V1,
-    /// The unified hierarchy.
     V2,
 }
 
-/// Where the controllers of this machine are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hierarchies {
     /// The CPU controller's root folder.
@@ -83,7 +80,6 @@ pub struct Cgroup {
 
 impl Cgroup {
     /// Makes a group named `kagiri-PID-NAME` in every hierarchy it needs. `name` is letters, digits and `-`.
-    ///
     /// Errors: no rights, no CPU or disk controller at all, a name in use.
     pub fn create(journal: &Journal, name: &str) -> Result<Self> {
         Self::create_below(Path::new("/"), journal, name)
@@ -162,7 +158,6 @@ impl Cgroup {
     }
 
     /// Lets the group use at most `percent` of one CPU (150 is one and a half), in periods of 100 ms.
-    ///
     /// Errors: less than 1 % or not a number, or no CPU controller.
     pub fn set_cpu_quota_percent(&self, percent: f64) -> Result<()> {
         // A thousand CPUs are enough for any machine; the bound keeps the product exact.
@@ -216,12 +211,10 @@ impl Cgroup {
         self.process_files().iter().try_for_each(|file| write(file, &pid.to_string()))
     }
 
-    /// The files that take process ids.
     pub(crate) fn process_files(&self) -> Vec<PathBuf> {
         self.folders().into_iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// The processes in the group now.
     pub fn pids(&self) -> Result<Vec<i32>> {
         let Some(file) = self.process_files().into_iter().next() else { return Ok(Vec::new()) };
         let text = std::fs::read_to_string(&file).map_err(|error| Error::file("read", &file, error))?;

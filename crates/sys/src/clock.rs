@@ -94,7 +94,6 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline `within` from now.
     pub fn after(within: Duration) -> Self {
         let within_ns = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         Self { at_ns: monotonic_ns().saturating_add(within_ns) }

@@ -25,7 +25,6 @@ pub fn cut_off(mount: &Path) {
     let _ = umount2(mount, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
 }
 
-/// Space in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     pub total_bytes: u64,

@@ -20,25 +20,20 @@ pub struct Environment {
     /// The processor architecture, `x86_64`.
     pub architecture: Option<String>,
     pub cpu_model: Option<String>,
-    /// CPUs the machine has online.
     pub cpus: Option<usize>,
     /// CPUs this program may use; fewer in a container.
     pub cpus_usable: Option<usize>,
     pub memory_bytes: Option<u64>,
-    /// Whether the machine is a virtual one.
     pub virtualised: Option<bool>,
     /// The control group versions mounted, and which one has the CPU and the disk controller.
     pub cgroups: CgroupSupport,
-    /// The congestion control of new TCP connections.
     pub congestion_control: Option<String>,
-    /// Those that can be chosen.
     pub congestion_controls: Vec<String>,
     /// The kernel's clock source; any other than `tsc` makes reading the clock slow.
     pub clock_source: Option<String>,
     /// Whether the kernel offers pressure stall information.
     pub pressure: bool,
     pub distribution: Option<String>,
-    /// Whether this program runs as root.
     pub root: bool,
 }
 
@@ -49,13 +44,10 @@ pub struct CgroupSupport {
     pub v1: bool,
     /// The version 2 hierarchy is mounted.
     pub v2: bool,
-    /// Where a CPU quota can be set.
     pub cpu: Option<CgroupVersion>,
-    /// Where a disk limit can be set.
     pub io: Option<CgroupVersion>,
 }
 
-/// Whether this program runs as root.
 pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()
 }

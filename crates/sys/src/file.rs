@@ -99,9 +99,7 @@ impl AsFd for Directory {
 /// Whether a published file took a new name or an old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// There was no such name before.
     Created,
-    /// A file of that name was replaced, in one step.
     Replaced,
 }
 

@@ -13,7 +13,6 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use crate::clock::Deadline;
 
-/// How many stop signals have come.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The raw event descriptor for the handler, which may not touch a `OnceLock`; -1 before it exists.
 static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
@@ -60,7 +59,6 @@ impl StopSignal {
         Ok(event.as_fd())
     }
 
-    /// Whether a stop has been asked for.
     #[inline]
     pub fn requested(&self) -> bool {
         self.count() > 0

@@ -40,7 +40,6 @@ pub struct Tap {
 impl Tap {
     /// Makes a device called `name` in the network namespace that this thread is in; its packets carry no
     /// offloads, so each is one Ethernet frame.
-    ///
     /// Errors: no rights, no TUN driver, the name is in use or longer than 15 bytes.
     pub fn create(name: &str) -> Result<Self> {
         let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: FLAGS as _, rest: [0; 22] };
@@ -69,7 +68,6 @@ impl Tap {
     }
 
     /// Takes the next frame that the kernel has sent, and returns its length. `None` when there is none.
-    ///
     /// Errors: EIO when the device or its namespace has gone. A frame longer than `frame` is cut short.
     pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<usize>> {
         match io::Read::read(&mut &self.file, frame) {
@@ -81,7 +79,6 @@ impl Tap {
     }
 
     /// Hands a frame to the kernel as received.
-    ///
     /// Errors: EIO while the device is not up.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         io::Write::write(&mut &self.file, frame).map(drop)
@@ -113,7 +110,6 @@ impl TapWait {
 
     /// Waits until `tap` has a frame or the monotonic clock reads `until_ns` (`None`: never). It may return
     /// early.
-    ///
     /// Errors: EIO when the device or its namespace has gone.
     pub fn wait(&self, tap: &Tap, until_ns: Option<u64>) -> io::Result<()> {
         match until_ns {

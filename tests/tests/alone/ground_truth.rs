@@ -52,7 +52,6 @@ fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     document
 }
 
-/// What was found, as one would say it.
 fn found(document: &Json) -> (f64, &str) {
     let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
     (value, document["limit"]["resource"].as_str().expect("a word"))

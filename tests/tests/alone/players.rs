@@ -83,7 +83,6 @@ struct Mplayer {
     child: std::process::Child,
     frame: Arc<AtomicU64>,
     said: Arc<Mutex<String>>,
-    /// Reads what it says to the end.
     reader: std::thread::JoinHandle<()>,
 }
 
@@ -124,7 +123,6 @@ impl Mplayer {
         self.frame.load(Ordering::Relaxed)
     }
 
-    /// Whether it has, and all that it said is read.
     fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_some() && self.reader.is_finished()
     }
@@ -139,7 +137,6 @@ impl Drop for Mplayer {
     }
 }
 
-/// One trial of one stream at a URL; it has to end with this verdict.
 fn trial(url: &str, verdict: &str) -> Value {
     trial_from(url, verdict, |command| command)
 }

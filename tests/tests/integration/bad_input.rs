@@ -135,7 +135,6 @@ fn a_command_line_that_cannot_be_is_refused() {
     assert!(nothing.stderr.contains("Usage: kagiri"), "{}", nothing.stderr);
 }
 
-/// What is wrong with an address is said as such, before anything is begun.
 #[test]
 fn an_address_that_cannot_be_is_refused_before_anything_is_begun() {
     let world = World::new();

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 /// A search of a few trials, each of which says something while it lasts.
 const SEARCH: [&str; 5] = ["daq", "--search", "sources", "--max", "4"];
-/// One trial.
 const SINGLE: [&str; 3] = ["daq", "--sources", "4"];
 const SHORT: [&str; 4] = ["--time", "500ms", "--omit", "0s"];
 

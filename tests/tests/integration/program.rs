@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use kagiri_tests::{Live, World, beside_others, need_programs, workspace};
 
-/// Every verb, as it is typed.
 const VERBS: [&[&str]; 22] = [
     &["survey"],
     &["stream"],
@@ -77,7 +76,6 @@ fn help_shows_how_numbers_are_written() {
     }
 }
 
-/// The plan that stands in the help is one.
 #[test]
 fn the_plan_in_the_help_can_be_run() {
     let world = World::new();

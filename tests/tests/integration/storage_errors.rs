@@ -15,7 +15,6 @@ fn film(world: &World) {
     world.run(&words).code(0);
 }
 
-/// The names in a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
     let mut names: Vec<_> =

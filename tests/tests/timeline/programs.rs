@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{PATIENCE, calls, check, count, told};
 
-/// A server that listens on a port.
 fn listening(mut command: Command, port: u16) -> Live {
     command.stdin(Stdio::null());
     let live = Live::start(command);

@@ -56,7 +56,6 @@ impl<S: Settings> FromArgMatches for WorkloadArgs<S> {
 }
 
 impl<S: Settings> WorkloadArgs<S> {
-    /// Gives the setting `key` this value.
     pub fn set(&mut self, key: &str, value: Value) {
         let mut place = &mut self.given;
         for name in key.split('.') {
@@ -68,7 +67,6 @@ impl<S: Settings> WorkloadArgs<S> {
         *place = value;
     }
 
-    /// The given settings, as a plan has them.
     #[cfg(test)]
     pub fn given(&self) -> &Value {
         &self.given
@@ -80,9 +78,7 @@ impl<S: Settings> WorkloadArgs<S> {
     }
 
     /// All settings: the given ones, and the defaults of all others.
-    ///
-    /// # Errors
-    /// Wrong settings, with their flags.
+    /// Errors: Wrong settings, with their flags.
     pub fn resolve(&self, workload: &str) -> Result<Value, Failure> {
         let mut args = self.clone();
         for (setting, flag) in flags::<S>().filter(|(_, flag)| flag.file) {
@@ -107,9 +103,7 @@ impl<S: Settings> WorkloadArgs<S> {
     }
 
     /// A plan of these settings alone.
-    ///
-    /// # Errors
-    /// See [`Self::resolve`].
+    /// Errors: See [`Self::resolve`].
     pub fn plan(&self, workload: &str, name: String, variant: &str) -> Result<Plan, Failure> {
         Ok(Plan::of_one(workload, name, variant, self.resolve(workload)?))
     }
@@ -137,7 +131,6 @@ fn flag_of<S: Settings>(key: &str) -> Option<String> {
     found.or_else(table).map(|(setting, flag)| flag_name(setting, flag))
 }
 
-/// The flag as it is typed.
 fn flag_name(setting: &Declaration, flag: &Flag) -> String {
     match flag.positional {
         true => value_name(setting),
@@ -153,12 +146,10 @@ fn long_name(setting: &Declaration, flag: &Flag) -> String {
     }
 }
 
-/// All settings that have a flag.
 fn flags<S: Settings>() -> impl Iterator<Item = (&'static Declaration, &'static Flag)> {
     declarations::<S>().iter().filter_map(|setting| Some((setting, setting.flag.as_ref()?)))
 }
 
-/// The flags that are built from the settings.
 fn own_flags<S: Settings>() -> impl Iterator<Item = (&'static Declaration, &'static Flag)> {
     flags::<S>().filter(|(_, flag)| !flag.shared)
 }

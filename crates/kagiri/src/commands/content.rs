@@ -166,7 +166,6 @@ impl Index {
     }
 }
 
-/// Prints the result for content that was made or indexed.
 fn finish(file: &Path, made: Result<ContentIndex, ContentError>, work: FileProgress, quiet: bool) -> Outcome {
     let took = work.end();
     let index = made.map_err(|error| failure(file, error))?;

@@ -30,7 +30,6 @@ pub struct DaqArgs {
 }
 
 impl DaqArgs {
-    /// Measures.
     pub fn run(mut self: Box<Self>) -> Outcome {
         // An address without a protocol is no endpoint of agents: there the builder listens for front ends.
         if let Some(listen) = self.session.hosts.listen.take_if(|listen| listen.parse::<SocketAddr>().is_ok())

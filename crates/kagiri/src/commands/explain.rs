@@ -44,7 +44,6 @@ pub struct Explain {
     json: bool,
 }
 
-/// An explanation as the outcome of a variant, for printing.
 fn outcome(explanation: Explanation) -> VariantOutcome {
     VariantOutcome {
         name: "table".into(),

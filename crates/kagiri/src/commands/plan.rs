@@ -32,7 +32,6 @@ pub struct SchemaArgs {
 }
 
 impl PlanCommand {
-    /// Runs the command.
     pub fn run(self) -> Outcome {
         let Self::Schema(args) = self;
         let workload = BUILT_IN.workload(&args.workload).map_err(Failure::usage)?;

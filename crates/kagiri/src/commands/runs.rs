@@ -16,9 +16,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::{dirs, output};
 
-/// Width limit of the list.
 const LIST_WIDTH_MAX: usize = 100;
-/// Minimum width of names.
 const NAME_WIDTH_LEAST: usize = 8;
 
 /// List, show, compare, export and import stored runs.

@@ -35,7 +35,6 @@ pub struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// Measures.
     pub fn run(mut self: Box<Self>) -> Outcome {
         self.settings.set("ceiling", ceilings(&self.ceiling)?);
         self.calls.want(&mut self.settings);

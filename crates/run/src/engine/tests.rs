@@ -49,7 +49,6 @@ impl Part for Idle {
     }
 }
 
-/// A sampler that has no report to give.
 struct Dead;
 
 impl AnyPart for Dead {
@@ -126,7 +125,6 @@ impl Observer for Patient {
     }
 }
 
-/// A run with this kind of sampler.
 fn run_with(sampler: PartKind) -> Run {
     let plan = Plan::of_one("single", "test", "default", json!({}));
     let dir = tempfile::tempdir().unwrap();

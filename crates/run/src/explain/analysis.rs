@@ -22,17 +22,14 @@ const ROUNDING: f64 = 1e-9;
 /// Maximum number of loads at which a bend is searched.
 const BENDS_MAX: usize = 64;
 
-/// A table with its lines.
 pub struct Analysis<'a> {
     pub table: &'a LoadTable,
-    /// The capacity by the verdicts, if there are any.
     pub measured: Option<Measured>,
     /// A resource that used more than its given ceiling at loads that passed: the verdicts are then those of
     /// another machine.
     pub what_if: Option<Resource>,
     /// Without verdicts: the load from which on usage no longer grows.
     pub bend: Option<f64>,
-    /// Known and assumed ceilings.
     pub ceilings: BTreeMap<Resource, Ceiling>,
     /// The lines through the sound rows.
     pub fits: BTreeMap<Resource, Fit>,
@@ -105,7 +102,6 @@ impl<'a> Analysis<'a> {
         median(&values.collect::<Vec<_>>())
     }
 
-    /// The share of its ceiling that a resource uses at the critical load, and the ceiling.
     pub fn share_at_critical(&self, resource: Resource) -> Option<(f64, &Ceiling)> {
         let ceiling = self.ceilings.get(&resource)?;
         Some((self.usage_at_critical(resource)? / ceiling.value, ceiling))
@@ -129,7 +125,6 @@ impl<'a> Analysis<'a> {
         (!is_exceeded && is_flat(fit, last, load, used)).then(|| (used, fit.line.at(load)))
     }
 
-    /// Where every resource saturates, with the ceilings of this analysis.
     pub fn saturation(&self) -> BTreeMap<Resource, Saturation> {
         let of = |(resource, fit): (&Resource, &Fit)| {
             (*resource, fit.saturation(*resource, self.ceilings.get(resource)))
@@ -137,7 +132,6 @@ impl<'a> Analysis<'a> {
         self.fits.iter().map(of).collect()
     }
 
-    /// The resource that saturates first, and at which load.
     pub fn first_saturated(&self) -> Option<(Resource, f64)> {
         let meets = |(resource, fit): (&Resource, &Fit)| {
             Some((*resource, fit.meets(self.ceilings.get(resource)?.value)?))

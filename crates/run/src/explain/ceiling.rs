@@ -17,9 +17,7 @@ pub struct CeilingError {
 }
 
 /// Read `NAME=VALUE`.
-///
-/// # Errors
-/// No `=`, an unknown resource, a value without its unit or with another resource's, zero.
+/// Errors: No `=`, an unknown resource, a value without its unit or with another resource's, zero.
 pub fn parse(text: &str) -> Result<(Resource, Ceiling), CeilingError> {
     let error = |problem: String| CeilingError { text: text.to_owned(), problem };
     let (name, value) = text.split_once('=').ok_or_else(|| error("'=' is missing".into()))?;

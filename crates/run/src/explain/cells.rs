@@ -130,9 +130,7 @@ pub fn is_blank(text: &str) -> bool {
 }
 
 /// The number of a cell in the dimension's base unit. A unit in the cell goes before the column's.
-///
-/// # Errors
-/// What is wrong with the text.
+/// Errors: What is wrong with the text.
 pub fn quantity(
     text: &str,
     dimension: Dimension,
@@ -162,7 +160,6 @@ pub fn quantity(
     if scaled.is_finite() && scaled < 1e18 { Ok(scaled) } else { Err("it is too large".into()) }
 }
 
-/// A number that is not negative.
 fn number(figure: &str, decimal_comma: bool) -> Result<f64, String> {
     let text = match (figure.contains(','), decimal_comma) {
         (false, _) => figure.to_owned(),

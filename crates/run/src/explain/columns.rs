@@ -38,7 +38,6 @@ const UNNAMED: [&str; 3] = ["n", "load", "concurrency"];
 const MISHAPS: &str = "stalls|stall|stalled streams|rebuffers|rebuffer count|failures";
 const VERDICTS: &str = "verdict|ok|pass|passed|result";
 
-/// Spellings of usage columns.
 const USAGES: &[(Resource, Dimension, &str)] = &[
     (
         Resource::Cpu,
@@ -128,9 +127,7 @@ fn divisions(header: &str) -> Vec<(&str, &str)> {
 
 impl Column {
     /// Read a header.
-    ///
-    /// # Errors
-    /// The column is one that the explanation uses, but its unit is none that it can have.
+    /// Errors: The column is one that the explanation uses, but its unit is none that it can have.
     pub fn from_header(header: &str) -> Result<Self, String> {
         let header = header.trim();
         for (name, unit) in divisions(header) {

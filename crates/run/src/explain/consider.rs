@@ -25,7 +25,6 @@ pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
     paragraphs.into_iter().flatten().collect()
 }
 
-/// The capacity.
 fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let n = format!(
@@ -75,7 +74,6 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     format::capitalized(&text) + "."
 }
 
-/// The cost of a unit of load.
 fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let cost = |(resource, saturation): (&Resource, &Saturation)| {
         let interval = saturation
@@ -234,7 +232,6 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     Some(format!("What would help: {advice}.{}", twice.unwrap_or_default()))
 }
 
-/// The amount of a resource that advice doubles.
 fn amount_of(resource: Resource) -> &'static str {
     match resource {
         Resource::Disk => "disk throughput",
@@ -244,7 +241,6 @@ fn amount_of(resource: Resource) -> &'static str {
     }
 }
 
-/// How certain the result is.
 fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let mut text = String::new();

@@ -39,9 +39,7 @@ pub enum TableError {
 }
 
 /// Read a table from CSV text: comma, semicolon or tab separated, `#` begins a comment line.
-///
-/// # Errors
-/// The first thing that is wrong, with its line, column and text.
+/// Errors: The first thing that is wrong, with its line, column and text.
 pub fn read(bytes: &[u8], ceilings: BTreeMap<Resource, Ceiling>) -> Result<LoadTable, TableError> {
     if bytes.len() > TABLE_BYTES_MAX {
         return Err(TableError::TooLarge { limit: TABLE_BYTES_MAX, what: "bytes" });

@@ -82,7 +82,6 @@ impl Fit {
         Some(ends)
     }
 
-    /// As it stands in an outcome.
     pub fn saturation(&self, resource: Resource, ceiling: Option<&Ceiling>) -> Saturation {
         Saturation {
             unit: resource.unit().to_owned(),

@@ -22,7 +22,6 @@ const CONFIRMS: u32 = 2;
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
 
-/// A resource that may be the limit.
 struct Candidate {
     resource: Resource,
     /// Where its line meets its ceiling.
@@ -292,7 +291,6 @@ fn spoiled_above(analysis: &Analysis) -> Option<String> {
     (spoiled > 0).then(|| format!("the players disturbed {spoiled} of {trials} above {at}"))
 }
 
-/// Nothing failed.
 fn none_met(analysis: &Analysis) -> Decision {
     let statement = format!("all loads up to {} passed", analysis.critical_text());
     let mut evidence = vec![Evidence::counted(Resource::None, statement)];

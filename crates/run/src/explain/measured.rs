@@ -5,7 +5,6 @@ use base::verdict::Verdict;
 
 use super::table::{LoadTable, Row};
 
-/// The verdicts at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Tally {
     load: f64,
@@ -38,7 +37,6 @@ impl Tally {
     }
 }
 
-/// Where the verdicts turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// The largest load that was carried below the first that failed.

@@ -29,7 +29,6 @@ pub use table::{LoadTable, RESOURCES, Row};
 
 use analysis::Analysis;
 
-/// What was made of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The capacity: measured where there are verdicts, else predicted.
@@ -42,9 +41,7 @@ pub struct Explanation {
     pub limit: Limit,
     /// Per resource: its cost per unit of load, and where it is used up.
     pub saturation: BTreeMap<Resource, Saturation>,
-    /// The written consideration, a paragraph each.
     pub considerations: Vec<String>,
-    /// What weakens all this.
     pub doubts: Vec<DoubtNote>,
     pub ignored_columns: Vec<String>,
 }

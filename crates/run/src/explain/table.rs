@@ -10,12 +10,10 @@ use serde::{Deserialize, Serialize};
 pub const RESOURCES: [Resource; 5] =
     [Resource::Cpu, Resource::Disk, Resource::Network, Resource::Memory, Resource::Player];
 
-/// What was seen at one load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The load that was offered, in the table's `load_unit`.
     pub load: f64,
-    /// The judgement, where there is one.
     pub verdict: Option<Verdict>,
     /// Usage per resource, in [`Resource::unit`]; what is not known is absent, not zero.
     pub usage: BTreeMap<Resource, f64>,

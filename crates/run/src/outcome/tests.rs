@@ -35,7 +35,6 @@ fn plan(repeats: u32, settings: Value, require: &[&str]) -> Plan {
     Plan { repeats, require: require.iter().map(ToString::to_string).collect(), ..plan }
 }
 
-/// A run of these trials, concluded.
 fn concluded(plan: &Plan, trials: Vec<Trial>, ceilings: Value) -> Run {
     ended(State::Complete, plan, trials, ceilings)
 }
@@ -268,7 +267,6 @@ fn own_counters_of_a_workload_limit_a_single_load() {
     assert!(text.starts_with("What would help: a larger receive buffer"), "{text}");
 }
 
-/// A transfer's run of these trials.
 fn transferred(settings: Value, trials: Vec<Trial>) -> Run {
     let plan = Plan::of_one("transfer", "test", "default", Transfer.resolve(&settings).unwrap());
     concluded_of(&Transfer, State::Complete, &Plan { repeats: 3, ..plan }, trials, json!({}))

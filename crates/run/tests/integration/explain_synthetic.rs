@@ -26,7 +26,6 @@ struct System {
     counters: bool,
 }
 
-/// About normal, with a deviation of one.
 fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0
 }
@@ -63,7 +62,6 @@ impl System {
         system
     }
 
-    /// One trial at a load.
     fn trial(&self, rng: &mut Rng, load: f64) -> Trial {
         let carried = load.min(self.saturates_at);
         let over = load > self.saturates_at;

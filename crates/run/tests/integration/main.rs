@@ -12,7 +12,6 @@ mod explain_player;
 mod explain_reference;
 mod explain_synthetic;
 
-/// The explanation of a table, with these ceilings.
 fn explained(text: &str, ceilings: &[(Resource, Ceiling)]) -> Explanation {
     let ceilings: BTreeMap<Resource, Ceiling> = ceilings.iter().cloned().collect();
     explain(&csv::read(text.as_bytes(), ceilings).expect("a table of this test"))

@@ -48,7 +48,6 @@ impl ExistingGroup {
         Ok(Self { folders, cpu: cpu.filter(|folder| folder.join("cpu.stat").exists()) })
     }
 
-    /// The files that take process ids.
     pub(crate) fn process_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.folders.iter().map(|folder| folder.join("cgroup.procs"))
     }

@@ -13,7 +13,6 @@ use crate::{Error, Result};
 /// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupLimits {
-    /// CPU time, in percent of one CPU.
     pub cpu_quota_percent: Option<f64>,
     /// Bytes per second it may read from the device asked about.
     pub read_bytes_per_s: Option<u64>,

@@ -9,7 +9,6 @@ use crate::{Error, Result};
 /// Starts `command` in a session of its own (setsid(2)), so that neither the end of this program nor its
 /// terminal ends it. Its standard input is empty; what it writes comes through pipes until it closes them or
 /// redirects itself with [`redirect_output`].
-///
 /// Errors: there is no such program, or the kernel refuses to start it.
 pub fn start_detached(mut command: Command) -> Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,7 +25,6 @@ pub fn start_detached(mut command: Command) -> Result<Child> {
 
 /// From now on, what this process writes on standard error goes to `file`, and on standard output too if
 /// `all`.
-///
 /// Errors: those of dup2(2).
 pub fn redirect_output(file: &File, all: bool) -> Result<()> {
     let redirect = || -> nix::Result<()> {

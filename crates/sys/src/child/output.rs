@@ -19,7 +19,6 @@ struct State {
     open_pipes: usize,
 }
 
-/// The lines of one child.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Output {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -80,7 +79,6 @@ impl Output {
         self.state().lines.iter().find(|line| accept(line)).cloned()
     }
 
-    /// All kept lines.
     pub(super) fn tail(&self) -> String {
         let state = self.state();
         let lines: Vec<&str> = state.lines.iter().map(String::as_str).collect();

@@ -76,7 +76,6 @@ impl SuspendedChild {
         }
     }
 
-    /// The pid of the child.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -142,12 +141,10 @@ fn hold(command: &mut Command, say: OwnedFd, wait: OwnedFd) {
 }
 
 impl ProcessFamily {
-    /// The child's process.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// Whether the child and all its descendants have ended.
     pub fn has_ended(&mut self) -> bool {
         let own = Pid::from_raw(self.child.id().cast_signed());
         // WNOWAIT: the child's own handle reads its status.
@@ -214,7 +211,6 @@ fn signal_descendants(signal: Signal) {
     }
 }
 
-/// The current descendants of this process.
 fn descendants() -> Vec<i32> {
     let all = all_pids(std::path::Path::new("/"));
     let parents = all.into_iter().filter_map(|pid| Some((parent_of(pid)?, pid)));

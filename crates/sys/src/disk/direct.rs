@@ -36,7 +36,6 @@ impl DirectFile {
         Ok(Self { file, path: path.to_owned(), memory, start, request_bytes })
     }
 
-    /// Reads one request at `offset`, and returns what was there.
     pub fn read_at(&mut self, offset: u64) -> Result<&[u8]> {
         let memory = &mut self.memory[self.start..self.start + self.request_bytes];
         self.file.read_exact_at(memory, offset).map_err(|error| Error::file("read", &self.path, error))?;

@@ -93,7 +93,6 @@ pub struct DiskImage {
 impl DiskImage {
     /// Makes the file, the device and the file system, and mounts it (`noatime`, so that reading does not
     /// write).
-    ///
     /// Errors: no rights, the image exists, a program is missing, no space. Whatever was already made is
     /// undone.
     pub fn create(journal: &Journal, spec: &ImageSpec) -> Result<Self> {
@@ -104,7 +103,6 @@ impl DiskImage {
     }
 
     /// Makes a file system on `device` and mounts it at `target`, which is made if it does not exist.
-    ///
     /// Errors: as [`DiskImage::create`].
     pub fn make_on(
         journal: &Journal,
@@ -126,7 +124,6 @@ impl DiskImage {
         self.file_system
     }
 
-    /// Its block device, for counters and limits.
     pub fn block_device(&self) -> &BlockDevice {
         self.device.block_device()
     }

@@ -110,7 +110,6 @@ impl LoopDevice {
         &self.path
     }
 
-    /// The block device, for counters and limits.
     pub fn block_device(&self) -> &BlockDevice {
         &self.block
     }

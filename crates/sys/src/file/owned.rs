@@ -22,7 +22,6 @@ pub struct OwnedFolder {
 
 impl OwnedFolder {
     /// Makes it; the folders above it are made, and stay.
-    ///
     /// Errors: `None` inside when something has that name already, else no rights or no space.
     pub fn create(journal: &Journal, path: &Path) -> Result<Option<Self>> {
         let (above, name) = super::split_name(path)

@@ -69,10 +69,8 @@ impl fmt::Display for Undo {
     }
 }
 
-/// What became of one undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Undone now.
     Done,
     /// There was nothing left to undo.
     AlreadyGone,
@@ -91,9 +89,7 @@ impl Outcome {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoResult {
-    /// What was to be undone.
     pub undo: Undo,
-    /// What became of it.
     pub outcome: Outcome,
 }
 
@@ -126,7 +122,6 @@ impl Header {
         Ok(Self { kagiri_journal: VERSION, pid, start_ticks, boot_id: boot_id() })
     }
 
-    /// Whether the owner still runs.
     pub(super) fn owner_lives(&self) -> bool {
         let started = crate::proc::start_ticks(Path::new("/"), self.pid);
         self.boot_id == boot_id()
@@ -144,7 +139,6 @@ pub(super) fn is_zombie(pid: i32) -> bool {
     })
 }
 
-/// The other lines of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {

@@ -29,7 +29,6 @@ pub(crate) use undo::perform;
 use crate::{Error, Result};
 use entry::{Header, Line};
 
-/// Names one entry of a [`Journal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct EntryId(u64);
@@ -68,7 +67,6 @@ pub fn default_folder(runtime_folder: Option<&Path>) -> PathBuf {
 
 impl Journal {
     /// Opens a new journal of this process in `folder`, making the folder (mode 0700) if need be.
-    ///
     /// Errors: the folder belongs to another user or others may write to it, or the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self> {
         make_private_folder(folder)?;
@@ -83,7 +81,6 @@ impl Journal {
         Ok(Self { shared: Arc::new(Shared { path, state: Mutex::new(state) }) })
     }
 
-    /// The journal's file.
     pub fn path(&self) -> &Path {
         &self.shared.path
     }

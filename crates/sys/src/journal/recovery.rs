@@ -27,12 +27,10 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// The journal's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The process that left it.
     pub fn owner_pid(&self) -> i32 {
         self.header.pid
     }

@@ -27,7 +27,6 @@ impl BitOr for Interest {
     }
 }
 
-/// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub token: u64,
@@ -50,7 +49,6 @@ impl Event {
     }
 }
 
-/// A reused buffer of events.
 pub struct Events {
     buffer: Vec<libc::epoll_event>,
     filled: usize,
@@ -62,7 +60,6 @@ impl Events {
         Self { buffer: vec![libc::epoll_event { events: 0, u64: 0 }; events_max.max(1)], filled: 0 }
     }
 
-    /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.buffer[..self.filled].iter().map(|e| Event { token: e.u64, bits: e.events })
     }
@@ -114,7 +111,6 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, what, token, interest.0, "change the watch of")
     }
 
-    /// Stops watching.
     pub fn delete(&self, what: &impl AsFd) -> Result<(), NetError> {
         self.control(libc::EPOLL_CTL_DEL, what, 0, 0, "stop watching")
     }

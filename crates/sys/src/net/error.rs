@@ -11,7 +11,6 @@ pub struct NetError {
     pub action: &'static str,
     /// On what: an address, an option name, a descriptor.
     pub target: String,
-    /// What the kernel answered.
     pub source: io::Error,
 }
 

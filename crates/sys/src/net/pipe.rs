@@ -35,7 +35,6 @@ impl Pipe {
         Ok(Self { read, write, capacity_bytes: usize::try_from(granted).unwrap_or(0) })
     }
 
-    /// How much it holds, bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }

@@ -12,7 +12,6 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A quiet waker.
     pub fn new() -> Result<Self, NetError> {
         // SAFETY: no pointers are passed.
         match unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) } {

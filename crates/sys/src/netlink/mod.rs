@@ -104,7 +104,6 @@ struct Message<'a> {
     payload: &'a [u8],
 }
 
-/// The messages in what one read returned.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;

@@ -24,7 +24,6 @@ pub struct QueueReading {
     pub drops: Option<u64>,
     /// Times a packet had to wait for the rate. Wraps at 2^32.
     pub overlimits: Option<u64>,
-    /// Bytes waiting now.
     pub backlog_bytes: Option<u64>,
 }
 
@@ -51,7 +50,6 @@ impl Queue {
         })
     }
 
-    /// Reads it now.
     pub fn read(&mut self) -> io::Result<QueueReading> {
         match self.look()? {
             Some(Front::Queue(reading)) => Ok(reading),
@@ -72,7 +70,6 @@ impl Queue {
     }
 }
 
-/// What stands in front of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Front {
     /// By its nature nothing waits there (`noqueue`).

@@ -30,7 +30,6 @@ pub struct Namespace {
 impl Namespace {
     /// Makes a namespace called `name`, which begins with `kagiri-` and goes on with letters, digits and `-`,
     /// 200 at most.
-    ///
     /// Errors: no rights, the name is in use.
     pub fn create(journal: &Journal, name: &str) -> Result<Self> {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -83,7 +82,6 @@ impl Namespace {
 
     /// Performs commands of `ip`, one a line without the word `ip`, in the namespace, in one process (ip(8),
     /// `-batch`).
-    ///
     /// Errors: `ip` is missing, or refuses a command; then those after it are not performed.
     pub fn ip(&self, commands: &str) -> Result<()> {
         self.batch(&IP, commands)
@@ -111,7 +109,6 @@ impl Namespace {
 
     /// Runs `work` on a thread of its own inside the namespace and returns what it returns. Sockets opened
     /// there, and files below `/proc/sys/net`, are those of the namespace.
-    ///
     /// Errors: the namespace cannot be entered.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let enter = || -> Result<T> {
@@ -136,14 +133,12 @@ impl Drop for Namespace {
     }
 }
 
-/// The command that a batch failed at, or nothing.
 fn failed_line<'a>(commands: &'a str, said: &str) -> &'a str {
     let number = said.rsplit("failed -:").next().and_then(|rest| rest.trim().parse::<usize>().ok());
     number.and_then(|number| commands.lines().nth(number.checked_sub(1)?)).unwrap_or_default()
 }
 
 /// Moves this thread, and all that it starts later, into the namespace called `name`: setns(2).
-///
 /// Errors: no such namespace, or no permission to enter it.
 pub fn enter(name: &str) -> Result<()> {
     let path = namespace_path(name);

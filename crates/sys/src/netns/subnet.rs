@@ -42,7 +42,6 @@ impl Subnet {
         self.prefix_bits
     }
 
-    /// Whether `address` belongs to it.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         Self::holding(address, self.prefix_bits) == *self
     }

@@ -98,17 +98,14 @@ pub fn block_device_of_path(root: &Path, path: &Path) -> io::Result<Option<Block
 /// A block device's counters since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockReading {
-    /// Reads done.
     pub reads: u64,
     pub read_bytes: u64,
     /// Time all reads took together, from request to completion, nanoseconds.
     pub read_time_ns: u64,
-    /// Writes done.
     pub writes: u64,
     pub written_bytes: u64,
     /// Time all writes took together, nanoseconds.
     pub write_time_ns: u64,
-    /// Requests in flight now.
     pub in_flight: u64,
     /// Time with at least one request in flight, nanoseconds.
     pub busy_ns: u64,

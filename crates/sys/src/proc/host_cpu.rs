@@ -21,11 +21,9 @@ pub struct CpuTimes {
     pub nice_ns: u64,
     /// The kernel, without interrupts.
     pub system_ns: u64,
-    /// Nothing to do.
     pub idle_ns: u64,
     /// Nothing to do while something waited for a disk; proc_stat(5) warns that it is only a hint.
     pub iowait_ns: Option<u64>,
-    /// Hardware interrupts.
     pub irq_ns: Option<u64>,
     /// Soft interrupts: most of the work of the network stack.
     pub softirq_ns: Option<u64>,
@@ -73,7 +71,6 @@ pub struct HostCpu {
 }
 
 impl HostCpu {
-    /// Opens `proc/stat` below `root`.
     pub fn open(root: &Path) -> io::Result<Self> {
         let file = ProcFile::open(root, "proc/stat")?;
         Ok(Self { file, reading: HostCpuReading::default(), ns_per_tick: NS_PER_S / tick_hz() })

@@ -14,7 +14,6 @@ const FORK_TO_EXEC: Duration = Duration::from_millis(2);
 /// The state number of a listening socket.
 const LISTEN: u64 = 0x0A;
 
-/// Selects listening sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listening {
     pub port: u16,
@@ -96,7 +95,6 @@ impl Listening {
     }
 }
 
-/// Whether a socket bound to `bound` takes connections to `wanted`.
 fn takes(bound: IpAddr, wanted: IpAddr) -> bool {
     let (bound, wanted) = (bound.to_canonical(), wanted.to_canonical());
     match bound {

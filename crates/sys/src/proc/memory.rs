@@ -29,7 +29,6 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Opens `proc/meminfo` below `root`.
     pub fn open(root: &Path) -> io::Result<Self> {
         Ok(Self { file: ProcFile::open(root, "proc/meminfo")? })
     }

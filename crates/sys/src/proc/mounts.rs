@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::parse::{decimal, lines, words};
 
-/// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Device numbers of the file system; for btrfs and the like not those of its disk.
     pub major: u32,
-    /// See `major`.
     pub minor: u32,
     pub target: PathBuf,
     /// Its type: `ext4`, `cgroup2`.

@@ -32,7 +32,6 @@ pub fn hexadecimal(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The lines of `text`, without their ends.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }

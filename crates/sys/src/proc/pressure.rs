@@ -12,7 +12,6 @@ use super::parse::{decimal, lines, words};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PressureReading {
     pub cpu_ns: Option<u64>,
-    /// Waiting for a disk.
     pub io_ns: Option<u64>,
     pub memory_ns: Option<u64>,
 }

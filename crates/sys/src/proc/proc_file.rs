@@ -22,12 +22,10 @@ pub(crate) struct ProcFile {
 }
 
 impl ProcFile {
-    /// Opens `relative` (such as `proc/stat`) below `root`.
     pub(crate) fn open(root: &Path, relative: impl AsRef<Path>) -> io::Result<Self> {
         Self::open_path(root.join(relative))
     }
 
-    /// Opens `path` itself.
     pub(crate) fn open_path(path: PathBuf) -> io::Result<Self> {
         match File::open(&path) {
             Ok(file) => Ok(Self { file, path, buffer: Vec::new() }),
@@ -71,13 +69,11 @@ impl ProcFile {
         Ok(&self.buffer[..filled])
     }
 
-    /// Where the file was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The same error, saying which file.
 pub(crate) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -16,7 +16,6 @@ use super::{PidFd, spawner};
 use crate::clock::Deadline;
 use crate::{Error, Result};
 
-/// Most output that is read.
 const OUTPUT_BYTES: u64 = 8 << 20;
 /// Bytes of the end of standard error in a message.
 const MESSAGE_BYTES: usize = 600;
@@ -24,7 +23,6 @@ const MESSAGE_BYTES: usize = 600;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelperCommand {
     pub(crate) program: &'static str,
-    /// The Debian package that has it.
     pub(crate) package: &'static str,
     /// Its purpose, after "needed to" in the message.
     pub(crate) purpose: &'static str,

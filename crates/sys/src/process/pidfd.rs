@@ -80,7 +80,6 @@ pub fn is_running(pid: i32, started: u64) -> bool {
 
 /// Sends SIGTERM to process `pid` if it was started at `started`, and SIGKILL after `within`. Does nothing
 /// when the process has ended or the id belongs to another process.
-///
 /// Errors: no permission to signal it, or it hangs in the kernel.
 pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
     let Ok(handle) = PidFd::try_open(pid) else { return Ok(()) };
@@ -98,7 +97,6 @@ pub fn terminate(pid: i32, started: u64, within: Duration) -> Result<()> {
 
 /// Ends the processes that `find` returns (SIGTERM, after `grace` SIGKILL), and repeats until it returns
 /// none: a process can start others while it is signalled. Returns whether there were any.
-///
 /// Errors: no permission to signal one, or one is left after `grace` and 5 s.
 pub(crate) fn end_all(
     grace: Duration,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::clock::monotonic_ns;
 
-/// What spans are timed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// The time-stamp counter, turned into nanoseconds when spans are taken.
@@ -17,7 +16,6 @@ pub enum Clock {
 /// 0 unknown, 1 counter, 2 kernel.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
-/// What spans are timed by on this machine.
 pub fn clock() -> Clock {
     choose();
     if CHOSEN.load(Ordering::Relaxed) == 1 { Clock::Counter } else { Clock::Kernel }
@@ -54,7 +52,6 @@ pub(super) fn ticks() -> u64 {
     monotonic_ns()
 }
 
-/// One moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Anchor {
     ticks: u64,

@@ -139,7 +139,6 @@ pub fn enter(name: &SpanName) -> Entered {
     Entered { from, switches: off_cpu::switches(), number }
 }
 
-/// Runs `work` in a span.
 #[inline]
 pub fn time<T>(name: &SpanName, what: impl FnOnce() -> T) -> T {
     let _span = enter(name);

@@ -81,7 +81,6 @@ impl Recorder {
         Self { shared, summing: summing.ok(), began_ns }
     }
 
-    /// Threads join the recorder with it.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.shared))
     }
@@ -117,14 +116,12 @@ impl Drop for Recorder {
     }
 }
 
-/// What has been recorded so far.
 #[derive(Debug)]
 struct Sum {
     began: Anchor,
     times: BTreeMap<(u32, CallState), Times>,
     last_ns: u64,
     threads: Vec<ThreadSpans>,
-    /// How many more spans are kept.
     room: usize,
     left_out: u64,
     lost: u64,

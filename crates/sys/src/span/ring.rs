@@ -21,7 +21,6 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// One for this thread.
     pub(super) fn new() -> Self {
         Self {
             thread: crate::thread::thread_id().cast_unsigned(),

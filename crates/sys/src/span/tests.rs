@@ -7,7 +7,6 @@ use crate::clock::monotonic_ns;
 static OUTER: SpanName = SpanName::new("outer");
 static INNER: SpanName = SpanName::new("inner");
 
-/// Records what this thread does.
 fn recorded(what: impl FnOnce()) -> Recorded {
     let recorder = Recorder::start(1000);
     let joined = recorder.handle().join();

@@ -47,7 +47,6 @@ impl Backend {
     }
 }
 
-/// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     #[error("there is no process {pid}; it may have ended (see 'ps')")]
@@ -77,7 +76,6 @@ impl TraceError {
     }
 }
 
-/// What to trace.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// Numbers of the system calls to trace, below [`CALLS_MAX`].
@@ -94,9 +92,7 @@ pub struct Setting {
 /// Why a thread was off its CPU during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Away {
-    /// It blocked.
     pub waited: bool,
-    /// The CPU was taken from it.
     pub preempted: bool,
     /// It exited during the call.
     pub ended: bool,
@@ -191,7 +187,6 @@ pub struct Tally {
     pub durations: Vec<(u64, u64)>,
 }
 
-/// What a [`Tally`] is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tallied {
     /// A system call, during which the thread was or was not away from its CPU.
@@ -230,7 +225,6 @@ pub trait Tracer: Send {
     /// Stops tracing. Afterwards the last events can be drained, and counts and open calls do not change.
     fn stop(&mut self) -> Result<(), TraceError>;
 
-    /// The kernel's own counts.
     fn counts(&self) -> Result<Counts, TraceError>;
 
     /// The tracer's own counts without [`Setting::picture`]; empty for a tracer that delivers every event.

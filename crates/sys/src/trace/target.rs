@@ -6,10 +6,8 @@ use nix::unistd::Pid;
 
 use super::TraceError;
 
-/// What a tracer traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A running process with all its threads.
     Process(i32),
     Thread(i32),
     /// A child of ours that has not executed its program yet ([`crate::child::suspended_child`]).

@@ -94,7 +94,6 @@ fn holder() {
     }
 }
 
-/// Starts the holder in `folder`.
 fn start_holder(folder: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::holder", "--nocapture"])

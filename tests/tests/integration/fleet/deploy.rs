@@ -75,7 +75,6 @@ fn the_service_is_valid_and_locked_up() {
     satisfied(analyze().args(["security", "--no-pager", "--offline=true", "--threshold=20"]).arg(&path));
 }
 
-/// All documents of a file of Kubernetes.
 fn documents(name: &str) -> Vec<Value> {
     let text = read(&format!("kubernetes/{name}"));
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{name}: {error}"))

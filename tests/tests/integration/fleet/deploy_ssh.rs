@@ -23,7 +23,6 @@ struct Hosts {
     dir: TempDir,
 }
 
-/// Run a tool that has to succeed.
 #[track_caller]
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -57,7 +57,6 @@ fn srun_agents(slurm: &Slurm, world: &World, port: u16) -> Live {
     Live::start(srun)
 }
 
-/// What lies in a folder of a world.
 fn names(world: &World, folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(world.path(folder)).expect("a folder");
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
@@ -168,7 +167,6 @@ fn ended(slurm: &Slurm, job: &str) -> (String, String) {
     (fact("JobState="), fact("ExitCode="))
 }
 
-/// What the ready job wrote.
 fn job_said(world: &World) -> String {
     std::fs::read_to_string(world.path("job.out")).unwrap_or_default()
 }

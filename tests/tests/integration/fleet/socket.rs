@@ -6,7 +6,6 @@ use std::path::Path;
 
 use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, SHORT_FILM, search_plan};
 
-/// What is in the folder.
 fn names(folder: &Path) -> Vec<String> {
     let all = std::fs::read_dir(folder).expect("a folder").flatten();
     all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

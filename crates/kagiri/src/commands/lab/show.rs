@@ -9,7 +9,6 @@ use lab::state::{DiskCounters, LinkCounters, LinkEndCounters, LinkState, State, 
 
 use crate::placement_check::{self, Places};
 
-/// Output of `up`.
 pub fn up(state: &State) -> String {
     let mut text = format!(
         "Lab {} is up: {} and {}, in {:.2} s.\n",
@@ -64,7 +63,6 @@ fn host_line(state: &State, host: &lab::state::HostState) -> String {
     line
 }
 
-/// Output of `status`.
 pub fn status(status: &Status) -> String {
     let state = &status.state;
     let mut text = format!(

@@ -51,7 +51,6 @@ fn net(text: &str) -> Result<IpNet, String> {
 }
 
 impl ServeArgs {
-    /// Whether this is to be a server.
     pub fn is_wanted(&self) -> bool {
         self.serve
     }

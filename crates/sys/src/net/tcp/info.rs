@@ -18,7 +18,6 @@ pub struct TcpInfo {
     pub unacked_segments: Option<u32>,
     /// Segments retransmitted over the connection's life.
     pub retransmits_total: Option<u32>,
-    /// Bytes acknowledged by the peer.
     pub acked_bytes: Option<u64>,
     /// Bytes received in order.
     pub received_bytes: Option<u64>,

@@ -14,7 +14,6 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// Queue of connections not yet accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
-    /// Options inherited by every accepted socket.
     pub socket: SocketOptions,
 }
 

@@ -25,7 +25,6 @@ pub enum Moved {
 pub enum ConnectState {
     /// Not yet; wait until writable and ask again.
     InProgress,
-    /// Established.
     Connected,
 }
 
@@ -233,7 +232,6 @@ impl TcpSocket {
         self.inner.send_buffer_size().map(|n| n as u64).map_err(|e| self.fail("read SO_SNDBUF of", e))
     }
 
-    /// Sets `TCP_NODELAY`.
     pub fn set_nodelay(&self, on: bool) -> Result<(), NetError> {
         self.inner.set_tcp_nodelay(on).map_err(|e| self.fail("set TCP_NODELAY of", e))
     }

@@ -16,7 +16,6 @@ use crate::net::{Moved, NetError, socket_option};
 pub enum Arrived {
     /// One datagram, or several of one sender that came in a row.
     Batch(Batch),
-    /// Nothing now.
     WouldBlock,
 }
 

@@ -125,7 +125,6 @@ mod tests {
 
     const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-    /// A group with an unused port.
     fn group() -> SocketAddrV4 {
         let free = UdpSocket::bind((HERE, 0)).unwrap();
         let port = free.local_addr().unwrap().port();

@@ -28,7 +28,6 @@ impl UdpPort {
         Ok(Self { inner, local })
     }
 
-    /// The address it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }

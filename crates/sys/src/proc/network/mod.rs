@@ -14,7 +14,6 @@ use crate::proc::proc_file::malformed;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetDeviceReading {
     pub rx_bytes: u64,
-    /// Packets dropped on the way in.
     pub rx_dropped: u64,
     pub tx_bytes: u64,
     pub tx_packets: u64,
@@ -47,7 +46,6 @@ impl NetDevice {
         Ok(this)
     }
 
-    /// The device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -117,10 +115,8 @@ fn parse_softnet(text: &[u8]) -> Option<SoftnetReading> {
     sum
 }
 
-/// Sockets and the memory their queues hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketMemoryReading {
-    /// TCP sockets in use in this network namespace.
     pub tcp_in_use: Option<u64>,
     /// TCP sockets in the whole host.
     pub tcp_allocated: Option<u64>,
@@ -179,7 +175,6 @@ fn parse_sockstat(text: &[u8], page_bytes: u64) -> SocketMemoryReading {
 pub struct TcpCountersReading {
     /// Segments sent, retransmissions excluded.
     pub segments_sent: Option<u64>,
-    /// Segments sent again.
     pub segments_retransmitted: Option<u64>,
     /// Connections that found the accept queue full.
     pub listen_overflows: Option<u64>,

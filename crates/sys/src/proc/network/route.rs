@@ -28,7 +28,6 @@ pub fn interface_to(target: SocketAddr) -> io::Result<String> {
 }
 
 /// The name of the interface that has this address.
-///
 /// Errors: none has it.
 pub fn interface_with(address: IpAddr) -> io::Result<String> {
     let address = address.to_canonical();

@@ -22,11 +22,9 @@ pub struct ProcessCpuReading {
     /// with more than 2048 threads in one process.
     pub run_wait_ns: Option<u64>,
     pub processes: usize,
-    /// Threads known in them.
     pub threads: usize,
 }
 
-/// Memory of a set of processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessMemoryReading {
     /// Sum of the resident set sizes, bytes; shared memory is counted once per process.
@@ -74,7 +72,6 @@ pub(super) struct Process {
     folder: PathBuf,
     statm: SmallFile,
     tasks: Vec<Task>,
-    /// Times of threads that have ended.
     ended_run_ns: u64,
     ended_wait_ns: u64,
     /// The process's own CPU clock, which also knows threads that lived between two scans; not below a test

@@ -35,7 +35,6 @@ unsafe impl Pod for Row {}
 // SAFETY: as above.
 unsafe impl Pod for CpuState {}
 
-/// The loaded program.
 pub(super) struct BpfTracer {
     program: Ebpf,
     ring: RingBuf<MapData>,
@@ -48,7 +47,6 @@ pub(super) struct BpfTracer {
     /// Records that were handed out.
     told: u64,
     stopped: bool,
-    /// The losses at the end were reported.
     losses_told: bool,
 }
 
@@ -258,7 +256,6 @@ impl Tracer for BpfTracer {
     }
 }
 
-/// All CPUs' counts as one.
 fn tally(of: Tallied, of_cpus: &[Row]) -> Tally {
     let mut durations = BTreeMap::new();
     for row in of_cpus {

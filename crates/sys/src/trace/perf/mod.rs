@@ -46,12 +46,10 @@ struct Lane {
     ring: Ring,
     /// When its last record was written.
     last_ns: u64,
-    /// Records that the kernel reported as lost.
     reported_lost: u64,
     delivered: BTreeMap<EventKind, u64>,
 }
 
-/// What an open event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EventKind {
     Entries,
@@ -120,7 +118,6 @@ impl PerfTracer {
         Attributes::new(event_type, config, flags, self.read_format)
     }
 
-    /// Follows a running thread, and reports the call that it is in.
     fn follow_running(&mut self, thread: i32, process: i32) -> Result<(), TraceError> {
         let at_ns = crate::clock::monotonic_ns();
         // Read before its events are enabled: they then report the end of this call, or the next call.
@@ -211,7 +208,6 @@ impl PerfTracer {
         Ok((half(0), half(8)))
     }
 
-    /// Counts of each kind of event on each CPU.
     fn loss_counters(&self) -> Result<BTreeMap<(EventKind, u32), LossCounters>, TraceError> {
         let mut loss_counters: BTreeMap<_, LossCounters> = BTreeMap::new();
         for opened in self.events.iter().filter(|opened| opened.kind != EventKind::Threads) {
@@ -331,7 +327,6 @@ impl Tracer for PerfTracer {
     }
 }
 
-/// Which of the counted kinds it is, if any.
 fn sample_of(event: &Event) -> Option<EventKind> {
     match event {
         Event::Entered { .. } => Some(EventKind::Entries),

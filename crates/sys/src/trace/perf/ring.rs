@@ -28,7 +28,6 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Maps the ring of `event`, at least `bytes` large, or as large as the kernel lets this user
     /// (`/proc/sys/kernel/perf_event_mlock_kb`).
-    ///
     /// Errors: not even the smallest is allowed.
     pub(super) fn map(event: BorrowedFd, bytes: usize) -> io::Result<Self> {
         let page = page_bytes() as usize;

@@ -22,7 +22,6 @@ impl Tracepoints {
     ///
     /// Where tracefs is not mounted, it is mounted for this process alone, nowhere in the tree of files:
     /// nothing of it outlasts the process.
-    ///
     /// Errors: tracefs is not there and must not be mounted, or must not be read.
     pub(super) fn read() -> Result<Self, TraceError> {
         let folders = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"].map(Path::new);
@@ -67,7 +66,6 @@ impl Tracepoints {
 
 /// Mounts a file system without a place in the tree of files: it is gone when the descriptor is closed
 /// (fsopen(2), fsmount(2); Linux 5.2).
-///
 /// Errors: the kernel is too old, or this process lacks `CAP_SYS_ADMIN`.
 fn mounted_nowhere(kind: &CStr) -> io::Result<OwnedFd> {
     const FSOPEN_CLOEXEC: libc::c_uint = 1;

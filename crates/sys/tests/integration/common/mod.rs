@@ -28,7 +28,6 @@ pub fn journal(folder: &Path) -> Journal {
     Journal::open(&folder.join("journal")).unwrap()
 }
 
-/// The name of a namespace of this process.
 pub fn own_name(name: &str) -> String {
     format!("kagiri-{}-{name}", std::process::id())
 }
