@@ -11,13 +11,11 @@ use std::str::FromStr;
 
 use crate::identity::{Credentials, Role};
 
-/// zenoh's default port.
 pub const PORT: u16 = 7447;
 /// `sun_path` without the final NUL (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const UNIX: &str = "unixsock-stream/";
 
-/// Why an endpoint cannot be used. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{endpoint}': {problem}")]
 pub struct EndpointError {
@@ -114,7 +112,6 @@ impl Endpoint {
         EndpointError { endpoint: self.to_string(), problem: problem.into() }
     }
 
-    /// Whether all addresses of the endpoint are loopback addresses.
     fn is_loopback(&self) -> Result<bool, EndpointError> {
         let (Self::Tls { host, port } | Self::Tcp { host, port }) = self else { return Ok(true) };
         if let Ok(address) = host.parse::<IpAddr>() {

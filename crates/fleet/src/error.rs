@@ -1,4 +1,3 @@
-/// Why a fleet cannot work. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     #[error("cannot use the fleet's setting {key} = {value}: {why}")]
@@ -7,7 +6,6 @@ pub enum FleetError {
     Open { what: &'static str, endpoint: String, why: String },
     #[error("the fleet's bus failed to {what}: {why}; is the coordinator's router still running?")]
     Bus { what: &'static str, why: String },
-    /// Hosts that the plan needs are missing.
     #[error("{0}")]
     Missing(String),
     #[error("interrupted while waiting for hosts")]

@@ -40,7 +40,6 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// Whether the user's settings caused the error.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Part { error, .. } if error.usage)
     }
@@ -55,13 +54,11 @@ fn error_prefix(part: &str, host: &str, usage: bool) -> String {
     }
 }
 
-/// Precision of a common start on several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Between the first and the last host's threads running, by their own clocks; `None` if a host did not
     /// report it.
     pub skew_ns: Option<u64>,
-    /// Uncertainty of the clocks at the start.
     pub bound_ns: u64,
 }
 
@@ -106,7 +103,6 @@ pub trait Bus {
         None
     }
 
-    /// Doubts collected since the last call.
     fn doubts(&mut self) -> Vec<Doubt> {
         Vec::new()
     }

@@ -9,7 +9,6 @@ use sys::clock;
 
 use crate::{Bus, BusError, HERE};
 
-/// Between the start order and the common start, so that every part is ready.
 const LEAD: Duration = Duration::from_millis(100);
 
 pub struct LocalBus {

@@ -8,7 +8,6 @@ use sys::clock::{monotonic_ns, sleep_until_ns};
 /// Latency in ns; 0 until the start time.
 pub type WakeupLatency = Arc<AtomicU64>;
 
-/// Measures how late a thread wakes up at `at_ns`.
 pub fn measure(at_ns: u64) -> std::io::Result<WakeupLatency> {
     let latency = WakeupLatency::default();
     let measured = Arc::clone(&latency);

@@ -78,9 +78,7 @@ pub struct ServerConfig {
     pub cpus: Vec<usize>,
     /// One line per request and per rejected or timed-out connection; `None`: no log.
     pub access_log: Option<AccessLog>,
-    /// Whether PUT may write beneath the root.
     pub upload: bool,
-    /// Bounds.
     pub limits: Limits,
     /// CPU time burnt per content byte sent, in nanoseconds, to act as a slower processor; 0 is none. 44.8
     /// makes a 25 Mbit/s stream cost 14 % of a core, as the published set-up did.
@@ -122,7 +120,6 @@ impl ServerConfig {
     }
 }
 
-/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error("the directory to serve cannot be used: {0}")]

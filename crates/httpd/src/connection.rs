@@ -31,7 +31,6 @@ enum Phase {
     /// Reading a request head.
     Head,
     Upload(Box<Upload>),
-    /// Sending a response.
     Respond,
     /// The response is sent; reading until the peer closes. How many bytes were dropped.
     Linger(u64),
@@ -63,7 +62,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection without a request.
     pub fn new(socket: TcpSocket, peer: SocketAddr, now_ns: u64) -> Self {
         Self {
             socket,

@@ -42,7 +42,6 @@ pub struct WorkerContext {
     pub limits: Limits,
     pub log: LogSender,
     pub cpu_cost: CpuCost,
-    /// Content sent to one connection before the next one is served.
     pub slice_bytes: usize,
     pub receive_buffer: Vec<u8>,
     /// The monotonic clock when the last wait ended.
@@ -75,7 +74,6 @@ impl WorkerContext {
         }
     }
 
-    /// Sets the time of this round.
     pub fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         let second = (realtime_ns() / 1_000_000_000).cast_signed();

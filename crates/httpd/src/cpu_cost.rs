@@ -22,7 +22,6 @@ impl CpuCost {
         Self { ns_per_byte, owed_ns: 0.0 }
     }
 
-    /// Whether bytes cost anything.
     pub fn is_free(&self) -> bool {
         self.ns_per_byte <= 0.0
     }

@@ -20,12 +20,10 @@ use super::{date, load_page, mime};
 /// The directory of names that are the server's own.
 pub const RESERVED_DIRECTORY: &str = ".kagiri";
 
-/// What is served.
 #[derive(Debug)]
 pub struct Handler {
     /// The root; nothing outside it can be opened through it.
     pub root: Directory,
-    /// Whether PUT is allowed.
     pub upload: bool,
     /// For the load page.
     pub shared: Arc<Shared>,
@@ -53,7 +51,6 @@ impl Handler {
         }
     }
 
-    /// The methods that make sense here.
     pub fn allowed(&self) -> &'static str {
         if self.upload { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
     }

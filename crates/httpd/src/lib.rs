@@ -115,7 +115,6 @@ impl Server {
         self.local
     }
 
-    /// The current numbers.
     pub fn stats(&self) -> ServerStats {
         self.shared.stats()
     }

@@ -19,7 +19,6 @@ pub struct Listing {
     pub path: String,
     /// Its entries, directories first, then by name.
     pub entries: Vec<Entry>,
-    /// Whether there are more than are listed.
     pub truncated: bool,
 }
 
@@ -39,7 +38,6 @@ pub struct Entry {
 }
 
 impl Listing {
-    /// Reads `directory`, which lies at `path` beneath the root.
     pub fn read(directory: &Directory, path: &Path) -> io::Result<Self> {
         let mut entries = Vec::new();
         let mut truncated = false;
@@ -82,7 +80,6 @@ impl Listing {
         Ok(Self { path, entries, truncated })
     }
 
-    /// The listing as a page.
     pub fn html(&self) -> String {
         let title = escape(&self.path);
         let mut rows = String::new();
@@ -126,7 +123,6 @@ pub fn page(title: &str, head: &str, body: &str) -> String {
     )
 }
 
-/// Text as HTML.
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {

@@ -24,7 +24,6 @@ const QUEUE_MAX: usize = 8192;
 /// How often rates are read and the file is flushed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// One line.
 #[derive(Debug)]
 pub struct Entry {
     pub peer: IpAddr,

@@ -5,13 +5,10 @@ use super::target::{self, BadTarget, Target};
 /// Longest request line in bytes a refusal still quotes in the log.
 const LINE_LOG_BYTES_MAX: usize = 2048;
 
-/// The methods this server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Send a representation.
     Get,
     Head,
-    /// Store one.
     Put,
     /// Say what is allowed.
     Options,
@@ -39,7 +36,6 @@ pub struct Conditions {
     pub if_unmodified_since: Option<Vec<u8>>,
 }
 
-/// What the access log quotes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoggedFields {
     /// The request line, or as much of it as came.
@@ -53,7 +49,6 @@ pub struct LoggedFields {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: Method,
-    /// What it is about.
     pub target: Target,
     /// Whether the connection stays open afterwards, as far as the client is concerned.
     pub keep_alive: bool,
@@ -62,9 +57,7 @@ pub struct Request {
     pub expects_continue: bool,
     /// Whether `Accept` names JSON.
     pub wants_json: bool,
-    /// Conditional and range fields.
     pub conditions: Conditions,
-    /// For the log.
     pub logged: LoggedFields,
 }
 
@@ -74,7 +67,6 @@ pub struct Refusal {
     pub status: u16,
     /// Why, for the answer and the log.
     pub reason: &'static str,
-    /// For the log.
     pub logged: LoggedFields,
 }
 
@@ -131,7 +123,6 @@ pub fn parse(buffer: &[u8], headers_max: usize) -> Parsed {
     }
 }
 
-/// A refusal that quotes the start of `buffer`.
 pub fn refuse(status: u16, reason: &'static str, buffer: &[u8]) -> Parsed {
     let logged = LoggedFields { line: request_line(buffer), ..LoggedFields::default() };
     Parsed::Refused(Box::new(Refusal { status, reason, logged }))

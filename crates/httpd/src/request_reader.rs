@@ -9,7 +9,6 @@ use super::request::{self, LoggedFields, Parsed, Refusal, Request};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     Bytes,
-    /// Wait for an event.
     Nothing,
     /// The peer closed, or the connection broke.
     End,
@@ -51,23 +50,19 @@ impl RequestReader {
         &self.bytes
     }
 
-    /// Removes bytes that were used.
     pub fn consume(&mut self, bytes: usize) {
         self.bytes.drain(..bytes);
         self.searched = 0;
     }
 
-    /// Adds bytes that were received elsewhere.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The request line, for the log.
     pub fn logged_fields(&self) -> LoggedFields {
         LoggedFields { line: request::request_line(&self.bytes), ..LoggedFields::default() }
     }
 
-    /// Receives once, through `buffer`.
     pub fn receive(&mut self, socket: &TcpSocket, buffer: &mut [u8], head_bytes_max: usize) -> Received {
         let room = head_bytes_max.saturating_sub(self.bytes.len()).min(buffer.len());
         match socket.recv(&mut buffer[..room]) {

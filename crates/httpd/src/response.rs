@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Write;
 
-/// What follows the head of an answer.
 #[derive(Debug)]
 pub enum Content {
     /// Nothing, and no length is announced (204, 304).
@@ -14,7 +13,6 @@ pub enum Content {
     File { file: File, offset_bytes: u64, len_bytes: u64 },
 }
 
-/// An answer, before it is written.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -28,7 +26,6 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer without content.
     pub fn empty(status: u16) -> Self {
         Self { status, fields: Vec::new(), content: Content::None, close: false, reason: None }
     }
@@ -52,19 +49,16 @@ impl Response {
         self
     }
 
-    /// Sets the content.
     pub fn holding(mut self, content: Content) -> Self {
         self.content = content;
         self
     }
 
-    /// Ends the connection afterwards.
     pub fn closing(mut self) -> Self {
         self.close = true;
         self
     }
 
-    /// Length of the content as announced.
     pub fn len_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::None => None,

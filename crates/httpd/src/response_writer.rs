@@ -9,7 +9,6 @@ use super::response::{Content, Response};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
-    /// All is sent.
     Complete,
     /// More could be sent at once.
     Partial,
@@ -28,7 +27,6 @@ pub struct Sent {
 
 const PEER_GONE: &str = "client left before the answer was sent";
 
-/// The rest of a response.
 #[derive(Debug, Default)]
 pub struct ResponseWriter {
     /// To be sent before the file.
@@ -60,7 +58,6 @@ impl ResponseWriter {
         head_bytes
     }
 
-    /// Whether a file is being sent.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
@@ -83,7 +80,6 @@ impl ResponseWriter {
         self.file.take().is_some()
     }
 
-    /// Adds bytes to send.
     pub fn queue(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

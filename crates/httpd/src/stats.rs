@@ -18,16 +18,13 @@ pub struct ServerStats {
     pub rate_bit_per_s: Option<u64>,
     /// CPU time of the whole process over the same time, in percent of one core.
     pub process_cpu_percent: Option<f64>,
-    /// Time since the start.
     pub uptime_s: f64,
     /// Bytes of responses sent, with their heads.
     pub sent_bytes: u64,
-    /// Bytes of uploads stored.
     pub uploaded_bytes: u64,
     pub accepted: u64,
     /// Requests responded to, with refused ones.
     pub requests: u64,
-    /// Requests and connections refused.
     pub refused: u64,
     /// Connections ended by a deadline.
     pub timed_out: u64,
@@ -98,7 +95,6 @@ impl WorkerShared {
     }
 }
 
-/// What all threads of a server share.
 #[derive(Debug)]
 pub struct Shared {
     pub workers: Vec<Arc<WorkerShared>>,
@@ -161,7 +157,6 @@ impl Shared {
         }
     }
 
-    /// Updates the rates; called about once a second.
     pub fn tick(&self) {
         let (at_ns, sent_bytes) = (sys::clock::monotonic_ns(), self.sum(|c| &c.sent_bytes));
         let cpu_ns = sys::thread::process_cpu_ns();

@@ -14,7 +14,6 @@ pub struct Target {
     pub path: PathBuf,
     /// Whether the target ended in a slash, that is, names a directory.
     pub directory: bool,
-    /// What followed the question mark.
     pub query: String,
 }
 
@@ -25,12 +24,10 @@ impl Target {
     }
 }
 
-/// Why a target was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadTarget {
     /// Not a path, bad percent-encoding, a NUL or `..`.
     Malformed(&'static str),
-    /// Longer than any path.
     TooLong,
 }
 

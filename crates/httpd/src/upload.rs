@@ -91,7 +91,6 @@ impl Upload {
         }
     }
 
-    /// Whether all content is here.
     pub fn is_complete(&self) -> bool {
         match &self.body {
             Body::Left(left) => *left == 0,
@@ -99,7 +98,6 @@ impl Upload {
         }
     }
 
-    /// Content stored so far.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }

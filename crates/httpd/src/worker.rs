@@ -17,7 +17,6 @@ use super::context::{Timeout, WorkerContext};
 use super::log::log_refused_connection;
 use super::stats::{Shared, add};
 
-/// The class of the connections' tokens.
 const CONNECTIONS: u8 = 0;
 const LISTENER: Token = Token::single(1);
 const INBOX: Token = Token::single(2);
@@ -132,7 +131,6 @@ impl Worker {
         reactor.resume(token);
     }
 
-    /// Subtracts a connection of `peer` from the counts.
     fn count_out(&self, peer: SocketAddr) {
         self.context.worker.connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.release(peer.ip());

@@ -55,7 +55,6 @@ pub fn up(options: &SupervisorOptions) -> Result<State> {
     }
 }
 
-/// Labs need root.
 pub fn require_root() -> Result<()> {
     if sys::environment::is_root() {
         return Ok(());
@@ -67,7 +66,6 @@ pub fn require_root() -> Result<()> {
     ))
 }
 
-/// Replays the journals of dead supervisors, or of one.
 fn undo_crashed(folders: &Folders, only: Option<i32>) -> Result<()> {
     for leftover in Journal::leftovers(&folders.journal)? {
         if only.is_none_or(|pid| leftover.owner_pid() == pid) {
@@ -80,7 +78,6 @@ fn undo_crashed(folders: &Folders, only: Option<i32>) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the supervisor's first message.
 fn wait_ready(supervisor: &mut Child, within: Duration) -> Result<State> {
     let (sender, lines) = channel();
     let stdout = supervisor.stdout.take();

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a lab could not be made, reached or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -31,7 +30,6 @@ impl Error {
         Self::Io { action, path: path.into(), source: source.into() }
     }
 
-    /// Whether the lab file is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Layout(_))
     }

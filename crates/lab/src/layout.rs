@@ -18,7 +18,6 @@ pub struct End {
     pub device: String,
 }
 
-/// A link with its ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wire {
     /// From 1, in the order of the file.
@@ -29,7 +28,6 @@ pub struct Wire {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Such as `eth0`.
     pub device: String,
     pub address: Ipv4Addr,
     pub subnet: Subnet,
@@ -41,13 +39,11 @@ pub struct HostNetwork {
     /// In the order of the links.
     pub interfaces: Vec<Interface>,
     pub gateway: Option<Ipv4Addr>,
-    /// Whether it forwards for others.
     pub forwards: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// Namespace of all switches.
     pub switches: String,
     /// In the order of the lab's hosts.
     pub host_networks: Vec<HostNetwork>,
@@ -94,7 +90,6 @@ impl Layout {
     }
 }
 
-/// The links that end at `host`, with those ends.
 fn ends_of<'a>(wires: &'a [Wire], host: &'a str) -> impl Iterator<Item = (&'a Wire, &'a End)> {
     let at = move |wire: &'a Wire| wire.ends.iter().find(|end| end.place == host).map(|end| (wire, end));
     wires.iter().filter_map(at)
@@ -128,9 +123,7 @@ fn wires(lab: &Lab, switches: &str, namespace: impl Fn(&str) -> String) -> Vec<W
 }
 
 struct Networks {
-    /// Network of each link.
     of_wire: Vec<usize>,
-    /// Host interfaces of each network.
     hosts: Vec<usize>,
 }
 
@@ -170,7 +163,6 @@ impl Networks {
 struct Addresses {
     subnets: Vec<Subnet>,
     taken: BTreeSet<Ipv4Addr>,
-    /// Fixed by the file.
     reserved: BTreeSet<Ipv4Addr>,
 }
 

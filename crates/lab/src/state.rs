@@ -48,7 +48,6 @@ pub struct State {
     #[serde(rename = "keeper")]
     pub supervisor: ProcessId,
     pub folder: PathBuf,
-    /// Socket on which the agents expect a coordinator.
     pub bus: PathBuf,
     pub switches: String,
     pub hosts: Vec<HostState>,
@@ -65,7 +64,6 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Of a running process.
     pub fn of_pid(pid: i32) -> Option<Self> {
         let start_ticks = sys::proc::start_ticks(Path::new("/"), pid).ok()?;
         Some(Self { pid, start_ticks })
@@ -129,7 +127,6 @@ pub struct EndState {
     pub device: String,
 }
 
-/// A process that the supervisor started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
     /// `agent of server`, `delay lines`, or a command line.
@@ -142,7 +139,6 @@ pub struct ProcessState {
     pub output: Option<String>,
 }
 
-/// I/O of a host's disk since the lab is up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskCounters {
     pub host: String,
@@ -214,7 +210,6 @@ pub enum Response {
 }
 
 impl State {
-    /// Reads the state of a lab; `None` if the lab has none (yet).
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(STATE_FILE);
         let text = match std::fs::read(&path) {

@@ -9,10 +9,8 @@ const IN_SYNC_PACKETS: u8 = 3;
 /// The PID of null packets, whose counter is undefined (ISO/IEC 13818-1, 2.4.3.3).
 const PID_NULL: u16 = 0x1FFF;
 
-/// What a [`TsChecker`] has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TsCounts {
-    /// Packets checked.
     pub packets: u64,
     /// Frames begun: payload unit starts on the PID of the pictures.
     pub frames: u64,

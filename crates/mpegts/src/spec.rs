@@ -71,9 +71,7 @@ impl fmt::Display for RateMode {
 /// Frames per second as a fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FrameRate {
-    /// Frames in `den` seconds.
     pub num: u32,
-    /// Seconds.
     pub den: u32,
 }
 
@@ -100,7 +98,6 @@ impl FrameRate {
         (u128::from(frame) * 90_000 * u128::from(self.den) / u128::from(self.num.max(1))) as u64
     }
 
-    /// Frames per second.
     pub fn per_s(self) -> f64 {
         f64::from(self.num) / f64::from(self.den)
     }
@@ -194,7 +191,6 @@ impl ContentSpec {
         self.nominal_bytes(self.frames().into())
     }
 
-    /// Checks every field.
     pub fn validate(&self) -> Result<(), ContentError> {
         let wrong = |what: String, advice: &str| Err(ContentError::Spec { what, advice: advice.to_owned() });
         if self.codec == Codec::Hevc {

@@ -9,13 +9,10 @@ use super::slab::Token;
 
 /// Connections to accept for one event, before established ones are served.
 pub const ACCEPTS_MAX: usize = 64;
-/// How long accepting pauses after a failure.
 const PAUSE_NS: u64 = 50_000_000;
 
-/// The result of one try to accept.
 #[derive(Debug)]
 pub enum Accepted {
-    /// A connection and the address of its peer.
     Connection(TcpSocket, SocketAddr),
     /// No connection waits, or accepting is paused.
     None,
@@ -41,7 +38,6 @@ impl Acceptor {
         Ok(Self { listener, token, is_paused: false })
     }
 
-    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }

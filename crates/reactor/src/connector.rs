@@ -22,7 +22,6 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No repetition.
     pub const NONE: Self = Self { first: Duration::ZERO, factor: 1, retries_max: 0 };
 
     /// The delay after so many failures (from 1 on); `None`: give up.
@@ -34,13 +33,11 @@ impl Backoff {
 
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
-    /// The address to connect from.
     pub local: Option<SocketAddr>,
     /// Set before connecting.
     pub options: SocketOptions,
     /// Handshakes under way at a time: no more than the peer's backlog holds.
     pub handshakes_max: usize,
-    /// An attempt fails after this time.
     pub timeout: Duration,
     /// What to do after a failure.
     pub backoff: Backoff,
@@ -113,7 +110,6 @@ impl Connector {
         self.outcomes.pop_front()
     }
 
-    /// Requests that have not ended.
     pub fn pending(&self) -> usize {
         self.attempts.len()
     }

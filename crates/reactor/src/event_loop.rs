@@ -86,7 +86,6 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A copy of the registry, for code that has no access to the reactor.
     pub fn registry(&self) -> Registry {
         self.registry.clone()
     }
@@ -96,7 +95,6 @@ impl Reactor {
         self.timers.set(token, due_ns);
     }
 
-    /// Cancels the timer of `token`.
     pub fn clear_timer(&mut self, token: Token) {
         self.timers.clear(token);
     }

@@ -78,7 +78,6 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab whose tokens are of `class`.
     pub const fn new(class: u8) -> Self {
         Self { class, slots: Vec::new(), free: Vec::new() }
     }
@@ -103,7 +102,6 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The value of a token; `None` if it has gone.
     #[inline]
     pub fn get(&self, token: Token) -> Option<&T> {
         let slot = self.slots.get(token.index())?;
@@ -116,17 +114,14 @@ impl<T> Slab<T> {
         self.slot_mut(token)?.value.as_mut()
     }
 
-    /// How many values there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The tokens of all values, in the order of their slots.
     pub fn tokens(&self) -> Vec<Token> {
         let occupied = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         occupied.map(|(index, slot)| self.token(slot, index)).collect()

@@ -17,7 +17,6 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    /// A handle that is not stopped.
     pub fn new() -> Result<Self, NetError> {
         Ok(Self { waker: Waker::new()?, is_stopped: AtomicBool::new(false) })
     }
@@ -33,7 +32,6 @@ impl StopHandle {
         self.wake();
     }
 
-    /// Whether [`StopHandle::stop`] was called.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)

@@ -28,7 +28,6 @@ pub struct ThreadSpec {
     pub is_precise: bool,
 }
 
-/// Why a thread has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
     #[error("start thread {name}: {source}; end other programs or raise the limit of processes")]
@@ -39,7 +38,6 @@ pub enum ThreadError {
     Abandoned { name: String },
 }
 
-/// What the threads of a group share.
 #[derive(Debug)]
 pub struct ThreadControl {
     stop: Arc<StopHandle>,
@@ -53,13 +51,11 @@ impl ThreadControl {
         self.start_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the threads are to end.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
     }
 
-    /// The handle that ends the event loops of the threads.
     pub fn stop_handle(&self) -> Arc<StopHandle> {
         self.stop.clone()
     }
@@ -75,7 +71,6 @@ impl ThreadControl {
     }
 }
 
-/// How many threads run.
 #[derive(Debug, Default)]
 struct Running {
     threads: Mutex<usize>,
@@ -115,7 +110,6 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(Self { control: Arc::new(control), running: Arc::default(), threads: Vec::new() })
     }
 
-    /// What the threads share.
     pub fn control(&self) -> &ThreadControl {
         &self.control
     }
@@ -172,7 +166,6 @@ impl<R> ThreadGroup<R> {
         self.control.stop.wake();
     }
 
-    /// Whether all threads have ended.
     pub fn is_finished(&self) -> bool {
         *self.running.lock() == 0
     }
@@ -187,7 +180,6 @@ impl<R> ThreadGroup<R> {
         *running == 0
     }
 
-    /// Tells the threads to stop.
     pub fn stop(&self) {
         self.control.stop.stop();
     }

@@ -12,7 +12,6 @@ pub trait TimeoutKind: Copy + PartialEq {
     fn index(self) -> usize;
 }
 
-/// The only kind.
 impl TimeoutKind for () {
     fn index(self) -> usize {
         0
@@ -72,7 +71,6 @@ impl<K: TimeoutKind, const KINDS: usize> Timeouts<K, KINDS> {
         ends.back = at;
     }
 
-    /// Cancels the timeout of `token`.
     pub fn clear(&mut self, token: Token) {
         if self.kind(token).is_some() {
             self.unlink(token.index());
@@ -99,7 +97,6 @@ impl<K: TimeoutKind, const KINDS: usize> Timeouts<K, KINDS> {
         self.links.get(token.index())?.set.filter(|set| set.0 == token).map(|set| set.1)
     }
 
-    /// The token whose timeout of this kind was set first.
     pub fn oldest(&self, kind: K) -> Option<Token> {
         Some(self.front(kind.index())?.set?.0)
     }
@@ -110,7 +107,6 @@ impl<K: TimeoutKind, const KINDS: usize> Timeouts<K, KINDS> {
         fronts.filter(|link| link.due_ns <= now_ns).find_map(|link| link.set)
     }
 
-    /// When the next timeout expires.
     pub fn next_ns(&self) -> Option<u64> {
         (0..KINDS).filter_map(|kind| self.front(kind)).map(|link| link.due_ns).min()
     }

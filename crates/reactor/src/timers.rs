@@ -40,7 +40,6 @@ impl Timers {
         }
     }
 
-    /// Cancels the timer of `token`.
     pub fn clear(&mut self, token: Token) {
         let timer = self.timers.entry(token);
         if timer.token == Some(token) {
@@ -48,7 +47,6 @@ impl Timers {
         }
     }
 
-    /// When the next timer expires.
     pub fn next_ns(&mut self) -> Option<u64> {
         loop {
             let Reverse((at_ns, token)) = *self.heap.peek()?;

@@ -3,7 +3,6 @@
 use base::doubt::WorkloadDoubt;
 use serde::Serialize;
 
-/// What weakens a trial of streams.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StreamDoubt {

@@ -127,7 +127,6 @@ fn disturbance(stream: &StreamReport, report: &ViewerReport) -> Option<(f64, Str
     throughput(stream, report).map(|problem| (held_s, format!("{name} {problem}")))
 }
 
-/// Whether a first picture came later than viewers wait for it, or never.
 fn started_late(report: &ViewerReport) -> bool {
     let is_late = |startup_s: f64| startup_s > STARTUP_MAX_NS as f64 / 1e9;
     report.streams.iter().any(|stream| stream.startup_s.map_or(report.hold_s.is_some(), is_late))

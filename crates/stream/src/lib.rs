@@ -29,7 +29,6 @@ use settings::StreamSettings;
 use viewer::part::Viewers;
 use viewer::part_settings::ViewerSettings;
 
-/// The registry entry of `stream`.
 pub struct Stream;
 
 /// The name of the server under test among a run's parts.

@@ -93,7 +93,6 @@ pub fn busiest(report: &ViewerReport) -> Option<(f64, &ThreadReport)> {
     busiest_by(report, |thread| thread.cpu_percent)
 }
 
-/// The thread that was busiest by this measure, and that measure.
 pub(super) fn busiest_by(
     report: &ViewerReport,
     of: fn(&ThreadReport) -> Option<f64>,

@@ -10,7 +10,6 @@ use crate::protocol::Notification;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time and content of the last heartbeat.
 #[derive(Default)]
 pub struct Heartbeats {
     last: Option<(Instant, BTreeMap<String, Stage>, bool)>,

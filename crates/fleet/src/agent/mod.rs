@@ -54,17 +54,13 @@ pub struct AgentConfig {
     pub permits: PermitFactory,
     pub version: String,
     pub environment: BTreeMap<String, Value>,
-    /// End after one run.
     pub once: bool,
-    /// Give up after this time without a coordinator.
     pub join_within: Option<Duration>,
     pub stop: Arc<AtomicBool>,
 }
 
-/// Why an agent ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The stop flag was set.
     Stopped,
     RunOver,
 }

@@ -61,7 +61,6 @@ mod tests {
 
     const LAB: &str = "unixsock-stream//run/kagiri/lab/a/bus.sock";
 
-    /// With the default policy.
     fn to(target: DatagramAddress, join: &str, joined: &[IpAddr]) -> Result<DatagramAddress, PartError> {
         let policy = Policy::default_for(&HostInfo { host: "nas".into(), data_dir: "/data".into() });
         permitted_target(target, join, joined, || {

@@ -16,12 +16,10 @@ use crate::protocol::{self, Request, Response};
 
 /// zenoh's overhead per message, at most.
 const ENVELOPE_BYTES: usize = 4096;
-/// Requests beyond this number are refused.
 const ACTIVE_REQUESTS_MAX: u32 = 32;
 
 struct PendingRequest {
     query: Query,
-    /// The request, or why it is refused.
     request: Result<Request, String>,
     /// Present for long requests: counts until the response is sent.
     active: Option<ActiveRequest>,
@@ -119,7 +117,6 @@ fn refused(why: String) -> Response {
     Response::Refused { part: None, error: PartError::new(why) }
 }
 
-/// Counts one active request until it is dropped.
 struct ActiveRequest(Arc<AtomicU32>);
 
 impl ActiveRequest {

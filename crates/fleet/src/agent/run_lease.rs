@@ -12,7 +12,6 @@ use sys::clock::monotonic_ns;
 
 use crate::wakeup_latency::WakeupLatency;
 
-/// A part that several threads use.
 #[derive(Clone)]
 pub struct PartSlot {
     part: Arc<Mutex<Box<dyn AnyPart>>>,
@@ -93,9 +92,7 @@ impl EndingPart {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOwner {
-    /// Renews the lease.
     pub id: String,
-    /// The coordinator's name in policies.
     pub name: String,
     /// Addresses of the fleet's hosts.
     pub fleet: Vec<IpAddr>,
@@ -140,7 +137,6 @@ impl RunLease {
         replaced.inspect(PartSlot::request_stop)
     }
 
-    /// The parts that must be dropped before the run has ended.
     pub fn ending_parts(&self) -> Vec<EndingPart> {
         let ending =
             |part: &EndingPart| EndingPart { name: part.name.clone(), part: Weak::clone(&part.part) };

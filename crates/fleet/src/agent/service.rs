@@ -35,7 +35,6 @@ const REFUSALS_MAX: usize = 100;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
 /// Coordinators choose two seconds at most.
 const START_LEAD_MAX: Duration = Duration::from_secs(60);
-/// How long `Release` waits for parts to end before it reports those that are left.
 const END_WITHIN: Duration = Duration::from_secs(4);
 const END_POLL: Duration = Duration::from_millis(5);
 
@@ -98,7 +97,6 @@ impl AgentService {
         Some(ending_parts)
     }
 
-    /// Progress of the parts; `None` without a run.
     pub fn heartbeat(&self) -> Option<Notification> {
         let (run, slots, start_late) = {
             let lease = self.lease();
@@ -122,7 +120,6 @@ impl AgentService {
         drop(self.session.put(key, protocol::encode(notification)).wait());
     }
 
-    /// Takes the refusals since the last call.
     pub fn take_refusals(&self) -> Vec<String> {
         std::mem::take(&mut self.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -197,7 +194,6 @@ impl AgentService {
         }
     }
 
-    /// Runs `work` on the lease of this run.
     fn with_lease<T>(
         &self,
         run: &str,

@@ -36,14 +36,12 @@ impl Default for BatchRequest {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchResult {
-    /// `None` if no response arrived.
     pub batch: Option<Batch>,
     pub sent: u32,
     /// Requests without a response in time.
     pub lost: u32,
     /// Duplicate responses, and responses to an earlier batch.
     pub stale: u32,
-    /// Datagrams that are no authentic response.
     pub rejected: u32,
 }
 
@@ -125,10 +123,8 @@ impl Prober {
     }
 }
 
-/// A batch in progress.
 struct Round {
     same_kernel: bool,
-    /// Sequence number of the first request.
     first: u32,
     /// Send time of each request; `None` once answered.
     open: Vec<Option<u64>>,
@@ -140,7 +136,6 @@ impl Round {
         Self { same_kernel, first, open: Vec::new(), result: BatchResult::default() }
     }
 
-    /// How long to wait for the next response.
     fn response_wait(&self) -> Duration {
         let usual = self.result.batch.map(|batch| Duration::from_nanos(batch.rtt_min_ns.saturating_mul(4)));
         usual.unwrap_or(*RESPONSE_WAIT.end()).clamp(*RESPONSE_WAIT.start(), *RESPONSE_WAIT.end())

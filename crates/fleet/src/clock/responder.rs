@@ -26,11 +26,8 @@ pub struct Counts {
     pub malformed: u64,
     /// Protocol version of another kagiri.
     pub other_version: u64,
-    /// Probes of another run.
     pub other_key: u64,
-    /// Probes with a wrong authentication code.
     pub forged: u64,
-    /// Requests above the rate limit.
     pub over_limit: u64,
     /// Responses that could not be sent: the receiver is gone or its queue is full.
     pub unsent: u64,
@@ -91,7 +88,6 @@ struct ResponderLoop {
     rate_limit: RateLimit,
 }
 
-/// The current second, and the requests in it.
 #[derive(Default)]
 struct RateLimit {
     second: u64,

@@ -21,7 +21,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::SipHasher24;
 
-/// Length of a request and of a response.
 pub const DATAGRAM_BYTES: usize = 56;
 
 const MAGIC: [u8; 4] = *b"kgck";
@@ -72,7 +71,6 @@ pub enum Message {
     Response { sequence: u32, t1_ns: u64, t2_ns: u64, t3_ns: u64 },
 }
 
-/// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     #[error("not a clock probe")]
@@ -101,7 +99,6 @@ impl Message {
         bytes
     }
 
-    /// Reads a datagram of a holder of `key`.
     pub fn read(bytes: &[u8], key: &Key) -> Result<Self, Rejected> {
         let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().map_err(|_| Rejected::Malformed)?;
         if bytes[..4] != MAGIC {

@@ -29,11 +29,9 @@ const WALL_CLOCK_OFF_S: f64 = 2.0;
 type ByHostNs = BTreeMap<String, u64>;
 type ByHost = BTreeMap<String, Vec<String>>;
 
-/// The last common start.
 struct Started {
     /// On this host's clock.
     at_ns: u64,
-    /// Start time of each agent, on its own clock.
     start_times: Vec<(String, u64)>,
     /// Wake-up latency of this host, if it took part.
     local_latency: Option<wakeup_latency::WakeupLatency>,
@@ -43,7 +41,6 @@ pub struct FleetBus {
     coordinator: Coordinator,
     local: LocalBus,
     placed: BTreeMap<String, String>,
-    /// Largest clock bound at a start of each host.
     bounds_ns: ByHostNs,
     /// The agents know that the run is over, because the user stopped it.
     is_released: Cell<bool>,
@@ -71,7 +68,6 @@ impl FleetBus {
         host.ok_or_else(|| BusError::Unknown(format!("there is no part '{part}'")))
     }
 
-    /// Parts on this host, and parts by agent.
     fn split<'a>(&self, parts: &[&'a str]) -> Result<(Vec<&'a str>, ByHost), BusError> {
         let (mut here, mut there) = (Vec::new(), ByHost::new());
         for part in parts {
@@ -134,7 +130,6 @@ impl FleetBus {
         )
     }
 
-    /// The responses, or the first error.
     fn collect_responses(
         &self,
         answers: BTreeMap<String, Result<Response, BusError>>,

@@ -13,20 +13,17 @@ use zenoh::Session;
 
 /// One responder thread serves all: a few agents wait little for each other.
 const PARALLEL_PROBES_MAX: usize = 4;
-/// Allowance beyond the deadline of a batch.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 pub struct Clocks {
     key: Key,
     responder: Responder,
     batches: BTreeMap<String, Vec<Batch>>,
-    /// Why an agent's last comparison failed.
     failures: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClockUnknown {
-    /// The comparison failed.
     #[error("{0}")]
     Failed(String),
     /// The probes gave no offset.

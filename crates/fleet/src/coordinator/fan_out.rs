@@ -16,7 +16,6 @@ use crate::protocol::{self, Request, Response};
 
 /// Why an agent that left, or was replaced by another instance, does not respond.
 pub const AGENT_GONE: &str = "its agent ended, was killed, or was cut off";
-/// How often to check whether an agent has left.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Host, and its response; `None` at the end of the query.
@@ -150,7 +149,6 @@ pub fn request_each(
     all
 }
 
-/// The report of one part from its host's response.
 pub fn part_report(
     host: &str,
     part: &str,

@@ -13,7 +13,6 @@ use crate::protocol::{self, Renewal};
 pub const LEASE: Duration = Duration::from_secs(5);
 const RENEW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Renews in a thread until it is dropped.
 pub struct LeaseRenewer {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,

@@ -22,18 +22,15 @@ pub struct MemberState {
     /// Time of the last heartbeat, or of placement, by part.
     pub last_heartbeat: BTreeMap<String, Instant>,
     pub live: BTreeMap<String, Live>,
-    /// Delay of its last start.
     pub start_late_ns: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     agents: BTreeMap<String, MemberState>,
-    /// The instances that work for the run.
     pinned: BTreeMap<String, String>,
     /// Protocol version of the agents that use another one.
     other_versions: BTreeMap<String, String>,
-    /// Counts arrivals and departures.
     changes: u64,
     lines: Vec<(String, String)>,
 }
@@ -46,7 +43,6 @@ impl Membership {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that an agent's token appeared or vanished.
     pub fn update_presence(&self, key: &str, is_present: bool) {
         let is_one = |(name, instance): &(&str, &str)| is_name(name) && is_name(instance);
         let Some((name, instance)) = protocol::parse_agent_key(key).filter(is_one) else { return };
@@ -96,7 +92,6 @@ impl Membership {
         }
     }
 
-    /// Takes the log lines since the last call, with the agents' names.
     pub fn take_lines(&self) -> Vec<(String, String)> {
         std::mem::take(&mut self.state().lines)
     }
@@ -105,7 +100,6 @@ impl Membership {
         self.state().agents.keys().cloned().collect()
     }
 
-    /// Agents with another protocol version, and that version.
     pub fn other_versions(&self) -> BTreeMap<String, String> {
         self.state().other_versions.clone()
     }
@@ -114,12 +108,10 @@ impl Membership {
         self.state().agents.get(name).cloned()
     }
 
-    /// Whether this instance of an agent is present.
     pub fn is_present(&self, name: &str, instance: &str) -> bool {
         self.state().agents.get(name).is_some_and(|known| known.instances.contains(instance))
     }
 
-    /// Sends all further requests for this name to this instance.
     pub fn pin_instance(&self, name: &str, instance: &str) {
         self.state().pinned.insert(name.to_owned(), instance.to_owned());
     }
@@ -151,24 +143,20 @@ impl Membership {
         })
     }
 
-    /// Last reported progress.
     pub fn progress(&self, name: &str, part: &str) -> Option<Progress> {
         self.state().agents.get(name)?.progress.get(part).cloned()
     }
 
-    /// Last reported live numbers.
     pub fn live(&self, name: &str, part: &str) -> Live {
         let state = self.state();
         let known = state.agents.get(name).and_then(|known| known.live.get(part));
         known.cloned().unwrap_or_default()
     }
 
-    /// Last reported delay of a start.
     pub fn start_late_ns(&self, name: &str) -> Option<u64> {
         self.state().agents.get(name)?.start_late_ns
     }
 
-    /// Clears the parts' progress before they start again.
     pub fn reset_progress(&self, name: &str, parts: &[&str]) {
         if let Some(known) = self.state().agents.get_mut(name) {
             known.progress.retain(|part, _| !parts.contains(&part.as_str()));

@@ -39,7 +39,6 @@ pub struct CoordinatorConfig {
     /// zenoh's settings for identity and access control.
     pub more: Vec<session::ZenohSetting>,
     pub clock: DatagramAddress,
-    /// Name in the agents' policies.
     pub name: String,
     pub run: String,
     pub stop: Arc<AtomicBool>,
@@ -55,7 +54,6 @@ pub struct Coordinator {
     name: String,
     run: String,
     membership: Membership,
-    /// The agents that work for the run.
     agents: BTreeMap<String, Agent>,
     clocks: Clocks,
     /// Hosts that match the plan but were not taken, and why.
@@ -67,7 +65,6 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts to listen.
     pub fn open(config: CoordinatorConfig) -> Result<Self, FleetError> {
         let clocks = Clocks::start(&config.clock)?;
         let session = session::open(&config.role, &config.more, JOIN_WITHIN)?;
@@ -119,12 +116,10 @@ impl Coordinator {
         })
     }
 
-    /// All agents that have joined, also those of other runs.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Descriptions of all agents that respond in time.
     pub fn describe_all(&self, within: Duration) -> Result<Vec<Description>, FleetError> {
         Ok(self.described(within)?.into_iter().filter_map(|(_, one)| Some(one.ok()?.0)).collect())
     }

@@ -16,10 +16,8 @@ use crate::protocol::{Description, PROTOCOL, Request, Response};
 /// With a pattern of open size, the fleet is complete when no agent has joined for this long.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Names listed in an error.
 const NAMED_MAX: usize = 12;
 
-/// An agent that works for the run.
 #[derive(Debug, Clone)]
 pub struct Agent {
     /// Another instance of the same name is another agent.
@@ -149,10 +147,8 @@ fn wait(
     }
 }
 
-/// Hosts that were not taken, and why.
 type Refused = Vec<(String, String)>;
 
-/// Description and wall clock error of each host.
 type Descriptions = BTreeMap<String, (Description, f64)>;
 
 /// The descriptions of all matching hosts; and why others have none.

@@ -28,7 +28,6 @@ pub(super) struct Issued {
 }
 
 impl Authority {
-    /// Makes an authority in a new folder.
     pub fn create(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let key = new_key()?;
         let mut params = params(now, AUTHORITY_DAYS, None)?;
@@ -43,7 +42,6 @@ impl Authority {
         Self::open(dir, now)
     }
 
-    /// Opens the authority in a folder.
     pub fn open(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let path = dir.join("ca.key");
         let invalid =

@@ -194,14 +194,12 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
     ("corrupt message", Side::Listens, "a host connected without TLS"),
 ];
 
-/// The side that logs a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Joins,
     Listens,
 }
 
-/// The meaning of the newest line that is known.
 pub fn explain(lines: &[String]) -> Option<String> {
     lines.iter().rev().find_map(|line| {
         // The listening side ends its lines with unrelated advice.

@@ -11,12 +11,9 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use super::name::{Member, MemberKind};
 use super::{IdentityError, file};
 
-/// What a bundle permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Open connections.
     Agent,
-    /// Open connections, and listen.
     Coordinator,
 }
 
@@ -35,14 +32,12 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// The checked credentials of one bundle.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     pub dir: PathBuf,
     pub ca: PathBuf,
     /// The holder's certificate and key; absent for an agent with a password.
     pub pair: Option<(PathBuf, PathBuf)>,
-    /// In a fleet with passwords.
     pub login: Option<Login>,
     /// Passwords of all members, for the listening side.
     pub users: Option<PathBuf>,
@@ -60,7 +55,6 @@ impl Credentials {
         Self::load_at(dir, SystemTime::now())
     }
 
-    /// [`Credentials::load`] at another time.
     pub fn load_at(dir: &Path, now: SystemTime) -> Result<Self, IdentityError> {
         let absolute = std::path::absolute(dir).map_err(file::failed("find", dir))?;
         let dir = absolute.as_path();
@@ -142,7 +136,6 @@ impl Credentials {
         self.login.is_some()
     }
 
-    /// Time until the certificates expire; zero if they have.
     pub fn left(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
     }
@@ -188,7 +181,6 @@ fn read_members(path: &Path, text: &str, name: impl Fn(&str) -> &str) -> Result<
     Ok(members.collect::<Result<BTreeSet<_>, _>>()?.into_iter().collect())
 }
 
-/// A certificate and its file.
 pub(super) struct Certificate {
     path: PathBuf,
     der: Vec<u8>,

@@ -26,7 +26,6 @@ pub(super) fn sync(dir: &Path) -> Result<(), IdentityError> {
     nix::unistd::syncfs(&file).map_err(|error| failed("write to disk", dir)(error.into()))
 }
 
-/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), IdentityError> {
     let next = path.with_extension("next");
     match std::fs::remove_file(&next) {

@@ -8,7 +8,6 @@ use super::credentials::Certificate;
 use super::name::{Member, MemberKind};
 use super::{IdentityError, access, file};
 
-/// How members authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     /// Mutual TLS.
@@ -17,7 +16,6 @@ pub enum Auth {
     Passwords,
 }
 
-/// A member that listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerName {
     pub name: String,
@@ -28,21 +26,17 @@ pub struct ServerName {
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     pub dir: PathBuf,
-    /// Required for a new fleet.
     pub coordinator: Option<ServerName>,
     pub routers: Vec<ServerName>,
     pub hosts: Vec<String>,
     /// `None`: as the fleet does; certificates for a new fleet.
     pub auth: Option<Auth>,
-    /// Validity of new certificates.
     pub days: u32,
-    /// Replace existing bundles.
     pub replace: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initialized {
-    /// Whether the authority is new.
     pub authority: bool,
     pub auth: Auth,
     pub bundles: Vec<PathBuf>,
@@ -120,7 +114,6 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
     Ok(Initialized { authority: new, auth, bundles, kept, updated })
 }
 
-/// The requested members with their further names.
 fn requested_members(init: &InitOptions) -> Result<Vec<(Member, Vec<String>)>, IdentityError> {
     let named = |kind, named: &ServerName| {
         for address in &named.addresses {
@@ -273,7 +266,6 @@ impl FleetDir<'_> {
     }
 }
 
-/// The members of a fleet, with their passwords if it uses them.
 struct Members {
     auth: Auth,
     entries: Vec<(Member, Option<String>)>,
@@ -288,7 +280,6 @@ impl Members {
         }
     }
 
-    /// Adds a member, or renews its password.
     fn admit(&mut self, member: &Member) -> Result<(), IdentityError> {
         let password = match self.auth {
             Auth::Passwords => Some(password()),

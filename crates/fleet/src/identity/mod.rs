@@ -28,7 +28,6 @@ pub use credentials::{Credentials, Login, Role};
 pub use init::{Auth, InitOptions, Initialized, ServerName, init};
 pub use name::{Member, MemberKind};
 
-/// Why credentials cannot be made or used. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// An invalid, duplicate or reserved name.

@@ -14,7 +14,6 @@ const COMMON_NAME_LENGTH_MAX: usize = 64;
 pub enum MemberKind {
     Agent,
     Coordinator,
-    /// An external router.
     Router,
 }
 

@@ -38,7 +38,6 @@ struct RuleText {
     programs: Option<Texts>,
 }
 
-/// Reads a policy file, which only its owner and group may write.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
@@ -82,7 +81,6 @@ fn covers(earlier: &Rule, rule: &Rule) -> bool {
         && rule.parts.iter().all(|part| earlier.parts.iter().any(|pattern| pattern.covers(part)))
 }
 
-/// Counts lines from 1.
 struct Lines<'a>(&'a str);
 
 impl Lines<'_> {

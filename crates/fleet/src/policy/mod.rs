@@ -34,7 +34,6 @@ use path::is_below;
 use pattern::Pattern;
 use peers::PeerRange;
 
-/// All changes to the system that a rule can allow.
 pub const SYSTEM_CHANGES: [(&str, SystemChange); 4] = [
     ("cgroup", SystemChange::Cgroup),
     ("disk", SystemChange::Disk),
@@ -50,7 +49,6 @@ pub enum PolicyError {
     File { file: PathBuf, problem: String },
 }
 
-/// The host that a policy protects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostInfo {
     pub host: String,
@@ -62,19 +60,16 @@ pub struct HostInfo {
 #[derive(Debug, Clone)]
 pub struct Policy {
     host: String,
-    /// Source of the policy, for refusals.
     origin: String,
     rules: Vec<Rule>,
 }
 
-/// A value and its line in the file.
 #[derive(Debug, Clone)]
 struct Located<T> {
     value: T,
     line: Option<usize>,
 }
 
-/// One `[[allow]]`.
 #[derive(Debug, Clone)]
 struct Rule {
     line: Option<usize>,
@@ -115,7 +110,6 @@ pub enum Action<'a> {
     /// Use this directory: absolute, with symbolic links and `..` resolved.
     Directory(&'a Path),
     SystemChange(SystemChange),
-    /// Start a program, by absolute path or name.
     Program(&'a str),
 }
 
@@ -171,7 +165,6 @@ impl Policy {
         reason.map_or(Ok(()), |reason| Err(self.refusal(request, reason)))
     }
 
-    /// The first rule that matches.
     fn rule(&self, coordinator: &str, part: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| {
             rule.coordinator.matches(coordinator) && rule.parts.iter().any(|pattern| pattern.matches(part))

@@ -67,7 +67,6 @@ impl Pair {
     }
 }
 
-/// Does `work` while every CPU is busy.
 fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -21,7 +21,6 @@ fn udp(address: &DatagramAddress) -> SocketAddr {
     }
 }
 
-/// A socket that gives up when nothing comes for long.
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();

@@ -19,7 +19,6 @@ fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
     bus(coordinator, dir)
 }
 
-/// A part that prepares until it is stopped.
 fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
     spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
 }
@@ -124,7 +123,6 @@ fn run() -> String {
     "run".to_owned()
 }
 
-/// An agent that works for a run, and a session that asks it.
 fn taken(endpoint: &str, dir: &Path) -> (zenoh::Session, Agent) {
     let session = session::open(&Role::Router { listen: vec![endpoint.to_owned()] }, &[], GUARD).unwrap();
     let agent = Agent::start("nas", endpoint, dir, false);

@@ -274,7 +274,6 @@ fn unanswered_release_does_not_block_the_end() {
     assert!(began.elapsed() < GUARD, "a release that nobody answers");
 }
 
-/// Any JSON, of some depth.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -12,7 +12,6 @@ mod identity_common;
 mod identity_zenoh;
 mod scale;
 
-/// Wait until no other test of this process runs.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -19,7 +19,6 @@ fn name(number: usize) -> String {
     format!("agent-{number}")
 }
 
-/// This process's memory, bytes.
 fn memory_bytes() -> u64 {
     let own = i32::try_from(std::process::id()).expect("an id");
     let mut set = ProcessSet::open(Path::new("/"), &[own]).expect("this process");

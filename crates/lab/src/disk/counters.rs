@@ -9,7 +9,6 @@ pub struct Counters {
     pub flushes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Accesses in progress.
     pub waiting: u64,
     /// How often the head changed its track.
     pub seeks: u64,
@@ -21,6 +20,5 @@ pub struct Counters {
     pub late_ns_mean: u64,
     /// Largest delay of a response beyond the model.
     pub late_ns_max: u64,
-    /// Whether access times are modelled now.
     pub paced: bool,
 }

@@ -23,13 +23,11 @@ pub(super) enum DelayedReply {
 #[derive(Debug)]
 struct QueuedReply {
     due_ns: u64,
-    /// Orders replies of the same time.
     number: u64,
     answer: DelayedReply,
 }
 
 impl DelayedReply {
-    /// Bytes to copy when it is sent.
     fn bytes(&self) -> u64 {
         match self {
             Self::Read(_, bytes) => bytes.len() as u64,
@@ -66,7 +64,6 @@ struct State {
     numbers: u64,
     /// Shortest copy of a mebibyte; 0 if unknown. The modelled time includes the copy.
     mebibyte_ns: u64,
-    /// Whether replies are delayed.
     paced: bool,
     ended: bool,
     late_ns: u64,
@@ -81,7 +78,6 @@ pub(super) struct DelayQueue {
     changed: Condvar,
 }
 
-/// Accuracy of the replies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lateness {
     pub(super) waiting: u64,
@@ -174,7 +170,6 @@ impl DelayQueue {
         }
     }
 
-    /// Updates the shortest copy time.
     pub(super) fn record_copy(&self, bytes: u64, took_ns: u64) {
         if bytes < LARGE_BYTES {
             return;
@@ -184,7 +179,6 @@ impl DelayQueue {
         state.mebibyte_ns = known_ns.min((took_ns << 20) / bytes);
     }
 
-    /// Shortest known time to copy `bytes`.
     pub(super) fn copy_ns(&self, bytes: u64) -> u64 {
         (bytes * self.state().mebibyte_ns) >> 20
     }

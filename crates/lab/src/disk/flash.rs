@@ -6,12 +6,10 @@ use super::model::Flash;
 #[derive(Debug)]
 pub(super) struct FlashDisk {
     model: Flash,
-    /// Time until which each channel is busy.
     channels_ns: Vec<u64>,
     bus_ns: u64,
     /// End of the last read: the data behind it has been read ahead.
     next: u64,
-    /// End of the last write.
     written_ns: u64,
     pub(super) effort: MechanismStats,
 }

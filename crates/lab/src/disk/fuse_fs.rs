@@ -30,7 +30,6 @@ pub(super) const OVERHEAD_NS_MAX: u64 = 25_000;
 const KEPT: Duration = Duration::from_secs(3600);
 
 pub(super) const IMAGE: &str = "disk.img";
-/// Counters as JSON.
 pub(super) const STATS: &str = "stats";
 /// `1` while access times are modelled, else `0`.
 pub(super) const PACE: &str = "pace";
@@ -73,7 +72,6 @@ impl FuseDisk {
         }
     }
 
-    /// Completion time of an access that arrives now; `bytes` were copied before.
     fn due_ns(&self, bytes: u64, access: impl FnOnce(&mut ServiceTime, u64) -> u64) -> u64 {
         if !self.delay_queue.paced() {
             return 0;
@@ -105,7 +103,6 @@ impl FuseDisk {
         }
     }
 
-    /// Content of the small files.
     fn text(&self, inode: INodeNo) -> String {
         match inode {
             INodeNo(3) => serde_json::to_string(&self.counters()).unwrap_or_default() + "\n",

@@ -8,14 +8,10 @@ pub enum Direction {
     Write,
 }
 
-/// Work of the mechanism so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismStats {
-    /// How often the head changed its track.
     pub seeks: u64,
-    /// Accesses served by a buffer or cache alone.
     pub hits: u64,
-    /// Time in which the mechanism was seeking, rotating or transferring.
     pub busy_ns: u64,
 }
 

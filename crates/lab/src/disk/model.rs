@@ -32,7 +32,6 @@ pub enum DiskModel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotating {
-    /// Rotations per minute.
     pub rpm: u32,
     /// Rate at the outer edge, where the addresses begin.
     pub rate: BitRate,
@@ -79,7 +78,6 @@ fn sata() -> BitRate {
 
 const MB: u64 = 8_000_000;
 
-/// Name and constructor.
 type Preset = (&'static str, fn() -> DiskModel);
 
 const PRESETS: [Preset; 4] = [
@@ -135,12 +133,10 @@ impl DiskModel {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// For the kernel's attribute of the block device.
     pub fn is_rotating(&self) -> bool {
         matches!(self, Self::Rotating(_))
     }
 
-    /// Rejects impossible parameters.
     pub fn check(&self) -> Result<(), ModelError> {
         let wrong = |key, problem| Err(ModelError::Parameter { key, problem });
         let slow = |rate: BitRate| rate.byte_per_s() < 1_000;

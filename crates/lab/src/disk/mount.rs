@@ -20,9 +20,7 @@ use crate::{Error, Result};
 const READY_WITHIN: Duration = Duration::from_secs(10);
 /// The server responds in microseconds.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
-/// How often to check that a server responds, while its disk is removed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// After so many missed responses the server counts as hung.
 const MISSED_MAX: u32 = 2;
 /// Reads per measurement of the overhead, their size, and measurements.
 const PROBES: u64 = 60;
@@ -84,7 +82,6 @@ impl Disk {
         self.disk.block_device()
     }
 
-    /// Such as `/dev/loop3`.
     pub fn device_path(&self) -> &Path {
         self.disk.device_path()
     }
@@ -129,7 +126,6 @@ impl Drop for Disk {
     }
 }
 
-/// The process of a modelled disk and its resources. Dropping it ends the process.
 #[derive(Debug)]
 struct Server {
     journal: Journal,
@@ -137,7 +133,6 @@ struct Server {
     /// Folder and mount, newest last.
     entries: Vec<EntryId>,
     mount: PathBuf,
-    /// While the disk is removed.
     hang_detector: Option<HangDetector>,
     _backing: ImageFile,
 }
@@ -199,7 +194,6 @@ impl Server {
         self.write_file(OVERHEAD, best_ns)
     }
 
-    /// Writes a number to a file of the server.
     fn write_file(&self, name: &str, number: u64) -> Result<()> {
         with_timeout(&self.mount.join(name), move |path| std::fs::write(path, number.to_string()))
     }
@@ -259,7 +253,6 @@ impl Drop for HangDetector {
     }
 }
 
-/// Counters of the server.
 fn stats(mount: &Path) -> Result<Vec<u8>> {
     with_timeout(&mount.join(STATS), |path| {
         // A single read gives consistent values.

@@ -48,7 +48,6 @@ impl Platter {
         -(-shrunk).ln_1p() * self.size / self.narrower
     }
 
-    /// The inverse of [`Self::turns`].
     pub(super) fn byte_at(&self, turns: f64) -> u64 {
         if self.narrower < 1e-6 * self.outer {
             return (turns * self.outer) as u64;

@@ -9,7 +9,6 @@ use super::platter::Platter;
 /// The head writes at most this much of its cache before it checks for reads.
 const DESTAGE_BYTES: u64 = 256 << 10;
 
-/// A range of bytes in the read buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     start: u64,
@@ -73,7 +72,6 @@ impl RotatingDisk {
         }
     }
 
-    /// Completion of a read.
     pub(super) fn read(&mut self, now_ns: u64, offset: u64, bytes: u64) -> u64 {
         self.write_back_until(now_ns);
         let start_ns = now_ns.max(self.done_ns);
@@ -163,7 +161,6 @@ impl RotatingDisk {
         over_ns
     }
 
-    /// Time at which all writes are on the platter.
     pub(super) fn flush(&mut self, now_ns: u64) -> u64 {
         self.write_back_until(now_ns);
         self.done_ns = self.write_all(now_ns.max(self.done_ns));

@@ -17,7 +17,6 @@ use super::model::DiskModel;
 use super::service_time::ServiceTime;
 use crate::{Error, Result};
 
-/// Samples of the wake-up latency.
 const WAKES: usize = 50;
 /// A longer latency means that another thread had the CPU.
 const EARLY_NS_MAX: u64 = 100_000;

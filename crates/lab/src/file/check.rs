@@ -12,7 +12,6 @@ use toml::Spanned;
 use super::raw::{HostFile, LabFile, LinkFile, Setting, Share};
 use super::{Disk, Host, Lab, Link, matches};
 
-/// Names listed in an error.
 const NAMED_MAX: usize = 12;
 /// Limit that a machine can make in an acceptable time.
 const HOSTS_MAX: usize = 1000;
@@ -22,7 +21,6 @@ const SWITCH_NAME_MAX: usize = 15;
 const NAME_MAX: usize = 24;
 const SUBNET: &str = "10.77.0.0/16";
 
-/// Message and position in the text.
 pub(super) struct Wrong {
     pub(super) problem: String,
     pub(super) at: Option<usize>,

@@ -84,7 +84,6 @@ fn ext4() -> FileSystem {
     FileSystem::Ext4
 }
 
-/// Queue of a link with a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Queue {
@@ -122,7 +121,6 @@ impl Link {
         self.buffer.map_or(usual, ByteSize::bytes)
     }
 
-    /// Whether it needs a delay line.
     pub fn has_line(&self) -> bool {
         !self.delay.duration().is_zero() || self.loss > 0.0
     }
@@ -145,7 +143,6 @@ impl Lab {
     }
 }
 
-/// The line (from 1) of byte `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -14,7 +14,6 @@ pub(super) struct Counters {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCounters {
-    /// Packets delivered.
     pub forwarded: u64,
     /// With Ethernet headers.
     pub forwarded_bytes: u64,
@@ -22,7 +21,6 @@ pub struct DirectionCounters {
     pub lost: u64,
     /// Packets dropped because the line was full or the other end was down.
     pub dropped: u64,
-    /// Largest delay of a delivery.
     pub late_ns_max: u64,
 }
 

@@ -27,7 +27,6 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// Forwards packets until a device fails. Returns the error.
     pub(super) fn run(mut self) -> io::Error {
         // A cable never waits for a CPU. If either call fails, packets are late, which the counters show.
         let _ = sys::thread::set_timer_slack_ns(1);

@@ -48,7 +48,6 @@ pub struct LineSpec {
     pub bytes_max: u64,
 }
 
-/// A device to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LineEnd {
@@ -96,7 +95,6 @@ pub fn run(spec: &Path, say: &dyn Fn(&str)) -> Result<()> {
     }
 }
 
-/// Makes the device of an end in its namespace.
 fn tap(end: &LineEnd) -> Result<Tap> {
     let make = || -> sys::Result<Tap> {
         sys::netns::enter(&end.namespace)?;
@@ -128,7 +126,6 @@ fn serve_counters(listener: &UnixListener, counters: &[(usize, [Arc<Counters>; 2
     }
 }
 
-/// Reads the counters from the process behind `socket`.
 pub fn query_counters(socket: &Path) -> Result<Vec<LineCounters>> {
     let failed = |error: std::io::Error| Error::io("read the counters of the delay lines at", socket, error);
     let stream = UnixStream::connect(socket).map_err(failed)?;

@@ -6,18 +6,15 @@ use super::LineSpec;
 
 /// Memory per packet beside its bytes, so that small packets are limited as well.
 const PACKET_OVERHEAD_BYTES: u64 = 64;
-/// Buffers kept for reuse.
 const SPARE_MAX: usize = 4096;
 /// EtherType of ARP (RFC 826).
 const ARP: [u8; 2] = [0x08, 0x06];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketFate {
-    /// In transit.
     Queued,
     /// Lost on purpose.
     Lost,
-    /// The line is full.
     Dropped,
 }
 
@@ -30,7 +27,6 @@ pub(super) struct Queue {
     bytes: u64,
     bytes_max: u64,
     packets: VecDeque<(u64, Vec<u8>)>,
-    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -66,12 +62,10 @@ impl Queue {
         PacketFate::Queued
     }
 
-    /// Delivery time of the next packet.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.packets.front().map(|(due_ns, _)| *due_ns)
     }
 
-    /// Passes the next packet that is due at `now_ns`, with its delivery time, to `take`.
     pub(super) fn pop(&mut self, now_ns: u64, take: impl FnOnce(&[u8], u64)) -> bool {
         if self.next_due_ns().is_none_or(|due_ns| due_ns > now_ns) {
             return false;

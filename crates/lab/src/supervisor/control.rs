@@ -10,10 +10,8 @@ use crate::error::{Error, Result};
 use crate::state::{Request, Response};
 
 const REQUEST_BYTES_MAX: u64 = 4096;
-/// Timeout for a client's request and for sending the response.
 const PEER_WITHIN: Duration = Duration::from_secs(1);
 
-/// A client that waits for a response.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: UnixStream,
@@ -28,7 +26,6 @@ impl Client {
     }
 }
 
-/// Requests, one at a time.
 #[derive(Debug)]
 pub(super) struct Control {
     requests: Receiver<(Request, Client)>,

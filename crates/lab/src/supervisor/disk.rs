@@ -46,7 +46,6 @@ impl HostDisk {
         Ok(Self { host: host.to_owned(), disk, reader, before })
     }
 
-    /// I/O since its creation; `None` if the device cannot be read.
     pub(super) fn count(&mut self) -> Option<DiskCounters> {
         let (now, before) = (self.reader.read().ok()?, &self.before);
         Some(DiskCounters {
@@ -64,7 +63,6 @@ impl HostDisk {
         self.disk.target()
     }
 
-    /// Applies the disk's limits to a control group.
     pub(super) fn limit(&self, group: &Cgroup, disk: &Disk) -> Result<()> {
         let device = self.disk.block_device();
         if let Some(limit) = disk.read_limit {

@@ -9,7 +9,6 @@ use sys::proc::NetDevice;
 use super::network::Network;
 use crate::state::{LinkCounters, LinkEndCounters, LinkState};
 
-/// Link and end.
 type EndIndex = (usize, usize);
 
 /// Counters of all links, without links that cannot be read.

@@ -34,7 +34,6 @@ const SIGNAL_POLL: Duration = Duration::from_millis(50);
 pub struct SupervisorOptions {
     pub file: PathBuf,
     pub folders: Folders,
-    /// How to start the lab's processes.
     pub program: Program,
     /// The lab ends with this process; `None`: it stays up until it is removed.
     pub owner: Option<i32>,
@@ -151,7 +150,6 @@ impl Supervisor {
         well
     }
 
-    /// Whether the process that owns the lab still runs.
     fn is_owned(&self) -> bool {
         self.owner.as_ref().is_none_or(ProcessId::is_running)
     }

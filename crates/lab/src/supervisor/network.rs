@@ -23,14 +23,12 @@ const GSO_US: u64 = 100;
 const GSO_PACKETS_MAX: u64 = 44;
 const PARALLEL_DELETES_MAX: usize = 8;
 
-/// All namespaces of a lab, by name.
 #[derive(Debug)]
 pub(super) struct Network {
     namespaces: BTreeMap<String, Namespace>,
 }
 
 impl Network {
-    /// Makes the namespaces, without links.
     pub(super) fn create(journal: &Journal, lab: &Lab, layout: &Layout) -> Result<Self> {
         let mut namespaces = BTreeMap::new();
         let names = layout.host_networks.iter().map(|place| &place.namespace).chain([&layout.switches]);
@@ -55,7 +53,6 @@ impl Network {
         self.namespaces.get(name).ok_or_else(|| Error::Layout(format!("there is no namespace {name}")))
     }
 
-    /// Makes bridges, and all links except delay lines.
     pub(super) fn link(&self, lab: &Lab, layout: &Layout) -> Result<()> {
         let mut batches = Batches::default();
         for switch in &lab.switches {
@@ -104,7 +101,6 @@ impl Network {
         batches.run(|name, commands| Ok(self.of(name)?.ip(commands)?))
     }
 
-    /// Sets the links' rates.
     pub(super) fn shape(&self, layout: &Layout) -> Result<()> {
         let mut batches = Batches::default();
         for wire in &layout.wires {
@@ -132,7 +128,6 @@ impl Drop for Network {
     }
 }
 
-/// The `tc` commands that limit `device` to `rate`.
 fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
     let limit = wire.link.buffer_bytes(base::units::BitRate::from_bit_per_s(rate));
     let burst = burst_bytes(rate, limit);
@@ -195,7 +190,6 @@ fn set_all(settings: &BTreeMap<String, String>) -> std::result::Result<(), Strin
     Ok(())
 }
 
-/// Commands for each namespace, to run in one process each.
 #[derive(Default)]
 struct Batches(BTreeMap<String, String>);
 

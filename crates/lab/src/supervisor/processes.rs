@@ -7,7 +7,6 @@ use sys::clock::Deadline;
 
 use crate::state::ProcessState;
 
-/// Length of the output tail in messages.
 const OUTPUT_TAIL_BYTES: usize = 600;
 
 #[derive(Debug)]
@@ -34,7 +33,6 @@ impl Process {
     }
 }
 
-/// In the order of their start.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     processes: Vec<Process>,

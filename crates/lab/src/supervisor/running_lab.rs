@@ -20,12 +20,10 @@ use crate::state::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long agents and programs may take to end.
 const GRACE: Duration = Duration::from_secs(1);
 /// Bytes in a delay line with a rate: this much longer than the delay. Without a rate: [`LINE_BYTES`].
 const LINE_SLACK_MS: u64 = 100;
 const LINE_BYTES: u64 = 64 << 20;
-/// Policy of the lab's agents, in the lab's folder.
 const POLICY_FILE: &str = "policy.toml";
 
 #[derive(Debug)]
@@ -85,7 +83,6 @@ impl RunningLab {
         Ok(this)
     }
 
-    /// Starts the process of the delay lines, if there are any.
     fn start_lines(
         &mut self,
         journal: &Journal,
@@ -118,7 +115,6 @@ impl RunningLab {
         Ok(())
     }
 
-    /// Makes control groups and disks.
     fn create_disks(
         &mut self,
         journal: &Journal,
@@ -209,7 +205,6 @@ impl RunningLab {
         }
     }
 
-    /// Removes everything. What cannot be undone stays in the journal.
     pub(super) fn take_down(self) {
         self.processes.end(GRACE);
         drop(self.disks);
@@ -220,7 +215,6 @@ impl RunningLab {
     }
 }
 
-/// Environment variables of programs on a host.
 pub(crate) fn variables(state: &State, host: usize) -> Vec<(&'static str, std::ffi::OsString)> {
     let host = &state.hosts[host];
     let mut variables =
@@ -340,7 +334,6 @@ fn link_state(wire: &Wire) -> LinkState {
     }
 }
 
-/// Writes a file atomically.
 fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let draft = path.with_extension("draft");
     let write = || -> std::io::Result<()> {

@@ -91,7 +91,6 @@ fn killed_supervisor_leaves_nothing_at_any_time() {
     }
 }
 
-/// Killed while it takes the lab down.
 #[test]
 fn killed_supervisor_leaves_nothing_while_stopping() {
     if !root() {

@@ -26,7 +26,6 @@ fn root() -> bool {
     root
 }
 
-/// This test program, called once more.
 fn program() -> Program {
     let arguments = ["--exact", "disk::program_under_test", "--nocapture", "--"].map(OsString::from).to_vec();
     Program { path: std::env::current_exe().unwrap(), arguments }

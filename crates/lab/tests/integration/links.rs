@@ -152,7 +152,6 @@ fn packets_take_the_configured_delay() {
     lab.down();
 }
 
-/// Sends numbered packets and returns the numbers of those that arrive.
 fn numbers(lab: &UpLab, packets: u32) -> Vec<u32> {
     let (a, b) = (udp(lab, "a"), udp(lab, "b"));
     let place: SocketAddr = b.local_addr().unwrap();

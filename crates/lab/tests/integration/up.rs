@@ -11,7 +11,6 @@ use lab::state::{CONTROL_SOCKET, Request};
 
 const TWO: &str = "agents = false\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n";
 
-/// Sends `bytes` from `from` to `to` and returns how many arrived.
 fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> usize {
     let address = lab.address(to);
     let listener = lab.on(to, || TcpListener::bind((address, 0)).unwrap());

@@ -59,7 +59,6 @@ impl BitWriter {
         self.bytes.extend_from_slice(&[0, 0, 1, code]);
     }
 
-    /// The whole bytes so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

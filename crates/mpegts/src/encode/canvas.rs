@@ -71,7 +71,6 @@ impl Canvas {
         (mb.cb, mb.cr) = (colour.cb, colour.cr);
     }
 
-    /// Paints a rectangle.
     pub(super) fn fill(&mut self, area: Area, colour: Colour) {
         for y in area.y..area.y + area.height {
             for x in area.x..area.x + area.width {
@@ -95,7 +94,6 @@ impl Canvas {
     }
 }
 
-/// The width of `text` in blocks.
 pub(super) fn text_width(text: &str, scale: usize) -> usize {
     (text.chars().count() * (GLYPH_COLUMNS + 1)).saturating_sub(1) * scale
 }

@@ -25,7 +25,6 @@ const NAL_DELIMITER: u8 = 0x09;
 /// Bits of `frame_num`: more than a group of pictures needs.
 const FRAME_NUM_BITS: u32 = 8;
 
-/// Encodes the pictures of a scene.
 #[derive(Debug)]
 pub(super) struct H264Encoder {
     bits: BitWriter,

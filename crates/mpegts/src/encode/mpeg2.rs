@@ -29,7 +29,6 @@ const END_OF_BLOCK: (u32, u32) = (0b10, 2);
 /// The DC prediction at the start of a slice and after a macroblock that is not intra, for 8-bit precision.
 const DC_RESET: [i32; 3] = [128; 3];
 
-/// Encodes the pictures of a scene.
 #[derive(Debug)]
 pub(super) struct Mpeg2Encoder {
     bits: BitWriter,

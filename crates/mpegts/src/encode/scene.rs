@@ -10,7 +10,6 @@ const PANEL: Colour = Colour::grey(24);
 const TRACK: Colour = Colour::grey(44);
 const BRIGHT: Colour = Colour::grey(232);
 const QUIET: Colour = Colour::grey(160);
-/// The moving bar.
 const MARK: Colour = Colour { luma: 160, cb: 60, cr: 172 };
 /// SMPTE colour bars of 75 % after ITU-R BT.709, rounded (see `canvas`).
 const BARS: [Colour; 7] = [

@@ -17,7 +17,6 @@ pub(crate) struct IndexBuilder {
     pub(super) gop_crcs: Vec<u32>,
 }
 
-/// The properties of the whole content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentInfo {
     pub(crate) codec: Codec,
@@ -38,7 +37,6 @@ impl IndexBuilder {
         }
     }
 
-    /// The next frame begins a group at `start`.
     pub(crate) fn push_gop(&mut self, start: u64) {
         self.gop_starts.push(start);
         self.gop_first_frames.push(self.frame_ends.len() as u32);
@@ -49,7 +47,6 @@ impl IndexBuilder {
         self.gop_crcs.push(crc32c);
     }
 
-    /// A frame is complete.
     pub(crate) fn push_frame(&mut self, end: u64, dts_ticks: u64) {
         self.frame_ends.push(end);
         self.frame_dts_ticks.push(dts_ticks);
@@ -68,7 +65,6 @@ impl IndexBuilder {
         self.frame_dts_ticks.last().copied().unwrap_or(0)
     }
 
-    /// Checks every rule.
     pub(crate) fn finish(self, info: ContentInfo) -> Result<ContentIndex, IndexError> {
         let index = ContentIndex {
             codec: info.codec,

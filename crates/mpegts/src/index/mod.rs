@@ -14,13 +14,9 @@ use super::spec::{Codec, FrameRate, RateMode};
 pub struct Made {
     /// The rate of the whole stream, bit/s.
     pub rate_bit_per_s: u64,
-    /// How sizes vary.
     pub mode: RateMode,
-    /// Picture width, pixels.
     pub width: u32,
-    /// Picture height, pixels.
     pub height: u32,
-    /// Seed of the sizes.
     pub seed: u64,
 }
 
@@ -63,7 +59,6 @@ pub struct ContentIndex {
 }
 
 impl ContentIndex {
-    /// How pictures are coded.
     pub fn codec(&self) -> Codec {
         self.codec
     }
@@ -77,7 +72,6 @@ impl ContentIndex {
         self.video_pid
     }
 
-    /// The size of the content, bytes.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }

@@ -19,11 +19,9 @@ use crate::spec::ContentSpec;
 /// Progress of making or scanning content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes written or read.
     pub bytes_done: u64,
     /// `None` when unknown.
     pub bytes_total: Option<u64>,
-    /// Frames written or seen.
     pub frames_done: u64,
 }
 
@@ -93,9 +91,7 @@ struct Muxer<'a> {
     tables: [[u8; PACKET_BYTES]; 2],
     table_counter: u8,
     picture: Vec<u8>,
-    /// The packets of the current group.
     group: Vec<u8>,
-    /// Bytes written so far.
     position: u64,
     /// Packets that the pictures of this group need without padding.
     needed_packets: u64,

@@ -5,9 +5,7 @@ use crate::spec::Codec;
 pub const PACKET_BYTES: usize = 188;
 /// Bytes that a packet without adaptation field carries.
 pub(crate) const PAYLOAD_BYTES: usize = 184;
-/// The first byte of every packet.
 pub(crate) const SYNC: u8 = 0x47;
-/// The PID of the program association table.
 pub(crate) const PID_PAT: u16 = 0;
 /// The PID of the program map in content made here.
 pub(crate) const PID_PMT: u16 = 0x1000;

@@ -68,7 +68,6 @@ pub fn scan(
     }
 }
 
-/// Reads until `into` is full or the input ends.
 fn read_full(reader: &mut dyn Read, into: &mut [u8]) -> Result<usize, ContentError> {
     let mut filled = 0;
     while filled < into.len() {
@@ -115,7 +114,6 @@ enum Key {
     Unknown,
 }
 
-/// The frame whose packets are being read.
 #[derive(Debug)]
 struct OpenFrame {
     /// Where a group begins if this is a key frame.

@@ -3,7 +3,6 @@
 use crate::mux::ts::{PID_PAT, codec_of, crc32};
 use crate::spec::Codec;
 
-/// Programs that are followed.
 const PROGRAMS_MAX: usize = 64;
 /// The longest section: 12 bits of length, and the three bytes before.
 const SECTION_BYTES_MAX: usize = 4098;

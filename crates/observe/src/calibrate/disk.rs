@@ -137,7 +137,6 @@ fn write(
     )))
 }
 
-/// The file, opened for one way of reading.
 struct Reader {
     file: File,
     path: PathBuf,

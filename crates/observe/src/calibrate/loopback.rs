@@ -112,7 +112,6 @@ fn ended(end: &AtomicBool, result: Result<(), NetError>) -> Result<(), NetError>
     result
 }
 
-/// Both ends of a connection over loopback.
 fn connected() -> Result<(TcpSocket, TcpSocket), CalibrateError> {
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = Listener::bind(here, &ListenOptions::default())?;

@@ -25,13 +25,11 @@ pub use memory::memory_copy_bytes_per_s;
 /// How often each measurement is made; the median counts.
 const REPEATS: usize = 3;
 
-/// Why a ceiling could not be found.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     /// The kernel said no.
     #[error(transparent)]
     Sys(#[from] sys::Error),
-    /// A socket call failed.
     #[error(transparent)]
     Net(#[from] sys::net::NetError),
     #[error("{action} {path}: {source}; choose another directory, or free some space")]

@@ -13,7 +13,6 @@ use super::recorder::{Recorder, Report, Watched};
 use super::sources::Sources;
 use super::thread::SamplerThread;
 
-/// Samples per second.
 const RATE_HZ: u64 = 10;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
 /// What is shown while it runs: few numbers, because every host sends them twice a second.
@@ -22,7 +21,6 @@ const SHOWN: [Quantity; 4] = [Quantity::ServerCpu, Quantity::HostCpu, Quantity::
 /// What a sampler offers to watch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SamplerEndpoint {
-    /// The names of its series.
     pub series: Vec<String>,
     /// What cannot be watched, and why; one sentence each.
     pub unavailable: Vec<String>,
@@ -35,7 +33,6 @@ enum Stage {
     Ended,
 }
 
-/// Watches a host; see the [module](super).
 pub struct Sampler {
     watch: Watch,
     stage: Stage,

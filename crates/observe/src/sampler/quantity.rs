@@ -14,7 +14,6 @@ macro_rules! quantities {
         }
 
         impl Quantity {
-            /// All of them, in the order of their places.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
             /// The series' name, with the unit last.

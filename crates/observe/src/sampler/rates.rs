@@ -12,7 +12,6 @@ const BITS: f64 = 8.0;
 pub struct Sample([Option<f64>; Quantity::ALL.len()]);
 
 impl Sample {
-    /// Nothing known.
     pub const UNKNOWN: Self = Self([None; Quantity::ALL.len()]);
 
     /// One value; `None` where it could not be read or is not watched.
@@ -20,7 +19,6 @@ impl Sample {
         self.0[quantity as usize]
     }
 
-    /// Sets one value.
     pub const fn set(&mut self, quantity: Quantity, value: Option<f64>) {
         self.0[quantity as usize] = value;
     }
@@ -63,7 +61,6 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// How far a counter has grown.
     fn growth(&self, counter: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         let (from, to) = (counter(self.previous)?, counter(self.current)?);
         to.checked_sub(from).map(|growth| growth as f64)
@@ -74,7 +71,6 @@ impl Step<'_> {
         self.growth(counter).map(|ns| 100.0 * ns / self.elapsed_ns)
     }
 
-    /// A counter of anything per second.
     fn per_s(&self, counter: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         self.growth(counter).map(|growth| growth * NS_PER_S / self.elapsed_ns)
     }

@@ -18,7 +18,6 @@ const DEBT_MOST_PERCENT: f64 = 30.0;
 pub struct Report {
     /// One series for each quantity that could be watched, times in seconds after the start.
     pub series: Vec<Series>,
-    /// Points in each series.
     pub samples: u64,
     /// The latest that a sample was taken after its time, in ms.
     pub late_ms_max: f64,
@@ -41,16 +40,13 @@ pub struct Report {
 pub struct Watched {
     /// The target's processes at the end, those that it had started included.
     pub pids: Vec<i32>,
-    /// The target's control group.
     pub cgroup: Option<String>,
-    /// The kernel's name of the block device.
     pub block_device: Option<String>,
     pub network_device: Option<String>,
     /// Samples per second that were aimed at.
     pub rate_hz: f64,
 }
 
-/// Samples of one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorder {
     samples: Vec<(f64, Sample)>,
@@ -67,12 +63,10 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Nothing yet.
     pub const fn new() -> Self {
         Self { samples: Vec::new(), other_debt: 0.0, missed: 0, late_ns_max: 0, full: false }
     }
 
-    /// Keeps one sample, taken `at_s` after the start.
     pub fn push(&mut self, at_s: f64, mut sample: Sample) {
         let other = sample.get(Quantity::OtherCpu).map(|percent| self.settle(percent));
         sample.set(Quantity::OtherCpu, other);

@@ -22,17 +22,14 @@ use sys::thread::thread_cpu_ns;
 /// has passed, so that the readings take at most 0.2 % of a core, however many connections there are.
 const PAUSE: u64 = 500;
 
-/// What the last reading said.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SendersReading {
-    /// Connections over which the target can send.
     pub connections: u64,
     /// How long those that were open at this reading and the one before it waited for the network, in % of
     /// the time in between, on average; `None` when there is none.
     pub limited_percent: Option<f64>,
 }
 
-/// One connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Waits {
     /// How long it has waited for the network in its life, a held part of a segment included.

@@ -9,42 +9,32 @@ use super::senders::SendersReading;
 /// snapshot. `None`: not watched, not offered by this kernel, or not readable now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// When, on the monotonic clock.
     pub at_ns: u64,
-    /// CPUs online.
     pub cores: Option<u32>,
     /// Time all CPUs had nothing to do, waiting for a disk included.
     pub host_idle_ns: Option<u64>,
-    /// Time all CPUs spent in soft interrupts.
     pub softirq_ns: Option<u64>,
     /// Time the hypervisor took from all CPUs.
     pub steal_ns: Option<u64>,
-    /// CPU time of the target's processes.
     pub server_cpu_ns: Option<u64>,
     /// Time the target's threads waited for a CPU.
     pub server_wait_ns: Option<u64>,
     /// CPU time of the target's and the measuring side's processes together, each once.
     pub known_cpu_ns: Option<u64>,
-    /// CPU time of the target's control group.
     pub cgroup_usage_ns: Option<u64>,
     /// Whether that group holds the target and nothing of the measuring side, so that its time is the
     /// target's.
     pub cgroup_is_server: bool,
     /// Time the target's control group was held back.
     pub cgroup_throttled_ns: Option<u64>,
-    /// Resident memory of the target.
     pub server_memory_bytes: Option<u64>,
-    /// Memory in TCP queues.
     pub socket_memory_bytes: Option<u64>,
-    /// File content in memory.
     pub page_cache_bytes: Option<u64>,
     /// Kernel objects.
     pub slab_bytes: Option<u64>,
     pub disk: Option<BlockReading>,
     pub network: Option<NetDeviceReading>,
-    /// The queue in front of it.
     pub network_queue: Option<QueueReading>,
-    /// The target's connections.
     pub senders: Option<SendersReading>,
     /// Packets dropped in front of a full backlog.
     pub softnet_dropped: Option<u64>,

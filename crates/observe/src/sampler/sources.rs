@@ -88,12 +88,10 @@ impl Sources {
         &self.offered
     }
 
-    /// What was to be watched and cannot be, and why; a sentence each.
     pub fn unavailable(&self) -> &[String] {
         &self.unavailable
     }
 
-    /// The kernel's name of the watched block device.
     pub fn disk_name(&self) -> Option<&str> {
         self.disk_name.as_deref()
     }
@@ -164,7 +162,6 @@ fn offered(raw: &Snapshot) -> Vec<Quantity> {
     Quantity::ALL.into_iter().filter(|quantity| still.get(quantity.read_with()).is_some()).collect()
 }
 
-/// Collects what cannot be watched.
 struct Missing(Vec<String>);
 
 impl Missing {

@@ -25,10 +25,8 @@ pub struct Watch {
     pub cost_cpu_percent: Option<f64>,
 }
 
-/// The last sample, for whoever looks in between.
 type Last = Arc<Mutex<Option<Sample>>>;
 
-/// A running thread. Dropping it ends it.
 pub struct SamplerThread {
     last: Last,
     stop: Option<Sender<()>>,
@@ -104,7 +102,6 @@ impl Schedule {
         self.at_ns.saturating_add(place.saturating_mul(self.interval_ns))
     }
 
-    /// When the next sample is due.
     fn next_ns(&self) -> u64 {
         self.due_ns(self.place)
     }

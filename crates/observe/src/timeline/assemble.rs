@@ -10,7 +10,6 @@ use super::calls::Call;
 use super::lanes::Lanes;
 use super::table::Table;
 
-/// A call that has begun.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     number: u16,
@@ -76,17 +75,14 @@ impl Assembler {
         }
     }
 
-    /// Whether a process was watched.
     pub fn has_seen(&self, process: u32) -> bool {
         self.processes.contains(&process)
     }
 
-    /// How many processes were seen.
     pub fn processes_seen(&self) -> u64 {
         self.processes.len() as u64
     }
 
-    /// The processes of threads that have not ended.
     pub fn processes_alive(&self) -> BTreeSet<u32> {
         self.threads.values().map(|state| state.process).collect()
     }

@@ -2,7 +2,6 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// The kernel's name.
     pub name: &'static str,
     /// Its number on this machine's architecture.
     pub number: u16,
@@ -49,21 +48,17 @@ const ON_REQUEST: &[Call] = calls!(false:
     epoll_ctl = SYS_epoll_ctl, wait4 = SYS_wait4, sched_yield = SYS_sched_yield,
 );
 
-/// All that are known.
 pub fn all() -> impl Iterator<Item = &'static Call> {
     USUAL.iter().chain(USUAL_OF_OLD).chain(ON_REQUEST)
 }
 
-/// Those that are watched unless something else is asked for.
 pub fn usual() -> Vec<Call> {
     all().filter(|call| call.usual).copied().collect()
 }
 
-/// A wish for a call that nobody knows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown system call '{name}'; known: {}", known())]
 pub struct UnknownCall {
-    /// What was wished for.
     pub name: String,
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use base::timeline::{CallSpan, CpuLane, CpuSpan, Loss, Picture, ThreadLane};
 
-/// Lanes with times as the kernel tells them.
 #[derive(Debug, Default)]
 pub struct Lanes {
     threads: Vec<ThreadLane>,
@@ -149,7 +148,6 @@ fn push(spans: &mut Vec<CpuSpan>, what: u32, from_ns: u64, to_ns: u64) {
     spans.push(CpuSpan { from_ns, to_ns, what });
 }
 
-/// What is looked at.
 struct Window {
     from_ns: u64,
     to_ns: u64,

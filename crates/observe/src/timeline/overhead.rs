@@ -39,7 +39,6 @@ pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<
     Ok(TraceCost { untraced_ns: median(&mut untraced), traced_ns: median(&mut traced), batches: of })
 }
 
-/// CPU time per call, ns, of batch after batch.
 fn batches(within: Duration, mut between: impl FnMut()) -> Vec<f64> {
     let deadline = Deadline::after(within);
     let mut all = Vec::new();

@@ -16,13 +16,11 @@ use super::sockets::SocketWatch;
 /// and the kernel's room runs out, which is told.
 const PUMP_FOR: Duration = Duration::from_millis(100);
 
-/// What to watch, and how.
 #[derive(Debug, Clone)]
 pub struct Wish {
     pub calls: Vec<Call>,
     /// How many spans the picture may hold; `None` for no picture.
     pub spans_max: Option<usize>,
-    /// Network softirqs too.
     pub softirqs: bool,
     /// Room for events in the kernel, bytes.
     pub ring_bytes: usize,
@@ -43,7 +41,6 @@ impl Wish {
     }
 }
 
-/// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("calls cannot be traced here: {bpf}; and {perf}")]
@@ -53,7 +50,6 @@ pub enum SessionError {
     Trace(#[from] TraceError),
 }
 
-/// A watching that goes on.
 pub struct Session {
     tracer: Box<dyn Tracer>,
     wish: Wish,
@@ -67,7 +63,6 @@ pub struct Session {
     target: Option<Target>,
 }
 
-/// What came of it.
 #[derive(Debug)]
 pub struct Watched {
     pub times: CallTimes,

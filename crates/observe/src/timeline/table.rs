@@ -14,7 +14,6 @@ struct CallsOfKind {
     returned: u64,
 }
 
-/// Calls of one name that have not ended.
 #[derive(Debug, Default)]
 struct Unfinished {
     count: u64,
@@ -22,7 +21,6 @@ struct Unfinished {
     began_before: u64,
 }
 
-/// One network softirq on one CPU.
 #[derive(Debug, Default)]
 struct SoftirqTimes {
     run: Times,
@@ -30,7 +28,6 @@ struct SoftirqTimes {
     last_from_ns: Option<u64>,
 }
 
-/// Collects times.
 #[derive(Debug, Default)]
 pub struct Table {
     calls: BTreeMap<(u16, CallState), CallsOfKind>,
@@ -87,7 +84,6 @@ impl Table {
         times.add_counted(&tally.durations, tally.total_ns, tally.max_ns);
     }
 
-    /// How many calls it holds.
     pub fn calls(&self) -> u64 {
         self.calls.values().map(|calls| calls.times.count()).sum()
     }

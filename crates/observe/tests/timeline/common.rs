@@ -56,7 +56,6 @@ pub fn can_trace(backend: Backend) -> bool {
     false
 }
 
-/// Whether Python is installed; says so if not.
 pub fn has_python() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| Command::new("python3").arg("--version").output().is_ok());
@@ -89,7 +88,6 @@ pub fn program(words: &[OsString]) -> Command {
     command
 }
 
-/// Starts a program and follows it.
 pub fn start(session: &mut Session, command: &[OsString]) -> ProcessFamily {
     let held = SuspendedChild::prepare(command, true).expect("a child");
     session.follow(Target::Suspended(held.pid())).expect("it is held");
@@ -112,7 +110,6 @@ pub fn watch(wish: Wish, command: &[OsString], starved: bool) -> Watched {
     session.finish("test", status).expect("counts")
 }
 
-/// Events that were told and those that were lost are all that the kernel counted.
 #[track_caller]
 pub fn assert_balanced(times: &CallTimes) {
     assert_eq!(times.events + times.events_lost, times.events_counted, "{times:#?}");
@@ -124,12 +121,10 @@ pub fn rows<'a>(times: &'a CallTimes, name: &str) -> [Option<&'a CallRow>; 2] {
         .map(|state| times.calls.iter().find(|row| row.name == name && row.state == state))
 }
 
-/// How many calls of this name were seen.
 pub fn count(times: &CallTimes, name: &str) -> u64 {
     rows(times, name).into_iter().flatten().map(|row| row.count).sum()
 }
 
-/// A folder for this test's files.
 pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_owned();

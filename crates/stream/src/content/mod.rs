@@ -59,9 +59,7 @@ pub struct Content {
 /// How much may be read to make an index where there is none.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexLimits {
-    /// Time for fetching the index.
     pub index: Duration,
-    /// Time for reading the content.
     pub reading: Duration,
     pub content_bytes_max: u64,
 }
@@ -124,7 +122,6 @@ impl Content {
     }
 }
 
-/// The server's index; `None` where it is missing or damaged.
 fn fetch_index(
     location: &ContentLocation,
     within: Duration,

@@ -1,7 +1,6 @@
 //! Which byte of the content is due when. The content repeats: after its end a player goes on at its
 //! beginning.
 
-/// What makes content unplayable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimelineError {
     #[error("the content's index holds no frame that can be played; index the content again")]
@@ -118,7 +117,6 @@ impl Timeline {
         self.total_bytes - self.lap_bytes
     }
 
-    /// The length of the content in playing time.
     pub fn lap_ns(&self) -> u64 {
         self.lap_ns
     }
@@ -179,7 +177,6 @@ pub struct Cursor {
     lap_bytes: u64,
     /// How many frames lie before this one.
     pub number: u64,
-    /// When this frame is due.
     pub due_ns: u64,
     /// How many bytes must have been received by then.
     pub end_bytes: u64,
@@ -205,7 +202,6 @@ impl Cursor {
         }
     }
 
-    /// Move to the next frame.
     #[inline]
     pub fn step(&mut self, timeline: &Timeline) {
         self.frame += 1;

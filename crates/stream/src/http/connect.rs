@@ -106,7 +106,6 @@ fn permitted(found: Vec<SocketAddr>, permit: &dyn Permit) -> Result<Option<Vec<S
     }
 }
 
-/// Connect to the first of the addresses that accepts.
 pub fn connect(
     addresses: &[SocketAddr],
     deadline: &FetchDeadline,

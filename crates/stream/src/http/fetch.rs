@@ -23,11 +23,9 @@ pub struct ContentLocation {
     pub address: SocketAddr,
     pub total_bytes: u64,
     pub etag: Option<String>,
-    /// Whether the server supports range requests.
     pub ranges: bool,
 }
 
-/// A response whose head has been read.
 #[derive(Debug)]
 pub struct Response {
     pub head: Head,

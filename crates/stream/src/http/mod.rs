@@ -11,7 +11,6 @@ use url::Url;
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 128;
 
-/// Why a response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     #[error(

@@ -13,21 +13,17 @@ use crate::doubt::StreamDoubt;
 /// Checks of the file read a page or two back; more than this is a warm cache.
 const RESIDENT_PERCENT_MAX: f64 = 2.0;
 
-/// What to drop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CacheTask {
-    /// The content's file on this host.
     pub path: PathBuf,
 }
 
-/// What was left in memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CacheReport {
     resident_percent: f64,
 }
 
 impl CacheReport {
-    /// The doubt about a trial that was not cold.
     pub(crate) fn doubt(&self) -> Option<StreamDoubt> {
         let resident_percent = self.resident_percent;
         (resident_percent > RESIDENT_PERCENT_MAX).then_some(StreamDoubt::CacheNotCold { resident_percent })

@@ -19,7 +19,6 @@ use workload::part::{self, Part, Peers};
 use super::settings::StreamSettings;
 use server_process::{ServerLauncher, ServerProcess};
 
-/// What the server is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OriginTask {
     #[serde(deserialize_with = "part::settings")]
@@ -28,18 +27,15 @@ pub struct OriginTask {
     pub players_elsewhere: bool,
 }
 
-/// Where the server is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OriginEndpoint {
     pub content_url: String,
     /// The content's file on the server's host, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_path: Option<PathBuf>,
-    /// What a sampler watches on the server's host.
     pub watch: Watch,
 }
 
-/// The part `stream.server`.
 pub struct Origin {
     settings: StreamSettings,
     players_elsewhere: bool,
@@ -47,7 +43,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The address that the server listens at.
     fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
         match (host.address, self.players_elsewhere) {
             (None, false) => Ok(Ipv4Addr::LOCALHOST.into()),

@@ -18,7 +18,6 @@ use workload::watch::{lower, lower_to_link};
 #[derive(Clone, Copy)]
 pub struct ServerHost<'a> {
     pub host: &'a HostContext,
-    /// Some players are on other hosts.
     pub players_elsewhere: bool,
 }
 
@@ -82,7 +81,6 @@ pub fn for_remote(settings: &StreamSettings, address: SocketAddr) -> Watch {
     watch
 }
 
-/// The ceilings given by the host's owner.
 fn for_host(server_host: &ServerHost<'_>) -> Watch {
     let ceilings = server_host.host.ceilings.clone();
     Watch { own_pids: vec![std::process::id()], ceilings, ..Watch::default() }

@@ -14,7 +14,6 @@ use sys::journal::{EntryId, Journal, Undo};
 use crate::settings::{ServerKind, StreamSettings};
 use httpd::target::percent_encode;
 
-/// Longest time until the server answers.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a wait checks whether the run was stopped.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -47,7 +46,6 @@ pub struct ServerLauncher<'a> {
     pub settings: &'a StreamSettings,
     /// The server listens here, on a free port.
     pub address: IpAddr,
-    /// The server's control group.
     pub group: Option<&'a ExistingGroup>,
     pub journal: &'a Journal,
     pub host: &'a HostContext,
@@ -126,7 +124,6 @@ impl ServerProcess {
         self.child.pid().unsigned_abs()
     }
 
-    /// Why the server ended, if it has.
     pub fn exit_error(&mut self) -> Option<String> {
         let status = match self.child.try_wait() {
             Ok(status) => status?,
@@ -145,7 +142,6 @@ impl ServerProcess {
     }
 }
 
-/// Wait for the line with the embedded server's address.
 fn ready_line(child: &mut Child, host: &HostContext) -> Result<String, PartError> {
     let deadline = Deadline::after(READY_TIMEOUT);
     loop {

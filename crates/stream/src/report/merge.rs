@@ -69,7 +69,6 @@ fn common_hold(mut holds: impl Iterator<Item = Option<(f64, f64)>>) -> Option<(f
     common.filter(|(from, to)| from < to)
 }
 
-/// The distinct names.
 fn joined<'a>(all: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut names: Vec<_> = all.collect();
     names.sort_unstable();

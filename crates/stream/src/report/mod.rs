@@ -21,7 +21,6 @@ pub struct StallReport {
     pub ended: bool,
 }
 
-/// Why a stream broke.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Broken {
     /// When, after the hold's beginning (below 0: before it).
@@ -39,7 +38,6 @@ pub struct ChecksReport {
     pub damaged: u64,
     /// Groups of pictures compared with the index; `None` for a player that compares none.
     pub hashes_checked: Option<u64>,
-    /// Groups with wrong bytes.
     pub hash_errors: u64,
 }
 
@@ -53,7 +51,6 @@ pub struct StreamReport {
     pub host: Option<String>,
     /// Length of the hold; `None` if it never began.
     pub held_s: Option<f64>,
-    /// Start offset in the content.
     pub begins_at_s: f64,
     pub depth: Depth,
     /// From connecting to the first picture; `None` if there never was one.
@@ -75,7 +72,6 @@ pub struct StreamReport {
     pub received_bytes: u64,
     /// Received over demanded bytes of the 5 s window that deviated most; `None` without a window.
     pub throughput_ratio_worst: Option<f64>,
-    /// Whether that window began with a full buffer.
     pub throughput_was_full: bool,
     /// Longest time without a byte while the player wanted some.
     pub receive_gap_max_s: f64,
@@ -104,7 +100,6 @@ pub struct ThreadReport {
     pub cpu_before_percent_max: Option<f64>,
 }
 
-/// Sums over the players at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     pub playing: u32,
@@ -209,7 +204,6 @@ pub const SAMPLE_NS: u64 = 100_000_000;
 const NS_PER_S: f64 = 1e9;
 
 impl ViewerReport {
-    /// The samples as series, in s after the start.
     pub fn series(&self) -> Vec<Series> {
         let mut playing = Series::new("streams_playing", "");
         let mut slack = Series::new("slack_s", "s");

@@ -57,7 +57,6 @@ pub struct Connection {
     socket: Option<TcpSocket>,
     request: Vec<u8>,
     reader: HeadReader,
-    /// First byte of the open request.
     from_bytes: u64,
     /// Bytes of its body still to come.
     left_bytes: u64,
@@ -66,17 +65,14 @@ pub struct Connection {
     is_reused: bool,
 }
 
-/// What one call of [`Connection::advance`] achieved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadProgress {
-    /// Bytes of content received.
     pub bytes: u64,
     /// The head of the response has been read.
     pub is_open: bool,
 }
 
 impl Connection {
-    /// A connection for the content from `from_bytes` on.
     pub fn new(from_bytes: u64) -> Self {
         Self {
             phase: Phase::Idle,
@@ -96,13 +92,11 @@ impl Connection {
         matches!(self.phase, Phase::Unconnected)
     }
 
-    /// A connection is being made.
     pub fn connecting(&mut self) {
         self.phase = Phase::Connecting;
         self.socket = None;
     }
 
-    /// A connection was made.
     pub fn connected(&mut self, source: &ContentSource, socket: TcpSocket) {
         self.socket = Some(socket);
         self.is_reused = false;

@@ -39,7 +39,6 @@ pub struct GroupRecord {
     pub stopped: bool,
 }
 
-/// Why a group cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     #[error(transparent)]

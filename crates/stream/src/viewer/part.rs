@@ -21,7 +21,6 @@ const LOCATE_WITHIN: Duration = Duration::from_secs(5);
 /// Open files besides the players' sockets.
 const FILES_BESIDES: u64 = 64;
 
-/// The players of one trial.
 #[derive(Debug)]
 pub struct Viewers {
     settings: ViewerSettings,
@@ -36,18 +35,14 @@ struct Prepared {
     content: Arc<Content>,
 }
 
-/// What the players play.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ViewersEndpoint {
     /// The content's URL, after redirections.
     pub content_url: String,
     pub server_address: String,
-    /// The content's length, s.
     pub content_s: f64,
     pub content_bytes: u64,
-    /// The content's mean rate.
     pub content_bit_per_s: f64,
-    /// The players' process.
     pub pid: u32,
 }
 

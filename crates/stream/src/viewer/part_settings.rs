@@ -50,11 +50,9 @@ pub struct ViewerSettings {
     pub warm_up: Option<Span>,
     /// Seed of the players' start offsets.
     pub seed: u64,
-    /// Buffered before play begins.
     pub start: Span,
     /// Buffered before play resumes after a stall.
     pub resume: Span,
-    /// Buffered at most.
     pub cap: Span,
     /// `SO_RCVBUF`; raised to twice what the content needs between two reads.
     pub receive_buffer: ByteSize,
@@ -63,7 +61,6 @@ pub struct ViewerSettings {
     pub cpus: Vec<usize>,
     /// The content is not in memory, so overlapping regions matter.
     pub cold: bool,
-    /// Time the players' system calls.
     pub calls: bool,
     /// End the hold as soon as the verdict is certain.
     pub abort_early: bool,

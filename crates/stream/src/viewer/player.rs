@@ -41,7 +41,6 @@ pub enum State {
     Ended,
 }
 
-/// A time when the picture stood still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
     /// When the missing frame was due.
@@ -75,7 +74,6 @@ pub struct Player {
 }
 
 impl Player {
-    /// A player that begins at a group of pictures.
     pub fn new(rules: BufferRules, timeline: &Timeline, gop: usize) -> Self {
         let cursor = Cursor::new(timeline, gop);
         Self {
@@ -172,7 +170,6 @@ impl Player {
         self.position_ns = position_ns;
     }
 
-    /// The due frame is missing: play stops at the moment it was due.
     fn stall(&mut self) {
         // A stall cannot begin before what has been played.
         self.position_ns = self.position_ns.max(self.play.due_ns);
@@ -196,17 +193,14 @@ impl Player {
         self.state
     }
 
-    /// The group of pictures at which the player began.
     pub fn gop(&self) -> usize {
         self.gop
     }
 
-    /// Playing time shown so far.
     pub fn position_ns(&self) -> u64 {
         self.position_ns
     }
 
-    /// Bytes received since the beginning.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }

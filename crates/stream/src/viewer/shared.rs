@@ -13,7 +13,6 @@ pub const SLOT_NS: u64 = 5_000_000;
 /// Least length of a hold that is ended early: long enough to sample the resources' rates.
 const ABORTED_HOLD_NS_MIN: u64 = 1_000_000_000;
 
-/// What the threads of a group share.
 #[derive(Debug)]
 pub struct Shared {
     pub plan: ViewerSettings,

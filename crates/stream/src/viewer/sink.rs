@@ -5,7 +5,6 @@ use mpegts::{TsChecker, TsCounts};
 use crate::content::Content;
 use crate::settings::Depth;
 
-/// Checks a stream's bytes.
 #[derive(Debug)]
 pub struct Sink {
     depth: Depth,
@@ -23,13 +22,11 @@ struct HashChecker {
     wrong: u64,
 }
 
-/// What a parsing player counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckCounts {
     pub packets: TsCounts,
     /// Groups compared with the index; `None` for a player that compares none.
     pub hashes_checked: Option<u64>,
-    /// Groups with wrong bytes.
     pub hashes_wrong: u64,
 }
 

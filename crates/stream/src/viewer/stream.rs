@@ -14,7 +14,6 @@ const WINDOW_NS: u64 = 5_000_000_000;
 pub struct StreamSpec {
     /// The stream's number among all of the trial.
     pub number: u64,
-    /// The group of pictures at which it begins.
     pub gop: usize,
     pub depth: Depth,
     /// Whether it compares the content's hashes.
@@ -51,15 +50,11 @@ pub struct ViewerStream {
     pub throughput: ThroughputCheck,
     /// When and why the stream broke.
     pub error: Option<(u64, ConnectionError)>,
-    /// At the beginning of the hold.
     pub from: Option<Snapshot>,
-    /// At the end of the hold.
     pub to: Option<Snapshot>,
-    /// Least slack in the hold.
     pub slack_min_ns: Option<u64>,
     /// Least slack in the current second of the hold.
     pub second_min_ns: Option<u64>,
-    /// Slack after the last read.
     pub slack_ns: Option<u64>,
     window_end_ns: u64,
     has_started: bool,
@@ -68,7 +63,6 @@ pub struct ViewerStream {
 }
 
 impl ViewerStream {
-    /// A stream that has not connected yet.
     pub fn new(spec: StreamSpec, rules: BufferRules, content: &Content) -> Self {
         Self {
             spec,

@@ -7,7 +7,6 @@
 use super::player::{Player, State};
 use crate::content::timeline::Timeline;
 
-/// Received over demanded bytes of one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     pub value: f64,
@@ -23,7 +22,6 @@ impl Ratio {
     }
 }
 
-/// Throughput windows and receive gaps of one player.
 #[derive(Debug, Clone, Default)]
 pub struct ThroughputCheck {
     window: Option<Window>,
@@ -77,12 +75,10 @@ impl ThroughputCheck {
         self.gap_max_ns = 0;
     }
 
-    /// The ratio of the window that deviated most.
     pub fn worst(&self) -> Option<Ratio> {
         self.worst
     }
 
-    /// The longest time without a byte while the player wanted some.
     pub fn gap_max_ns(&self) -> u64 {
         self.gap_max_ns
     }

@@ -40,7 +40,6 @@ pub struct ThreadRecord {
     pub samples: Vec<Sample>,
     /// Per second of the hold.
     pub seconds: Vec<SlackSum>,
-    /// Lateness of the slots in the hold.
     pub late: Histogram,
     pub late_ns_max: u64,
     /// Lateness before the hold.
@@ -58,13 +57,11 @@ fn missed_revolutions(now_ns: u64, due_ns: u64) -> u64 {
     now_ns.saturating_sub(due_ns) / (SLOTS * SLOT_NS)
 }
 
-/// One thread's streams and their schedule.
 pub struct Worker {
     shared: Arc<Shared>,
     record: ThreadRecord,
     buffer: Vec<u8>,
     connector: Connector,
-    /// The next slot.
     slot: u64,
     /// The first stream that has not begun to connect.
     next_start: usize,

@@ -18,7 +18,6 @@ fn stall(at_s: f64, length_s: f64, ended: bool) -> StallReport {
 
 type Change = fn(&mut ViewerReport);
 
-/// One thing that goes wrong, and how it is said.
 const DISTURBANCES: [(Change, &str); 12] = [
     (
         |r| {

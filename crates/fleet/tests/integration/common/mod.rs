@@ -105,7 +105,6 @@ pub fn endpoint() -> String {
     format!("tcp/{}", listener.local_addr().expect("a test needs it"))
 }
 
-/// An agent on a thread, ended when dropped.
 pub struct Agent {
     pub stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<End, FleetError>>>,
@@ -187,7 +186,6 @@ pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) 
     }
 }
 
-/// Waits for a condition.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Deadline::after(GUARD);
     while !is_so() {
@@ -195,7 +193,6 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The message of an expected error.
 pub fn error_text<T>(result: Result<T, BusError>) -> String {
     match result {
         Ok(_) => panic!("it was to fail"),

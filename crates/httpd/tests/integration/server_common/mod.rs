@@ -43,7 +43,6 @@ impl Write for Lines {
     }
 }
 
-/// Waits until `holds`, and fails if it never does.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + GUARD;
     while !holds() {
@@ -72,7 +71,6 @@ impl Reply {
     }
 }
 
-/// One connection.
 pub struct Client {
     pub stream: TcpStream,
     received: Vec<u8>,
@@ -191,7 +189,6 @@ pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + (i >> 8) * 7 + (i >> 16) * 13) as u8).collect()
 }
 
-/// Names in a directory.
 pub fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).expect("a directory");
     let mut all: Vec<_> = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use lab::state::{Folders, HostState, State};
 use lab::supervisor::{Program, SupervisorOptions};
 
-/// Whether this process may make labs; says so if not.
 pub fn root() -> bool {
     let root = sys::environment::is_root();
     if !root {
@@ -42,7 +41,6 @@ impl Bench {
         format!("{name}-{}", self.mark)
     }
 
-    /// Writes the file of the lab that [`Bench::lab_name`] names.
     pub fn options(&self, name: &str, text: &str) -> SupervisorOptions {
         let file = self.folder.path().join(format!("{name}.toml"));
         std::fs::write(&file, format!("name = '{}'\n{text}", self.lab_name(name))).unwrap();
@@ -197,7 +195,6 @@ pub fn leaves_nothing(bench: &Bench, before: &BTreeSet<String>) {
     soon_leaves_nothing(bench, before);
 }
 
-/// The command lines of living processes that name a folder.
 fn processes_naming(folder: &Path) -> Vec<String> {
     let name = folder.to_string_lossy().into_owned();
     let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -210,7 +207,6 @@ fn processes_naming(folder: &Path) -> Vec<String> {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `condition` holds; panics after half a minute.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {

@@ -33,7 +33,6 @@ pub fn spec_named(name: &str) -> ContentSpec {
     }
 }
 
-/// Content in a directory of its own.
 pub struct Made {
     pub index: ContentIndex,
     pub path: String,
@@ -47,7 +46,6 @@ pub fn made(spec: &ContentSpec) -> Made {
     Made { index, path: path.to_str().expect("UTF-8").to_owned(), _directory: directory }
 }
 
-/// Never stops.
 pub fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

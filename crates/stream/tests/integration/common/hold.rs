@@ -50,7 +50,6 @@ pub fn start(part: &mut dyn AnyPart) -> Result<(), PartError> {
     }
 }
 
-/// Wait until the players have finished.
 pub fn wait(part: &mut dyn AnyPart) {
     let give_up = Instant::now() + GUARD;
     while !matches!(part.progress(), Progress::Finished) {
