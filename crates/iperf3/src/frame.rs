@@ -18,9 +18,6 @@ pub fn frame(text: &[u8]) -> Vec<u8> {
 }
 
 /// The length that four bytes announce.
-///
-/// # Errors
-/// [`WrongLength`]: shorter than `{}` or longer than `bytes_max`.
 pub fn length(bytes: [u8; 4], bytes_max: usize) -> Result<usize, WrongLength> {
     let announced = u32::from_be_bytes(bytes);
     let len = usize::try_from(announced).ok().filter(|len| (BYTES_MIN..=bytes_max).contains(len));

@@ -194,9 +194,6 @@ impl Asked<'_> {
 
 impl Parameters {
     /// Reads what a client sent. What is not known is passed over, as new versions bring new parameters.
-    ///
-    /// # Errors
-    /// [`Refusal`] naming the first parameter that cannot be met.
     pub fn read(object: &Map<String, Value>) -> Result<Self, Refusal> {
         let asked = Asked(object);
         if object.contains_key("authtoken") {

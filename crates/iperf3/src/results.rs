@@ -65,9 +65,7 @@ const COUNT_MAX: u64 = u64::MAX >> 1;
 
 impl Results {
     /// Reads what a peer sent.
-    ///
-    /// # Errors
-    /// [`JsonError`]: it lists no streams, or too many, or one without its number.
+    /// Fails if it lists no streams, or too many, or one without its number.
     pub fn read(object: &Map<String, Value>) -> Result<Self, JsonError> {
         let malformed = |what: &str| JsonError(what.to_owned());
         let listed = object.get("streams").and_then(Value::as_array);

@@ -8,7 +8,8 @@ const MOST: usize = 2000;
 pub(super) struct Intervals {
     start_ns: u64,
     every_ns: u64,
-    next_ns: u64,
+    /// When to call `look` next, monotonic ns.
+    pub(super) next_ns: u64,
     last: (u64, u64),
     done: Vec<(f64, f64, u64)>,
 }
@@ -17,18 +18,8 @@ impl Intervals {
     /// Intervals of `every_ns` from `start_ns` on.
     pub(super) fn new(start_ns: u64, every_ns: u64) -> Self {
         let every_ns = every_ns.max(1);
-        Self {
-            start_ns,
-            every_ns,
-            next_ns: start_ns.saturating_add(every_ns),
-            last: (start_ns, 0),
-            done: Vec::new(),
-        }
-    }
-
-    /// When to call `look` next, monotonic ns.
-    pub(super) fn next_ns(&self) -> u64 {
-        self.next_ns
+        let next_ns = start_ns.saturating_add(every_ns);
+        Self { start_ns, every_ns, next_ns, last: (start_ns, 0), done: Vec::new() }
     }
 
     /// `bytes` have passed at `now_ns`. An interval ends at the call, not when it was due: its length is as
@@ -106,7 +97,7 @@ mod tests {
         for (now_ns, bytes) in [(1_050, 5), (1_101, 10), (1_150, 12), (1_350, 20)] {
             intervals.look(now_ns, bytes);
         }
-        assert_eq!(intervals.next_ns(), 1_400);
+        assert_eq!(intervals.next_ns, 1_400);
         let whole = intervals.clone().finish(1_390, 25, None);
         let sum: u64 = whole.iter().map(|(_, _, bytes)| bytes).sum();
         assert_eq!((whole.len(), sum), (3, 25));
@@ -123,11 +114,8 @@ mod tests {
             intervals.look(now_ns, bytes);
         }
         let whole = intervals.clone().finish(650, 210, Some((150, 360)));
-        assert_eq!(
-            whole,
-            [(150e-9, 200e-9, 50), (200e-9, 300e-9, 100), (300e-9, 360e-9, 60)],
-            "all at one rate"
-        );
+        let expected = [(150e-9, 200e-9, 50), (200e-9, 300e-9, 100), (300e-9, 360e-9, 60)];
+        assert_eq!(whole, expected, "all at one rate");
         // What begins or ends with a sliver is part of its neighbour.
         let whole = intervals.finish(650, 210, Some((190, 310)));
         assert_eq!(whole, [(190e-9, 310e-9, 210)]);

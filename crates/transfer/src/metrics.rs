@@ -3,8 +3,7 @@
 use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{MetricSpec, Metrics, metric};
 
-use super::flow::Direction;
-use super::flow::{FlowCount, FlowReport};
+use super::flow::{Direction, FlowCount, FlowReport};
 use super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};
 
 /// Every number of a trial: the transfer's own, and what the samplers add.

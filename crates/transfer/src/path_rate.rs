@@ -116,12 +116,8 @@ pub(super) fn theoretical_bit_per_s(
     let link = given.or_else(slower)?;
     // Connecting a UDP socket asks the routing table and sends nothing.
     let mtu_bytes = u64::from(UdpFlow::connect(server, None).ok()?.path_mtu().ok()?);
-    let path = Path {
-        link_bit_per_s: link.rate_bit_per_s,
-        mtu_bytes,
-        around_bytes: link.around_bytes,
-        ipv6: server.is_ipv6(),
-    };
+    let (link_bit_per_s, around_bytes) = (link.rate_bit_per_s, link.around_bytes);
+    let path = Path { link_bit_per_s, mtu_bytes, around_bytes, ipv6: server.is_ipv6() };
     match settings.protocol {
         Protocol::Tcp => path.tcp_bit_per_s(),
         Protocol::Udp => path.udp_bit_per_s(settings.size_bytes()),
@@ -145,12 +141,8 @@ mod tests {
             (Path { mtu_bytes: 9000, ..GIGABIT }, 990.042e6, 992.697e6),
         ] {
             assert!((path.tcp_bit_per_s().unwrap() - tcp).abs() < 1e3, "{:?}", path.tcp_bit_per_s());
-            let payload = path.mtu_bytes - path.ip_bytes() - UDP_BYTES;
-            assert!(
-                (path.udp_bit_per_s(payload).unwrap() - udp).abs() < 1e3,
-                "{:?}",
-                path.udp_bit_per_s(payload)
-            );
+            let found = path.udp_bit_per_s(path.mtu_bytes - path.ip_bytes() - UDP_BYTES).unwrap();
+            assert!((found - udp).abs() < 1e3, "{found}");
         }
     }
 

@@ -21,22 +21,14 @@ pub trait Part: Send + Sized + 'static {
     type Report: Serialize + DeserializeOwned;
 
     /// Make the part; acquires nothing yet.
-    ///
-    /// # Errors
-    /// A task that cannot be carried out.
     fn new(task: Self::Task) -> Result<Self, PartError>;
 
     /// Acquire what is needed (ports, files), and publish what peers need to know.
-    ///
-    /// # Errors
-    /// What could not be acquired.
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<Self::Endpoint, PartError>;
 
     /// Begin at a moment of this host's monotonic clock; returns at once. A part that works from `prepare` on
     /// has nothing to do here.
-    ///
-    /// # Errors
-    /// The moment has passed, or the part was not prepared.
+    /// Fails if the moment has passed, or if the part was not prepared.
     fn start(&mut self, _at_monotonic_ns: u64) -> Result<(), PartError> {
         Ok(())
     }
@@ -52,9 +44,6 @@ pub trait Part: Send + Sized + 'static {
     }
 
     /// End, release everything, and report.
-    ///
-    /// # Errors
-    /// Why there is no report.
     fn stop(&mut self) -> Result<Self::Report, PartError>;
 }
 
@@ -69,9 +58,6 @@ fn build<P: Part>(spec: &PartSpec) -> Result<Box<dyn AnyPart>, PartError> {
 }
 
 /// A part to build on a host. `name` is unique within the run.
-///
-/// # Errors
-/// A task that JSON cannot express.
 pub fn spec<P: Part>(name: String, host: &str, task: &P::Task) -> Result<PartSpec, PartError> {
     let settings = write(task, || format!("the task of {name}"))?;
     Ok(PartSpec { kind: P::KIND.to_owned(), name, host: host.to_owned(), settings })
@@ -83,9 +69,6 @@ pub fn name(role: &str, host: &str, is_only_host: bool) -> String {
 }
 
 /// The address at which the `others` of a run, which are on other hosts, reach a `server` here.
-///
-/// # Errors
-/// The host does not know its address.
 pub fn address_for_others(host: &HostContext, others: &str, server: &str) -> Result<IpAddr, PartError> {
     host.address.ok_or_else(|| {
         PartError::new(format!(
@@ -105,9 +88,6 @@ impl<'a> Peers<'a> {
     }
 
     /// The endpoint of the part of that name.
-    ///
-    /// # Errors
-    /// There is none, or it is not one of this kind of part.
     pub fn get<P: Part>(&self, name: &str) -> Result<P::Endpoint, PartError> {
         let endpoint = self.0.get(name).ok_or_else(|| {
             PartError::new(format!("the endpoint of '{name}' is not known: it was not prepared before"))
@@ -128,17 +108,11 @@ impl Reports {
     }
 
     /// The report of the part of that name; `None` if there is no such part.
-    ///
-    /// # Errors
-    /// It is not a report of this kind of part.
     pub fn get<P: Part>(&self, name: &str) -> Result<Option<P::Report>, PartError> {
         self.0.get(name).map(|report| read(report, || format!("the report of {name}"))).transpose()
     }
 
     /// The reports of all parts of a role (see [`name`]).
-    ///
-    /// # Errors
-    /// One is not a report of this kind of part.
     pub fn of_role<P: Part>(&self, role: &str) -> Result<Vec<HostReport<'_, P>>, PartError> {
         let of_role = self.0.iter().filter_map(|(name, report)| match name.strip_prefix(role)? {
             "" => Some((None, name, report)),
@@ -151,18 +125,12 @@ impl Reports {
 }
 
 /// Read JSON that crossed a bus; `what` names it in the error.
-///
-/// # Errors
-/// It is not a `T`.
 pub fn read<T: DeserializeOwned>(json: &Value, what: impl FnOnce() -> String) -> Result<T, PartError> {
     T::deserialize(json).map_err(|error| PartError::new(format!("{} cannot be read: {error}", what())))
 }
 
 /// Read settings within a task as strictly as those of a plan: `#[serde(deserialize_with =
 /// "workload::part::settings")]`.
-///
-/// # Errors
-/// See [`settings::read`](crate::settings::read).
 pub fn settings<'de, S: Settings, D: Deserializer<'de>>(json: D) -> Result<S, D::Error> {
     crate::settings::read(&Value::deserialize(json)?).map_err(D::Error::custom)
 }
@@ -249,13 +217,8 @@ mod tests {
         let peers = Peers::new(&endpoints);
         let endpoint = peers.get::<Adder>("first").unwrap_err();
         assert!(!endpoint.usage && endpoint.message.starts_with("the endpoint of first cannot be read: "));
-        assert!(
-            peers
-                .get::<Adder>("third")
-                .unwrap_err()
-                .message
-                .starts_with("the endpoint of 'third' is not known")
-        );
+        let unknown = peers.get::<Adder>("third").unwrap_err();
+        assert!(unknown.message.starts_with("the endpoint of 'third' is not known"), "{unknown}");
         let reports = Reports::new(BTreeMap::from([("adders@pc".to_owned(), json!("seven"))]));
         let report = reports.of_role::<Adder>("adders").unwrap_err();
         assert!(report.message.starts_with("the report of adders@pc cannot be read: "), "{report}");

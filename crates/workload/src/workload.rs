@@ -70,16 +70,10 @@ pub trait Workload: Sync + 'static {
     }
 
     /// The parts that stand for as long as the variant is measured (a server).
-    ///
-    /// # Errors
-    /// Settings that no part can be made from.
     fn standing(&self, settings: &Self::Settings, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
 
     /// The parts that offer the load of one trial (the viewers). They are prepared in this order, those of
     /// one kind at the same time.
-    ///
-    /// # Errors
-    /// Settings or endpoints that no part can be made from.
     fn offering(
         &self,
         settings: &Self::Settings,
@@ -89,9 +83,6 @@ pub trait Workload: Sync + 'static {
     ) -> Result<Vec<PartSpec>, PartError>;
 
     /// Judge a trial by the reports of its offering parts.
-    ///
-    /// # Errors
-    /// A report is missing or cannot be read.
     fn judge(
         &self,
         settings: &Self::Settings,
@@ -115,14 +106,8 @@ pub trait AnyWorkload: Sync {
     /// The reference page of its settings, as Markdown.
     fn settings_page(&self) -> String;
     /// Check settings and fill in defaults.
-    ///
-    /// # Errors
-    /// See [`settings::read`].
     fn resolve(&self, settings: &Value) -> Result<Value, PlanError>;
     /// Read the settings of a variant, once.
-    ///
-    /// # Errors
-    /// See [`settings::read`].
     fn configure(&self, settings: &Value) -> Result<Box<dyn ConfiguredWorkload + '_>, PlanError>;
 }
 
@@ -137,19 +122,13 @@ pub trait ConfiguredWorkload {
     fn load_plan(&self) -> LoadPlan;
     fn max_overtime(&self) -> Duration;
     fn keeps_interrupted(&self) -> bool;
-    /// # Errors
-    /// See [`Workload::standing`].
     fn standing(&self, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
-    /// # Errors
-    /// See [`Workload::offering`].
     fn offering(
         &self,
         trial: &TrialContext,
         peers: &Endpoints,
         placement: &Placement,
     ) -> Result<Vec<PartSpec>, PartError>;
-    /// # Errors
-    /// See [`Workload::judge`].
     fn judge(&self, trial: &TrialContext, reports: BTreeMap<String, Value>) -> Result<Judgement, PartError>;
     fn figures(&self, trials: &[&Trial]) -> Vec<Figure>;
 }

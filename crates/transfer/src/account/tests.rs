@@ -1,8 +1,7 @@
 use base::verdict::Verdict;
 use serde_json::json;
 
-use super::super::flow::Direction;
-use super::super::flow::{EndReason, FlowCount, FlowReport, ThreadReport};
+use super::super::flow::{Direction, EndReason, FlowCount, FlowReport, ThreadReport};
 use super::super::judge::judge;
 use super::super::presentation::TransferDoubt;
 use super::super::report::{ClockOffset, DirectionReport, EndReport, Responses, Waits};
@@ -10,23 +9,12 @@ use super::tables::over_time;
 use super::*;
 
 fn report(sent: FlowCount, came: FlowCount) -> TransferReport {
-    let end = |count| EndReport {
-        flows: vec![FlowReport {
-            count,
-            moved_ns: Some((0, 1_000_000_000)),
-            ..FlowReport::new(EndReason::Done)
-        }],
-        ..EndReport::default()
-    };
+    let end = |count| EndReport { flows: vec![FlowReport::in_a_second(count)], ..EndReport::default() };
     TransferReport {
         server: "10.0.0.2:5201".to_owned(),
         peer: "kagiri".to_owned(),
         theoretical_bit_per_s: Some(956.4e6),
-        directions: vec![DirectionReport {
-            direction: Direction::Up,
-            sender: Some(end(sent)),
-            receiver: Some(end(came)),
-        }],
+        directions: vec![DirectionReport::of_client(Direction::Up, Some(end(sent)), Some(end(came)))],
         clock: Some(ClockOffset::default()),
         ..TransferReport::default()
     }
@@ -40,10 +28,8 @@ fn bytes(bytes: u64) -> FlowCount {
 fn headline_states_goodput_and_share_of_the_link() {
     let settings = TransferSettings::default();
     let account = of(&settings, &report(bytes(118_000_000), bytes(118_000_000)));
-    assert_eq!(
-        account.headline.as_deref(),
-        Some("Moved 944 Mbit/s up, 98.7 % of the 956.4 Mbit/s that the link can carry")
-    );
+    let headline = "Moved 944 Mbit/s up, 98.7 % of the 956.4 Mbit/s that the link can carry";
+    assert_eq!(account.headline.as_deref(), Some(headline));
     let discarded = TransferSettings::read(json!({ "mode": "discard" })).unwrap();
     let account = of(&discarded, &report(bytes(1_000_000), bytes(1_000_000)));
     assert!(account.headline.is_some_and(|text| text.contains("discarded unread")));
@@ -96,16 +82,9 @@ fn loopback_names_no_path_limit() {
 fn table_lists_the_slowest_flows_with_their_host() {
     let mut report = report(bytes(1), bytes(1));
     for (host, direction) in [("pc-1", Direction::Up), ("pc-2", Direction::Up)] {
-        let flow = |n: u64| FlowReport {
-            count: bytes(1_000_000 - n * 1000),
-            moved_ns: Some((0, 1_000_000_000)),
-            ..FlowReport::new(EndReason::Done)
-        };
-        let end = EndReport {
-            host: Some(host.to_owned()),
-            flows: (0..20).map(flow).collect(),
-            ..EndReport::default()
-        };
+        let flow = |n: u64| FlowReport::in_a_second(bytes(1_000_000 - n * 1000));
+        let (host, flows) = (Some(host.to_owned()), (0..20).map(flow).collect());
+        let end = EndReport { host, flows, ..EndReport::default() };
         report.directions.push(DirectionReport { direction, sender: None, receiver: Some(end) });
     }
     report.directions.remove(0);
@@ -147,10 +126,8 @@ fn unmet_rate_fails_because_of_the_path() {
     let met = judge(&settings, &report(sent, sent));
     assert_eq!(met.verdict, Verdict::Pass);
     let limit = met.account.limit.unwrap();
-    assert_eq!(
-        (limit.resource, limit.evidence[0].statement.as_str()),
-        (Resource::None, "the requested rate was reached")
-    );
+    let said = limit.evidence[0].statement.as_str();
+    assert_eq!((limit.resource, said), (Resource::None, "the requested rate was reached"));
 }
 
 #[test]
@@ -180,11 +157,8 @@ fn late_wakeups_of_the_sender_make_the_trial_invalid() {
         let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
         assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
         let resource = judged.account.limit.map(|limit| limit.resource);
-        assert_eq!(
-            verdict == Verdict::Invalid,
-            resource == Some(Resource::Cpu),
-            "{sent} {came}: {resource:?}"
-        );
+        let is_cpu = resource == Some(Resource::Cpu);
+        assert_eq!(verdict == Verdict::Invalid, is_cpu, "{sent} {came}: {resource:?}");
     }
 }
 
@@ -244,21 +218,13 @@ fn each_direction_has_its_losses_and_limit() {
     both.directions.push(down);
     both.theoretical_bit_per_s = None;
     let account = of(&TransferSettings::default(), &both);
-    assert!(
-        account
-            .headline
-            .as_deref()
-            .is_some_and(|text| text.ends_with("; lost datagrams: none up, 10 % down")),
-        "{:?}",
-        account.headline
-    );
+    let headline = account.headline.unwrap();
+    assert!(headline.ends_with("; lost datagrams: none up, 10 % down"), "{headline}");
     let limit = account.limit.unwrap();
     assert_eq!(limit.resource, Resource::Cpu);
     let first = &limit.evidence[0].statement;
-    assert!(
-        first.contains("down: the sender's threads ran or waited for a CPU 100 % of the time; "),
-        "{first}"
-    );
+    let down = "down: the sender's threads ran or waited for a CPU 100 % of the time; ";
+    assert!(first.contains(down), "{first}");
     assert!(first.contains("; up: "), "{first}");
 }
 
@@ -266,10 +232,8 @@ fn each_direction_has_its_losses_and_limit() {
 fn goodput_above_the_link_rate_is_no_full_link() {
     let account = of(&TransferSettings::default(), &report(bytes(170_000_000), bytes(170_000_000)));
     let headline = account.headline.unwrap();
-    assert!(
-        headline.contains("more than the 956.4 Mbit/s that is the nominal maximum of the link"),
-        "{headline}"
-    );
+    let said = "more than the 956.4 Mbit/s that is the nominal maximum of the link";
+    assert!(headline.contains(said), "{headline}");
     assert_ne!(account.limit.unwrap().resource, Resource::Network);
 }
 

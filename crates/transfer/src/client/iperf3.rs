@@ -45,7 +45,7 @@ pub(super) fn prepare(
 
 fn run(task: &Task, client: Client, passed: &Passed, at_ns: u64) -> TransferReport {
     let mut report = report(task, "iperf3", None);
-    let status = client.status();
+    let status = client.status.clone();
     sleep_until_ns(at_ns);
     let mut watched = Watched::new(&task.settings, monotonic_ns());
     // Polled here, so that the intervals are kept whatever happens to the test.
@@ -259,28 +259,15 @@ mod tests {
     fn duplicated_datagram_is_not_lost() {
         let count =
             FlowCount { datagrams: 103, bytes: 103_000, lost: 7, duplicated: 3, ..FlowCount::default() };
-        let own = StreamResult {
-            packets: Some(107),
-            errors: Some(7),
-            bytes: Some(103_000),
-            ..StreamResult::default()
-        };
+        let (packets, errors, bytes) = (Some(107), Some(7), Some(103_000));
+        let own = StreamResult { packets, errors, bytes, ..StreamResult::default() };
         let flow = FlowReport { count, ..FlowReport::new(EndReason::Stopped) };
         let stream = StreamReport { id: 1, side: Side::Receiver, own, remote: None, flow };
         let told = super::own(&[&stream]).flows[0].count;
         assert_eq!((told.datagrams, told.duplicated, told.lost), (103, 3, 7));
-        let sent = EndReport {
-            flows: vec![FlowReport {
-                count: FlowCount { datagrams: 107, ..FlowCount::default() },
-                ..FlowReport::new(EndReason::Done)
-            }],
-            ..EndReport::default()
-        };
-        let way = DirectionReport {
-            direction: Direction::Down,
-            sender: Some(sent),
-            receiver: Some(super::own(&[&stream])),
-        };
+        let flow = FlowReport::in_a_second(FlowCount { datagrams: 107, ..FlowCount::default() });
+        let sent = EndReport { flows: vec![flow], ..EndReport::default() };
+        let way = DirectionReport::of_client(Direction::Down, Some(super::own(&[&stream])), Some(sent));
         let report = TransferReport { directions: vec![way], ..TransferReport::default() };
         assert_eq!(crate::metrics::of(&report)["datagrams_lost"], Some(7.0));
     }

@@ -68,8 +68,8 @@ pub struct Task {
 pub type Passed = Arc<[AtomicU64; 2]>;
 
 pub struct Ready {
-    peer: &'static str,
-    passed: Passed,
+    pub peer: &'static str,
+    pub passed: Passed,
     run: Box<dyn FnOnce(u64) -> TransferReport + Send>,
 }
 
@@ -113,14 +113,6 @@ impl Ready {
             (_, Peer::Kagiri) => Err(other("iperf3", "kagiri")),
             _ => iperf3::prepare(task, control, cookie, stop_handle),
         }
-    }
-
-    pub fn peer(&self) -> &'static str {
-        self.peer
-    }
-
-    pub fn passed(&self) -> Passed {
-        self.passed.clone()
     }
 
     /// Begins at a moment of the monotonic clock (now, if it has passed) and runs to the end, or until

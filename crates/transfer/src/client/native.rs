@@ -20,9 +20,9 @@ pub(super) fn prepare(
     let session = order(&task.settings, task.key.clone());
     let order = ClientOrder { server: task.server, session, step: STEP };
     let client = Client::prepare(control, name, order, stop_handle)?;
-    let passed = client.passed();
+    let passed = client.passed.clone();
     let run = move |at_ns| {
-        let mut report = report(&task, "kagiri", client.server_link());
+        let mut report = report(&task, "kagiri", client.server_link);
         client.run(at_ns, &mut report);
         report.hold_s = hold_s(&task.settings, at_ns);
         report

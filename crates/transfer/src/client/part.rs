@@ -112,7 +112,7 @@ impl Part for ClientPart {
         let ready = unless_stopped(host, &stop_handle, || Ready::prepare(task, stop_handle.clone()));
         let ready = ready.map_err(PartError::new)?;
         let endpoint =
-            ClientEndpoint { server_address: server, peer: ready.peer().to_owned(), pid: std::process::id() };
+            ClientEndpoint { server_address: server, peer: ready.peer.to_owned(), pid: std::process::id() };
         (self.stop_handle, self.ready) = (Some(stop_handle), Some(ready));
         Ok(endpoint)
     }
@@ -125,7 +125,7 @@ impl Part for ClientPart {
         if monotonic_ns() > at_monotonic_ns {
             return Err(PartError::new("the client's start time has passed"));
         }
-        let passed = ready.passed();
+        let passed = ready.passed.clone();
         let run = move || ready.run(at_monotonic_ns);
         let thread = std::thread::Builder::new().name("transfer-client".to_owned()).spawn(run);
         let thread =

@@ -89,9 +89,6 @@ pub(crate) fn connect_all(
 }
 
 /// Connects to `peer` until `until`.
-///
-/// # Errors
-/// [`ControlError`]: refused, no answer in time, an option that the kernel refuses, stopped.
 pub(crate) fn connect(
     peer: SocketAddr,
     options: &SocketOptions,
@@ -121,9 +118,6 @@ pub(crate) fn send_first(socket: &TcpSocket, bytes: &[u8], peer: SocketAddr) -> 
 }
 
 /// Waits until `socket` is ready; `false` if it is not by `until`.
-///
-/// # Errors
-/// [`ControlError::Stopped`], [`ControlError::Net`].
 pub(crate) fn wait_until_ready(
     socket: &impl AsFd,
     interest: Interest,

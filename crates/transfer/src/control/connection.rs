@@ -137,9 +137,6 @@ impl Control {
     }
 
     /// Sends bytes.
-    ///
-    /// # Errors
-    /// [`ControlError`]: the peer does not read them in time, or is gone.
     pub(crate) fn send_bytes(&self, bytes: &[u8], during: &'static str) -> Result<(), ControlError> {
         let whole = self.whole(bytes.len());
         let mut until = Deadline::after(self.step);
@@ -167,18 +164,12 @@ impl Control {
     }
 
     /// Receives a byte.
-    ///
-    /// # Errors
-    /// [`ControlError`]: silence, the end of the connection.
     pub(crate) fn receive_byte(&self, during: &'static str) -> Result<u8, ControlError> {
         let [byte] = self.receive_bytes(during)?;
         Ok(byte)
     }
 
     /// Receives `N` bytes.
-    ///
-    /// # Errors
-    /// [`ControlError`]: silence, the end of the connection.
     pub(crate) fn receive_bytes<const N: usize>(
         &self,
         during: &'static str,
@@ -189,17 +180,11 @@ impl Control {
     }
 
     /// Sends a message with its length in front. The peer limits the length.
-    ///
-    /// # Errors
-    /// [`ControlError`]: the peer does not read it in time, or is gone.
     pub(crate) fn send_frame(&self, text: &[u8], during: &'static str) -> Result<(), ControlError> {
         self.send_bytes(&frame(text), during)
     }
 
     /// Receives a message of 2 to `bytes_max` bytes.
-    ///
-    /// # Errors
-    /// [`ControlError`]: silence, the end of the connection, another length.
     pub(crate) fn receive_frame(
         &self,
         bytes_max: usize,

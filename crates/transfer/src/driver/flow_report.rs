@@ -1,9 +1,15 @@
-//! What a flow and a thread came to: plain data, and the counts of a flow that runs.
+//! What a flow and a thread came to: plain data, the counts of a flow that runs, and its socket.
 
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sys::net::TcpInfo;
+use sys::clock::monotonic_ns;
+use sys::net::{NetError, TcpInfo, TcpSocket, UdpFlow};
+use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
 /// How far a flow is. Counts only grow; they are read while it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +112,12 @@ impl FlowReport {
     pub fn new(ended: EndReason) -> Self {
         Self { ended, ..Self::default() }
     }
+
+    /// A flow that has moved `count` within a second.
+    #[cfg(test)]
+    pub(crate) fn in_a_second(count: FlowCount) -> Self {
+        Self { count, moved_ns: Some((0, 1_000_000_000)), ..Self::default() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,5 +183,103 @@ impl FlowCounters {
         set(&self.duplicated, count.duplicated);
         set(&self.refused, count.refused);
         set(&self.jitter_ns, count.jitter_ns);
+    }
+}
+
+#[derive(Debug)]
+pub enum FlowSocket {
+    Tcp(TcpSocket),
+    Udp(UdpFlow),
+}
+
+impl AsFd for FlowSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl FlowSocket {
+    pub(crate) fn set_wait(&self, wait: Option<Duration>) -> Result<(), NetError> {
+        match self {
+            Self::Tcp(socket) => socket.set_wait(wait),
+            Self::Udp(socket) => socket.set_wait(wait),
+        }
+    }
+
+    /// Closing it drops what the kernel has still to send.
+    pub(crate) fn reset_on_close(&self) {
+        if let Self::Tcp(socket) = self {
+            // It is closed anyhow, if perhaps later.
+            let _ = socket.reset_on_close();
+        }
+    }
+
+    /// What the socket and the counters show, without the flow's thread.
+    pub(crate) fn report(&self, counters: &FlowCounters, reason: EndReason) -> FlowReport {
+        let (tcp, path_mtu) = match self {
+            Self::Tcp(socket) => (Some(socket), socket.path_mtu()),
+            Self::Udp(socket) => (None, socket.path_mtu()),
+        };
+        FlowReport {
+            count: counters.read(),
+            tcp: tcp.and_then(|tcp| tcp.info().ok()),
+            congestion: tcp.and_then(|tcp| tcp.congestion().ok()),
+            path_mtu_bytes: path_mtu.ok(),
+            ..FlowReport::new(reason)
+        }
+    }
+}
+
+/// The end of a flow whose socket failed after `bytes` bytes.
+pub(crate) fn broken(error: &NetError, bytes: u64) -> EndReason {
+    use ErrorKind as K;
+    let what = match error.kind() {
+        K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => "the peer closed the connection",
+        K::TimedOut => "the peer no longer answers",
+        K::ConnectionRefused => "nobody listens at the peer any more",
+        _ => "the flow broke",
+    };
+    EndReason::Failed(format!("{what} after {bytes} bytes: {error}"))
+}
+
+/// The accounts of this thread at its beginning.
+#[derive(Debug)]
+pub(crate) struct CpuUsage {
+    from_ns: u64,
+    cpu_ns: u64,
+    ready_ns: Option<u64>,
+    throttled_ns: Option<u64>,
+}
+
+/// Time for which the control group of this process had used up its quota, ns, summed over CPUs; `None`
+/// without a quota.
+fn throttled_ns() -> Option<u64> {
+    let own = i32::try_from(std::process::id()).ok()?;
+    sys::cgroup::cpu_reader_of(Path::new("/"), own).ok()?.read().ok()?.throttled_ns
+}
+
+impl CpuUsage {
+    /// Begins now, or at `start_ns` if that is later.
+    pub(crate) fn begin(start_ns: u64) -> Self {
+        // First, as it takes the longest.
+        let throttled_ns = throttled_ns();
+        let from_ns = monotonic_ns().max(start_ns);
+        Self { from_ns, cpu_ns: thread_cpu_ns(), ready_ns: thread_ready_ns(), throttled_ns }
+    }
+
+    pub(crate) fn end(self) -> ThreadReport {
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        let cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_ns);
+        let wall_ns = monotonic_ns().saturating_sub(self.from_ns);
+        let ready_ns = since(thread_ready_ns(), self.ready_ns);
+        // A thread whose group has used up its quota is off the run queue since Linux 6.18 (throttling is put
+        // off until the way out of the kernel), so that the wait counts as no wait for a CPU. It is
+        // one.
+        let throttled_ns = since(throttled_ns(), self.throttled_ns).filter(|ns| *ns > 0);
+        let throttled_ns = throttled_ns.map(|ns| ns.min(wall_ns.saturating_sub(cpu_ns)));
+        ThreadReport { cpu_ns, ready_ns: ready_ns.max(throttled_ns), wall_ns }
     }
 }

@@ -60,7 +60,7 @@ struct Share {
 pub struct Group {
     members: Vec<Member>,
     threads: ThreadGroup<Share>,
-    engine: EngineChoice,
+    pub engine: EngineChoice,
 }
 
 #[derive(Debug)]
@@ -79,9 +79,6 @@ pub struct GroupReport {
 
 impl Group {
     /// Starts threads for `flows`.
-    ///
-    /// # Errors
-    /// [`FlowError`]: no threads or descriptors.
     pub(crate) fn drive<F: Drive>(
         flows: Vec<(Member, F)>,
         setting: &DriveSetting,
@@ -142,10 +139,6 @@ impl Group {
             FlowSocket::Udp(_) => None,
         };
         self.members.iter().take(flows_max).map(info).collect()
-    }
-
-    pub fn engine(&self) -> &EngineChoice {
-        &self.engine
     }
 
     pub fn is_finished(&self) -> bool {
@@ -212,9 +205,6 @@ pub(crate) fn cpus() -> usize {
 }
 
 /// Raises this process's limit of open files so that `flows` flows can be opened.
-///
-/// # Errors
-/// [`FlowError::Files`]: the limit of open files is too low.
 pub fn room_for(flows: usize) -> Result<(), FlowError> {
     let needed = flows as u64 + OTHER_FILES;
     match raise_file_limit(needed) {

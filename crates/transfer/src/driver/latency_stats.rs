@@ -45,7 +45,7 @@ impl Responses {
 #[derive(Debug, Default)]
 pub(crate) struct LatencyStats {
     /// Requests that are intended before this are left out.
-    begin_ns: u64,
+    pub(crate) begin_ns: u64,
     responses: Responses,
     late_ns_max: u64,
     /// The moments of the first request and the last answer.
@@ -56,10 +56,6 @@ impl LatencyStats {
     /// The stats of what is intended from a moment on.
     pub(crate) fn new(begin_ns: u64) -> Self {
         Self { begin_ns, ..Self::default() }
-    }
-
-    pub(crate) fn begin_ns(&self) -> u64 {
-        self.begin_ns
     }
 
     /// A request was sent, which is late if by more than `late_ns`.

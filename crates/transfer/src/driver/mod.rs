@@ -3,28 +3,23 @@
 //! streams of bytes (`crate::flow`) and requests with their responses (`crate::requests`).
 
 mod blocking_loop;
-mod cpu_usage;
 mod engine_choice;
 mod epoll_loop;
 mod flow_report;
 mod group;
 mod latency_stats;
 mod payload;
-mod socket;
 pub(crate) mod span_names;
 
-pub(crate) use cpu_usage::CpuUsage;
-pub(crate) use flow_report::FlowCounters;
+pub(crate) use flow_report::{CpuUsage, FlowCounters, broken};
 pub(crate) use group::{DriveSetting, Member, cpus, threads_for};
 pub(crate) use latency_stats::{LatencyStats, SentRequest};
 pub(crate) use payload::{BLOCK_BYTES, block, fill, slices};
-pub(crate) use socket::broken;
 
 pub use engine_choice::{Engine, EngineChoice, Mode, ProbeReport, Probed};
-pub use flow_report::{EndReason, FlowCount, FlowReport, ThreadReport, Transit};
+pub use flow_report::{EndReason, FlowCount, FlowReport, FlowSocket, ThreadReport, Transit};
 pub use group::{Group, GroupReport, room_for};
 pub use latency_stats::Responses;
-pub use socket::FlowSocket;
 
 use std::time::Duration;
 
@@ -65,11 +60,16 @@ impl SilenceLimit {
         if u128::from(silent_ns) < self.max.as_nanos() {
             return Step::Blocked;
         }
-        Step::Over(EndReason::Failed(format!(
-            "nothing moved for {} s: is the peer alive, and does a firewall let it through?",
-            self.max.as_secs_f64()
-        )))
+        Step::Over(silent(self.max))
     }
+}
+
+/// The end of a flow whose peer was silent for `max`.
+pub(crate) fn silent(max: Duration) -> EndReason {
+    let s = max.as_secs_f64();
+    EndReason::Failed(format!(
+        "nothing moved for {s} s: is the peer alive, and does a firewall let it through?"
+    ))
 }
 
 /// Why flows cannot start.

@@ -10,7 +10,7 @@ const WORD: u64 = 64;
 pub(super) struct DatagramStats {
     /// A bit for each of the last `WINDOW` counts: whether it came.
     came: Box<[u64]>,
-    highest: u64,
+    pub(super) highest: u64,
     lost: u64,
     reordered: u64,
     duplicated: u64,
@@ -77,10 +77,6 @@ impl DatagramStats {
         let transit = self.transit.get_or_insert(Transit { min_ns: transit_ns, mean_ns, max_ns: transit_ns });
         transit.min_ns = transit.min_ns.min(transit_ns);
         transit.max_ns = transit.max_ns.max(transit_ns);
-    }
-
-    pub(super) fn highest(&self) -> u64 {
-        self.highest
     }
 
     pub(super) fn write_to(&self, count: &mut FlowCount) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::tcp_send::{CALL_BYTES, Pipes};
+use super::tcp::{CALL_BYTES, Pipes};
 use crate::driver::{Engine, EngineChoice, Mode, ProbeReport};
 
 /// The probe's result, once in the life of the process.
@@ -25,7 +25,7 @@ const CROWDED_CALL_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Engines {
     sender: Engine,
-    flows: usize,
+    pub(super) flows: usize,
     segmented: Option<bool>,
     probe: Option<ProbeReport>,
 }
@@ -54,10 +54,6 @@ impl Engines {
     /// Bytes per send call of TCP.
     pub(super) fn call_bytes(&self) -> usize {
         if self.flows > SPLICED_FLOWS_MAX { CROWDED_CALL_BYTES } else { CALL_BYTES }
-    }
-
-    pub(super) fn flows(&self) -> usize {
-        self.flows
     }
 
     pub(super) fn are_few(&self) -> bool {

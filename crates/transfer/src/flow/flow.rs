@@ -10,8 +10,7 @@ use sys::span::Handle;
 use super::engines::Engines;
 use super::flow_spec::{End, FlowSpec, Side};
 use super::flow_state::FlowState;
-use super::tcp_receive::TcpReceiver;
-use super::tcp_send::TcpSender;
+use super::tcp::{TcpReceiver, TcpSender};
 use super::udp_receive::UdpReceiver;
 use super::udp_send::{UdpSender, datagrams_a_call};
 use crate::driver::{
@@ -53,9 +52,6 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Prepares a flow that starts at `start_ns`.
-    ///
-    /// # Errors
-    /// [`NetError`]: an option or a pipe that it needs.
     pub(super) fn new(
         member: &Member,
         spec: &FlowSpec,
@@ -79,12 +75,12 @@ impl Flow {
                 (Mover::UdpSend(sender), size, size * datagrams_a_call(size))
             }
             (FlowSocket::Udp(udp), Side::Receiver) => {
-                let receiver = UdpReceiver::new(udp, spec.stamp, spec.mode, engines.flows())?;
+                let receiver = UdpReceiver::new(udp, spec.stamp, spec.mode, engines.flows)?;
                 (Mover::UdpReceive(Box::new(receiver)), 1, 1)
             }
         };
         let state = FlowState::new(member.counters.clone(), spec, start_ns, unit, call);
-        let active_ns = state.now_ns();
+        let active_ns = state.now_ns;
         Ok(Self { socket, state, mover, active_ns, waits_until_end: false })
     }
 
@@ -107,7 +103,7 @@ impl Flow {
             }
         };
         if matches!(step, Step::Moved | Step::WaitUntil(_)) {
-            self.active_ns = self.state.now_ns();
+            self.active_ns = self.state.now_ns;
         }
         step
     }
@@ -121,7 +117,7 @@ impl Flow {
     fn steps_per_round(&self) -> u32 {
         match self.mover {
             Mover::TcpReceive(_) => 1,
-            Mover::TcpSend(_) if !self.state.is_paced() => 1,
+            Mover::TcpSend(_) if self.state.pacer.is_none() => 1,
             _ => 16,
         }
     }
@@ -159,7 +155,7 @@ impl Drive for Flow {
 
     fn step_blocking(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(end_ns) = self.state.end_ns() {
-            let left_ns = end_ns.saturating_sub(self.state.now_ns());
+            let left_ns = end_ns.saturating_sub(self.state.now_ns);
             if left_ns < WAIT_NS && !self.waits_until_end {
                 self.waits_until_end = self.set_wait(Some(Duration::from_nanos(left_ns))).is_ok();
             }
@@ -196,8 +192,8 @@ impl Drive for Flow {
             FlowSocket::Tcp(socket) => socket.queued_bytes().unwrap_or(0),
             FlowSocket::Udp(_) => u64::MAX,
         };
-        let goal = self.state.bytes().saturating_add(queued);
-        while self.state.bytes() < goal && self.state.now_ns() < until_ns {
+        let goal = self.state.bytes.saturating_add(queued);
+        while self.state.bytes < goal && self.state.now_ns < until_ns {
             if !matches!(self.step(buffers), Step::Moved) {
                 return;
             }
@@ -205,11 +201,11 @@ impl Drive for Flow {
     }
 
     fn report(&mut self, reason: EndReason, _buffers: &mut Buffers) -> FlowReport {
-        let mut report = self.socket.report(self.state.counters(), reason);
-        report.moved_ns = self.state.moved_ns();
-        report.first_bytes = self.state.first_bytes();
+        let mut report = self.socket.report(&self.state.counters, reason);
+        report.moved_ns = self.state.moved_ns;
+        report.first_bytes = self.state.first_bytes;
         if let (Mover::UdpReceive(receiver), FlowSocket::Udp(socket)) = (&self.mover, &*self.socket) {
-            report.transit = receiver.transit();
+            report.transit = receiver.stats.transit();
             report.overflowed_after = receiver.overflowed_after(socket);
         }
         report
@@ -275,9 +271,6 @@ impl Default for GroupSetting {
 
 /// Starts `flows`: receivers at once, senders at this moment of the monotonic clock, or at once if it has
 /// passed.
-///
-/// # Errors
-/// [`FlowError`]: an impossible spec, options that the kernel refuses, no threads.
 pub fn start(
     flows: Vec<(FlowSocket, FlowSpec)>,
     setting: &GroupSetting,

@@ -10,15 +10,15 @@ use crate::driver::{EndReason, FlowCounters, Step};
 
 #[derive(Debug)]
 pub(super) struct FlowState {
-    counters: Arc<FlowCounters>,
+    pub(super) counters: Arc<FlowCounters>,
     end: End,
-    pacer: Option<ByteRate>,
-    bytes: u64,
-    moved_ns: Option<(u64, u64)>,
+    pub(super) pacer: Option<ByteRate>,
+    pub(super) bytes: u64,
+    pub(super) moved_ns: Option<(u64, u64)>,
     /// Bytes that moved at the first of these moments.
-    first_bytes: u64,
+    pub(super) first_bytes: u64,
     /// The last reading of the clock: one for each call is enough.
-    now_ns: u64,
+    pub(super) now_ns: u64,
 }
 
 impl FlowState {
@@ -33,15 +33,8 @@ impl FlowState {
     ) -> Self {
         let rate = spec.rate_bit_per_s.filter(|&rate| rate > 0 && spec.side == Side::Sender);
         let pacer = rate.map(|rate| ByteRate::new(rate, start_ns, unit_bytes as u64, call_bytes as u64));
-        Self {
-            counters,
-            end: spec.end,
-            pacer,
-            bytes: 0,
-            moved_ns: None,
-            first_bytes: 0,
-            now_ns: monotonic_ns(),
-        }
+        let (end, now_ns) = (spec.end, monotonic_ns());
+        Self { counters, end, pacer, bytes: 0, moved_ns: None, first_bytes: 0, now_ns }
     }
 
     /// How many bytes may move now, at most `most`; or why none may.
@@ -93,36 +86,11 @@ impl FlowState {
         self.now_ns
     }
 
-    /// The last reading of the clock.
-    pub(super) fn now_ns(&self) -> u64 {
-        self.now_ns
-    }
-
     /// The moment at which it is over, if that is set.
     pub(super) fn end_ns(&self) -> Option<u64> {
         match self.end {
             End::AtNs(end_ns) => Some(end_ns),
             End::Bytes(_) | End::Peer => None,
         }
-    }
-
-    pub(super) fn moved_ns(&self) -> Option<(u64, u64)> {
-        self.moved_ns
-    }
-
-    pub(super) fn first_bytes(&self) -> u64 {
-        self.first_bytes
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn counters(&self) -> &FlowCounters {
-        &self.counters
-    }
-
-    pub(super) fn is_paced(&self) -> bool {
-        self.pacer.is_some()
     }
 }

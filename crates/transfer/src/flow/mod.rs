@@ -21,8 +21,7 @@ mod flow_state;
 pub mod probe;
 mod read_size;
 mod rx_moderation;
-mod tcp_receive;
-mod tcp_send;
+mod tcp;
 mod udp_receive;
 mod udp_send;
 

@@ -22,9 +22,6 @@ pub fn known() -> Option<ProbeReport> {
 }
 
 /// Compares the engines over a connection to this host itself for 0.15 s, once; after that it knows.
-///
-/// # Errors
-/// [`FlowError`]: no connection over loopback, or nothing moved over it.
 pub fn run() -> Result<ProbeReport, FlowError> {
     // Held throughout: two probes at once would disturb each other.
     let mut known = probed();

@@ -8,7 +8,7 @@ use super::flow_spec::Stamp;
 use super::flow_state::FlowState;
 use super::rx_moderation::RxModeration;
 use crate::driver::span_names::{RECVMSG, WaitSpan};
-use crate::driver::{EndReason, FlowCount, Mode, Step, Transit, broken};
+use crate::driver::{EndReason, FlowCount, Mode, Step, broken};
 
 /// Receive buffers of all flows together, unless a size is set: at 80 Gbit/s full after 3 ms, for which a
 /// thread may wait for its step. Linux's default is full after 20 us.
@@ -23,7 +23,7 @@ const TTCP_END_BYTES: usize = 4;
 pub(super) struct UdpReceiver {
     stamp: Stamp,
     mode: Mode,
-    stats: DatagramStats,
+    pub(super) stats: DatagramStats,
     count: FlowCount,
     /// Packets that the socket had dropped, by its own count, when the last datagram came.
     overflows: u32,
@@ -36,9 +36,6 @@ pub(super) struct UdpReceiver {
 
 impl UdpReceiver {
     /// A receiver of datagrams with `stamp`, one of `flows`; prepares the socket.
-    ///
-    /// # Errors
-    /// [`NetError`]: the socket's options cannot be set.
     pub(super) fn new(socket: &UdpFlow, stamp: Stamp, mode: Mode, flows: usize) -> Result<Self, NetError> {
         socket.suggest_receive_buffer((QUEUES_BYTES / flows.max(1) as u64).max(QUEUE_BYTES_LEAST))?;
         socket.set_coalesce(true)?;
@@ -68,7 +65,7 @@ impl UdpReceiver {
             Mode::Discard => self.stamp.bytes().min(buffer.len()),
         };
         let buffer = &mut buffer[..wanted];
-        let polls = self.moderation.is_polling(state.now_ns());
+        let polls = self.moderation.is_polling(state.now_ns);
         let receive = || if polls { socket.receive_now(buffer) } else { socket.receive(buffer) };
         let came = |arrived: &Result<Arrived, NetError>| polls || !matches!(arrived, Ok(Arrived::WouldBlock));
         match self.wait_span.time(&RECVMSG, receive, came) {
@@ -76,22 +73,22 @@ impl UdpReceiver {
                 let marks = if self.stamp == Stamp::None { mark_bytes(&batch) } else { Some(0) };
                 let Some(marks) = marks else {
                     // The first ones of a stream are of that size too.
-                    return if state.bytes() > 0 { Step::Over(EndReason::ByPeer) } else { Step::Moved };
+                    return if state.bytes > 0 { Step::Over(EndReason::ByPeer) } else { Step::Moved };
                 };
                 batch.bytes -= marks;
                 state.add_bytes(batch.bytes);
-                self.moderation.came(batch.bytes, state.now_ns());
+                self.moderation.came(batch.bytes, state.now_ns);
                 // The arrival time during a sleep is unknown.
-                let came_ns = (!polls).then_some(state.now_ns());
+                let came_ns = (!polls).then_some(state.now_ns);
                 self.account(&batch, &buffer[..batch.bytes.min(wanted)], came_ns);
-                state.counters().set_datagrams(&self.count);
+                state.counters.set_datagrams(&self.count);
                 if marks == 0 { Step::Moved } else { Step::Over(EndReason::ByPeer) }
             }
             Ok(Arrived::WouldBlock) => match self.moderation.pause_until(state.read_clock()) {
                 Some(until_ns) => Step::WaitUntil(until_ns),
                 None => Step::Blocked,
             },
-            Err(error) => Step::Over(broken(&error, state.bytes())),
+            Err(error) => Step::Over(broken(&error, state.bytes)),
         }
     }
 
@@ -118,7 +115,7 @@ impl UdpReceiver {
         // Those that follow each other are put down together.
         let (mut first, mut number) = (0_u64, 0_u64);
         for datagram in seen.chunks(each_bytes) {
-            let Some(header) = self.stamp.read(datagram, self.stats.highest()) else { continue };
+            let Some(header) = self.stamp.read(datagram, self.stats.highest) else { continue };
             if first.checked_add(number) == Some(header.count) {
                 number += 1;
             } else {
@@ -133,7 +130,7 @@ impl UdpReceiver {
     /// Only the first header is known; those behind it came in a row, and so they are taken to follow it.
     /// Where one was lost in between the next header tells, so that the loss is exact.
     fn account_run(&mut self, seen: &[u8], datagrams: u64, came_ns: Option<u64>) -> u64 {
-        let Some(header) = self.stamp.read(seen, self.stats.highest()) else { return 0 };
+        let Some(header) = self.stamp.read(seen, self.stats.highest) else { return 0 };
         self.timed(header.sent_us, came_ns);
         self.stats.came(header.count, datagrams)
     }
@@ -142,10 +139,6 @@ impl UdpReceiver {
         if let Some(came_ns) = came_ns {
             self.stats.timed(sent_us, came_ns);
         }
-    }
-
-    pub(super) fn transit(&self) -> Option<Transit> {
-        self.stats.transit()
     }
 
     /// The most datagrams that the socket can have dropped since the last one came.

@@ -24,9 +24,6 @@ pub(super) fn datagrams_a_call(datagram_bytes: usize) -> usize {
 
 impl UdpSender {
     /// A sender of datagrams of `datagram_bytes` each, at least the header.
-    ///
-    /// # Errors
-    /// [`NetError`]: the socket's options cannot be set.
     pub(super) fn new(socket: &UdpFlow, stamp: Stamp, datagram_bytes: usize) -> Result<Self, NetError> {
         let mut datagrams_most = datagrams_a_call(datagram_bytes);
         let segment = u16::try_from(datagram_bytes).unwrap_or(0);
@@ -49,20 +46,20 @@ impl UdpSender {
         };
         let bytes = self.whole(allowed, state.left_bytes());
         let datagrams = bytes.div_ceil(self.datagram_bytes);
-        let sent_us = state.now_ns() / 1000;
+        let sent_us = state.now_ns / 1000;
         for (n, datagram) in buffer[..bytes].chunks_mut(self.datagram_bytes).enumerate() {
             self.stamp.write(datagram, Header { sent_us, count: self.count.datagrams + 1 + n as u64 });
         }
         match time(&SEND, || socket.send(&buffer[..bytes])) {
             Ok(Moved::Bytes(bytes)) => {
                 self.count.datagrams += datagrams as u64;
-                state.counters().set_datagrams(&self.count);
+                state.counters.set_datagrams(&self.count);
                 state.add_bytes(bytes);
                 Step::Moved
             }
             Ok(Moved::WouldBlock | Moved::End) => {
                 self.count.refused += 1;
-                state.counters().set_datagrams(&self.count);
+                state.counters.set_datagrams(&self.count);
                 Step::Blocked
             }
             Err(error) if self.is_segmented() && !error.is_peer_gone() && !is_refused(&error) => {
@@ -71,10 +68,10 @@ impl UdpSender {
                 self.datagrams_most = 1;
                 match socket.set_segment(0) {
                     Ok(_) => Step::Moved,
-                    Err(error) => Step::Over(broken(&error, state.bytes())),
+                    Err(error) => Step::Over(broken(&error, state.bytes)),
                 }
             }
-            Err(error) => Step::Over(broken(&error, state.bytes())),
+            Err(error) => Step::Over(broken(&error, state.bytes)),
         }
     }
 

@@ -37,16 +37,13 @@ pub struct Client {
     cookie: Cookie,
     order: ClientOrder,
     stop_handle: Arc<StopHandle>,
-    status: Arc<SessionStatus>,
+    pub status: Arc<SessionStatus>,
     finished: Option<Finished>,
     remote: Option<Results>,
 }
 
 impl Client {
     /// Connects to the server and agrees on the parameters. Nothing is measured yet.
-    ///
-    /// # Errors
-    /// [`Iperf3Error`]: refused, busy, no iperf3, silent.
     pub fn prepare(order: ClientOrder, stop_handle: Arc<StopHandle>) -> Result<Self, Iperf3Error> {
         let until = Deadline::after(order.deadlines.step);
         let socket = connect(order.server, &SocketOptions::default(), &stop_handle, until)?;
@@ -58,9 +55,6 @@ impl Client {
     }
 
     /// Goes on with a server that has answered `cookie` by [`State::ParamExchange`].
-    ///
-    /// # Errors
-    /// [`Iperf3Error`]: it refuses the parameters, or falls silent.
     pub fn agree(
         control: Control,
         cookie: Cookie,
@@ -75,11 +69,6 @@ impl Client {
         let status = Arc::new(SessionStatus::default());
         status.agree(&order.parameters);
         Ok(Self { control, cookie, order, stop_handle, status, finished: None, remote: None })
-    }
-
-    /// The test as others may look at it.
-    pub fn status(&self) -> Arc<SessionStatus> {
-        self.status.clone()
     }
 
     /// Opens the streams, runs the test to its end or until stopped, and receives the results of the server.
@@ -107,7 +96,7 @@ impl Client {
         let parameters = &self.order.parameters;
         let silence = patience(parameters, self.order.deadlines.stall);
         let flows = Flows::start(sockets, parameters, &self.order.carrying, silence, true)?;
-        let watch = Progress::new(parameters, flows.started_ns(), silence);
+        let watch = Progress::new(parameters, flows.started_ns, silence);
         self.status.begin(flows);
         self.attend(watch)?;
         if self.stop_handle.is_stopped() {

@@ -22,17 +22,11 @@ impl Control {
     }
 
     /// Receives a state. A state that ends the test is an error.
-    ///
-    /// # Errors
-    /// [`Iperf3Error`]: silence, the end of the connection, a refusal, a byte that is no state.
     pub(super) fn receive_state(&self, during: &'static str) -> Result<State, Iperf3Error> {
         self.state_of(self.receive_byte(during)?, during)
     }
 
     /// Reads a state. A state that ends the test is an error.
-    ///
-    /// # Errors
-    /// As [`Control::receive_state`].
     pub(crate) fn state_of(&self, byte: u8, during: &'static str) -> Result<State, Iperf3Error> {
         let peer = self.peer();
         match State::read(byte) {

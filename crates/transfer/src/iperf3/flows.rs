@@ -39,7 +39,8 @@ pub(super) struct Flows {
     receivers: Option<Group>,
     /// What the senders came to, once they have been ended.
     sent: Option<GroupReport>,
-    started_ns: u64,
+    /// When data began to flow, monotonic ns.
+    pub(super) started_ns: u64,
     /// What had passed when the omitted time was over, and when that was.
     omitted: Option<(Vec<FlowCount>, u64)>,
     ended_ns: Option<u64>,
@@ -81,11 +82,6 @@ impl Flows {
         let receivers = group(receivers)?;
         let senders = group(senders)?;
         Ok(Self { sides, senders, receivers, sent: None, started_ns, omitted: None, ended_ns: None })
-    }
-
-    /// When data began to flow, monotonic ns.
-    pub(super) fn started_ns(&self) -> u64 {
-        self.started_ns
     }
 
     /// The counts of all streams, in the order in which they were opened.

@@ -133,7 +133,7 @@ impl Session {
         self.control.send_state(State::TestStart, "starting the test")?;
         let silence = patience(&parameters, self.settings.deadlines.stall);
         let flows = Flows::start(sockets, &parameters, &self.settings.carrying, silence, false)?;
-        let watch = Progress::new(&parameters, flows.started_ns(), silence);
+        let watch = Progress::new(&parameters, flows.started_ns, silence);
         self.status.begin(flows);
         self.control.send_state(State::TestRunning, "starting the test")?;
         self.attend(&parameters, watch)?;

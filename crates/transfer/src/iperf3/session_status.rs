@@ -45,7 +45,7 @@ impl SessionStatus {
 
     /// When data began to flow, monotonic ns; absent before and after.
     pub fn started_ns(&self) -> Option<u64> {
-        self.look().flows.as_ref().map(Flows::started_ns)
+        self.look().flows.as_ref().map(|flows| flows.started_ns)
     }
 
     /// The counts of all streams in the order of their numbers, the omitted time included; empty before they

@@ -1,31 +1,19 @@
 use Certainty::{Confirmed, Predicted};
 
-use super::super::flow::Direction;
-use super::super::flow::{EndReason, FlowCount, FlowReport};
+use super::super::flow::{Direction, FlowCount, FlowReport};
 use super::*;
 
 fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
-    let flow = FlowReport {
-        count: FlowCount { bytes: 1000, ..FlowCount::default() },
-        moved_ns: Some((0, 1_000_000_000)),
-        ..FlowReport::new(EndReason::Done)
-    };
+    let flow = FlowReport::in_a_second(FlowCount { bytes: 1000, ..FlowCount::default() });
     let waits = waits.map(|(busy, rwnd, sndbuf)| Waits {
         busy_us: Some(busy),
         rwnd_limited_us: Some(rwnd),
         sndbuf_limited_us: Some(sndbuf),
         ..Waits::default()
     });
-    EndReport {
-        flows: vec![flow],
-        waits: waits.into_iter().collect(),
-        threads: vec![ThreadReport {
-            cpu_ns: (cpu_share * 1e9) as u64,
-            ready_ns: None,
-            wall_ns: 1_000_000_000,
-        }],
-        ..EndReport::default()
-    }
+    let thread = ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, ready_ns: None, wall_ns: 1_000_000_000 };
+    let (flows, waits) = (vec![flow], waits.into_iter().collect());
+    EndReport { flows, waits, threads: vec![thread], ..EndReport::default() }
 }
 
 fn up(sender: EndReport, receiver: impl Into<Option<EndReport>>) -> DirectionReport {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{TcpSocket, UdpFlow};
 
+use super::NativeError;
 use super::control_link::ControlLink;
 use super::direction_run::DirectionResult;
-use super::error::NativeError;
 use super::message::{
     ClientMessage, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerMessage, SessionOrder, VERSION,
 };
@@ -50,26 +50,25 @@ pub struct Client {
     link: ControlLink,
     stop_handle: Arc<StopHandle>,
     order: ClientOrder,
-    server_link: Option<PathLink>,
+    /// The server's device towards this host, where its rate is known.
+    pub(crate) server_link: Option<PathLink>,
     clock: Option<ClockOffset>,
     sockets: Vec<FlowSocket>,
     quic: Option<QuicEndpoint>,
-    passed: Arc<[AtomicU64; 2]>,
+    /// Payload that has passed: what this end sent, and what it received. Grows while the session runs.
+    pub(crate) passed: Arc<[AtomicU64; 2]>,
 }
 
 impl Client {
     /// Goes on with a server that has answered the cookie of `name` by [`GREETING`](super::GREETING): agrees
     /// on the order and opens the flows. Nothing is measured yet.
-    ///
-    /// # Errors
-    /// [`NativeError`]: the server refuses or falls silent, flows cannot be opened.
     pub fn prepare(
         control: Control,
         name: SessionId,
         order: ClientOrder,
         stop_handle: Arc<StopHandle>,
     ) -> Result<Self, NativeError> {
-        let link = ControlLink::new(control);
+        let link = ControlLink { control };
         welcome(&link)?;
         link.send(&ClientMessage::Order(Box::new(order.session.clone())), "being told the order")?;
         let (server_link, facts) = match link.read(MESSAGE_BYTES_MAX, "checking the order")? {
@@ -83,16 +82,6 @@ impl Client {
         client.sockets = client.open(name)?;
         client.clock = Some(client.link.compare_clocks()?);
         Ok(client)
-    }
-
-    /// The server's device towards this host, where its rate is known.
-    pub fn server_link(&self) -> Option<PathLink> {
-        self.server_link
-    }
-
-    /// Payload that has passed: what this end sent, and what it received. Grows while the session runs.
-    pub fn passed(&self) -> Arc<[AtomicU64; 2]> {
-        self.passed.clone()
     }
 
     /// Opens all flows and waits until the server has them.
@@ -251,7 +240,7 @@ impl Client {
         while remote.is_none() || !state.is_over() {
             if self.stop_handle.is_stopped() && stopping.is_none() {
                 stopping = Some(Deadline::after(STOP));
-                self.link.control().conclude(STOP);
+                self.link.control.conclude(STOP);
                 state.stop_senders();
                 self.link.send(&ClientMessage::Stop, during)?;
             }
@@ -259,7 +248,7 @@ impl Client {
                 return Err(NativeError::Stopped);
             }
             let is_readable = heartbeat.step(&self.link, state, ClientMessage::Sent, &ClientMessage::Beat)?;
-            for (passed, bytes) in self.passed.iter().zip(state.passed()) {
+            for (passed, bytes) in self.passed.iter().zip(state.passed) {
                 passed.store(bytes, Ordering::Relaxed);
             }
             if is_readable {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sys::clock::{Deadline, monotonic_ns};
 
-use super::error::NativeError;
+use super::NativeError;
 use super::message::{ClientMessage, MESSAGE_BYTES_MAX, ServerMessage};
 use crate::control::{Control, Woken};
 use crate::report::ClockOffset;
@@ -14,18 +14,10 @@ use crate::report::ClockOffset;
 const CLOCK_PROBES: u32 = 8;
 
 pub(super) struct ControlLink {
-    control: Control,
+    pub(super) control: Control,
 }
 
 impl ControlLink {
-    pub(super) fn new(control: Control) -> Self {
-        Self { control }
-    }
-
-    pub(super) fn control(&mut self) -> &mut Control {
-        &mut self.control
-    }
-
     pub(super) fn peer(&self) -> std::net::SocketAddr {
         self.control.peer()
     }
@@ -36,11 +28,8 @@ impl ControlLink {
     }
 
     pub(super) fn send(&self, message: &impl Serialize, during: &'static str) -> Result<(), NativeError> {
-        let text = serde_json::to_vec(message).map_err(|source| NativeError::Unreadable {
-            peer: self.peer(),
-            during,
-            source,
-        })?;
+        let failed = |source| NativeError::Unreadable { peer: self.peer(), during, source };
+        let text = serde_json::to_vec(message).map_err(failed)?;
         Ok(self.control.send_frame(&text, during)?)
     }
 
@@ -50,11 +39,8 @@ impl ControlLink {
         during: &'static str,
     ) -> Result<T, NativeError> {
         let text = self.control.receive_frame(bytes_max, during)?;
-        serde_json::from_slice(&text).map_err(|source| NativeError::Unreadable {
-            peer: self.peer(),
-            during,
-            source,
-        })
+        let failed = |source| NativeError::Unreadable { peer: self.peer(), during, source };
+        serde_json::from_slice(&text).map_err(failed)
     }
 
     /// Waits for the peer or the stop handle, at most until `until`.
@@ -63,9 +49,6 @@ impl ControlLink {
     }
 
     /// Asks the server for its clock several times.
-    ///
-    /// # Errors
-    /// [`NativeError`]: it answers something else, or does not answer.
     pub(super) fn compare_clocks(&self) -> Result<ClockOffset, NativeError> {
         let during = "comparing clocks";
         let unexpected = || NativeError::Unexpected { peer: self.peer(), during };

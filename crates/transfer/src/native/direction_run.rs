@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
+use sys::net::TcpInfo;
 use sys::span::Recorder;
 
 use super::message::Sent;
-use super::transport::{Transport, TransportResult};
-use crate::flow::{Direction, EndReason, FlowCount, FlowReport, FlowSocket, Protocol};
+use crate::flow::{Direction, EndReason, FlowCount, FlowReport, FlowSocket, Group, Protocol, ThreadReport};
 use crate::intervals::Intervals;
+use crate::quic::{self, QuicGroup};
 use crate::report::{EndReport, Responses, Waits, moved_ns};
 
 /// Datagrams are under way no longer than this after the last that came.
@@ -92,18 +93,8 @@ impl DirectionRun {
             omit_ns => Omitted::Until(measure.start_ns.saturating_add(omit_ns)),
         };
         let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
-        let start_ns = measure.start_ns;
-        Self {
-            direction,
-            start_ns,
-            transport,
-            protocol,
-            omitted,
-            intervals,
-            looks: Vec::new(),
-            recorder,
-            quiet: None,
-        }
+        let (start_ns, looks) = (measure.start_ns, Vec::new());
+        Self { direction, start_ns, transport, protocol, omitted, intervals, looks, recorder, quiet: None }
     }
 
     /// Payload that passed so far, the omitted beginning included.
@@ -122,7 +113,7 @@ impl DirectionRun {
             self.look_at_buffers();
         }
         let omit_ns = if let Omitted::Until(until_ns) = self.omitted { until_ns } else { u64::MAX };
-        self.intervals.next_ns().min(omit_ns)
+        self.intervals.next_ns.min(omit_ns)
     }
 
     /// A sender that has always more to give leaves something unsent in its buffer, unless that holds less
@@ -228,4 +219,94 @@ fn since(flow: FlowReport, before: &FlowCount, at_ns: u64) -> FlowReport {
     let moved_ns = flow.moved_ns.map(|(first_ns, last_ns)| (first_ns.max(at_ns), last_ns.max(at_ns)));
     let first_bytes = if moved_ns == flow.moved_ns { flow.first_bytes } else { 0 };
     FlowReport { count: flow.count.without(before), moved_ns, first_bytes, ..flow }
+}
+
+/// Stopped flows have ended by then.
+const STOP: Duration = Duration::from_secs(1);
+
+/// What moves the flows of one direction.
+pub(super) enum Transport {
+    /// Streams of bytes, or requests and responses, a socket each.
+    Sockets(Group),
+    Quic(QuicGroup),
+}
+
+struct TransportResult {
+    flows: Vec<FlowReport>,
+    threads: Vec<ThreadReport>,
+    /// CPU time of these threads that counts for these flows, ns.
+    cpu_ns: u64,
+    waits: Vec<Waits>,
+    engine: String,
+    responses: Option<Responses>,
+    sockets: Vec<Option<FlowSocket>>,
+}
+
+impl Transport {
+    fn counts(&self) -> Vec<FlowCount> {
+        match self {
+            Self::Sockets(group) => group.counts(),
+            Self::Quic(group) => group.counts(),
+        }
+    }
+
+    /// `TCP_INFO` of the first connections, at most `flows_max`.
+    fn tcp_infos(&self, flows_max: usize) -> Vec<Option<TcpInfo>> {
+        match self {
+            Self::Sockets(group) if !group.engine.is_requests() => group.tcp_infos(flows_max),
+            // QUIC has no send buffer in the kernel, and the others have nothing to send most of the time.
+            Self::Sockets(_) | Self::Quic(_) => Vec::new(),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match self {
+            Self::Sockets(group) => group.is_finished(),
+            Self::Quic(group) => group.is_finished(),
+        }
+    }
+
+    fn stop(&self) {
+        match self {
+            Self::Sockets(group) => group.stop(),
+            Self::Quic(group) => group.stop(),
+        }
+    }
+
+    /// Stops the flows and reports.
+    fn finish(self) -> TransportResult {
+        self.stop();
+        let deadline = Deadline::after(STOP);
+        match self {
+            Self::Sockets(group) => {
+                let report = group.finish(deadline);
+                TransportResult {
+                    cpu_ns: report.threads.iter().map(|thread| thread.cpu_ns).sum(),
+                    waits: report
+                        .flows
+                        .iter()
+                        .filter_map(|flow| flow.tcp.as_ref())
+                        .map(Waits::from)
+                        .collect(),
+                    flows: report.flows,
+                    threads: report.threads,
+                    engine: report.engine.to_string(),
+                    responses: report.responses,
+                    sockets: report.sockets,
+                }
+            }
+            Self::Quic(group) => {
+                let report = group.finish(deadline);
+                TransportResult {
+                    flows: report.flows,
+                    threads: report.threads,
+                    cpu_ns: report.cpu_ns,
+                    waits: report.waits,
+                    engine: quic::ENGINE.to_owned(),
+                    responses: None,
+                    sockets: Vec::new(),
+                }
+            }
+        }
+    }
 }

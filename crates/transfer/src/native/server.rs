@@ -58,7 +58,7 @@ impl NativeServer {
         let session = Session {
             name,
             local,
-            link: ControlLink::new(control),
+            link: ControlLink { control },
             stop_handle,
             arrivals: inbox,
             sessions: self.sessions.clone(),

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 
-use super::PROGRAM;
 use super::client::{FLOW, OPEN};
 use super::control_link::{ControlLink, boot_id};
 use super::direction_run::DirectionResult;
-use super::error::NativeError;
 use super::message::{ClientMessage, MESSAGE_BYTES_MAX, ServerMessage, SessionOrder, VERSION};
 use super::session_id::{SessionId, is_kagiri};
 use super::session_state::{FLOWING, Heartbeat, SessionState, longest};
 use super::sessions::{Arrival, NativeSettings, SessionEnd, Sessions};
 use super::socket_setup::{begin, flows_total, quic_plan, set_up_tcp, set_up_udp};
+use super::{NativeError, PROGRAM};
 use crate::control::{COOKIE_BYTES, Cookie, StopHandle};
 use crate::flow::{FlowSocket, Protocol, room_for};
 use crate::path_rate::Link as PathLink;
@@ -60,14 +59,14 @@ impl Session {
             engines.push((direction, engine));
         }
         let reported = outcome.and_then(|()| {
-            self.link.control().conclude(self.settings.step);
+            self.link.control.conclude(self.settings.step);
             let during = "the results are reported";
             self.link.send(&ServerMessage::Report { directions: directions.clone(), engines }, during)?;
             self.await_leave();
             Ok(())
         });
         if let Err(error) = &reported {
-            self.link.control().conclude(Duration::from_millis(200));
+            self.link.control.conclude(Duration::from_millis(200));
             // Best effort.
             let _ = self.link.send(&ServerMessage::Refused { why: error.to_string() }, "giving up");
         }

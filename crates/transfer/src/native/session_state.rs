@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 use sys::clock::{Deadline, monotonic_ns};
 
+use super::NativeError;
 use super::control_link::ControlLink;
 use super::direction_run::{DirectionResult, DirectionRun, sent};
-use super::error::NativeError;
 use super::message::{Sent, SessionOrder};
 
 /// After the senders have ended, receivers end when nothing arrives for this time.
@@ -31,7 +31,8 @@ pub(super) struct SessionState {
     senders: Option<DirectionRun>,
     receivers: Option<DirectionRun>,
     moved: Vec<DirectionResult>,
-    passed: [u64; 2],
+    /// Payload until the last poll: sent, received.
+    pub(super) passed: [u64; 2],
     claimed: Option<Claim>,
 }
 
@@ -52,11 +53,6 @@ pub(super) struct Poll {
 impl SessionState {
     pub(super) fn new(senders: Option<DirectionRun>, receivers: Option<DirectionRun>) -> Self {
         Self { senders, receivers, moved: Vec::new(), passed: [0; 2], claimed: None }
-    }
-
-    /// Payload until the last poll: sent, received.
-    pub(super) fn passed(&self) -> [u64; 2] {
-        self.passed
     }
 
     /// The other end's senders have ended.
@@ -144,9 +140,6 @@ impl Heartbeat {
 
     /// Polls the flows, sends what is due, and waits for the peer until the next poll; whether it sent
     /// something.
-    ///
-    /// # Errors
-    /// [`NativeError`]: the peer was silent for too long, or the transfer took too long.
     pub(super) fn step<M: Serialize>(
         &mut self,
         link: &ControlLink,

@@ -5,12 +5,11 @@ use std::time::Duration;
 use sys::net::{NetError, SocketOptions, TcpSocket, UdpFlow};
 use sys::span::Recorder;
 
-use super::direction_run::{DirectionRun, Measure};
-use super::error::NativeError;
+use super::NativeError;
+use super::direction_run::{DirectionRun, Measure, Transport};
 use super::message::SessionOrder;
 use super::session_id::{Role, SessionId};
 use super::session_state::SessionState;
-use super::transport::Transport;
 use crate::flow::{
     self, Direction, End, FlowError, FlowSocket, FlowSpec, GroupSetting, Protocol, Side, Stamp,
 };
@@ -104,9 +103,6 @@ fn flow_orders(order: &SessionOrder, side: Side, start_ns: u64) -> Vec<FlowSpec>
 
 /// Starts the flows over `sockets` or `quic` at the end that is the client or the server: receivers at once,
 /// senders at `start_ns`.
-///
-/// # Errors
-/// [`NativeError`]: what the flows need is not there.
 pub(super) fn begin(
     order: &SessionOrder,
     is_client: bool,

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::group::QuicGroup;
+use super::flow::QuicGroup;
 use super::{QuicError, QuicFacts, tls};
 use crate::control::StopHandle;
 use crate::flow::FlowSpec;
@@ -173,9 +173,6 @@ impl QuicEndpoint {
     }
 
     /// Whether the ends have come together.
-    ///
-    /// # Errors
-    /// [`QuicError::Connection`]: they failed to.
     pub(crate) fn is_connected(&self) -> Result<bool, QuicError> {
         Ok(self.connection()?.is_some())
     }
@@ -189,9 +186,6 @@ impl QuicEndpoint {
     }
 
     /// Starts the flows of one way: receivers at once, senders at `start_ns` of the monotonic clock.
-    ///
-    /// # Errors
-    /// [`QuicError::Connection`]: the ends have not come together.
     pub(crate) fn begin(&self, control: Vec<FlowSpec>, start_ns: u64) -> Result<QuicGroup, QuicError> {
         let why = || QuicError::Connection { peer: self.peer, why: "not yet".to_owned() };
         let connection = self.connection()?.ok_or_else(why)?;

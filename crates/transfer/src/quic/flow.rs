@@ -1,17 +1,23 @@
-//! One flow: a stream from its sender to its receiver (RFC 9000, 2).
+//! The flows of one way at one end, all streams of one connection (RFC 9000, 2).
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quinn::{Connection, RecvStream, SendStream, WriteError};
-use sys::clock::monotonic_ns;
+use sys::clock::{Deadline, monotonic_ns};
+use sys::thread::thread_cpu_ns;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::driver::{BLOCK_BYTES, EndReason, FlowCounters, FlowReport, block};
+use crate::driver::{
+    BLOCK_BYTES, CpuUsage, EndReason, FlowCount, FlowCounters, FlowReport, ThreadReport, block, silent,
+};
 use crate::flow::{End, FlowSpec, Side};
+use crate::report::Waits;
 
 /// A flow fails after waiting for its peer for this time.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -20,7 +26,7 @@ const PIECES: usize = 32;
 /// Default congestion control of quinn's senders (RFC 9438).
 const CONGESTION: &str = "cubic";
 
-pub(super) struct Flow {
+struct Flow {
     order: FlowSpec,
     start_ns: u64,
     /// The counts of its group's flows, and which of them are its own.
@@ -33,7 +39,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(
+    fn new(
         order: FlowSpec,
         start_ns: u64,
         counters: Arc<[FlowCounters]>,
@@ -44,7 +50,7 @@ impl Flow {
     }
 
     /// Opens its stream, or waits for the peer to do so, and carries it from then on.
-    pub(super) async fn open(mut self, connection: &Connection) -> Result<JoinHandle<FlowReport>, EndReason> {
+    async fn open(mut self, connection: &Connection) -> Result<JoinHandle<FlowReport>, EndReason> {
         match self.order.side {
             Side::Sender => {
                 let stream = self.step(connection.open_uni()).await?;
@@ -130,10 +136,7 @@ impl Flow {
             done = timeout(patience, step) => match done {
                 Ok(Ok(done)) => Ok(done),
                 Ok(Err(error)) => Err(failed(&error)),
-                Err(_) => Err(EndReason::Failed(format!(
-                    "nothing moved for {} s: is the peer alive, and does a firewall let it through?",
-                    SILENCE.as_secs_f64()
-                ))),
+                Err(_) => Err(silent(SILENCE)),
             },
         }
     }
@@ -182,4 +185,125 @@ fn failed(error: &dyn Error) -> EndReason {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     })
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QuicReport {
+    pub(crate) flows: Vec<FlowReport>,
+    /// The thread that drove them, and with them those of the other way.
+    pub(crate) threads: Vec<ThreadReport>,
+    /// CPU time of the thread that no group has reported yet, ns.
+    pub(crate) cpu_ns: u64,
+    /// Of senders, how the path was: once, for the connection.
+    pub(crate) waits: Vec<Waits>,
+}
+
+/// Flows under way. Dropping it stops them.
+pub(crate) struct QuicGroup {
+    counters: Arc<[FlowCounters]>,
+    report: Arc<OnceLock<QuicReport>>,
+    stop: watch::Sender<bool>,
+}
+
+impl QuicGroup {
+    /// Starts flows on the thread of `runtime`.
+    pub(super) fn start(
+        runtime: &Handle,
+        connection: Connection,
+        control: Vec<FlowSpec>,
+        start_ns: u64,
+        told_cpu_ns: Arc<AtomicU64>,
+    ) -> Self {
+        let counters: Arc<[FlowCounters]> = control.iter().map(|_| FlowCounters::default()).collect();
+        let (stop, stopped) = watch::channel(false);
+        let report = Arc::new(OnceLock::new());
+        let (shared, told) = (counters.clone(), report.clone());
+        runtime.spawn(async move {
+            let usage = CpuUsage::begin(start_ns);
+            // The thread's account begins with its first group.
+            let _ = told_cpu_ns.compare_exchange(0, thread_cpu_ns(), Ordering::Relaxed, Ordering::Relaxed);
+            let is_sender = control.first().is_some_and(|order| order.side == Side::Sender);
+            let flows = control
+                .into_iter()
+                .enumerate()
+                .map(|(index, order)| Flow::new(order, start_ns, shared.clone(), index, stopped.clone()));
+            let flows = carry(&connection, flows).await;
+            let cpu_ns = thread_cpu_ns();
+            let before_ns = told_cpu_ns.swap(cpu_ns, Ordering::Relaxed);
+            let waits = is_sender.then(|| waits(&connection));
+            // It is set here only.
+            let _ = told.set(QuicReport {
+                flows,
+                threads: vec![usage.end()],
+                cpu_ns: cpu_ns.saturating_sub(before_ns),
+                waits: waits.into_iter().collect(),
+            });
+        });
+        Self { counters, report, stop }
+    }
+
+    /// How far each flow is. Never waits.
+    pub(crate) fn counts(&self) -> Vec<FlowCount> {
+        self.counters.iter().map(FlowCounters::read).collect()
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.report.get().is_some()
+    }
+
+    /// Stops all flows. What senders have sent is still delivered while the connection stands.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Stops what has not ended, waits for it until the deadline, and reports.
+    pub(crate) fn finish(self, deadline: Deadline) -> QuicReport {
+        self.stop();
+        while !self.is_finished() && deadline.pause(Duration::from_millis(1)) {}
+        let stuck = |counters: &FlowCounters| FlowReport {
+            count: counters.read(),
+            ..FlowReport::new(EndReason::Failed("its thread did not end; please report this".into()))
+        };
+        self.report.get().cloned().unwrap_or_else(|| QuicReport {
+            flows: self.counters.iter().map(stuck).collect(),
+            ..QuicReport::default()
+        })
+    }
+}
+
+impl Drop for QuicGroup {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Opens the flows' streams one after the other: the order in which they are opened is the flows' own.
+async fn carry(connection: &Connection, flows: impl Iterator<Item = Flow>) -> Vec<FlowReport> {
+    let mut under_way = Vec::new();
+    for flow in flows {
+        under_way.push(flow.open(connection).await);
+    }
+    let mut reports = Vec::with_capacity(under_way.len());
+    for flow in under_way {
+        reports.push(match flow {
+            Ok(task) => {
+                task.await.unwrap_or_else(|error| FlowReport::new(EndReason::Failed(error.to_string())))
+            }
+            Err(ended) => FlowReport::new(ended),
+        });
+    }
+    reports
+}
+
+/// How the path was, as QUIC saw it.
+fn waits(connection: &Connection) -> Waits {
+    let path = connection.stats().path;
+    let us = |time: Duration| u64::try_from(time.as_micros()).ok();
+    Waits {
+        retransmits: Some(path.lost_packets),
+        min_rtt_us: us(path.min_rtt),
+        rtt_us: us(path.rtt),
+        congestion_window_bytes: Some(path.cwnd),
+        ..Waits::default()
+    }
 }

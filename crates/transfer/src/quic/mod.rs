@@ -2,12 +2,11 @@
 //!
 //! The server opens an [`endpoint`] on a port of its own, with a certificate for this session alone; both
 //! are sent over the control connection, and the client accepts that certificate and no other ([`tls`]).
-//! Each flow is a stream that its sender opens and ends ([`flow`]), the flows of one way are a [`group`].
+//! Each flow is a stream that its sender opens and ends ([`flow`]).
 //! One thread at each end does all the work, encryption and acknowledgements included.
 
 mod endpoint;
 mod flow;
-mod group;
 mod tls;
 
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 pub(super) use endpoint::{QuicEndpoint, QuicPlan};
-pub(super) use group::QuicGroup;
+pub(super) use flow::QuicGroup;
 
 /// With more streams than this one thread serves each too rarely.
 pub(super) const FLOWS_MAX: u32 = 1000;

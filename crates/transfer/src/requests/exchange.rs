@@ -34,14 +34,8 @@ impl ThreadBuffers {
         let mut datagram = vec![0; largest.min(BUFFER_BYTES)];
         fill(&mut datagram);
         let stats = LatencyStats::new(spec.omit_until_ns.unwrap_or(0));
-        let spins = spec.waiting == Waiting::Spin;
-        Self {
-            receive: vec![0; BUFFER_BYTES],
-            datagram,
-            stats,
-            spins,
-            is_requester: spec.side == RequestSide::Requester,
-        }
+        let (spins, is_requester) = (spec.waiting == Waiting::Spin, spec.side == RequestSide::Requester);
+        Self { receive: vec![0; BUFFER_BYTES], datagram, stats, spins, is_requester }
     }
 }
 
@@ -80,8 +74,8 @@ impl Sizes {
 #[derive(Debug)]
 pub(super) struct Progress {
     counters: Arc<FlowCounters>,
-    count: FlowCount,
-    moved_ns: Option<(u64, u64)>,
+    pub(super) count: FlowCount,
+    pub(super) moved_ns: Option<(u64, u64)>,
     /// The last reading of the clock: one for each message is enough.
     pub(super) now_ns: u64,
 }
@@ -99,11 +93,6 @@ impl Progress {
     pub(super) fn moved(&mut self) {
         let first_ns = self.moved_ns.map_or(self.now_ns, |(first_ns, _)| first_ns);
         self.moved_ns = Some((first_ns, self.now_ns));
-    }
-
-    /// When its first and its last message moved, monotonic ns.
-    pub(super) fn moved_ns(&self) -> Option<(u64, u64)> {
-        self.moved_ns
     }
 
     pub(super) fn add_bytes(&mut self, bytes: usize) {
@@ -126,10 +115,6 @@ impl Progress {
     pub(super) fn refused(&mut self) {
         self.count.refused += 1;
         self.counters.set_datagrams(&self.count);
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.count.bytes
     }
 }
 

@@ -14,14 +14,10 @@ pub(super) struct InFlight {
     /// From the oldest that waits; those behind it that need not wait any more are `None`.
     sent: VecDeque<Option<SentRequest>>,
     first: u64,
-    waiting: usize,
+    pub(super) waiting: usize,
 }
 
 impl InFlight {
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
     /// The number of the next request to be sent.
     pub(super) fn next(&self) -> u64 {
         self.first + self.sent.len() as u64
@@ -81,7 +77,7 @@ mod tests {
         assert_eq!(in_flight.answered_next(), None, "nobody asked");
         (0..3).for_each(|n| in_flight.push(sent(n)));
         assert_eq!([in_flight.answered_next(), in_flight.answered_next()], [Some(sent(0)), Some(sent(1))]);
-        assert_eq!((in_flight.waiting(), in_flight.next()), (1, 3));
+        assert_eq!((in_flight.waiting, in_flight.next()), (1, 3));
     }
 
     #[test]
@@ -129,7 +125,7 @@ mod tests {
                         prop_assert_eq!(in_flight.answered_next(), oldest);
                     }
                 }
-                prop_assert_eq!((in_flight.waiting(), in_flight.next()), (waiting.len(), next));
+                prop_assert_eq!((in_flight.waiting, in_flight.next()), (waiting.len(), next));
             }
         }
     }

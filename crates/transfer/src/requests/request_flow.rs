@@ -35,9 +35,6 @@ pub(super) struct RequestFlow {
 
 impl RequestFlow {
     /// The flow `index` of `flows`, which starts at `start_ns`; prepares its socket.
-    ///
-    /// # Errors
-    /// [`NetError`]: an option that it needs.
     pub(super) fn new(
         member: &Member,
         spec: &RequestSpec,
@@ -151,7 +148,7 @@ impl Drive for RequestFlow {
 
     fn interest(&self, _after: &Step) -> Option<Interest> {
         let lacks_room = match &self.role {
-            Role::Requester(requester) => requester.lacks_room(),
+            Role::Requester(requester) => requester.lacks_room,
             Role::Responder(responder) => !responder.awaits(),
         };
         Some(match (self.awaits(), lacks_room) {
@@ -176,7 +173,7 @@ impl Drive for RequestFlow {
         if let Role::Requester(requester) = &mut self.role {
             requester.give_up_all(&reason, &mut buffers.stats);
         }
-        let moved_ns = self.progress().moved_ns();
+        let moved_ns = self.progress().moved_ns;
         FlowReport { moved_ns, ..self.socket.report(&self.counters, reason) }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Requester {
     unsent: usize,
     /// What has come of the answer that is under way; of a connection.
     partly: usize,
-    lacks_room: bool,
+    pub(super) lacks_room: bool,
     /// Since when nothing has come though an answer is awaited.
     silent_since_ns: Option<u64>,
     pub(super) progress: Progress,
@@ -33,18 +33,8 @@ pub(super) struct Requester {
 impl Requester {
     pub(super) fn new(sizes: Sizes, end: RequestEnd, schedule: Option<OpenLoop>, progress: Progress) -> Self {
         let in_flight = InFlight::default();
-        let (unsent, partly) = (0, 0);
-        Self {
-            sizes,
-            end,
-            schedule,
-            in_flight,
-            unsent,
-            partly,
-            lacks_room: false,
-            silent_since_ns: None,
-            progress,
-        }
+        let (unsent, partly, lacks_room) = (0, 0, false);
+        Self { sizes, end, schedule, in_flight, unsent, partly, lacks_room, silent_since_ns: None, progress }
     }
 
     fn is_closed_loop(&self) -> bool {
@@ -85,7 +75,7 @@ impl Requester {
                 }
                 Step::Blocked
             }
-            Err(error) => Step::Over(broken(&error, self.progress.bytes())),
+            Err(error) => Step::Over(broken(&error, self.progress.count.bytes)),
         }
     }
 
@@ -102,7 +92,7 @@ impl Requester {
                 self.lacks_room = true;
                 Step::Blocked
             }
-            Err(error) => Step::Over(broken(&error, self.progress.bytes())),
+            Err(error) => Step::Over(broken(&error, self.progress.count.bytes)),
         }
     }
 
@@ -116,17 +106,17 @@ impl Requester {
             RequestEnd::Peer => false,
         };
         if is_last_sent {
-            let is_done = self.in_flight.waiting() == 0;
+            let is_done = self.in_flight.waiting == 0;
             return Err(if is_done { Step::Over(EndReason::Done) } else { Step::Blocked });
         }
         if self.is_closed_loop() {
-            return if self.in_flight.waiting() == 0 { Ok(intended_ns) } else { Err(Step::Blocked) };
+            return if self.in_flight.waiting == 0 { Ok(intended_ns) } else { Err(Step::Blocked) };
         }
         if intended_ns > self.progress.read_clock() {
             return Err(Step::WaitUntil(intended_ns));
         }
         match socket {
-            FlowSocket::Tcp(_) if self.in_flight.waiting() >= REQUESTS_MAX => return Err(Step::Blocked),
+            FlowSocket::Tcp(_) if self.in_flight.waiting >= REQUESTS_MAX => return Err(Step::Blocked),
             FlowSocket::Tcp(_) => {}
             FlowSocket::Udp(_) => self.give_up_old(0, stats),
         }
@@ -138,7 +128,7 @@ impl Requester {
             Ok(Moved::Bytes(bytes)) => bytes,
             Ok(Moved::WouldBlock) => return Step::Blocked,
             Ok(Moved::End) => return Step::Over(self.closed()),
-            Err(error) => return Step::Over(broken(&error, self.progress.bytes())),
+            Err(error) => return Step::Over(broken(&error, self.progress.count.bytes)),
         };
         self.progress.read_clock();
         let answered = match socket {
@@ -148,7 +138,7 @@ impl Requester {
                 Ok(())
             }
         };
-        self.silent_since_ns = (self.in_flight.waiting() > 0).then_some(self.progress.now_ns);
+        self.silent_since_ns = (self.in_flight.waiting > 0).then_some(self.progress.now_ns);
         match answered {
             Ok(()) => Step::Moved,
             Err(ended) => Step::Over(ended),
@@ -164,7 +154,7 @@ impl Requester {
             let Some(sent) = self.in_flight.answered_next() else { return Err(unasked()) };
             stats.answered(sent, self.progress.now_ns);
         }
-        if self.partly > 0 && self.in_flight.waiting() == 0 { Err(unasked()) } else { Ok(()) }
+        if self.partly > 0 && self.in_flight.waiting == 0 { Err(unasked()) } else { Ok(()) }
     }
 
     /// A datagram came. One that answers nothing that waits came twice, or after it was given up.
@@ -180,18 +170,14 @@ impl Requester {
         if self.end == RequestEnd::Peer {
             return EndReason::ByPeer;
         }
-        let (waiting, bytes) = (self.in_flight.waiting(), self.progress.bytes());
+        let (waiting, bytes) = (self.in_flight.waiting, self.progress.count.bytes);
         EndReason::Failed(format!(
             "the peer closed the connection after {bytes} bytes of responses; unanswered requests: {waiting}"
         ))
     }
 
     pub(super) fn awaits(&self) -> bool {
-        !self.is_closed_loop() || (self.unsent == 0 && self.in_flight.waiting() > 0)
-    }
-
-    pub(super) fn lacks_room(&self) -> bool {
-        self.lacks_room
+        !self.is_closed_loop() || (self.unsent == 0 && self.in_flight.waiting > 0)
     }
 
     pub(super) fn check(
@@ -234,7 +220,7 @@ impl Requester {
         };
         let before = |ns| self.schedule.map_or(0, |schedule| schedule.number_before(ns));
         let due = before(due_ns).min(last);
-        let told = self.in_flight.next().max(before(stats.begin_ns()));
+        let told = self.in_flight.next().max(before(stats.begin_ns));
         stats.unsent(due.saturating_sub(told));
         while let Some(sent) = self.in_flight.answered_next() {
             if sent.sent_ns < due_ns || *ended != EndReason::Stopped {

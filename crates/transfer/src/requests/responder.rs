@@ -111,7 +111,7 @@ impl Responder {
         let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
         match socket {
             FlowSocket::Udp(_) if is_refused => EndReason::ByPeer,
-            _ => broken(error, self.progress.bytes()),
+            _ => broken(error, self.progress.count.bytes),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The thread that accepts connections and datagrams and passes them to their sessions.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use reactor::{EventLoop, Reactor, StateMachine, Token};

@@ -88,9 +88,6 @@ pub struct Server {
 
 impl Server {
     /// Listens and serves.
-    ///
-    /// # Errors
-    /// [`NetError`]: the address is in use or not of this host, no descriptors or threads left.
     pub fn start(settings: ServerSettings) -> Result<Self, NetError> {
         let (listener, port) = bind(settings.listen)?;
         let local = listener.local_addr();

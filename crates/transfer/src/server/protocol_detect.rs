@@ -94,9 +94,6 @@ pub struct ProtocolDetector {
 impl ProtocolDetector {
     /// Accepts from `listener`. Pass on its events and timers to [`ProtocolDetector::on_ready`] and
     /// [`ProtocolDetector::on_timer`], and call [`ProtocolDetector::close_silent`] after each wait.
-    ///
-    /// # Errors
-    /// [`NetError`]: the kernel watches no more descriptors.
     pub fn new(listener: Listener, limits: HandshakeLimits, reactor: &Reactor) -> Result<Self, NetError> {
         let within_ns = u64::try_from(limits.within.as_nanos()).unwrap_or(u64::MAX);
         Ok(Self {

@@ -94,21 +94,14 @@ impl TransferSettings {
             let problem = format!("{} is not within 1 to {} flows of QUIC", self.flows, quic::FLOWS_MAX);
             return Err(PlanError::of_key("flows", problem));
         }
+        let (discards, is_controlled) = (self.mode == Mode::Discard, self.congestion_control.is_some());
         refuse_set(&[
             ("requests", self.requests.is_some(), "not supported with QUIC"),
             ("rate", self.rate.is_some(), "not supported with QUIC, which controls its own rate"),
-            (
-                "mode",
-                self.mode == Mode::Discard,
-                "discard is not supported with QUIC, which must read and decrypt all data",
-            ),
+            ("mode", discards, "discard is not supported with QUIC, which must read and decrypt all data"),
             ("engine", self.engine.is_some(), "engines apply only to TCP"),
             ("threads", self.threads > 1, "QUIC uses one thread for all flows"),
-            (
-                "congestion_control",
-                self.congestion_control.is_some(),
-                "QUIC does not use the kernel's congestion control",
-            ),
+            ("congestion_control", is_controlled, "QUIC does not use the kernel's congestion control"),
             ("no_delay", self.no_delay, "it applies only to TCP sockets"),
             ("calls", self.calls, "not supported with QUIC, whose library does not time its system calls"),
         ])
@@ -127,17 +120,13 @@ impl TransferSettings {
                 within(key, size, 1, most, words)?;
             }
         }
-        let problem = "not supported with requests";
+        let (problem, discards) = ("not supported with requests", self.mode == Mode::Discard);
         refuse_set(&[
             ("bytes", self.bytes.is_some(), problem),
             ("rate", self.rate.is_some(), problem),
             ("search", self.search.is_some(), problem),
             ("direction", self.direction != Direction::Up, problem),
-            (
-                "mode",
-                self.mode == Mode::Discard,
-                "discard is not supported with requests, because messages are read",
-            ),
+            ("mode", discards, "discard is not supported with requests, because messages are read"),
         ])
     }
 
@@ -145,17 +134,14 @@ impl TransferSettings {
         if self.search.is_none() {
             return Ok(());
         }
+        let has_load = self.rate.is_some() || self.bytes.is_some();
         refuse_set(&[
             (
                 "search",
                 self.protocol != Protocol::Udp,
                 "needs the protocol udp, because TCP and QUIC control their own rate",
             ),
-            (
-                "search",
-                self.rate.is_some() || self.bytes.is_some(),
-                "not supported with `rate` or `bytes`, because the search sets the rate",
-            ),
+            ("search", has_load, "not supported with `rate` or `bytes`, because the search sets the rate"),
         ])
     }
 
@@ -176,6 +162,7 @@ impl TransferSettings {
     /// ttcp negotiates nothing: settings that cannot apply are errors instead of being ignored.
     fn check_ttcp(&self) -> Result<(), PlanError> {
         let buffers = "not supported with ttcp, which uses the kernel's automatic buffers";
+        let is_controlled = self.congestion_control.is_some();
         refuse_set(&[
             ("direction", self.direction == Direction::Both, "ttcp sends in one direction: up or down"),
             ("flows", self.flows > 1, "ttcp has one flow"),
@@ -184,11 +171,7 @@ impl TransferSettings {
             ("calls", self.calls, "needs a server of kagiri"),
             ("engine", self.engine.is_some(), "not supported with ttcp"),
             ("threads", self.threads > 1, "ttcp has one flow"),
-            (
-                "congestion_control",
-                self.congestion_control.is_some(),
-                "not supported with ttcp, which uses the host's default",
-            ),
+            ("congestion_control", is_controlled, "not supported with ttcp, which uses the host's default"),
             ("no_delay", self.no_delay, "ttcp sends blocks, not messages"),
             ("window", self.window.is_some(), buffers),
             ("send_buffer", self.send_buffer.is_some(), buffers),

@@ -221,9 +221,6 @@ impl Default for TransferSettings {
 
 impl TransferSettings {
     /// Read settings and check every range.
-    ///
-    /// # Errors
-    /// An unknown key, a wrong unit or an impossible range, with the key named.
     pub fn read(settings: Value) -> Result<Self, PlanError> {
         workload::settings::read(&settings)
     }

@@ -19,7 +19,6 @@ use super::flow::{FlowError, FlowReport, Mode, Protocol, ThreadReport};
 pub use receive::Receiver;
 pub use send::{SendOrder, send};
 
-pub const PORT: u16 = 5001;
 /// Default size of `ttcp`'s reads and writes, bytes.
 pub const BLOCK_BYTES: u32 = 8192;
 /// Datagrams of at most this size begin or end a stream, bytes.

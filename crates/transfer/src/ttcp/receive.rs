@@ -32,9 +32,6 @@ enum Place {
 
 impl Receiver {
     /// Listens on `local`; port 0 takes a free one.
-    ///
-    /// # Errors
-    /// [`TtcpError::Net`]: the address is in use or not of this host.
     pub fn bind(local: SocketAddr, manner: Manner) -> Result<Self, TtcpError> {
         let place = match manner.protocol {
             Protocol::Tcp => Place::Tcp(Listener::bind(local, &ListenOptions::default())?),
@@ -55,9 +52,6 @@ impl Receiver {
     /// Waits for the next sender and takes its stream to the end. `watch` hears of the counts now and then.
     ///
     /// A stream of datagrams begins with the first that is no mark, and belongs to its sender.
-    ///
-    /// # Errors
-    /// [`TtcpError`]: no sender came in time or before the stop.
     pub fn take(
         &mut self,
         stop_handle: &StopHandle,

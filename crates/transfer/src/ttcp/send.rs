@@ -31,9 +31,7 @@ pub struct SendOrder {
 
 /// Sends to a `ttcp -r` at `peer`. `watch` hears of the counts now and then; a stop by the stop handle ends
 /// the stream in order.
-///
-/// # Errors
-/// [`TtcpError`]: the peer does not answer. Over UDP this is known only if its host reports a closed port.
+/// Fails if the peer does not answer; over UDP this is known only if its host reports a closed port.
 pub fn send(
     peer: SocketAddr,
     order: &SendOrder,

@@ -1,12 +1,10 @@
 //! Flows over TCP: every byte arrives, ends are exact and prompt, and nothing hangs.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::flow_common;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use flow_common::{GUARD, assert_failed, finish, order, promptly, run, start, streams, tcp, until};
+use crate::flow_common::{GUARD, assert_failed, finish, order, promptly, run, start, streams, tcp, until};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::TcpSocket;
 use sys::span::Recorder;
@@ -160,9 +158,8 @@ fn reset(stream: TcpStream) {
 
 #[test]
 fn closed_peer_is_reported() {
-    for (threads, engine) in
-        [(0, Engine::Write), (0, Engine::Splice), (1, Engine::Write), (1, Engine::Splice)]
-    {
+    let engines = [(0, Engine::Write), (0, Engine::Splice), (1, Engine::Write), (1, Engine::Splice)];
+    for (threads, engine) in engines {
         let setting = GroupSetting { threads, engine: Some(engine), ..GroupSetting::default() };
         let ((one, peer), (two, other_peer)) = (streams(), streams());
         let flows = vec![
@@ -185,13 +182,9 @@ fn silent_peer_is_reported() {
     for threads in [0, 1] {
         let setting =
             GroupSetting { threads, silence_max: Duration::from_millis(100), ..GroupSetting::default() };
-        let held = [streams(), streams()];
-        let mut ends = Vec::new();
-        for (side, (end, peer)) in [Side::Sender, Side::Receiver].into_iter().zip(held) {
-            ends.push((end, peer, side));
-        }
+        let pairs = [(Side::Sender, streams()), (Side::Receiver, streams())].into_iter();
         let (flows, _held): (Vec<_>, Vec<_>) =
-            ends.into_iter().map(|(end, peer, side)| ((tcp(end), order(side, End::Peer)), peer)).unzip();
+            pairs.map(|(side, (end, peer))| ((tcp(end), order(side, End::Peer)), peer)).unzip();
         for flow in &run(flows, &setting).flows {
             assert_failed(flow, "nothing moved for 0.1 s");
         }

@@ -1,12 +1,10 @@
 //! Flows over UDP: every datagram is accounted for.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::flow_common;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flow_common::{GUARD, assert_failed, datagrams, finish, order, run, start, until};
+use crate::flow_common::{GUARD, assert_failed, datagrams, finish, order, run, start, until};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Arrived, Batch, Epoll, Events, Interest, Moved, UdpFlow};
 use transfer::flow::{self, End, EndReason, FlowSocket, FlowSpec, Group, GroupSetting, Mode, Side, Stamp};

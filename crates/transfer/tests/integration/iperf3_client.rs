@@ -1,12 +1,10 @@
 //! Our client with the real iperf3 as its server.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::common;
 use std::net::{Ipv6Addr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use transfer::control::StopHandle;
 use transfer::flow::Side;
@@ -34,11 +32,7 @@ fn started(
     stop_handle: Arc<StopHandle>,
 ) -> (Arc<SessionStatus>, std::thread::JoinHandle<TestReport>) {
     let client = Client::prepare(order, stop_handle).unwrap();
-    (client.status(), std::thread::spawn(move || client.run()))
-}
-
-fn stop_handle() -> Arc<StopHandle> {
-    Arc::new(StopHandle::new().unwrap())
+    (client.status.clone(), std::thread::spawn(move || client.run()))
 }
 
 fn sum(report: &TestReport) -> (u64, u64) {
@@ -53,6 +47,11 @@ fn number(json: &Value, sum: &str) -> u64 {
 
 fn tcp(direction: Direction, length: Length) -> Parameters {
     Parameters { direction, length, ..Parameters::default() }
+}
+
+fn udp(rate_mbit_per_s: u64, direction: Direction, length: Length) -> Parameters {
+    let rate_bit_per_s = Some(rate_mbit_per_s * 1_000_000);
+    Parameters { protocol: Protocol::Udp, block_bytes: 1200, rate_bit_per_s, ..tcp(direction, length) }
 }
 
 #[test]
@@ -173,20 +172,14 @@ fn ipv6_is_supported() {
 #[test]
 fn udp_counts_match_bytes() {
     needs!("iperf3");
-    let udp = |direction, length| Parameters {
-        protocol: Protocol::Udp,
-        block_bytes: 1200,
-        rate_bit_per_s: Some(20_000_000),
-        ..tcp(direction, length)
-    };
     let cases = [
-        udp(Direction::Forward, Length::Seconds(1)),
-        Parameters { streams: 3, wide_counts: true, ..udp(Direction::Forward, Length::Bytes(1_000_000)) },
-        udp(Direction::Forward, Length::Blocks(500)),
-        Parameters { wide_counts: true, ..udp(Direction::Reverse, Length::Seconds(1)) },
-        udp(Direction::Reverse, Length::Bytes(1_000_000)),
-        Parameters { streams: 2, ..udp(Direction::Reverse, Length::Blocks(500)) },
-        Parameters { streams: 2, ..udp(Direction::Bidirectional, Length::Seconds(1)) },
+        udp(20, Direction::Forward, Length::Seconds(1)),
+        Parameters { streams: 3, wide_counts: true, ..udp(20, Direction::Forward, Length::Bytes(1_000_000)) },
+        udp(20, Direction::Forward, Length::Blocks(500)),
+        Parameters { wide_counts: true, ..udp(20, Direction::Reverse, Length::Seconds(1)) },
+        udp(20, Direction::Reverse, Length::Bytes(1_000_000)),
+        Parameters { streams: 2, ..udp(20, Direction::Reverse, Length::Blocks(500)) },
+        Parameters { streams: 2, ..udp(20, Direction::Bidirectional, Length::Seconds(1)) },
     ];
     at_once(&cases, |parameters| {
         let (report, _) = both(parameters);
@@ -289,23 +282,17 @@ fn stop_keeps_the_counts_of_both_ends() {
 #[test]
 fn hanging_or_dead_server_is_detected() {
     needs!("iperf3");
-    let udp = |direction, length| Parameters {
-        protocol: Protocol::Udp,
-        block_bytes: 1200,
-        rate_bit_per_s: Some(50_000_000),
-        ..tcp(direction, length)
-    };
     let cases = [
         (tcp(Direction::Forward, Length::Seconds(60)), "STOP"),
         (tcp(Direction::Reverse, Length::Seconds(60)), "STOP"),
         (tcp(Direction::Bidirectional, Length::Endless), "STOP"),
-        (udp(Direction::Reverse, Length::Endless), "STOP"),
-        (udp(Direction::Forward, Length::Seconds(2)), "STOP"),
+        (udp(50, Direction::Reverse, Length::Endless), "STOP"),
+        (udp(50, Direction::Forward, Length::Seconds(2)), "STOP"),
         (tcp(Direction::Forward, Length::Seconds(60)), "KILL"),
         (tcp(Direction::Reverse, Length::Bytes(1 << 40)), "KILL"),
         (tcp(Direction::Bidirectional, Length::Endless), "KILL"),
-        (udp(Direction::Forward, Length::Endless), "KILL"),
-        (udp(Direction::Reverse, Length::Seconds(60)), "KILL"),
+        (udp(50, Direction::Forward, Length::Endless), "KILL"),
+        (udp(50, Direction::Reverse, Length::Seconds(60)), "KILL"),
     ];
     at_once(&cases, |(parameters, signal)| {
         let (process, address) = iperf3_server(&[]);

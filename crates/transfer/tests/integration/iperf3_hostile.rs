@@ -1,14 +1,12 @@
 //! Clients that mean harm, vanish, hang or talk nonsense: every wait of our server ends, and what they held
 //! is freed.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::common;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use transfer::control::Cookie;
 use transfer::iperf3::{Length, Parameters, State};

@@ -1,10 +1,8 @@
 //! Our server with the real iperf3 as its client: what iperf3 prints is what our server reports.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::common;
 use std::net::SocketAddr;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use transfer::flow::Side;
 use transfer::iperf3::{Length, Protocol, TestReport};
@@ -218,10 +216,7 @@ fn concurrent_clients_are_separate_sessions() {
             start_iperf3(address, &arguments.collect::<Vec<_>>())
         })
         .collect();
-    until("all run at once", || {
-        let sessions = server.sessions();
-        sessions.iter().filter(|session| session.started_ns.is_some()).count() == kinds.len()
-    });
+    until("all run at once", || running(&server) == kinds.len());
     let mut sessions = server.sessions();
     sessions.sort_by_key(|session| session.title.clone());
     for (index, session) in sessions.iter().enumerate() {
@@ -271,7 +266,7 @@ fn client_beyond_the_limit_learns_that_the_server_is_busy() {
     needs!("iperf3");
     let server = serve(|settings| settings.sessions_max = 1);
     let first = start_iperf3(server.local_addr(), &["-t", "2", "-b", "10M", "-J"]);
-    until("the first runs", || server.sessions().iter().any(|session| session.started_ns.is_some()));
+    until("the first runs", || running(&server) > 0);
     let second = iperf3(server.local_addr(), &["-t", "1"]);
     assert!(second["error"].as_str().unwrap().contains("busy"), "{second}");
     let first: Value = serde_json::from_str(&first.output()).unwrap();
@@ -293,7 +288,7 @@ fn stopping_server_informs_its_clients() {
     needs!("iperf3");
     let mut server = serve(|_| ());
     let client = start_iperf3(server.local_addr(), &["-t", "30", "-b", "10M", "-J"]);
-    until("it runs", || server.sessions().iter().any(|session| session.started_ns.is_some()));
+    until("it runs", || running(&server) > 0);
     server.stop();
     let json: Value = serde_json::from_str(&client.output()).unwrap();
     assert!(json["error"].as_str().unwrap().contains("server has terminated"), "{json}");

@@ -1,22 +1,19 @@
 //! Servers that are none, stop anywhere or talk nonsense, and lines that garble what the real iperf3 and we
 //! tell each other: every wait ends, with the cause by its name.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::common;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::*;
-use iperf3::length;
+use crate::common::*;
+use iperf3::frame;
 use sys::net::{ListenOptions, Listener};
 use transfer::control::ControlError;
 use transfer::iperf3::{Direction, Iperf3Error, Length, Parameters, Protocol};
 
 /// A server that says these bytes after the cookie, then closes or falls silent.
 fn script(said: Vec<u8>, closes: bool) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut cookie = [0; 37];
@@ -51,11 +48,8 @@ fn other_protocols_are_named() {
     assert!(failure.contains("it wants other credentials (iperf3 error 142)"), "{failure}");
     let old = error(&[9, 254], true).to_string();
     assert!(old.contains("gave up"), "{old}");
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    assert!(matches!(
-        run(nobody, Parameters::default()).map(|_| ()),
-        Err(Iperf3Error::Control(ControlError::Net(_)))
-    ));
+    let refused = run(closed_address(), Parameters::default()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, Iperf3Error::Control(ControlError::Net(_))), "{refused}");
 }
 
 /// How a stream ends whose bytes nobody takes, as whoever notices first says it: who watches, the flow, or
@@ -106,26 +100,19 @@ fn full_listen_queue_ends_the_connect_in_time() {
 
 /// A server that goes through a whole test of one TCP stream and then says these results.
 fn server_with_results(results: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut control, _) = listener.accept().unwrap();
-        let frame = |control: &mut TcpStream| {
-            let mut head = [0; 4];
-            control.read_exact(&mut head).unwrap();
-            let mut text = vec![0; length(head, 1 << 20).unwrap()];
-            control.read_exact(&mut text).unwrap();
-        };
         control.read_exact(&mut [0; 37]).unwrap();
         control.write_all(&[9]).unwrap();
-        frame(&mut control);
+        read_frame(&mut control).unwrap();
         control.write_all(&[10]).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         control.write_all(&[1, 2]).unwrap();
         std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
         control.read_exact(&mut [0]).unwrap();
         control.write_all(&[13]).unwrap();
-        frame(&mut control);
+        read_frame(&mut control).unwrap();
         // The client may hang up in the middle.
         let _ = control.write_all(&results);
         let _ = control.read_to_end(&mut Vec::new());
@@ -135,11 +122,10 @@ fn server_with_results(results: Vec<u8>) -> SocketAddr {
 
 #[test]
 fn invalid_results_do_not_change_own_results() {
-    let framed = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
     let parameters = Parameters { length: Length::Bytes(1_000_000), ..Parameters::default() };
     let cases = [
-        (framed("{}"), "list no streams"),
-        (framed("{\"streams\": 3"), "no usable JSON"),
+        (frame(b"{}"), "list no streams"),
+        (frame(b"{\"streams\": 3"), "no usable JSON"),
         (vec![0xff; 4], "a text of 4294967295 bytes"),
         (vec![0, 0, 1, 0, b'{'], "did not answer"),
         (Vec::new(), "did not answer"),
@@ -154,7 +140,7 @@ fn invalid_results_do_not_change_own_results() {
     let strange = r#"{"cpu_util_total": nan, "cpu_util_user": -inf, "cpu_util_system": 1e300,
         "sender_has_retransmits": "x", "streams": [{"id": 1, "bytes": 18446744073709551616, "jitter": -nan,
         "errors": -5, "packets": 1e300, "start_time": 9, "end_time": 1}]}"#;
-    let mut results = framed(strange);
+    let mut results = frame(strange.as_bytes());
     results.push(14);
     let report = run_hastily(server_with_results(results), parameters).unwrap();
     assert_eq!(report.problem, None);
@@ -179,8 +165,7 @@ struct Garbling {
 
 /// A line to `server`, and where it begins.
 fn garbled_line(server: SocketAddr, garbling: Garbling) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listener();
     std::thread::spawn(move || {
         for (index, near) in listener.incoming().enumerate() {
             let (Ok(near), Ok(far)) = (near, TcpStream::connect(server)) else { return };

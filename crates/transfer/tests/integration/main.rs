@@ -1,5 +1,5 @@
 //! Flows, requests and every protocol over real sockets, against the real peers.
-#![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by its panic")]
 
 #[macro_use]
 mod common;

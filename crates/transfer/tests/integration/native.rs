@@ -1,14 +1,14 @@
 //! kagiri's own protocol between a real client and a real server over loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::{closed_address, listener, stop_handle};
 use crate::native_common::*;
 use base::verdict::Verdict;
+use iperf3::frame;
 use serde_json::{Value, json};
 use transfer::client::{Ready, Task};
 use transfer::flow::{Direction, EndReason};
@@ -214,8 +214,7 @@ fn server_of_another_protocol_is_named() {
         ("greets with nonsense", |mut peer| drop(peer.write_all(b"k\0\0\0\x04{}{}")), "kagiri"),
     ];
     for (name, manner, expected) in manners {
-        let listener = TcpListener::bind(LOOPBACK).unwrap();
-        let address = listener.local_addr().unwrap();
+        let (listener, address) = listener();
         let served = std::thread::spawn(move || {
             let (mut peer, _) = listener.accept().unwrap();
             let mut cookie = [0; 37];
@@ -228,8 +227,7 @@ fn server_of_another_protocol_is_named() {
         assert!(from.elapsed() < Duration::from_secs(8), "{name}: {:?}", from.elapsed());
         served.join().unwrap();
     }
-    let closed = TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap();
-    let error = prepare(closed, &settings(json!({}))).map(drop).unwrap_err().to_string();
+    let error = prepare(closed_address(), &settings(json!({}))).map(drop).unwrap_err().to_string();
     assert!(error.contains("refused") && error.contains("kagiri transfer --serve"), "{error}");
 }
 
@@ -246,9 +244,8 @@ fn garbage_on_the_port_does_not_disturb_sessions() {
     };
     let nan = br#"{"say":"order","protocol_version":1,"flows":NaN}"#;
     let huge = br#"{"say":"order","protocol_version":18446744073709551616}"#;
-    let framed = |text: &[u8]| [&(text.len() as u32).to_be_bytes()[..], text].concat();
-    let mut held = vec![open(b""), open(&framed(nan)), open(&framed(huge)), open(&[0xff; 100])];
-    held.push(open(&framed(br#"{"say":"go"}"#)));
+    let mut held = vec![open(b""), open(&frame(nan)), open(&frame(huge)), open(&[0xff; 100])];
+    held.push(open(&frame(br#"{"say":"go"}"#)));
     let (settings, address) = (settings(json!({ "bytes": "1MB" })), server.local_addr());
     let report = prepare(address, &settings).unwrap().run(0);
     assert_eq!(ends(&report, Direction::Up).1.bytes(), 1_000_000);

@@ -1,13 +1,13 @@
 //! Clients of kagiri's own protocol that ask for more than they should: for this host's memory, or for
 //! another's network.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use crate::common::read_frame;
 use crate::native_common::{LOOPBACK, server};
+use iperf3::frame;
 use transfer::flow::{Direction, Mode, Protocol};
 use transfer::native::NativeSettings;
 use transfer::native::message::{ClientMessage, ServerMessage, SessionOrder, VERSION};
@@ -48,16 +48,12 @@ fn ordered_by_hand(server: SocketAddr, change: impl Fn(&mut SessionOrder)) -> (T
     control.read_exact(&mut [0]).unwrap();
     assert!(matches!(hear(&mut control), ServerMessage::Welcome { .. }));
     let text = serde_json::to_vec(&ClientMessage::Order(Box::new(order))).unwrap();
-    control.write_all(&[&(text.len() as u32).to_be_bytes()[..], &text].concat()).unwrap();
+    control.write_all(&frame(&text)).unwrap();
     (control, name)
 }
 
 fn hear(control: &mut TcpStream) -> ServerMessage {
-    let mut length = [0; 4];
-    control.read_exact(&mut length).unwrap();
-    let mut text = vec![0; u32::from_be_bytes(length) as usize];
-    control.read_exact(&mut text).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    serde_json::from_slice(&read_frame(control).unwrap()).unwrap()
 }
 
 #[test]

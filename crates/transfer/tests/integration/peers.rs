@@ -1,17 +1,15 @@
 //! kagiri's client finds out whose server it meets, and its server serves kagiri's clients and iperf3's at
 //! once.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common;
 use crate::native_common::{ends, prepare, settings};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::*;
 use base::units::Span;
 use base::verdict::Verdict;
 use base::workload::Judgement;
-use common::*;
 use serde_json::{Value, json};
 use transfer::judge::judge;
 use transfer::native::{NativeServer, NativeSettings};
@@ -72,9 +70,7 @@ fn kagiri_and_iperf3_clients_share_one_port() {
     };
     // However long ours take.
     let clients = start("100");
-    until("iperf3's clients run", || {
-        server.sessions().iter().filter(|session| session.started_ns.is_some()).count() == theirs.len()
-    });
+    until("iperf3's clients run", || running(&server) == theirs.len());
     run_ours();
     assert_eq!(server.sessions().len(), theirs.len(), "iperf3's clients still run");
     drop(clients);
@@ -146,7 +142,7 @@ fn busy_or_dead_iperf3_server_is_named() {
     let (process, address) = iperf3_server(&[]);
     let settings = settings(json!({ "time": "60s", "direction": "down" }));
     let first = prepare(address, &settings).unwrap();
-    let passed = first.passed();
+    let passed = first.passed.clone();
     let first = std::thread::spawn(move || first.run(0));
     until("bytes move", || passed[1].load(std::sync::atomic::Ordering::Relaxed) > 1 << 20);
     let busy = prepare(address, &settings).map(|_| ()).unwrap_err().to_string();
@@ -164,12 +160,7 @@ fn busy_or_dead_iperf3_server_is_named() {
 
 #[test]
 fn ttcp_peer_is_supported() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let receiver = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
-    });
+    let (address, receiver) = byte_sink();
     let up = settings(json!({ "peer": "ttcp", "host": "x", "bytes": "16MB" }));
     let report = prepare(address, &up).unwrap().run(0);
     assert_eq!((report.broken, receiver.join().unwrap()), (None, 16_000_000));

@@ -1,13 +1,13 @@
 //! QUIC between a real client and a real server of kagiri over loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::common::{listener, read_frame};
 use crate::native_common::*;
 use base::verdict::Verdict;
+use iperf3::frame;
 use serde_json::{Value, json};
 use transfer::flow::{Direction, EndReason};
 use transfer::judge::judge;
@@ -36,12 +36,9 @@ fn requested_bytes_arrive_in_each_direction() {
             assert_eq!((sender.bytes(), receiver.bytes()), (5_000_001, 5_000_001), "{direction} {way:?}");
             let each: Vec<u64> = receiver.flows.iter().map(|flow| flow.count.bytes).collect();
             assert_eq!(each, [1_666_667; 3], "each flow is a stream of its own, in its place");
-            assert!(sender.flows.iter().all(|flow| flow.ended == EndReason::Done), "{:?}", sender.flows);
-            assert!(
-                receiver.flows.iter().all(|flow| flow.ended == EndReason::ByPeer),
-                "{:?}",
-                receiver.flows
-            );
+            let ended = |end: &EndReport| end.flows.iter().map(|flow| flow.ended.clone()).collect::<Vec<_>>();
+            assert_eq!(ended(sender), vec![EndReason::Done; 3]);
+            assert_eq!(ended(receiver), vec![EndReason::ByPeer; 3]);
             assert!(receiver.goodput_bit_per_s().unwrap() > 0.0);
             assert!(sender.waits[0].rtt_us.is_some_and(|us| us > 0), "{:?}", sender.waits);
         }
@@ -99,8 +96,7 @@ fn server_with_another_certificate_is_refused() {
 /// Stands between a client and the server's control connection, and tells of another certificate than the
 /// server's.
 fn falsify_certificate(server: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind(LOOPBACK).unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut client, _) = listener.accept().unwrap();
         let mut upstream = TcpStream::connect(server).unwrap();
@@ -113,17 +109,13 @@ fn falsify_certificate(server: SocketAddr) -> SocketAddr {
         let mut greeting = [0];
         upstream.read_exact(&mut greeting).unwrap();
         client.write_all(&greeting).unwrap();
-        let mut length = [0; 4];
-        while upstream.read_exact(&mut length).is_ok() {
-            let mut text = vec![0; u32::from_be_bytes(length) as usize];
-            upstream.read_exact(&mut text).unwrap();
+        while let Some(text) = read_frame(&mut upstream) {
             let mut said: ServerMessage = serde_json::from_slice(&text).unwrap();
             if let ServerMessage::Ready { quic: Some(facts), .. } = &mut said {
                 *facts.certificate.last_mut().unwrap() ^= 1;
             }
             let text = serde_json::to_vec(&said).unwrap();
-            let frame = [&(text.len() as u32).to_be_bytes()[..], &text].concat();
-            if client.write_all(&frame).is_err() {
+            if client.write_all(&frame(&text)).is_err() {
                 break;
             }
         }

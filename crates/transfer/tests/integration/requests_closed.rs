@@ -1,13 +1,11 @@
 //! One request after the other: each gets its answer, whatever waits how, and nothing hangs.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::{flow_common, requests_common};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use flow_common::{GUARD, assert_failed, datagrams, promptly, streams, tcp, until};
-use requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
+use crate::flow_common::{GUARD, assert_failed, datagrams, promptly, streams, tcp, until};
+use crate::requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{Moved, TcpSocket, UdpFlow};
 use sys::span::Recorder;
@@ -24,13 +22,8 @@ fn each_request_has_an_answer() {
             for (size_bytes, answer_bytes, flows, threads) in
                 [(1, 1, 1, 0), (14, 3000, 3, 1), (9000, 1, 3, 0), (8, 8, 20, 2)]
             {
-                let order = RequestSpec {
-                    size_bytes,
-                    answer_bytes,
-                    waiting,
-                    threads,
-                    ..asks(RequestEnd::Requests(EACH))
-                };
+                let end = RequestEnd::Requests(EACH);
+                let order = RequestSpec { size_bytes, answer_bytes, waiting, threads, ..asks(end) };
                 let (near, far) = pairs(is_udp, flows);
                 let answering = start(far, &answers(&order));
                 let asked = finish(start(near, &order));
@@ -42,11 +35,9 @@ fn each_request_has_an_answer() {
                 assert_eq!(times.count(), all);
                 let sum_s = times.mean_ns().unwrap() * all as f64 / 1e9;
                 assert!(0.0 < sum_s && sum_s < told.elapsed_s * flows as f64 * 1.01, "{case}: {told:?}");
+                let bytes = EACH * u64::from(answer_bytes);
                 for flow in &asked.flows {
-                    assert_eq!(
-                        (&flow.ended, flow.count.bytes),
-                        (&EndReason::Done, EACH * u64::from(answer_bytes))
-                    );
+                    assert_eq!((&flow.ended, flow.count.bytes), (&EndReason::Done, bytes));
                     assert_eq!(flow.count.datagrams, if is_udp { EACH } else { 0 });
                     assert_eq!(flow.tcp.is_some(), !is_udp);
                     let (first, last) = flow.moved_ns.unwrap();
@@ -63,13 +54,10 @@ fn each_request_has_an_answer() {
                 drop(asked.sockets);
                 let answered = finish(answering);
                 assert!(answered.responses.is_none());
+                let ended = if is_udp { &EndReason::Stopped } else { &EndReason::ByPeer };
+                let bytes = EACH * u64::from(size_bytes);
                 for flow in &answered.flows {
-                    let ended = if is_udp { &EndReason::Stopped } else { &EndReason::ByPeer };
-                    assert_eq!(
-                        (&flow.ended, flow.count.bytes),
-                        (ended, EACH * u64::from(size_bytes)),
-                        "{case}"
-                    );
+                    assert_eq!((&flow.ended, flow.count.bytes), (ended, bytes), "{case}");
                 }
             }
         }
@@ -146,11 +134,8 @@ fn stop_is_prompt_on_both_sides() {
                     assert!(group.wait(Deadline::after(GUARD)));
                     longest = longest.max(asked.elapsed());
                     let report = finish(group);
-                    assert!(
-                        report.flows.iter().all(|flow| flow.ended == EndReason::Stopped),
-                        "{:?}",
-                        report.flows
-                    );
+                    let flows = &report.flows;
+                    assert!(flows.iter().all(|flow| flow.ended == EndReason::Stopped), "{flows:?}");
                     let unanswered = report.responses.as_ref().map_or(0, |told| told.unanswered);
                     assert_eq!(unanswered, 0, "it may be under way");
                     // A requester's connection that closes ends the answerer.

@@ -1,13 +1,11 @@
 //! Requests at moments of a schedule: they are sent whatever the answers do, and latency counts from the
 //! moment.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::{flow_common, requests_common};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use flow_common::{GUARD, assert_failed, datagrams, streams, tcp, until};
-use requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
+use crate::flow_common::{GUARD, assert_failed, datagrams, streams, tcp, until};
+use crate::requests_common::{WAITINGS, answers, asks, finish, pairs, responses, start};
 use sys::clock::monotonic_ns;
 use sys::net::Moved;
 use transfer::flow::{EndReason, FlowSocket};

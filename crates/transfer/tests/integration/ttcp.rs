@@ -1,15 +1,10 @@
 //! Classic ttcp at the other end: nuttcp's classic mode over TCP, and over UDP a few lines that do as
 //! `ttcp.c` does.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use crate::common;
-use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::*;
-use transfer::control::StopHandle;
+use crate::common::*;
 use transfer::flow::{End, EndReason, Protocol};
 use transfer::ttcp::{Manner, Patience, Receiver, SendOrder, TtcpError, TtcpReport, send};
 
@@ -23,7 +18,7 @@ fn bind(protocol: Protocol) -> Receiver {
 }
 
 fn take(receiver: &mut Receiver) -> TtcpReport {
-    receiver.take(&StopHandle::new().unwrap(), |_| ()).unwrap()
+    receiver.take(&stop_handle(), |_| ()).unwrap()
 }
 
 fn order(protocol: Protocol, bytes: u64) -> SendOrder {
@@ -31,12 +26,7 @@ fn order(protocol: Protocol, bytes: u64) -> SendOrder {
 }
 
 fn send_to(peer: SocketAddr, order: &SendOrder) -> Result<TtcpReport, TtcpError> {
-    send(peer, order, &Arc::new(StopHandle::new().unwrap()), |_| ())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    send(peer, order, &stop_handle(), |_| ())
 }
 
 #[test]
@@ -49,11 +39,8 @@ fn nuttcp_stream_is_received() {
         let sender = Process::start("nuttcp", &["-t", "-p", &port, "-l", "8192", "-n", "2048", "127.0.0.1"]);
         let report = take(&mut receiver);
         let printed = sender.output();
-        assert_eq!(
-            (report.flow.count.bytes, &report.flow.ended),
-            (16 << 20, &EndReason::ByPeer),
-            "{printed}"
-        );
+        let flow = &report.flow;
+        assert_eq!((flow.count.bytes, &flow.ended), (16 << 20, &EndReason::ByPeer), "{printed}");
         assert!(printed.contains("16.0000 MB"), "{printed}");
         assert!(report.seconds().unwrap() > 0.0);
     }
@@ -62,12 +49,7 @@ fn nuttcp_stream_is_received() {
 /// nuttcp receives in its own protocol only: `nuttcp -r` becomes a server of that.
 #[test]
 fn stream_is_sent_to_ttcp_receiver() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let receiver = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
-    });
+    let (address, receiver) = byte_sink();
     let sent = send_to(address, &order(Protocol::Tcp, 16 << 20)).unwrap();
     assert_eq!((sent.flow.count.bytes, sent.flow.ended), (16 << 20, EndReason::Done));
     assert_eq!(receiver.join().unwrap(), 16 << 20);
@@ -143,7 +125,7 @@ fn each_wait_ends_by_deadline_silence_or_stop() {
         let patience = Patience { first: Duration::from_millis(100), silence: Duration::from_millis(300) };
         let manner = Manner { patience, ..manner(protocol) };
         let mut receiver = Receiver::bind((Ipv4Addr::LOCALHOST, 0).into(), manner).unwrap();
-        let stop_handle = StopHandle::new().unwrap();
+        let stop_handle = stop_handle();
         let nobody = receiver.take(&stop_handle, |_| ()).unwrap_err();
         assert!(nobody.to_string().contains("no sender came"), "{nobody}");
         stop_handle.stop();
@@ -151,32 +133,20 @@ fn each_wait_ends_by_deadline_silence_or_stop() {
     }
     // A sender that says something and then nothing.
     let patience = Patience { first: GUARD, silence: Duration::from_millis(300) };
-    let mut receiver =
-        Receiver::bind((Ipv4Addr::LOCALHOST, 0).into(), Manner { patience, ..manner(Protocol::Udp) })
-            .unwrap();
+    let manner = Manner { patience, ..manner(Protocol::Udp) };
+    let mut receiver = Receiver::bind((Ipv4Addr::LOCALHOST, 0).into(), manner).unwrap();
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.send_to(&[1; 100], receiver.local_addr()).unwrap();
     let report = take(&mut receiver);
     assert!(matches!(report.flow.ended, EndReason::Failed(_)), "{report:?}");
     assert_eq!(report.flow.count.bytes, 100);
-    let gone = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-    assert!(matches!(send_to(gone, &order(Protocol::Tcp, 1)), Err(TtcpError::Net(_))));
+    assert!(matches!(send_to(closed_address(), &order(Protocol::Tcp, 1)), Err(TtcpError::Net(_))));
 }
 
 #[test]
 fn stop_ends_stream_in_order() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let reader = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut piece = vec![0; 1 << 20];
-        let mut bytes = 0;
-        while let Ok(n @ 1..) = stream.read(&mut piece) {
-            bytes += n as u64;
-        }
-        bytes
-    });
-    let stop_handle = Arc::new(StopHandle::new().unwrap());
+    let (address, reader) = byte_sink();
+    let stop_handle = stop_handle();
     let (rung, from) = (stop_handle.clone(), Instant::now());
     let endless =
         SendOrder { end: End::Peer, rate_bit_per_s: Some(1_000_000_000), ..order(Protocol::Tcp, 0) };

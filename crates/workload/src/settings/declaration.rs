@@ -1,13 +1,32 @@
-//! What the schema declares of each setting.
+//! What a struct of settings has to be, and what its schema declares of each setting.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use serde::Deserialize;
+use base::plan::PlanError;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::definition::{Settings, generate_schema};
+/// What a struct of settings has to be.
+pub trait Settings:
+    Serialize + DeserializeOwned + JsonSchema + Default + Clone + PartialEq + Send + Sync + 'static
+{
+    /// Checks what concerns several settings; ranges of single settings are checked from the schema.
+    /// The error names the key; a further key in its message stands in backticks.
+    fn check(&self) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    /// What to do about a key that is not one of these settings, where more can be said than that it is
+    /// unknown.
+    fn advice(_unknown_key: &str) -> Option<&'static str> {
+        None
+    }
+}
 
 /// How a setting is given on the command line. Everything is optional.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -138,6 +157,11 @@ fn declared<S: Settings>() -> &'static Declared {
         table(&schema, &parent, &mut settings);
         Box::leak(Box::new(Declared { schema, settings }))
     })
+}
+
+fn generate_schema<S: Settings>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<S>().to_value()
 }
 
 struct Parent {

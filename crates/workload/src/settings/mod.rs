@@ -8,11 +8,9 @@
 //! ["key"])` names further keys that plans may use.
 
 mod declaration;
-mod definition;
 mod page;
 mod read;
 
-pub use declaration::{Choice, Declaration, Flag, Kind, declarations, schema};
-pub use definition::Settings;
+pub use declaration::{Choice, Declaration, Flag, Kind, Settings, declarations, schema};
 pub use page::{page, value_name};
 pub use read::{one, read};

@@ -1,7 +1,6 @@
 //! The reference page of a workload's settings, as Markdown.
 
-use super::declaration::{Declaration, Kind, declarations};
-use super::definition::Settings;
+use super::declaration::{Declaration, Kind, Settings, declarations};
 
 const COLUMNS: usize = 118;
 

@@ -7,14 +7,9 @@ use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
 use serde_json::{Map, Value, json};
 
-use super::declaration::{Declaration, Kind, declarations, plain, schema};
-use super::definition::Settings;
+use super::declaration::{Declaration, Kind, Settings, declarations, plain, schema};
 
 /// Reads and checks settings, and fills in the defaults of what they leave out.
-///
-/// # Errors
-/// An unknown key, a wrong unit, a value out of range, or settings that do not fit together, with the key
-/// named.
 pub fn read<S: Settings>(settings: &Value) -> Result<S, PlanError> {
     let settings = known_keys::<S>(schema::<S>(), settings, "")?;
     let read: S = parse(&settings)?;
@@ -24,9 +19,6 @@ pub fn read<S: Settings>(settings: &Value) -> Result<S, PlanError> {
 }
 
 /// Checks that the type of one setting reads this value, without any other setting.
-///
-/// # Errors
-/// What is wrong with the value.
 pub fn one<S: Settings>(key: &str, value: &Value) -> Result<(), PlanError> {
     let alone = key.rsplit('.').fold(value.clone(), |below, key| json!({ key: below }));
     parse::<S>(&alone).map(|_| ())

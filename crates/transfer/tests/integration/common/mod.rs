@@ -1,13 +1,11 @@
 //! The real iperf3 at the other end, and ways to wait for things.
 
-#![allow(dead_code, reason = "every test file uses another part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -193,6 +191,43 @@ fn listens(address: SocketAddr) -> bool {
     })
 }
 
+/// A listener on a free port of loopback, and its address.
+pub fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// An address of loopback at which nobody listens.
+pub fn closed_address() -> SocketAddr {
+    listener().1
+}
+
+/// Takes one connection; the thread returns how many bytes came over it.
+pub fn byte_sink() -> (SocketAddr, JoinHandle<u64>) {
+    let (listener, address) = listener();
+    let take = move || std::io::copy(&mut listener.accept().unwrap().0, &mut std::io::sink()).unwrap();
+    (address, std::thread::spawn(take))
+}
+
+/// Reads a message with its length in front.
+pub fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).ok()?;
+    let mut text = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut text).ok()?;
+    Some(text)
+}
+
+/// How many of iperf3's clients have begun to move data.
+pub fn running(server: &Server) -> usize {
+    server.sessions().iter().filter(|session| session.started_ns.is_some()).count()
+}
+
+pub fn stop_handle() -> Arc<StopHandle> {
+    Arc::new(StopHandle::new().unwrap())
+}
+
 /// A client's order with those parameters.
 pub fn order(server: SocketAddr, parameters: Parameters) -> ClientOrder {
     ClientOrder { server, parameters, carrying: Carrying::default(), deadlines: Deadlines::default() }
@@ -211,6 +246,5 @@ pub fn run_hastily(server: SocketAddr, parameters: Parameters) -> Result<TestRep
 }
 
 fn carry_out(order: ClientOrder) -> Result<TestReport, Iperf3Error> {
-    let stop_handle = Arc::new(StopHandle::new()?);
-    Ok(Client::prepare(order, stop_handle)?.run())
+    Ok(Client::prepare(order, stop_handle())?.run())
 }

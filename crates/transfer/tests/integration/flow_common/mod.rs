@@ -1,8 +1,6 @@
 //! Sockets, orders and deadlines for the tests of flows.
-#![allow(dead_code, reason = "each test program uses some")]
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
@@ -12,6 +10,7 @@ use transfer::flow::{
     Stamp,
 };
 
+use crate::common::listener;
 pub use crate::common::{GUARD, until};
 
 pub fn order(side: Side, end: End) -> FlowSpec {
@@ -20,8 +19,8 @@ pub fn order(side: Side, end: End) -> FlowSpec {
 
 /// Both ends of a connection over loopback: who connected, who accepted.
 pub fn streams() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (listener, address) = listener();
+    let client = TcpStream::connect(address).unwrap();
     let (server, peer) = listener.accept().unwrap();
     assert_eq!(peer, client.local_addr().unwrap());
     for stream in [&client, &server] {

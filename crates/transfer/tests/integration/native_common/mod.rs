@@ -1,5 +1,4 @@
 //! A server and clients of kagiri's own protocol over loopback.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use transfer::report::{EndReport, TransferReport};
 use transfer::server::{Server, ServerSettings};
 use transfer::settings::TransferSettings;
 
-use crate::common::until;
+use crate::common::{stop_handle, until};
 
 pub const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
@@ -27,10 +26,6 @@ pub fn server(settings: NativeSettings) -> (Server, Arc<NativeServer>) {
 
 pub fn settings(value: Value) -> TransferSettings {
     TransferSettings::read(value).unwrap()
-}
-
-pub fn stop_handle() -> Arc<StopHandle> {
-    Arc::new(StopHandle::new().unwrap())
 }
 
 pub fn prepare(server: SocketAddr, settings: &TransferSettings) -> Result<Ready, ClientError> {
@@ -62,7 +57,7 @@ pub fn ends(report: &TransferReport, direction: Direction) -> (&EndReport, &EndR
 /// Runs a long transfer and does `then` once bytes flow in `direction`; the report, and how long it took from
 /// then on.
 pub fn interrupted(ready: Ready, direction: Direction, then: impl FnOnce()) -> (TransferReport, Duration) {
-    let passed = ready.passed();
+    let passed = ready.passed.clone();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| ready.run(0));
         let index = usize::from(direction == Direction::Down);

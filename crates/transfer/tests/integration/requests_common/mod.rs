@@ -1,6 +1,4 @@
 //! Orders and runs for the tests of requests.
-#![allow(dead_code, reason = "each test program uses some")]
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use std::time::Duration;
 
