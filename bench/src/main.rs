@@ -29,13 +29,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum What {
     /// Events built from many sources at once
-    Daq(daq::DaqArgs),
+    Daq(daq::Settings),
     /// Many hosts: joining, asking, clocks, faults, labs, links
-    Fleet(fleet::FleetArgs),
+    Fleet(fleet::Settings),
     /// What a lab makes on one machine: disks
     Lab(lab::LabArgs),
     /// Content, virtual players, content server, capacity searches
-    Stream(stream::StreamArgs),
+    Stream(stream::Settings),
     /// What watching costs the program that is watched
     Timeline(timeline::TimelineArgs),
     /// Bulk transfers over loopback

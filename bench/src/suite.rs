@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use crate::noise::{self, Meter, Noise};
 use crate::record::{self, Row, Section};
-use crate::render;
+use crate::{render, tools};
 
 /// The options of every suite.
 #[derive(Args)]
-pub struct Options {
+pub struct Options<Case: ValueEnum + Send + Sync + 'static> {
+    /// Only these cases; all without it
+    #[arg(long, value_enum, value_name = "NAME")]
+    case: Vec<Case>,
     /// Measure shortly: shows that every case works, not what it comes to
     #[arg(long)]
     smoke: bool,
@@ -21,7 +25,7 @@ pub struct Options {
     quiet_wait: u64,
     /// The program under test; the one beside this program without it
     #[arg(long, value_name = "FILE")]
-    pub kagiri: Option<PathBuf>,
+    kagiri: Option<PathBuf>,
     /// Where what is made and the results are kept [default: target/bench/SUITE]; direct I/O must work there
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -34,7 +38,7 @@ pub struct Options {
 }
 
 /// How long and how undisturbed a case measures.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Pace {
     smoke: bool,
     quiet: Duration,
@@ -59,8 +63,7 @@ impl Pace {
 }
 
 /// Measures ours (`true`) and the peer in the order ours, peer, peer, ours, ...: a drift of the machine then
-/// hits
-/// both alike.
+/// hits both alike.
 pub fn pair<T>(number: u32, mut one: impl FnMut(bool) -> anyhow::Result<T>) -> anyhow::Result<(T, T)> {
     let ours_first = number.is_multiple_of(2);
     let (first, second) = (one(ours_first)?, one(!ours_first)?);
@@ -93,27 +96,42 @@ pub struct Found {
     pub notes: Vec<String>,
 }
 
-impl Options {
+impl Found {
+    pub fn about(compared: impl Into<String>) -> Self {
+        Self { compared: compared.into(), ..Self::default() }
+    }
+
+    pub fn with_rows(self, rows: impl IntoIterator<Item = Row>) -> Self {
+        Self { rows: rows.into_iter().collect(), ..self }
+    }
+
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+
+    /// Adds the versions of the programs that it is compared with.
+    pub fn with_versions(self, programs: &[&str]) -> Self {
+        Self { versions: tools::versions(programs), ..self }
+    }
+}
+
+impl<Case: ValueEnum + Send + Sync + 'static> Options<Case> {
     pub fn pace(&self) -> Pace {
         Pace { smoke: self.smoke, quiet: Duration::from_secs(self.quiet_wait) }
     }
 
-    pub fn dir(&self, suite: &str) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(suite))
-    }
-
-    /// Measures the cases, all if none is named, or prints what was measured. `open` makes what they share,
-    /// `counts` says the options that make a case what it is.
-    pub fn perform<Case: ValueEnum, Fixture>(
+    /// Measures the cases, all if none is named, or prints what was measured. `open` makes what they share
+    /// of the directory and the program under test, `counts` says the options that make a case what it is.
+    pub fn perform<Fixture>(
         &self,
         suite: &str,
-        cases: &[Case],
-        open: impl FnOnce() -> anyhow::Result<Fixture>,
+        open: impl FnOnce(PathBuf, PathBuf) -> anyhow::Result<Fixture>,
         counts: impl Fn(&Case) -> String,
         measure: impl Fn(&Case, &Fixture) -> anyhow::Result<Found>,
     ) -> anyhow::Result<()> {
-        let cases = if cases.is_empty() { Case::value_variants() } else { cases };
-        let results = self.dir(suite).join("results.jsonl");
+        let cases = if self.case.is_empty() { Case::value_variants() } else { &self.case };
+        let dir = self.dir.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(suite));
+        let results = dir.join("results.jsonl");
         if self.stored {
             let stored = record::latest(&results)?;
             let title = |case: &Case| format!("{suite}: {}", name(case));
@@ -121,7 +139,8 @@ impl Options {
             cases.iter().flat_map(of_case).for_each(|section| self.print(section));
             return Ok(());
         }
-        let fixture = open()?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let fixture = open(dir.canonicalize()?, tools::kagiri(self.kagiri.clone())?)?;
         let mut failed = 0;
         for case in cases {
             let name = name(case);

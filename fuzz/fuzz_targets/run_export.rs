@@ -22,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(export(&again).ok().as_ref(), Some(&written));
     let table = LoadTable::from_trials(&run.trials, BTreeMap::new(), &run.capacity.unit);
     let _ = explain(&table);
-    let specs = BUILT_IN.workloads().iter().flat_map(|workload| workload.metrics()).copied().collect::<Vec<_>>();
+    let specs = BUILT_IN.workloads().iter().flat_map(|workload| workload.metrics()).copied();
+    let specs = specs.collect::<Vec<_>>();
     let _ = report::export::trials_csv(&run);
     let _ = report::export::series_csv(&run);
     let _ = page(&run, &Extras { specs: &specs, ..Extras::default() });

@@ -80,13 +80,11 @@ fn bunched() -> String {
 }
 
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
-    let mut found = Found {
-        compared: "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that \
+    let mut found = Found::about(
+        "A fault is made while events of 1 KiB fragments are built on a lab, and the causes that \
                    the account gives for the events that took long are held against it. Longer than 4 x the \
-                   median or 20 ms more is long. There is no peer."
-            .to_owned(),
-        ..Found::default()
-    };
+                   median or 20 ms more is long. There is no peer.",
+    );
     let (mut right, mut all) = (0, 0);
     for fault in &FAULTS {
         let mut row = Row::new(fault.what, "% right");

@@ -67,8 +67,7 @@ impl Port {
 }
 
 impl Fixture {
-    /// Makes the directory and finds the program.
-    pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub fn open(dir: PathBuf, kagiri: PathBuf) -> anyhow::Result<Self> {
         Ok(Self { labs: Labs::open(dir, kagiri)? })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::statistics::median;
 
 use super::fixture::{Fixture, Told, none, row};
-use super::{Settings, neper};
+use super::{Settings, peers};
 use crate::record::Row;
 use crate::suite::{self, Found};
 
@@ -35,7 +35,7 @@ pub fn rate(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
             }
             let Some(program) = &settings.neper else { return Ok(None) };
             pace.await_quiet()?;
-            neper::answers_per_s(program, fixture.dir(), SOURCES, BYTES, *seconds).map(Some)
+            peers::answers_per_s(program, fixture.dir(), SOURCES, BYTES, *seconds).map(Some)
         })?;
         match (ours, theirs) {
             (Some(ours), Some(theirs)) => fragments.pair(ours, theirs),
@@ -90,14 +90,11 @@ pub fn long(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         row("memory of fragments, at most", "KiB", &told, "builder_memory_bytes_max", 1.0 / 1024.0)
             .goal_each(&format!("<= {:.0} KiB: {WINDOW} events", most_bytes / 1024.0)),
     ];
-    Ok(Found {
-        compared: format!(
-            "{SOURCES} sources push {BYTES} bytes each to one builder over loopback, {events} events, every \
+    Ok(Found::about(format!(
+        "{SOURCES} sources push {BYTES} bytes each to one builder over loopback, {events} events, every \
              payload with a checksum. There is no peer."
-        ),
-        rows,
-        ..Found::default()
-    })
+    ))
+    .with_rows(rows))
 }
 
 /// Orders that get lost lose no event.
@@ -105,14 +102,11 @@ pub fn dropped(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     const PERCENT: u32 = 1;
     const FEW: u32 = 100;
     let Settings { seconds, pace, .. } = settings;
-    let mut found = Found {
-        compared: format!(
-            "{FEW} sources of {BYTES} bytes over loopback; each group of sources overhears {PERCENT} % of \
+    let mut found = Found::about(format!(
+        "{FEW} sources of {BYTES} bytes over loopback; each group of sources overhears {PERCENT} % of \
              the orders, by chance, for {seconds} s. Recovery counts from the trigger to the arrival of a \
              fragment whose order came by repetition, or by a later one. There is no peer."
-        ),
-        ..Found::default()
-    };
+    ));
     for (what, triggers) in [("flat out", "max"), ("100 triggers/s", "100/s")] {
         for pattern in ["push", "grant"] {
             let credit = if pattern == "grant" { "credit = 50\n" } else { "" };

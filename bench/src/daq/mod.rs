@@ -1,32 +1,22 @@
 //! `kagiri-bench daq`: what building events must reach.
 
 mod causes;
-mod cliff;
-mod clocks;
-mod credit;
 mod fixture;
-mod iperf3_baseline;
 mod loopback;
-mod neper;
+mod peers;
 mod port;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::suite::{Found, Options, Pace};
+use crate::suite::{Options, Pace};
 use fixture::Fixture;
-
-/// Its name on the command line.
-const SUITE: &str = "daq";
 
 /// Build events from up to ten thousand sources, over loopback and over the links of labs made for it. Root
 /// is needed.
 #[derive(Args)]
-pub struct DaqArgs {
-    /// Only these cases; all without it
-    #[arg(long, value_enum, value_name = "NAME")]
-    case: Vec<Case>,
+pub struct Settings {
     /// How often each thing is measured
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -42,7 +32,9 @@ pub struct DaqArgs {
     #[arg(long, value_name = "FILE")]
     neper: Option<PathBuf>,
     #[command(flatten)]
-    options: Options,
+    options: Options<Case>,
+    #[arg(skip)]
+    pace: Pace,
 }
 
 /// What can be measured.
@@ -76,58 +68,38 @@ enum Case {
     Beside,
 }
 
-struct Settings {
-    repeat: u32,
-    seconds: u32,
-    thousand_fragments: u64,
-    neper: Option<PathBuf>,
-    pace: Pace,
-}
-
 impl Settings {
     fn times(&self) -> u32 {
         self.pace.full_or(self.repeat, 1)
     }
-}
 
-impl Case {
-    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
-        match self {
-            Self::Rate => loopback::rate(fixture, settings),
-            Self::Long => loopback::long(fixture, settings),
-            Self::Dropped => loopback::dropped(fixture, settings),
-            Self::Shallow => port::shallow(fixture, settings),
-            Self::Thousand => port::thousand(fixture, settings),
-            Self::Large => port::large(fixture, settings),
-            Self::Poisson => port::poisson(fixture, settings),
-            Self::Many => port::many(fixture, settings),
-            Self::Cliff => cliff::measure(fixture, settings),
-            Self::Clock => clocks::measure(fixture, settings),
-            Self::Credit => credit::measure(fixture, settings),
-            Self::Causes => causes::measure(fixture, settings),
-            Self::Beside => iperf3_baseline::measure(fixture, settings),
-        }
-    }
-}
-
-impl DaqArgs {
     /// Measures, or prints what was measured.
-    pub fn perform(self) -> anyhow::Result<()> {
-        let pace = self.options.pace();
-        let settings = Settings {
-            repeat: self.repeat,
-            seconds: pace.full_or(self.seconds, 1),
-            thousand_fragments: pace.full_or(self.thousand_fragments, 100),
-            neper: self.neper.clone(),
-            pace,
-        };
-        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
+    pub fn perform(mut self) -> anyhow::Result<()> {
+        self.pace = self.options.pace();
+        self.seconds = self.pace.full_or(self.seconds, 1);
+        self.thousand_fragments = self.pace.full_or(self.thousand_fragments, 100);
         let counts = |case: &Case| match case {
             Case::Long => format!("--thousand-fragments {}", self.thousand_fragments),
             Case::Rate => format!("--repeat {} --seconds {} --neper FILE", self.repeat, self.seconds),
             _ => format!("--repeat {} --seconds {}", self.repeat, self.seconds),
         };
-        self.options
-            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
+        self.options.perform("daq", Fixture::open, counts, |case, fixture| {
+            let measure = match case {
+                Case::Rate => loopback::rate,
+                Case::Long => loopback::long,
+                Case::Dropped => loopback::dropped,
+                Case::Shallow => port::shallow,
+                Case::Thousand => port::thousand,
+                Case::Large => port::large,
+                Case::Poisson => port::poisson,
+                Case::Many => port::many,
+                Case::Cliff => port::cliff,
+                Case::Clock => port::clocks,
+                Case::Credit => port::credit,
+                Case::Causes => causes::measure,
+                Case::Beside => peers::iperf3_baseline,
+            };
+            measure(fixture, &self)
+        })
     }
 }

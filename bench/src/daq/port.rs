@@ -1,7 +1,12 @@
-//! Events through a port with a rate and a small buffer.
+//! Events through the port of a lab, most with a rate and a small buffer.
+
+use anyhow::Context;
+use base::statistics::median;
+use daq::settings::Carrier;
+use daq::theory;
 
 use super::Settings;
-use super::fixture::{Fixture, HOSTS, Port, SHALLOW, Told, none, row};
+use super::fixture::{Fixture, HOSTS, Port, SHALLOW, Told, middle, none, row};
 use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
@@ -47,15 +52,12 @@ pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         |[ideal, rest @ ..]: [Row; 4], words: &str| std::iter::once(ideal.goal_ours(words)).chain(rest);
     let push = with_goal(push, "<= 10");
     let grant = with_goal(grant, ">= 90");
-    Ok(Found {
-        compared: format!(
-            "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). \
+    Ok(Found::about(format!(
+        "{}: all at once (push), and by multicast grants with a credit that is found by itself (grant). \
              Ideal is what the rate carries with all headers. There is no peer.",
-            where_(80, "1 KiB", &SHALLOW)
-        ),
-        rows: push.chain(grant).collect(),
-        ..Found::default()
-    })
+        where_(80, "1 KiB", &SHALLOW)
+    ))
+    .with_rows(push.chain(grant)))
 }
 
 pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
@@ -63,21 +65,18 @@ pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found>
     let text = "sources = 1000\nsize = '1KiB'\nlink = '1Gbit/s'\nbuffer = '64KiB'\npattern = 'grant'";
     let told = runs(fixture, &lab, settings, text)?;
     let [ideal, p99, incomplete, again] = told_of("grant", &told);
-    Ok(Found {
-        compared: format!(
-            "{}, by multicast grants with a credit that is found by itself. There is no peer.",
-            where_(1000, "1 KiB", &GIGABIT)
-        ),
-        rows: vec![
-            ideal.goal_ours(">= 90"),
-            p99.goal_ours("<= 20"),
-            incomplete.goal_each("0, each"),
-            again.goal_each("0, each"),
-            row("credit", "fragments", &told, "credit", 1.0),
-            row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0),
-        ],
-        ..Found::default()
-    })
+    Ok(Found::about(format!(
+        "{}, by multicast grants with a credit that is found by itself. There is no peer.",
+        where_(1000, "1 KiB", &GIGABIT)
+    ))
+    .with_rows([
+        ideal.goal_ours(">= 90"),
+        p99.goal_ours("<= 20"),
+        incomplete.goal_each("0, each"),
+        again.goal_each("0, each"),
+        row("credit", "fragments", &told, "credit", 1.0),
+        row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0),
+    ]))
 }
 
 pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
@@ -91,15 +90,12 @@ pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let [ideal, rest @ ..] = told_of("pull", &runs(fixture, &lab, settings, &text("pull"))?);
     let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
     let ideal = ideal.goal_ours(">= 98");
-    Ok(Found {
-        compared: format!(
-            "{}, two events under way: asked one by one with a credit that is found by itself (pull), and \
+    Ok(Found::about(format!(
+        "{}, two events under way: asked one by one with a credit that is found by itself (pull), and \
              all at once (push). There is no peer.",
-            where_(40, "32 KiB", &SHALLOW)
-        ),
-        rows: std::iter::once(ideal).chain(rest).chain(push).collect(),
-        ..Found::default()
-    })
+        where_(40, "32 KiB", &SHALLOW)
+    ))
+    .with_rows(std::iter::once(ideal).chain(rest).chain(push)))
 }
 
 /// Triggers at random moments.
@@ -112,14 +108,11 @@ pub fn poisson(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
              pattern = '{pattern}'"
         )
     };
-    let mut found = Found {
-        compared: format!(
-            "{}, at 60 triggers a second at random moments, of which eight events may be under way; what \
+    let mut found = Found::about(format!(
+        "{}, at 60 triggers a second at random moments, of which eight events may be under way; what \
              comes on top is dead time. There is no peer.",
-            where_(1000, "1 KiB", &GIGABIT)
-        ),
-        ..Found::default()
-    };
+        where_(1000, "1 KiB", &GIGABIT)
+    ));
     for pattern in ["grant", "push"] {
         let told = runs(fixture, &lab, settings, &text(pattern))?;
         let dead = row(&format!("{pattern}: dead time"), "%", &told, "dead_time_percent", 1.0);
@@ -156,13 +149,145 @@ pub fn many(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     rows.extend(held("direct", &direct));
     rows.push(events("switch", &switched));
     rows.extend(held("switch", &switched));
-    Ok(Found {
-        compared: format!(
-            "{SOURCES} sources of 1 KiB push to one builder over unshaped links of a lab, three events under \
+    Ok(Found::about(format!(
+        "{SOURCES} sources of 1 KiB push to one builder over unshaped links of a lab, three events under \
              way: on one host that is linked to the builder's directly, and on {HOSTS} hosts behind a \
              switch, each with an agent, all on the CPUs of this machine. There is no peer."
-        ),
-        rows,
-        ..Found::default()
-    })
+    ))
+    .with_rows(rows))
+}
+
+const BYTES: u32 = 1024;
+const RATE_BIT_PER_S: f64 = 200e6;
+const BUFFER_BYTES: u64 = 64 << 10;
+/// The share of ideal below which a port has broken down: stalls of 200 ms leave a few percent of it.
+const BROKEN_PERCENT: f64 = 50.0;
+/// Far enough below the cliff to tell the skew of sources that do not hinder one another.
+const FEW: u32 = 24;
+
+pub fn cliff(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
+    let push = |sources: u32| -> anyhow::Result<Told> {
+        let text = format!(
+            "sources = {sources}\nsize = '{BYTES}B'\nlink = '200Mbit/s'\nbuffer = '64KiB'\ntime = '{}s'",
+            settings.seconds
+        );
+        fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)
+    };
+    let carries = |sources: u32| Ok(push(sources)?.metric("ideal_percent")? >= BROKEN_PERCENT);
+    let frame = theory::fragment_wire_bytes(BYTES, Carrier::Tcp) as f64;
+    let mut row = Row::new("sources at which it breaks down, measured and predicted", "");
+    let mut found = Found::default();
+    for _ in 0..settings.times() {
+        let few = [push(FEW)?];
+        let skew_us = middle(&few, "send_skew_p50_us").context("no skew was told")?;
+        let predicted = theory::cliff_sources(BUFFER_BYTES, RATE_BIT_PER_S, skew_us / 1e6, frame);
+        let predicted = predicted.context("nothing was predicted")?;
+        row.pair(f64::from(least_broken(FEW, 4 * predicted as u32, carries)?), predicted);
+        row.noise.push(few[0].noise);
+        found.notes.push(format!("skew of {FEW} sources: {skew_us:.0} us, median; predicted {predicted:.1}"));
+    }
+    found.compared = format!(
+        "How many sources of {BYTES} bytes can push at once through a port of 200 Mbit/s and 64 KiB before \
+         less than {BROKEN_PERCENT} % of ideal is left, by halving, measured (ours) against (buffer + rate x \
+         skew) / frame (peer), the skew taken from {FEW} sources."
+    );
+    found.rows = vec![row.goal_ratio("0.85 to 1.15")];
+    Ok(found)
+}
+
+/// The least number that is not carried, between one that is and one that is not.
+fn least_broken(
+    mut good: u32,
+    mut bad: u32,
+    carries: impl Fn(u32) -> anyhow::Result<bool>,
+) -> anyhow::Result<u32> {
+    anyhow::ensure!(carries(good)?, "not even {good} sources are carried");
+    anyhow::ensure!(!carries(bad)?, "{bad} sources are carried still");
+    while bad - good > 1 {
+        let middle = good.midpoint(bad);
+        if carries(middle)? { good = middle } else { bad = middle }
+    }
+    Ok(bad)
+}
+
+pub fn clocks(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(Port { rate: None, ..SHALLOW })?;
+    let mut found = Found::about(
+        "8 groups of sources on hosts of a lab are asked for their time before, during and after \
+                   the hold, with a trigger every 100 ms (idle) and with 875 sources flat out (loaded). All \
+                   hosts have one true clock, so that an estimate that is off by more than its bound is \
+                   known as such. There is no peer.",
+    );
+    // Long enough for a slope: a drift shows after tens of seconds.
+    let seconds = settings.pace.full_or(u64::from(settings.seconds) * 6, 2);
+    for (what, settings_of) in
+        [("idle", "sources = 8\ntriggers = '10/s'"), ("loaded", "sources = 875\ntriggers = 'max'")]
+    {
+        let text = format!("{settings_of}\nsize = '1KiB'\ntime = '{seconds}s'");
+        let one = |_| fixture.run(Some(&lab), &text, seconds, &settings.pace);
+        let told: Vec<Told> = (0..settings.times()).map(one).collect::<Result<_, _>>()?;
+        let name = |of: &str| format!("{what}: {of}");
+        let probes = row(&name("answers"), "", &told, "clock_probes", 1.0);
+        found.rows.extend([
+            row(&name("bound of the worst clock"), "us", &told, "clock_bound_us", 1.0).goal_ours("<= 20"),
+            row(&name("estimates off by more than their bound"), "", &told, "clock_violations", 1.0)
+                .goal_each("0, each"),
+            probes,
+        ]);
+    }
+    Ok(found)
+}
+
+const FIXED: [u32; 7] = [8, 16, 24, 32, 40, 48, 56];
+
+pub fn credit(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let lab = fixture.lab(SHALLOW)?;
+    let events_per_s = |credit: Option<u32>| -> anyhow::Result<(f64, Option<f64>)> {
+        let credit = credit.map(|credit| format!("credit = {credit}\n")).unwrap_or_default();
+        let text = format!(
+            "sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = 'grant'\n{credit}time = '{}s'",
+            settings.seconds
+        );
+        let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        Ok((told.metric("events_per_s")?, told.known("credit")))
+    };
+    let (mut fixed, mut found_by_itself) = (vec![Vec::new(); FIXED.len()], Vec::new());
+    let mut credits = Row::new("credit found", "fragments");
+    for _ in 0..settings.times() {
+        // Interleaved, so that a drift of the machine hits all alike.
+        for (credit, values) in FIXED.into_iter().zip(&mut fixed) {
+            values.push(events_per_s(Some(credit))?.0);
+        }
+        let (rate, credit) = events_per_s(None)?;
+        found_by_itself.push(rate);
+        credits.ours.extend(credit);
+    }
+    let medians: Vec<f64> = fixed.iter().filter_map(|values| median(values)).collect();
+    let best = medians.iter().copied().max_by(f64::total_cmp).context("nothing was measured")?;
+    let mut rate = Row::new("events, credit found by itself and best fixed one", "1/s");
+    found_by_itself.iter().for_each(|&ours| rate.pair(ours, best));
+    let of = |(credit, rate): (u32, &f64)| format!("{credit}: {rate:.1}");
+    let told: Vec<String> = FIXED.into_iter().zip(&medians).map(of).collect();
+    Ok(Found::about(
+        "80 sources of 1 KiB through a port of 200 Mbit/s and 64 KiB, by multicast grants: the \
+                   credit found by itself (ours) against the best median of fixed credits (peer).",
+    )
+    .with_rows([rate.goal_ratio("ratio >= 0.95"), credits])
+    .with_notes(vec![format!("events/s by fixed credit, medians: {}", told.join(", "))]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halving_finds_the_least_that_breaks() {
+        for cliff in [25, 60, 99, 200] {
+            assert_eq!(least_broken(24, 200, |n| Ok(n < cliff)).unwrap(), cliff);
+        }
+        assert!(
+            least_broken(24, 200, |_| Ok(true)).is_err() && least_broken(24, 200, |_| Ok(false)).is_err()
+        );
+    }
 }

@@ -119,16 +119,13 @@ impl<'a> Hall<'a> {
 
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let agents = settings.pace.full_or(settings.agents, 20);
-    let mut found = Found {
-        compared: format!(
-            "{agents} agents, {CROWD} sessions a process, each process on a host of a lab of its own, and a \
+    let mut found = Found::about(format!(
+        "{agents} agents, {CROWD} sessions a process, each process on a host of a lab of its own, and a \
              coordinator on another, all on one bridge of one machine: its two cores carry both sides. The \
              agents look for a coordinator every 0.4 s. Asked is for everybody's description, one question \
              to all. Traffic is that of the hosts' interfaces, both directions, with Ethernet headers. There \
              is no peer."
-        ),
-        ..Found::default()
-    };
+    ));
     for transport in [Transport::Tcp, Transport::Tls] {
         crowds(fixture, settings, transport, agents, &mut found)?;
     }

@@ -56,17 +56,14 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     }
     let truth = Row::single(format!("edges beyond the truth, {probes} probes"), "", wrong as f64);
     rows.push(truth.goal_each("0"));
-    Ok(Found {
-        compared:
-            "A prober in one network namespace asks a responder in another; both read the one clock of \
+    Ok(Found::about(
+        "A prober in one network namespace asks a responder in another; both read the one clock of \
                    one kernel, so that the true difference is 0 and a violated bound shows. A batch ends at \
                    64 probes or at a bound of 5 us, as in a run. Busy is a thread for each core that never \
-                   rests."
-                .to_owned(),
-        rows,
-        notes,
-        ..Found::default()
-    })
+                   rests.",
+    )
+    .with_rows(rows)
+    .with_notes(notes))
 }
 
 fn probe(

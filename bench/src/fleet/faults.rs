@@ -64,16 +64,14 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     }
     let killed = killed.goal_each("<= 1 s, each");
     let cut = cut.goal_each("<= 3 s, each");
-    Ok(Found {
-        compared: "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is \
+    Ok(Found::about(
+        "Two real agents on hosts of a lab and a coordinator on another, over TLS. One agent is \
                    killed, started again, cut off by taking its host's port on the switch down, and let in \
                    again; then it is started once more, after strangers connected. Times are from before the \
                    signal, the command or the strangers until the coordinator's roster no longer has (or \
-                   has) its name. There is no peer."
-            .to_owned(),
-        rows: vec![killed, cut, back, late],
-        ..Found::default()
-    })
+                   has) its name. There is no peer.",
+    )
+    .with_rows([killed, cut, back, late]))
 }
 
 fn seconds(from_ns: u64, to_ns: u64) -> f64 {

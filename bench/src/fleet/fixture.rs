@@ -12,7 +12,6 @@ use sys::journal::Journal;
 use sys::proc::{NetDevice, ProcessSet};
 
 use super::helper_process::Event;
-use crate::tools;
 
 pub struct Fixture {
     /// Lab files, credentials, results.
@@ -25,14 +24,11 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the directory and finds the program.
-    pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let dir = dir.canonicalize()?;
+    pub fn open(dir: PathBuf, kagiri: PathBuf) -> anyhow::Result<Self> {
         let folder = sys::journal::default_folder(None);
         let journal = Journal::open(&folder)?;
         let folders = Folders { journal: folder, data: dir.join("data") };
-        Ok(Self { kagiri: tools::kagiri(kagiri)?, journal, folders, dir })
+        Ok(Self { kagiri, journal, folders, dir })
     }
 
     /// Brings up the lab that `text` describes.

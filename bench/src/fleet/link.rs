@@ -27,15 +27,12 @@ const FROM: &str = "sender";
 const TO: &str = "taker";
 
 pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
-    let mut found = Found {
-        compared:
-            "Rates: one TCP stream fills the link, and the taker's content is counted over 3 s after 1 \
+    let mut found = Found::about(
+        "Rates: one TCP stream fills the link, and the taker's content is counted over 3 s after 1 \
                    s, full frames taken for granted (1448 bytes of content in 1514). Delays: single \
                    datagrams, one every 2 ms, from before they are sent to the kernel's stamp on arrival; \
-                   both hosts read one clock, so that it is the delay in one direction. There is no peer."
-                .to_owned(),
-        ..Found::default()
-    };
+                   both hosts read one clock, so that it is the delay in one direction. There is no peer.",
+    );
     for mbit in RATES_MBIT {
         let lab = pair(fixture, &format!("rate = \"{mbit}Mbit/s\""))?;
         let mut row = Row::new(format!("link of {mbit} Mbit/s: off by"), "%");

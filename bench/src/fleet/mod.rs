@@ -6,7 +6,6 @@ mod faults;
 pub mod fixture;
 mod helper_process;
 mod lab;
-mod lab200;
 mod link;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -14,18 +13,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::suite::{Found, Options, Pace};
 use fixture::Fixture;
 
-/// Its name on the command line.
-const SUITE: &str = "fleet";
-
 /// Join, command, lose and compare the clocks of many agents, in labs made for it. Root is needed.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct FleetArgs {
+pub struct Settings {
     #[command(subcommand)]
     helper: Option<HelperCommand>,
-    /// Only these cases; all without it
-    #[arg(long, value_enum, value_name = "NAME")]
-    case: Vec<Case>,
     /// How often each thing is measured
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -35,7 +28,9 @@ pub struct FleetArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(10..=5000))]
     agents: u32,
     #[command(flatten)]
-    options: Options,
+    options: Options<Case>,
+    #[arg(skip)]
+    pace: Pace,
 }
 
 /// What this program starts itself for, on hosts of a lab.
@@ -66,37 +61,25 @@ enum Case {
     Link,
 }
 
-struct Settings {
-    repeat: u32,
-    agents: u32,
-    pace: Pace,
-}
-
-impl Case {
-    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
-        match self {
-            Self::Agents => agents::measure(fixture, settings),
-            Self::Lab200 => lab200::measure(fixture, settings),
-            Self::Clock => clock::measure(fixture, settings),
-            Self::Faults => faults::measure(fixture, settings),
-            Self::Lab => lab::measure(fixture, settings),
-            Self::Link => link::measure(fixture, settings),
-        }
-    }
-}
-
-impl FleetArgs {
+impl Settings {
     /// Measures, or prints what was measured, or runs as a helper process.
-    pub fn perform(self) -> anyhow::Result<()> {
-        match self.helper {
+    pub fn perform(mut self) -> anyhow::Result<()> {
+        match self.helper.take() {
             Some(HelperCommand::Crowd(crowd)) => return crowd.perform(),
             Some(HelperCommand::Coordinate(coordinate)) => return coordinate.perform(),
-            None => {}
+            None => self.pace = self.options.pace(),
         }
-        let settings = Settings { repeat: self.repeat, agents: self.agents, pace: self.options.pace() };
-        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
         let counts = |_: &Case| format!("--repeat {}", self.repeat);
-        self.options
-            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
+        self.options.perform("fleet", Fixture::open, counts, |case, fixture| {
+            let measure = match case {
+                Case::Agents => agents::measure,
+                Case::Lab200 => lab::large,
+                Case::Clock => clock::measure,
+                Case::Faults => faults::measure,
+                Case::Lab => lab::measure,
+                Case::Link => link::measure,
+            };
+            measure(fixture, &self)
+        })
     }
 }

@@ -32,13 +32,11 @@ const AT_ONCE: usize = 128 << 10;
 type Measure = fn(&Bench<'_>) -> anyhow::Result<f64>;
 
 pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
-    let mut found = Found {
-        compared: "A disk that `kagiri lab` makes from a preset (a FUSE file whose server answers when the \
+    let mut found = Found::about(
+        "A disk that `kagiri lab` makes from a preset (a FUSE file whose server answers when the \
              model says, a loop device with direct I/O on it, ext4) against what the preset's parameters say \
-             (peer)."
-            .into(),
-        ..Found::default()
-    };
+             (peer).",
+    );
     let journals = settings.dir.join("journal");
     // A bench that was interrupted leaves its disk behind.
     Journal::leftovers(&journals)?.into_iter().for_each(|leftover| drop(leftover.replay()));

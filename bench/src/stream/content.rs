@@ -70,16 +70,14 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     }
     let mut rows = vec![against_loop.goal_ours("<= 5 s"), against_copy];
     rows.extend(counted);
-    Ok(Found {
-        compared: "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) \
+    Ok(Found::about(
+        "`kagiri content make --duration 600s` (MPEG-2, VBR, with its index and hashes; ours) \
              against ffmpeg repeating ten encoded seconds without encoding (the fastest way with common \
              tools: the same pictures and sizes again and again, no index), and against cp of the finished \
              file, which is what these bytes cost on this disk. All go through the page cache; the disk is \
-             synchronised before each."
-            .into(),
-        rows,
-        ..Found::default()
-    })
+             synchronised before each.",
+    )
+    .with_rows(rows))
 }
 
 fn exactly(what: &str, value: f64, expected: u32) -> Row {

@@ -62,13 +62,11 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             "no stall in {total_h:.2} stream-hours would bound their rate below {bound:.2} per hour (95 %)"
         ));
     }
-    Ok(Found {
-        compared: "`kagiri stream --streams 750`, half of what one core of players is to carry, against its \
+    Ok(Found::about(
+        "`kagiri stream --streams 750`, half of what one core of players is to carry, against its \
              own embedded server, without pinning. There is no peer; the truth is known: nothing limits at \
-             this load."
-            .into(),
-        rows: vec![stalls.goal_each("0, each"), failed.goal_each("0, each"), hours.goal_ours(">= 3 h")],
-        notes,
-        ..Found::default()
-    })
+             this load.",
+    )
+    .with_rows([stalls.goal_each("0, each"), failed.goal_each("0, each"), hours.goal_ours(">= 3 h")])
+    .with_notes(notes))
 }

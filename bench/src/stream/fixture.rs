@@ -15,8 +15,6 @@ use sys::clock::Deadline;
 use sys::journal::Journal;
 use sys::proc::ProcessSet;
 
-use crate::tools;
-
 pub const SERVER_CPU: usize = 0;
 pub const PLAYER_CPU: usize = 1;
 
@@ -67,11 +65,7 @@ impl Server {
 }
 
 impl Fixture {
-    /// Makes the directory and finds the program.
-    pub fn open(dir: &Path, kagiri: Option<PathBuf>) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let dir = dir.canonicalize()?;
-        let kagiri = tools::kagiri(kagiri)?;
+    pub fn open(dir: PathBuf, kagiri: PathBuf) -> anyhow::Result<Self> {
         let cpus = sys::thread::online_cpus()?;
         ensure!(cpus.len() > PLAYER_CPU, "two CPUs are needed, one for the server and one for the players");
         let journal = Journal::open(&dir.join("journal"))?;

@@ -1,15 +1,12 @@
 //! `kagiri-bench stream`: what the `stream` workload must reach.
 
 mod content;
+mod cost;
 mod false_failures;
 mod fixture;
-mod help;
-mod load_client;
 mod mplayer;
-mod paced;
 mod play;
 mod players;
-mod sampler;
 mod seeds;
 mod server;
 
@@ -19,18 +16,12 @@ use crate::suite::{Found, Options, Pace};
 use crate::tools;
 use fixture::Fixture;
 
-/// Its name on the command line.
-const SUITE: &str = "stream";
-
 /// Compare content, virtual players, content server and capacity searches with their peers.
 ///
 /// Root and two CPUs are needed. For numbers worth keeping nothing else should run; what does run is measured
 /// and stands beside every pair.
 #[derive(Args)]
-pub struct StreamArgs {
-    /// Only these cases; all without it
-    #[arg(long, value_enum, value_name = "NAME")]
-    case: Vec<Case>,
+pub struct Settings {
     /// Pairs of each comparison
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -48,7 +39,9 @@ pub struct StreamArgs {
     )]
     plans: Vec<String>,
     #[command(flatten)]
-    options: Options,
+    options: Options<Case>,
+    #[arg(skip)]
+    pace: Pace,
 }
 
 /// What can be measured.
@@ -74,47 +67,29 @@ enum Case {
     Help,
 }
 
-struct Settings {
-    pairs: u32,
-    searches: u32,
-    plans: Vec<String>,
-    pace: Pace,
-}
-
-impl StreamArgs {
+impl Settings {
     /// Measures, or prints what was measured.
-    pub fn perform(self) -> anyhow::Result<()> {
-        let settings = Settings {
-            pairs: self.pairs,
-            searches: self.searches,
-            plans: self.plans.clone(),
-            pace: self.options.pace(),
-        };
+    pub fn perform(mut self) -> anyhow::Result<()> {
+        self.pace = self.options.pace();
         let counts = |case: &Case| match case {
             Case::Seeds => format!("--searches {}", self.searches),
             Case::Players | Case::Falsefail | Case::Mplayer => String::new(),
             _ => format!("--pairs {}", self.pairs),
         };
-        let open = || Fixture::open(&self.options.dir(SUITE), self.options.kagiri.clone());
-        self.options
-            .perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture, &settings))
-    }
-}
-
-impl Case {
-    fn measure(self, fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
-        let (mut found, peers): (Found, &[&str]) = match self {
-            Self::Content => (content::measure(fixture, settings)?, &["ffmpeg", "mplayer", "cp"]),
-            Self::Players => (players::measure(fixture, settings)?, &["nginx"]),
-            Self::Server => (server::measure(fixture, settings)?, &["nginx"]),
-            Self::Paced => (paced::measure(fixture, settings)?, &["nginx"]),
-            Self::Seeds => (seeds::measure(fixture, settings)?, &[]),
-            Self::Falsefail => (false_failures::measure(fixture, settings)?, &[]),
-            Self::Mplayer => (mplayer::measure(fixture, settings)?, &["mplayer", "nginx"]),
-            Self::Sampler => (sampler::measure(fixture, settings)?, &["nginx"]),
-            Self::Help => (help::measure(fixture, settings)?, &[]),
-        };
-        found.versions = tools::versions(peers);
-        Ok(found)
+        type Measure = fn(&Fixture, &Settings) -> anyhow::Result<Found>;
+        self.options.perform("stream", Fixture::open, counts, |case, fixture| {
+            let (measure, peers): (Measure, &[&str]) = match case {
+                Case::Content => (content::measure, &["ffmpeg", "mplayer", "cp"]),
+                Case::Players => (players::measure, &["nginx"]),
+                Case::Server => (server::measure, &["nginx"]),
+                Case::Paced => (players::paced, &["nginx"]),
+                Case::Seeds => (seeds::measure, &[]),
+                Case::Falsefail => (false_failures::measure, &[]),
+                Case::Mplayer => (mplayer::measure, &["mplayer", "nginx"]),
+                Case::Sampler => (cost::sampler, &["nginx"]),
+                Case::Help => (cost::help, &[]),
+            };
+            Ok(Found { versions: tools::versions(peers), ..measure(fixture, &self)? })
+        })
     }
 }

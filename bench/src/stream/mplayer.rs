@@ -73,16 +73,14 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     }
     agree.ours.push(same);
     rows.insert(0, agree.goal_ours(&format!("{all} of {all}")));
-    Ok(Found {
-        compared: "One stream of 25 Mbit/s (CBR, MPEG-2) from nginx with limit_rate (content bytes, without \
+    Ok(Found::about(
+        "One stream of 25 Mbit/s (CBR, MPEG-2) from nginx with limit_rate (content bytes, without \
              headers): `mplayer -vo null -nosound -vc null`, its frame counter over wall time after 4 s \
              (peer), then one of our players (parse) and its verdict (ours). mplayer counts normally from \
-             0.98 of 25 frames per second."
-            .into(),
-        rows,
-        notes,
-        ..Found::default()
-    })
+             0.98 of 25 frames per second.",
+    )
+    .with_rows(rows)
+    .with_notes(notes))
 }
 
 /// Frames per second that mplayer counts, from [`SETTLE_S`] on.

@@ -59,18 +59,15 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     }
     let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_by_key(|(place, _)| *place);
-    let rows = rows.into_iter().flat_map(|(_, rows)| rows.finish()).collect();
-    Ok(Found {
-        compared:
-            "`kagiri run plans/NAME.toml --repeat 1`, each search with another seed, against the truth \
+    let rows = rows.into_iter().flat_map(|(_, rows)| rows.finish());
+    Ok(Found::about(
+        "`kagiri run plans/NAME.toml --repeat 1`, each search with another seed, against the truth \
              that the plan builds: what the search finds, what it names as the limit, how long it takes, and \
              what the explanation would have forecast from loads up to the capacity less two. A plan of two \
-             variants counts half its time for each."
-                .into(),
-        rows,
-        notes,
-        ..Found::default()
-    })
+             variants counts half its time for each.",
+    )
+    .with_rows(rows)
+    .with_notes(notes))
 }
 
 fn one(fixture: &Fixture, plan: &str, seed: u32) -> anyhow::Result<(Run, f64, Noise)> {

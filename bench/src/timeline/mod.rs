@@ -17,17 +17,12 @@ use crate::record::Row;
 use crate::suite::{Found, Options, Pace};
 use crate::tools;
 
-/// Its name on the command line.
-const SUITE: &str = "timeline";
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Compare what watching costs with perf trace and strace.
 #[derive(Args)]
 pub struct TimelineArgs {
-    /// Only these cases; all without it
-    #[arg(long, value_enum, value_name = "NAME")]
-    case: Vec<Case>,
     /// Pairs of each comparison
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -37,7 +32,7 @@ pub struct TimelineArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     kilocalls: u32,
     #[command(flatten)]
-    options: Options,
+    options: Options<Case>,
 }
 
 /// What can be measured.
@@ -63,12 +58,8 @@ impl TimelineArgs {
         let pace = self.options.pace();
         let kilocalls = pace.full_or(self.kilocalls, 20);
         let counts = |_: &Case| format!("--pairs {} --kilocalls {}", self.pairs, self.kilocalls);
-        let dir = self.options.dir(SUITE);
-        let open = || {
-            std::fs::create_dir_all(&dir)?;
-            Ok(Bench { kagiri: tools::kagiri(self.options.kagiri.clone())?, dir: dir.clone(), kilocalls })
-        };
-        self.options.perform(SUITE, &self.case, open, counts, |case, bench| match case {
+        let open = |dir, kagiri| Ok(Bench { kagiri, dir, kilocalls });
+        self.options.perform("timeline", open, counts, |case, bench| match case {
             Case::Span => span_cost(&pace),
             Case::Page => page::measure(&bench.dir, &pace),
             _ => bench.compare(*case, self.pairs, &pace),
@@ -148,27 +139,24 @@ impl Bench {
         each.ours.clone_from(&added.ours);
         each.noise.clone_from(&added.noise);
         let goal = format!("<= {most_ns:.0}");
-        Ok(Found {
-            compared: format!(
-                "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its \
+        Ok(Found::about(format!(
+            "`dd` reads and writes {} thousand single bytes, watched by `{}` (ours) and `{}` (peer); its \
                  own times, less those of the same unwatched between the two.",
-                self.kilocalls / 2,
-                ours[1..].join(" "),
-                peer.join(" ")
-            ),
-            rows: vec![
-                match case {
-                    // The same way into the kernel as the peer's; the first choice is the other one.
-                    Case::Rings => added,
-                    _ => added.goal_ratio("ratio <= 0.125"),
-                },
-                each.goal_ours(&goal),
-                longer,
-                alone,
-            ],
-            versions: tools::versions(&[peer[0]]),
-            ..Found::default()
-        })
+            self.kilocalls / 2,
+            ours[1..].join(" "),
+            peer.join(" ")
+        ))
+        .with_rows([
+            match case {
+                // The same way into the kernel as the peer's; the first choice is the other one.
+                Case::Rings => added,
+                _ => added.goal_ratio("ratio <= 0.125"),
+            },
+            each.goal_ours(&goal),
+            longer,
+            alone,
+        ])
+        .with_versions(&[peer[0]]))
     }
 }
 
@@ -204,15 +192,12 @@ fn span_cost(pace: &Pace) -> anyhow::Result<Found> {
         row
     };
     let states: Vec<&str> = times.calls.iter().map(|row| row.state.name()).collect();
-    Ok(Found {
-        compared: format!(
-            "Spans of nothing on one thread (clock: {:?}; told apart: {}), {} lost; the medians of 200 \
+    Ok(Found::about(format!(
+        "Spans of nothing on one thread (clock: {:?}; told apart: {}), {} lost; the medians of 200 \
              batches of {SPANS}.",
-            span::clock(),
-            states.join(", "),
-            times.events_lost
-        ),
-        rows: vec![row("a span, recorded", &on).goal_ours("<= 60"), row("a span while nobody records", &off)],
-        ..Found::default()
-    })
+        span::clock(),
+        states.join(", "),
+        times.events_lost
+    ))
+    .with_rows([row("a span, recorded", &on).goal_ours("<= 60"), row("a span while nobody records", &off)]))
 }

@@ -14,7 +14,6 @@ use serde::Deserialize;
 use crate::noise::Meter;
 use crate::record::Row;
 use crate::suite::{Found, Pace};
-use crate::tools;
 
 const BROWSER: &str = "chromium";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -83,7 +82,7 @@ pub(super) fn measure(dir: &Path, pace: &Pace) -> anyhow::Result<Found> {
         &format!("{DRIVE}</body>"),
         1,
     );
-    let file = dir.canonicalize()?.join("frames.html");
+    let file = dir.join("frames.html");
     std::fs::write(&file, page)?;
     pace.await_quiet()?;
     let meter = Meter::start(0)?;
@@ -105,15 +104,12 @@ pub(super) fn measure(dir: &Path, pace: &Pace) -> anyhow::Result<Found> {
     rows.push(row("the page".into(), "MB", vec![megabytes]));
     let of_span = exported as f64 / picture.spans() as f64;
     rows.push(row("Perfetto's format, a span".into(), "B", vec![of_span]).goal_ours("<= 40"));
-    Ok(Found {
-        compared: format!(
-            "The page with {SPANS} spans in {LANES} lanes of threads and 4 of CPUs, moved by the wheel in \
+    Ok(Found::about(format!(
+        "The page with {SPANS} spans in {LANES} lanes of threads and 4 of CPUs, moved by the wheel in \
              {BROWSER} without a screen or GPU, 1200 x 900 pixels. A frame comes at most every 16.7 ms."
-        ),
-        rows,
-        versions: tools::versions(&[BROWSER]),
-        ..Found::default()
-    })
+    ))
+    .with_rows(rows)
+    .with_versions(&[BROWSER]))
 }
 
 /// Calls as a busy server makes them: in eight threads, of a few kinds, some of which wait; nothing is so
@@ -188,7 +184,7 @@ impl Drop for Browser {
 
 /// Opens the page and waits until it has told.
 fn frames_of(page: &Path, dir: &Path) -> anyhow::Result<Frames> {
-    let profile = dir.canonicalize()?.join("browser");
+    let profile = dir.join("browser");
     let mut command = Command::new(BROWSER);
     command.args([
         "--headless",

@@ -1,6 +1,5 @@
 //! `kagiri-bench transfer`: what the engines of `transfer` must reach.
 
-mod flows;
 mod kagiri_peer;
 mod peer;
 mod requests;
@@ -14,12 +13,8 @@ use transfer::settings::Waiting;
 
 use crate::record::Row;
 use crate::suite::{Found, Options, Pace, fill};
-use crate::tools;
 
 pub use peer::{Server, free_port};
-
-/// Its name on the command line.
-const SUITE: &str = "transfer";
 
 /// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///
@@ -28,9 +23,6 @@ const SUITE: &str = "transfer";
 /// another.
 #[derive(Args)]
 pub struct TransferArgs {
-    /// Only these cases; all without it
-    #[arg(long, value_enum, value_name = "NAME")]
-    case: Vec<Case>,
     /// Pairs of each comparison
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -39,7 +31,7 @@ pub struct TransferArgs {
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     #[command(flatten)]
-    options: Options,
+    options: Options<Case>,
 }
 
 /// What can be measured.
@@ -95,13 +87,8 @@ impl TransferArgs {
         let pace = self.options.pace();
         let seconds = pace.full_or(self.seconds, 1);
         let counts = |_: &Case| format!("--pairs {} --seconds {}", self.pairs, self.seconds);
-        let dir = self.options.dir(SUITE);
-        let open = || {
-            std::fs::create_dir_all(&dir)?;
-            let kagiri = tools::kagiri(self.options.kagiri.clone())?;
-            Ok(Fixture { kagiri, dir: dir.clone(), pairs: self.pairs, seconds, pace })
-        };
-        self.options.perform(SUITE, &self.case, open, counts, |case, fixture| case.measure(fixture))
+        let open = |dir, kagiri| Ok(Fixture { kagiri, dir, pairs: self.pairs, seconds, pace });
+        self.options.perform("transfer", open, counts, |case, fixture| case.measure(fixture))
     }
 }
 
@@ -115,7 +102,7 @@ impl Case {
             Self::Nuttcp => (load, Goals { rate: 2.0, cpu: None }),
             Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
-            Self::Flows => return flows::measure(fixture),
+            Self::Flows => return flows(fixture),
             Self::Blocking => return requests::measure(fixture, Waiting::Block, 0.95),
             Self::Spinning => return requests::measure(fixture, Waiting::Spin, 2.0),
         };
@@ -147,8 +134,29 @@ impl Case {
                 "the kernel (the peer's in its memory)"
             },
         );
-        Ok(Found { compared, rows, versions: tools::versions(&[peer]), ..Found::default() })
+        Ok(Found::about(compared).with_rows(rows).with_versions(&[peer]))
     }
+}
+
+/// A client and a server, a process each: both in one would need more open files than a limit of 20,000
+/// allows.
+fn flows(fixture: &Fixture) -> anyhow::Result<Found> {
+    const FLOWS: u32 = 10_000;
+    let seconds = fixture.seconds;
+    let (told, noise) =
+        fixture.pace.measured(|| kagiri_peer::measure(fixture, &["--flows", &FLOWS.to_string()], seconds))?;
+    let row =
+        |what: &str, unit: &str, value: f64| Row { noise: vec![noise], ..Row::single(what, unit, value) };
+    let least = row("slowest flow", "kbit/s", told.metric("flow_least_bit_per_s")? / 1e3);
+    Ok(Found::about(format!(
+        "`kagiri transfer --flows {FLOWS}` and `kagiri transfer --serve`, a process each, over loopback: \
+             all flows send flat out for {seconds} s."
+    ))
+    .with_rows([
+        least.goal_each("> 0: every flow moved"),
+        row("received", "Gbit/s", told.metric("goodput_bit_per_s")? / 1e9),
+        row("CPU of both ends", "s/GB", told.metric("cpu_s_per_gb")?),
+    ]))
 }
 
 /// How long a peer may take beyond the time in which it sends.

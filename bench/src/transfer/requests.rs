@@ -28,16 +28,13 @@ pub(super) fn measure(fixture: &Fixture, waiting: Waiting, goal: f64) -> anyhow:
     let rows = [Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us")];
     let [rate, p50, p99] = fill(rows, *pairs, |is_ours| pace.measured(|| one(is_ours)))?;
     let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
-    Ok(Found {
-        compared: format!(
-            "`kagiri transfer --rr` and its server (ours, {how}), and sockperf ping-pong and its server \
+    Ok(Found::about(format!(
+        "`kagiri transfer --rr` and its server (ours, {how}), and sockperf ping-pong and its server \
              (peer, asleep while they wait), a process each, send {BYTES} bytes to and fro over one TCP \
              connection on loopback for {seconds} s, the first 0.4 s left out."
-        ),
-        rows: vec![rate.goal_ratio(&format!("ratio >= {goal}")), p50, p99],
-        versions: tools::versions(&["sockperf"]),
-        ..Found::default()
-    })
+    ))
+    .with_rows([rate.goal_ratio(&format!("ratio >= {goal}")), p50, p99])
+    .with_versions(&["sockperf"]))
 }
 
 fn ours(fixture: &Fixture, waiting: Waiting) -> anyhow::Result<Answered> {

@@ -1,8 +1,6 @@
 //! What came of a run: the one document that is stored, exported, compared and reported.
 
 mod figure;
-mod limit;
-mod load_metric;
 mod table;
 
 use std::collections::BTreeMap;
@@ -16,12 +14,11 @@ use crate::doubt::DoubtNote;
 use crate::metric::Metrics;
 use crate::objective::Requirement;
 use crate::series::Series;
+use crate::statistics;
 use crate::verdict::Verdict;
 
 pub use crate::resource::{Ceiling, Resource, ResourceSpec};
 pub use figure::{Axis, Figure, Layer, MARKS_MAX, Marks, Tone};
-pub use limit::{Certainty, Evidence, Limit};
-pub use load_metric::LoadMetric;
 pub use table::{Cell, Column, Table};
 
 /// The schema number of [`Run`] as this version writes it. Fields are added, never renamed, within a number.
@@ -158,6 +155,82 @@ pub struct Saturation {
     pub saturates_interval: Option<[f64; 2]>,
     /// How many trials the line was fitted to.
     pub n: u32,
+}
+
+/// One observation that speaks for (or against) a resource being the limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// Of which resource it speaks.
+    pub resource: Resource,
+    /// The sentence, with its numbers and units.
+    pub statement: String,
+    /// Whether it was read from a counter, or inferred from other numbers.
+    pub inferred: bool,
+    /// The numbers of the sentence, each by a name with its unit last: `used_percent`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, f64>,
+}
+
+impl Evidence {
+    pub fn counted(resource: Resource, statement: impl Into<String>) -> Self {
+        Self { resource, statement: statement.into(), inferred: false, values: BTreeMap::new() }
+    }
+
+    /// What was concluded from other numbers.
+    pub fn inferred(resource: Resource, statement: impl Into<String>) -> Self {
+        Self { inferred: true, ..Self::counted(resource, statement) }
+    }
+
+    /// The same with a number of its sentence.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: f64) -> Self {
+        self.values.insert(name.into(), value);
+        self
+    }
+}
+
+/// The resource that set the capacity, and how that is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Limit {
+    /// Which one.
+    pub resource: Resource,
+    /// How sure: "confirmed" by a counter of its own, "predicted" from the slopes alone, or "unknown".
+    pub certainty: Certainty,
+    /// The reasons, strongest first.
+    pub evidence: Vec<Evidence>,
+}
+
+/// How a limit is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// Counters of the resource itself agree with the prediction.
+    Confirmed,
+    /// The slopes say so; no counter contradicts.
+    Predicted,
+    /// Neither.
+    Unknown,
+}
+
+/// A metric's values at one load, one per repetition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadMetric {
+    /// The metric, with its unit last.
+    pub metric: String,
+    /// Its value in each repetition that knows it, in their order.
+    pub values: Vec<f64>,
+}
+
+impl LoadMetric {
+    pub fn median(&self) -> Option<f64> {
+        statistics::median(&self.values)
+    }
+
+    /// The least and the greatest of several repetitions.
+    pub fn spread(&self) -> Option<[f64; 2]> {
+        let values = Some(&self.values).filter(|values| values.len() > 1)?.iter().copied();
+        values.clone().min_by(f64::total_cmp).zip(values.max_by(f64::total_cmp)).map(<[f64; 2]>::from)
+    }
 }
 
 /// What came of one variant.

@@ -108,7 +108,7 @@ struct Head {
     workload: String,
     #[serde(default = "one")]
     repeats: u32,
-    #[serde(default = "one_seed")]
+    #[serde(default = "one")]
     seed: u64,
     #[serde(default)]
     require: Vec<String>,
@@ -122,12 +122,8 @@ struct Head {
 const HEAD_KEYS: [&str; 9] =
     ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "variant"];
 
-fn one() -> u32 {
-    1
-}
-
-fn one_seed() -> u64 {
-    1
+fn one<T: From<u8>>() -> T {
+    1.into()
 }
 
 impl Plan {
@@ -138,7 +134,7 @@ impl Plan {
             name: name.into(),
             workload: workload.to_owned(),
             repeats: one(),
-            seed: one_seed(),
+            seed: one(),
             require: Vec::new(),
             lab: None,
             variants: vec![Variant { name: variant.to_owned(), settings, place: Wishes::new() }],

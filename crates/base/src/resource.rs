@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::{PoisonError, RwLock};
 
@@ -13,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::limit_rules::{CEILING, LimitRule, THREAD};
 
 /// A resource that can set a capacity. JSON holds its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// CPU time of the target, in % of one core.
     Cpu,
@@ -66,12 +65,6 @@ impl Ord for ResourceSpec {
     }
 }
 
-impl Hash for ResourceSpec {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
 /// Resources of workloads by which stored runs are read.
 static OF_WORKLOADS: RwLock<Vec<&'static ResourceSpec>> = RwLock::new(Vec::new());
 
@@ -119,60 +112,42 @@ impl Resource {
         Some(Self::Workload(spec))
     }
 
+    /// Name, unit, the unit as the end of a name, rule, and the metric of its usage.
+    const fn facts(self) -> (&'static str, &'static str, &'static str, LimitRule, Option<&'static str>) {
+        match self {
+            Self::Cpu => ("cpu", "%", "percent", CEILING, Some("server_cpu_percent")),
+            Self::Disk => ("disk", "bit/s", "bit_per_s", CEILING, Some("disk_bit_per_s")),
+            Self::Network => ("network", "bit/s", "bit_per_s", CEILING, Some("network_bit_per_s")),
+            Self::Memory => ("memory", "B", "bytes", CEILING, Some("server_memory_bytes")),
+            Self::Workload(spec) => (spec.name, spec.unit, spec.unit_suffix, spec.rule, None),
+            Self::Player => ("player", "%", "percent", THREAD, Some("player_cpu_percent")),
+            Self::None => ("none", "", "", CEILING, None),
+        }
+    }
+
     /// The name in JSON and on the screen.
     pub const fn word(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Disk => "disk",
-            Self::Network => "network",
-            Self::Memory => "memory",
-            Self::Workload(spec) => spec.name,
-            Self::Player => "player",
-            Self::None => "none",
-        }
+        self.facts().0
     }
 
     /// The unit of its usage as printed.
     pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Cpu | Self::Player => "%",
-            Self::Disk | Self::Network => "bit/s",
-            Self::Memory => "B",
-            Self::Workload(spec) => spec.unit,
-            Self::None => "",
-        }
+        self.facts().1
     }
 
     /// The unit as the end of a name: `bit_per_s`.
     pub const fn unit_suffix(self) -> &'static str {
-        match self {
-            Self::Cpu | Self::Player => "percent",
-            Self::Disk | Self::Network => "bit_per_s",
-            Self::Memory => "bytes",
-            Self::Workload(spec) => spec.unit_suffix,
-            Self::None => "",
-        }
-    }
-
-    /// The metric of a trial that holds its usage.
-    pub const fn metric(self) -> Option<&'static str> {
-        match self {
-            Self::Cpu => Some("server_cpu_percent"),
-            Self::Disk => Some("disk_bit_per_s"),
-            Self::Network => Some("network_bit_per_s"),
-            Self::Memory => Some("server_memory_bytes"),
-            Self::Player => Some("player_cpu_percent"),
-            Self::Workload(_) | Self::None => None,
-        }
+        self.facts().2
     }
 
     /// From which share on it counts as used up.
     pub const fn rule(self) -> LimitRule {
-        match self {
-            Self::Player => THREAD,
-            Self::Workload(spec) => spec.rule,
-            Self::Cpu | Self::Disk | Self::Network | Self::Memory | Self::None => CEILING,
-        }
+        self.facts().3
+    }
+
+    /// The metric of a trial that holds its usage.
+    pub const fn metric(self) -> Option<&'static str> {
+        self.facts().4
     }
 }
 

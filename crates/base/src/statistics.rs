@@ -63,10 +63,7 @@ impl Line {
 /// Ordinary least squares; `None` unless at least two different x are known.
 pub fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
     let n = points.len();
-    let (x_mean, y_mean) = (
-        points.iter().map(|p| p.0).sum::<f64>() / n as f64,
-        points.iter().map(|p| p.1).sum::<f64>() / n as f64,
-    );
+    let (x_mean, y_mean) = (mean_of(points, |p| p.0), mean_of(points, |p| p.1));
     let sxx: f64 = points.iter().map(|p| (p.0 - x_mean).powi(2)).sum();
     if n < 2 || sxx <= f64::EPSILON {
         return None;
@@ -74,6 +71,10 @@ pub fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
     let slope = points.iter().map(|p| (p.0 - x_mean) * (p.1 - y_mean)).sum::<f64>() / sxx;
     let intercept = y_mean - slope * x_mean;
     Some(Line { slope, intercept, slope_error: slope_error(points, slope, intercept, sxx), n })
+}
+
+fn mean_of(points: &[(f64, f64)], which: fn(&(f64, f64)) -> f64) -> f64 {
+    points.iter().map(which).sum::<f64>() / points.len() as f64
 }
 
 /// The slope's standard error from the residuals.
@@ -94,7 +95,7 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Line> {
     let residuals: Vec<_> = points.iter().map(|(x, y)| (y - intercept - slope * x).abs()).collect();
     // 1.4826 turns a median absolute deviation into the standard deviation of a normal distribution.
     let scale = 1.4826 * median(&residuals)?;
-    let x_mean = points.iter().map(|p| p.0).sum::<f64>() / points.len() as f64;
+    let x_mean = mean_of(points, |p| p.0);
     let sxx: f64 = points.iter().map(|p| (p.0 - x_mean).powi(2)).sum();
     let slope_error = (points.len() > 2).then(|| scale / sxx.sqrt());
     Some(Line { slope, intercept, slope_error, n: points.len() })

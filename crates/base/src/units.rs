@@ -3,14 +3,14 @@
 //! Decimal prefixes are powers of 1000, binary ones (`KiB`) powers of 1024 (IEC 80000-13). A bare number is
 //! refused wherever a unit could be mistaken: nobody should have to guess whether `25` meant bits or bytes.
 
-mod deserialize;
-
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::format::trimmed;
@@ -146,8 +146,53 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fmt:
     write!(f, "{}{name}", trimmed(value / factor, 3))
 }
 
+/// Reads a quantity from a file: a text with its unit. The error for a bare number shows how to write it with
+/// a unit.
+struct QuantityVisitor<T>(&'static Dimension, PhantomData<T>);
+
+impl<T> QuantityVisitor<T> {
+    fn bare<E: de::Error>(&self, number: impl fmt::Display) -> E {
+        let examples: Vec<String> = self.0.usual.iter().map(|unit| format!("\"{number}{unit}\"")).collect();
+        E::custom(format!(
+            "{number} is not {}: the unit is missing; write for example {}, in quotes",
+            self.0.what,
+            examples.join(" or ")
+        ))
+    }
+}
+
+impl<T: FromStr<Err = UnitError>> de::Visitor<'_> for QuantityVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as text, such as {}", self.0.what, self.0.example)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        Err(self.bare(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        Err(self.bare(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        Err(self.bare(number))
+    }
+}
+
 macro_rules! text_form {
-    ($type:ident, $dimension:ident, $schema_name:literal, $format:literal) => {
+    ($type:ident, $dimension:ident, $format:literal, $from:expr) => {
+        impl FromStr for $type {
+            type Err = UnitError;
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                parse(text, &$dimension).map($from).map(Self)
+            }
+        }
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -155,12 +200,12 @@ macro_rules! text_form {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(deserialize::QuantityVisitor::<Self>::new(&$dimension))
+                deserializer.deserialize_any(QuantityVisitor::<Self>(&$dimension, PhantomData))
             }
         }
         impl JsonSchema for $type {
             fn schema_name() -> Cow<'static, str> {
-                $schema_name.into()
+                stringify!($type).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({
@@ -190,20 +235,13 @@ impl BitRate {
     }
 }
 
-impl FromStr for BitRate {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, &RATE).map(|value| Self(value.round() as u64))
-    }
-}
-
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         scaled(f, self.0 as f64, &RATE.units[..5])
     }
 }
 
-text_form!(BitRate, RATE, "BitRate", "bit-rate");
+text_form!(BitRate, RATE, "bit-rate", |bit_per_s| bit_per_s.round() as u64);
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -220,13 +258,6 @@ impl ByteSize {
     }
 }
 
-impl FromStr for ByteSize {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, &SIZE).map(|value| Self(value.round() as u64))
-    }
-}
-
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary = self.0 >= 1024 && self.0.is_multiple_of(1024) && !self.0.is_multiple_of(1000);
@@ -234,7 +265,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-text_form!(ByteSize, SIZE, "ByteSize", "byte-size");
+text_form!(ByteSize, SIZE, "byte-size", |bytes| bytes.round() as u64);
 
 /// A length of time, held to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -262,13 +293,6 @@ impl Span {
     }
 }
 
-impl FromStr for Span {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, &TIME).map(|s| Self(Duration::from_nanos((s * 1e9).round() as u64)))
-    }
-}
-
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.0.as_secs_f64();
@@ -283,7 +307,7 @@ impl fmt::Display for Span {
     }
 }
 
-text_form!(Span, TIME, "Span", "span");
+text_form!(Span, TIME, "span", |s| Duration::from_nanos((s * 1e9).round() as u64));
 
 #[cfg(test)]
 mod tests {

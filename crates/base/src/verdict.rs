@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// `Invalid` is not a kind of failure: it says that the generator or a neighbour was at fault, so that
 /// nothing was learnt about the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+// In this order a whole takes the last of its pieces' verdicts: see `of_all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Every objective held.
@@ -31,11 +32,7 @@ impl Verdict {
     /// The verdict on a whole from the verdicts on its pieces: an invalid piece spoils the whole, since a
     /// failure beside it may be the generator's doing.
     pub fn of_all(pieces: impl IntoIterator<Item = Self>) -> Self {
-        pieces.into_iter().fold(Self::Pass, |whole, piece| match (whole, piece) {
-            (Self::Invalid, _) | (_, Self::Invalid) => Self::Invalid,
-            (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
-            (Self::Pass, Self::Pass) => Self::Pass,
-        })
+        pieces.into_iter().max().unwrap_or(Self::Pass)
     }
 }
 

@@ -1,13 +1,11 @@
 //! What a timeline tells of a program: how long its system calls took, and the picture of them. Plain data.
 
-mod times;
-
 use serde::{Deserialize, Serialize};
 
-pub use times::Times;
+use crate::histogram::Histogram;
 
 /// Whether a thread kept its CPU during a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallState {
     /// It did: the call was carried out at once.
@@ -15,6 +13,7 @@ pub enum CallState {
     /// It was switched out inside the call, nearly always because it waited.
     Blocked,
     /// This system does not tell.
+    #[default]
     Unknown,
 }
 
@@ -29,7 +28,7 @@ impl CallState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallRow {
     /// The kernel's name of the call (syscalls(2)), or of the span.
     pub name: String,
@@ -52,7 +51,7 @@ pub struct CallRow {
 }
 
 /// One kind of network softirq on one CPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SoftirqRow {
     /// `NET_RX` (receiving) or `NET_TX` (what is left of sending).
     pub name: String,
@@ -95,7 +94,7 @@ pub struct TraceCost {
     pub batches: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallTimes {
     /// What was watched: a command line, `pid N (NAME)`, or one of our own parts.
     pub target: String,
@@ -226,4 +225,85 @@ impl Picture {
 
 pub fn softirq_name(vector: u32) -> &'static str {
     if vector == 2 { "NET_TX" } else { "NET_RX" }
+}
+
+/// How long calls of one kind took.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    histogram: Histogram,
+    count: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+impl Times {
+    pub fn add(&mut self, ns: u64) {
+        self.histogram.record_ns(ns);
+        self.count += 1;
+        self.total_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Many, as somebody else has counted them: durations in ns with how often there were such, and the exact
+    /// sum and maximum of all.
+    pub fn add_counted(&mut self, durations: &[(u64, u64)], total_ns: u64, max_ns: u64) {
+        for &(ns, count) in durations {
+            self.histogram.record_ns_times(ns, count);
+            self.count += count;
+        }
+        self.total_ns += total_ns;
+        self.max_ns = self.max_ns.max(max_ns);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The time that so many percent took at most, us.
+    pub fn percentile_us(&self, percent: f64) -> f64 {
+        // The exact maximum bounds what the histogram's steps round up.
+        self.histogram.percentile_ns(percent).unwrap_or(0).min(self.max_ns) as f64 / 1e3
+    }
+
+    /// Mean, us; 0 of none.
+    pub fn mean_us(&self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64 / 1e3
+    }
+
+    /// Their time over the time watched.
+    pub fn share_of(&self, wall_ns: u64) -> f64 {
+        if wall_ns == 0 { 0.0 } else { self.total_ns as f64 / wall_ns as f64 }
+    }
+
+    /// As a row of the table; what they returned and how many were preempted is not known here.
+    pub fn row(&self, name: String, state: CallState, wall_ns: u64) -> CallRow {
+        CallRow {
+            name,
+            state,
+            count: self.count,
+            p50_us: self.percentile_us(50.0),
+            mean_us: self.mean_us(),
+            p99_us: self.percentile_us(99.0),
+            max_us: self.max_ns as f64 / 1e3,
+            wall_share: self.share_of(wall_ns),
+            ..CallRow::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imported_counts_are_added_to_own() {
+        let mut times = Times::default();
+        times.add(1000);
+        times.add_counted(&[(2000, 3)], 6010, 2010);
+        assert_eq!((times.count(), times.mean_us()), (4, 7.01 / 4.0));
+        let row = times.row("send".into(), CallState::Ready, 14_020);
+        assert_eq!((row.max_us, row.wall_share, row.preempted), (2.01, 0.5, None));
+        assert!(row.p50_us <= row.p99_us && row.p99_us <= row.max_us);
+        assert_eq!(Times::default().share_of(0), 0.0);
+    }
 }

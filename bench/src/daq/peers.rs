@@ -1,4 +1,4 @@
-//! What iperf3 says of the link on which events are built.
+//! The peers: iperf3 on the link on which events are built, and neper's tcp_rr.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,12 +15,13 @@ use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
 use crate::tools;
+use crate::transfer::{Server, free_port};
 
 const STREAMS: u32 = 80;
 const MARGIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
-pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+pub fn iperf3_baseline(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(SHALLOW)?;
     let build = |pattern: &str, sources: u32| -> anyhow::Result<(f64, f64)> {
         let text = format!(
@@ -30,15 +31,12 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
         Ok((told.metric("events_per_s")?, told.known("goodput_bit_per_s").unwrap_or(0.0) / 1e6))
     };
-    let mut found = Found {
-        compared: format!(
-            "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} \
+    let mut found = Found::about(format!(
+        "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} \
              hosts (ours), through the same port of 200 Mbit/s and 64 KiB, for {} s.",
-            settings.seconds
-        ),
-        versions: tools::versions(&["iperf3"]),
-        ..Found::default()
-    };
+        settings.seconds
+    ))
+    .with_versions(&["iperf3"]);
     for (pattern, sources) in [("push", 80), ("push", 1000), ("grant", 80), ("grant", 1000)] {
         let mut row = Row::new(format!("{sources} sources, {pattern}: payload"), "Mbit/s");
         let mut events = Vec::new();
@@ -93,4 +91,31 @@ fn received(ran: tools::Ran) -> anyhow::Result<f64> {
 
 fn start(lab: &Lab, host: &str, arguments: &[&str]) -> anyhow::Result<Child> {
     Ok(lab.on(host, Path::new("iperf3")).args(arguments).start(lab.journal())?)
+}
+
+/// Answers a second over `flows` connections on loopback, one thread a side; it writes its logs into `dir`.
+pub fn answers_per_s(
+    program: &Path,
+    dir: &Path,
+    flows: u32,
+    bytes: u32,
+    seconds: u32,
+) -> anyhow::Result<f64> {
+    let (control, data) = (free_port()?, free_port()?);
+    let both = |command: &mut Command| {
+        command.current_dir(dir);
+        command.args(["-T", "1", "-Q", "1", "-F", &flows.to_string(), "-R", &bytes.to_string()]);
+        command.args(["-C", &control.to_string(), "-P", &data.to_string(), "-l", &seconds.to_string()]);
+    };
+    let mut server = Command::new(program);
+    both(&mut server);
+    let _server = Server::start(&mut server, control)?;
+    let mut client = Command::new(program);
+    client.args(["-c", "-H", "127.0.0.1"]);
+    both(&mut client);
+    // Its server listens for data a moment after it does for control.
+    std::thread::sleep(Duration::from_millis(200));
+    let ran = tools::run(&mut client, Duration::from_secs(seconds.into()) + MARGIN, &[0])?;
+    let rate = ran.stdout.lines().find_map(|line| line.strip_prefix("throughput="));
+    rate.context("neper did not say its throughput")?.parse().context("neper's throughput")
 }

@@ -1,6 +1,7 @@
-//! What the sampler costs.
+//! What kagiri itself costs: its sampler, and starting it.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -16,10 +17,11 @@ use super::play::{Play, play};
 use super::{Fixture, Found, Settings};
 use crate::noise::Meter;
 use crate::record::Row;
+use crate::tools;
 
 const STREAMS: u64 = 400;
 
-pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+pub fn sampler(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let film = fixture.film(60, RateMode::Vbr)?;
     let streams = settings.pace.full_or(STREAMS, 20);
     let mut idle = Row::new("10 samples a second, server idle", "% of a core");
@@ -50,14 +52,12 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         busy.ours.push(cost);
         notes = vec![what];
     }
-    Ok(Found {
-        compared: "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the \
-             content and the loopback device, ten times a second."
-            .into(),
-        rows: vec![idle.goal_ours("<= 0.5 %"), busy.goal_ours("<= 0.5 %")],
-        notes,
-        ..Found::default()
-    })
+    Ok(Found::about(
+        "CPU time of the sampler's thread (its own clock) while it watches nginx, the disk of the \
+             content and the loopback device, ten times a second.",
+    )
+    .with_rows([idle.goal_ours("<= 0.5 %"), busy.goal_ours("<= 0.5 %")])
+    .with_notes(notes))
 }
 
 fn begin(fixture: &Fixture, server: &Server, film: &Path) -> anyhow::Result<Sampler> {
@@ -81,4 +81,26 @@ fn end(mut sampler: Sampler) -> anyhow::Result<(f64, String)> {
     ensure!(report.samples > 0, "the sampler took no sample");
     let (series, late) = (report.series.len(), report.late_ms_max);
     Ok((cost, format!("{series} series; in the last run at most {late:.2} ms late")))
+}
+
+const N: u32 = 50;
+
+pub fn help(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
+    let within = Duration::from_secs(10);
+    let mut row = Row::new("kagiri --help, warm, against /bin/true", "ms");
+    tools::run(Command::new(&fixture.kagiri).arg("--help"), within, &[0])?;
+    let ((), noise) = settings.pace.measured(|| {
+        for _ in 0..settings.pace.full_or(N, 5) {
+            let ours = tools::run(Command::new(&fixture.kagiri).arg("--help"), within, &[0])?.took_s;
+            let peer = tools::run(&mut Command::new("true"), within, &[0])?.took_s;
+            row.pair(ours * 1000.0, peer * 1000.0);
+        }
+        Ok(())
+    })?;
+    row.noise.push(noise);
+    Ok(Found::about(
+        "From starting the process to having seen its end (known to about 1 ms), in turn with \
+             /bin/true, which is what starting any process costs here.",
+    )
+    .with_rows([row.goal_ours("< 20 ms")]))
 }
