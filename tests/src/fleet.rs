@@ -203,6 +203,14 @@ pub fn text(path: &Path) -> String {
     path.to_str().expect("a path of the tests").to_owned()
 }
 
+/// What is in a folder, in order.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Files below a folder that were begun and not finished.
 fn halves(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Everything that could be left of one kagiri.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Traces {
     /// Processes of its world, other than itself: (id, command line).
     pub processes: Vec<(u32, String)>,
@@ -48,14 +48,7 @@ impl Traces {
     }
 
     pub fn is_empty(&self) -> bool {
-        let Self { processes, mounts, loop_devices, cgroups, namespaces, journals, files } = self;
-        processes.is_empty()
-            && mounts.is_empty()
-            && loop_devices.is_empty()
-            && cgroups.is_empty()
-            && namespaces.is_empty()
-            && journals.is_empty()
-            && files.is_empty()
+        *self == Self::default()
     }
 }
 

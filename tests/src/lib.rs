@@ -13,14 +13,14 @@ mod retry;
 mod slurm;
 
 pub use bpf::{is_any_loaded, loaded_programs};
-pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, search_plan, text, trials};
+pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use lab::{RunInLab, UpLab, unique_name};
 pub use leak_check::Traces;
 pub use machine::{MachineLock, SmallDisk, alone, beside_others, is_root, missing, wait_until};
 pub use namespaces::Namespaces;
 pub use nginx::Nginx;
-pub use program::{Ended, Live, World, program, workspace};
+pub use program::{Ended, Live, World, program, set_like, workspace};
 pub use retry::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
 pub use slurm::Slurm;
 

@@ -59,13 +59,7 @@ impl Namespaces {
     pub fn on(&self, name: &str, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.of(name)]).arg(command.get_program()).args(command.get_args());
-        inside.current_dir(command.get_current_dir().expect("a command of a world"));
-        for (key, value) in command.get_envs() {
-            match value {
-                Some(value) => inside.env(key, value),
-                None => inside.env_remove(key),
-            };
-        }
+        crate::set_like(&mut inside, command);
         inside.stdin(std::process::Stdio::null());
         inside
     }

@@ -1,6 +1,6 @@
 //! nginx as a server that is already there.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -22,8 +22,7 @@ impl Nginx {
     /// Serve `root`; each connection is sent at most `limit_byte_per_s`, 0 for no limit.
     pub fn start(root: &Path, limit_byte_per_s: u64) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let port = crate::free_port();
         let own = dir.path().display();
         let user = if crate::is_root() { "user root;" } else { "" };
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -25,6 +25,17 @@ pub fn workspace() -> PathBuf {
     own.parent().expect("the tests stand in the workspace").to_owned()
 }
 
+/// Gives `command` the environment and the folder of another one.
+pub fn set_like(command: &mut Command, other: &Command) {
+    for (name, value) in other.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(other.get_current_dir().expect("a command of a world"));
+}
+
 /// The `kagiri` of this build: it stands two folders above the test's own file. `make test` builds it first.
 pub fn program() -> PathBuf {
     static BUILD: Once = Once::new();
@@ -142,6 +153,12 @@ impl World {
         let ended = self.start(arguments).end(patience);
         self.assert_nothing_left(ended.pid);
         ended
+    }
+
+    /// Imports the run of `tests/fixtures/run.json`.
+    pub fn import_fixture(&self) {
+        let file = workspace().join("tests/fixtures/run.json");
+        self.run(&["runs", "import", file.to_str().expect("text")]).code(0);
     }
 
     /// What kagiri of process `pid` has left: processes, mounts, devices, groups, namespaces, files.

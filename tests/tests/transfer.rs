@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_tests::{
-    Ended, Live, UpLab, World, is_root, missing, need_root, undisturbed, wait_until, with_verdict,
+    Ended, Live, UpLab, World, free_port, is_root, missing, need_root, set_like, undisturbed, wait_until,
+    with_verdict,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -20,10 +21,6 @@ const LAB: &str = "[host.quick]\n[host.slow]\ncpu_quota_percent = 8\n[host.far]\
     [[link]]\nbetween = ['quick', 's']\n[[link]]\nbetween = ['slow', 's']\n\
     [[link]]\nbetween = ['far', 's']\ndelay = '10ms'\n\
     [[link]]\nbetween = ['narrow', 's']\nrate = '50Mbit/s'\n";
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port").local_addr().expect("its address").port()
-}
 
 /// Whether somebody listens at a port of TCP; one who serves a single connection must not be asked.
 fn listens(port: u16) -> bool {
@@ -229,13 +226,8 @@ fn more_flows_than_files_may_be_open_are_refused_by_name() {
     let plain = world.command(&["transfer", "--flows", "20000", "--quiet"]);
     let mut limited = Command::new("prlimit");
     limited.arg("--nofile=600:600").arg(plain.get_program()).args(plain.get_args());
-    limited.current_dir(world.path("")).stdin(std::process::Stdio::null());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
+    limited.stdin(std::process::Stdio::null());
+    set_like(&mut limited, &plain);
     let ended = Live::start(limited).end(PATIENCE);
     ended.fails(1, &["20000 flows need", "ulimit -n"]);
 }

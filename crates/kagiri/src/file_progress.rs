@@ -15,14 +15,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Shows progress on standard error.
 pub struct FileProgress {
     bar: Option<ProgressBar>,
-    lines: Option<Lines>,
+    /// When the next line is due, without a terminal.
+    next_line: Option<Duration>,
     began: Instant,
     bytes_done: u64,
-}
-
-/// When the next line is due.
-struct Lines {
-    next: Duration,
 }
 
 impl FileProgress {
@@ -36,8 +32,8 @@ impl FileProgress {
                 ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left");
             ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        let lines = (!quiet && !terminal).then_some(Lines { next: LINE_EVERY });
-        Self { bar, lines, began: Instant::now(), bytes_done: 0 }
+        let next_line = (!quiet && !terminal).then_some(LINE_EVERY);
+        Self { bar, next_line, began: Instant::now(), bytes_done: 0 }
     }
 
     pub fn update(&mut self, progress: Progress) {
@@ -48,7 +44,8 @@ impl FileProgress {
             }
             bar.set_position(progress.bytes_done);
         }
-        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.due(self.began.elapsed(), progress)) {
+        let elapsed = self.began.elapsed();
+        if let Some(line) = self.next_line.as_mut().and_then(|next| line_if_due(next, elapsed, progress)) {
             output::say(&line);
         }
     }
@@ -63,33 +60,31 @@ impl FileProgress {
     }
 }
 
-impl Lines {
-    fn due(&mut self, elapsed: Duration, progress: Progress) -> Option<String> {
-        if elapsed < self.next {
-            return None;
-        }
-        self.next = elapsed + LINE_EVERY;
-        let seconds = elapsed.as_secs_f64();
-        let done = progress.bytes_done;
-        let so_far = format!(
-            "  {} in {}, {}",
-            format::quantity(Some(done as f64), "B"),
-            format::duration(seconds),
-            rate(done, seconds)
-        );
-        let total = progress.bytes_total.filter(|total| *total >= done && done > 0);
-        Some(match total {
-            Some(total) => {
-                let left_s = seconds * (total - done) as f64 / done as f64;
-                format!(
-                    "{so_far}, {} % done, about {} left",
-                    done * 100 / total,
-                    format::duration_rounded_up(left_s)
-                )
-            }
-            None => so_far,
-        })
+fn line_if_due(next: &mut Duration, elapsed: Duration, progress: Progress) -> Option<String> {
+    if elapsed < *next {
+        return None;
     }
+    *next = elapsed + LINE_EVERY;
+    let seconds = elapsed.as_secs_f64();
+    let done = progress.bytes_done;
+    let so_far = format!(
+        "  {} in {}, {}",
+        format::quantity(Some(done as f64), "B"),
+        format::duration(seconds),
+        rate(done, seconds)
+    );
+    let total = progress.bytes_total.filter(|total| *total >= done && done > 0);
+    Some(match total {
+        Some(total) => {
+            let left_s = seconds * (total - done) as f64 / done as f64;
+            format!(
+                "{so_far}, {} % done, about {} left",
+                done * 100 / total,
+                format::duration_rounded_up(left_s)
+            )
+        }
+        None => so_far,
+    })
 }
 
 fn rate(bytes: u64, seconds: f64) -> String {
@@ -103,9 +98,10 @@ mod tests {
 
     #[test]
     fn line_every_ten_seconds_shows_time_left() {
-        let mut lines = Lines { next: LINE_EVERY };
+        let mut next = LINE_EVERY;
         let at = |bytes_done, bytes_total| Progress { bytes_done, bytes_total, frames_done: 0 };
-        let mut due = |s: u64, progress| lines.due(Duration::from_secs(s), progress).unwrap_or_default();
+        let mut due =
+            |s: u64, progress| line_if_due(&mut next, Duration::from_secs(s), progress).unwrap_or_default();
         assert_eq!(due(9, at(90_000_000, Some(400_000_000))), "");
         let line = "  100 MB in 10 s, 10 MB/s, 25 % done, about 30 s left";
         assert_eq!(due(10, at(100_000_000, Some(400_000_000))), line);

@@ -238,11 +238,7 @@ impl Identity {
         self.0.as_ref().map(|credentials| credentials.name().to_owned())
     }
 
-    pub fn client_settings(&self) -> Vec<session::ZenohSetting> {
-        self.settings(Role::Agent)
-    }
-
-    fn settings(&self, role: Role) -> Vec<session::ZenohSetting> {
+    pub fn settings(&self, role: Role) -> Vec<session::ZenohSetting> {
         self.0.as_ref().map(|credentials| credentials.zenoh_json(role)).unwrap_or_default()
     }
 

@@ -1,6 +1,6 @@
 //! Undoes what crashed processes left changed on this system.
 
-use sys::journal::Journal;
+use sys::journal::{Journal, Leftover};
 
 use crate::dirs::journal_dir;
 
@@ -16,8 +16,8 @@ pub struct Replayed {
 /// Errors: The journals cannot be read.
 pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
     let leftovers = Journal::leftovers(&journal_dir())?;
-    let replay = |leftover| {
-        let results = Journal::replay(leftover);
+    let replay = |leftover: Leftover| {
+        let results = leftover.replay();
         let failed = results.iter().filter(|result| !result.outcome.is_settled()).count();
         Replayed { lines: results.iter().map(ToString::to_string).collect(), failed }
     };

@@ -2,7 +2,6 @@
 
 mod args;
 mod atomic_file;
-mod calls_flag;
 mod cli;
 mod commands;
 mod dirs;

@@ -23,6 +23,15 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// [`say`], unless the user wants it quiet.
+pub fn say_unless(quiet: bool) -> impl Fn(&str) {
+    move |line| {
+        if !quiet {
+            say(line)
+        }
+    }
+}
+
 pub fn error_line(text: &str) {
     // What others wrote may be in it, who steer no terminal here.
     let lines: Vec<_> = text.trim_end().lines().map(report::text::visible).collect();
@@ -89,6 +98,7 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
 }
 
 pub fn code(run: &Run) -> Code {
+    let is_invalid = |trial: &Trial| trial.verdict == Verdict::Invalid;
     match run.state {
         State::Interrupted => Code::Interrupted,
         State::Failed => Code::Failed,
@@ -97,10 +107,6 @@ pub fn code(run: &Run) -> Code {
         _ if run.requirements.iter().any(|requirement| !requirement.held) => Code::RequirementMissed,
         _ => Code::Measured,
     }
-}
-
-fn is_invalid(trial: &Trial) -> bool {
-    trial.verdict == Verdict::Invalid
 }
 
 /// Write the report beside the results, or everything into the directory that was named.

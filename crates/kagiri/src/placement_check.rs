@@ -34,14 +34,13 @@ pub fn check(args: &HostArgs, plan: &Plan, places: Places) -> Result<(), Failure
     let Some((named, hosts)) = named_hosts(args, plan)? else { return Ok(()) };
     let workload = run::registry::BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
     let example = example(workload.roles(), &hosts, places);
-    let known = match (hosts.is_empty(), plan.lab.is_some() || args.lab.is_some()) {
-        (false, true) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
-        (false, false) => format!("its hosts are {}; ", first_of(&hosts, NAMED_MAX)),
-        (true, _) => format!("'kagiri fleet list{}' lists the hosts that join; ", given_flags(args)),
+    let known = match hosts.is_empty() {
+        true => format!("'kagiri fleet list{}' lists the hosts that join", given_flags(args)),
+        false => format!("its hosts are {}", first_of(&hosts, NAMED_MAX)),
     };
     Err(Failure::Usage(format!(
-        "{named}: no role is placed on these hosts, so only this machine would be measured; {known}place a role, for example \
-         {example}"
+        "{named}: no role is placed on these hosts, so only this machine would be measured; {known}; place a \
+         role, for example {example}"
     )))
 }
 

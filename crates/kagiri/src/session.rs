@@ -204,10 +204,6 @@ pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), F
 /// Measures a plan, stores the run and prints the result.
 pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Places) -> Outcome {
     check_plan(plan, hosts, places)?;
-    let say = |line: &str| {
-        if !common.quiet {
-            output::say(line);
-        }
-    };
+    let say = output::say_unless(common.quiet);
     Session::open(common, &say)?.run_plan(plan, common, hosts)
 }

@@ -22,8 +22,8 @@ pub use crate::outcome::ConfiguredVariant;
 use crate::outcome::check_requirements;
 pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
+use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
-use crate::standing::{Standing, Target, watch};
 use crate::{alike, outcome, placed, trial};
 
 pub enum Event<'a> {

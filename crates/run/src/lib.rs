@@ -9,5 +9,4 @@ pub mod registry;
 mod run_error;
 mod sampled;
 pub mod search;
-mod standing;
 mod trial;

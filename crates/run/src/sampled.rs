@@ -1,4 +1,4 @@
-//! The samplers of a trial: one on the target's host, and one on each other host that offers load, where a
+//! The parts that stand while a variant is searched, and the samplers of a trial: one on the target's host, and one on each other host that offers load, where a
 //! neighbour may spoil what is offered.
 
 use std::collections::BTreeMap;
@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 use base::doubt::Doubt;
 use base::limit_rules::CEILING;
 use base::metric::Metrics;
-use base::part::{HERE, PartError, PartSpec, Watch};
+use base::part::{Endpoints, HERE, PartError, PartSpec, Watch};
 use base::verdict::Verdict;
 use fleet::BusError;
 use observe::sampler::{self, Sampler};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workload::part::{self, Part};
-
-use crate::standing::Target;
 
 /// The name under which the target's sampler is placed.
 pub(crate) const SAMPLER: &str = "sampler";
@@ -24,6 +22,26 @@ const NEIGHBOUR_PERCENT: f64 = 25.0;
 const MISSING_PERCENT: f64 = 5.0;
 /// CPU time stolen by the hypervisor, all CPUs, in % of one core, from which a trial carries a doubt.
 const STEAL_PERCENT: f64 = 2.0;
+
+/// The parts that stand while a variant is searched.
+#[derive(Default)]
+pub(crate) struct Standing {
+    /// Their names: when one of them ends, a trial cannot go on.
+    pub(crate) names: Vec<String>,
+    pub(crate) peers: Endpoints,
+    pub(crate) target: Option<Target>,
+}
+
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) watch: Watch,
+}
+
+/// What a part's endpoint asks a sampler to watch; only the part that is measured has a `watch`.
+pub(crate) fn watch(part: &str, endpoint: &Value) -> Result<Option<Watch>, PartError> {
+    let watch = endpoint.get("watch").filter(|watch| !watch.is_null());
+    watch.map(|watch| part::read(watch, || format!("the watch of {part}"))).transpose()
+}
 
 /// Where a process of the measuring side is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

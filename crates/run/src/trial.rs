@@ -16,8 +16,7 @@ use serde_json::Value;
 use workload::ConfiguredWorkload;
 
 use crate::run_error::RunError;
-use crate::sampled::{Kin, OfHost, SAMPLER, Samplers};
-use crate::standing::Standing;
+use crate::sampled::{Kin, OfHost, SAMPLER, Samplers, Standing};
 
 /// How often the progress of the parts is read.
 const POLL: Duration = Duration::from_millis(20);

@@ -165,7 +165,8 @@ impl Cgroup {
             return Err(Error::Refused(format!("a CPU quota of {percent} % is outside 1..100000 %")));
         }
         let quota_us = ((percent / 100.0 * PERIOD_US as f64).round() as u64).max(QUOTA_LEAST_US);
-        match self.cpu_place()? {
+        let none = || Error::Refused("this machine offers no CPU control group".to_owned());
+        match self.cpu.as_ref().ok_or_else(none)? {
             (CgroupVersion::V1, folder) => {
                 write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
                 write(&folder.join("cpu.cfs_quota_us"), &quota_us.to_string())
@@ -174,35 +175,39 @@ impl Cgroup {
         }
     }
 
-    fn cpu_place(&self) -> Result<(CgroupVersion, &Path)> {
-        let place = self.cpu.as_ref().map(|(version, folder)| (*version, folder.as_path()));
-        place.ok_or_else(|| Error::Refused("this machine offers no CPU control group".to_owned()))
-    }
-
     /// Lets the group read at most `bytes_per_s` from `device`, a whole disk (see
     /// [`BlockDevice::whole_disk`]).
     ///
     /// Reads from the page cache are not limited: drop the files first ([`crate::disk::drop_file_cache`]).
     /// Errors: zero, or no disk controller, or the kernel does not know the device.
     pub fn set_read_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
-        if bytes_per_s == 0 {
-            return Err(Error::Refused(
-                "a read limit of 0 B/s would mean no limit; use 1 or more".to_owned(),
-            ));
-        }
-        let (version, folder) = self.io_place()?;
-        let numbers = device.numbers();
-        match version {
-            CgroupVersion::V1 => {
-                write(&folder.join("blkio.throttle.read_bps_device"), &format!("{numbers} {bytes_per_s}"))
-            }
-            CgroupVersion::V2 => write(&folder.join("io.max"), &format!("{numbers} rbps={bytes_per_s}")),
-        }
+        self.set_limit("read", device, bytes_per_s)
     }
 
-    fn io_place(&self) -> Result<(CgroupVersion, &Path)> {
-        let place = self.io.as_ref().map(|(version, folder)| (*version, folder.as_path()));
-        place.ok_or_else(|| Error::Refused("this machine offers no disk control group".to_owned()))
+    /// As [`Cgroup::set_read_limit`], for writing.
+    ///
+    /// Version 1 limits direct and synchronous writes only: writes through the page cache are not accounted
+    /// to the group.
+    pub fn set_write_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
+        self.set_limit("write", device, bytes_per_s)
+    }
+
+    fn set_limit(&self, way: &str, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
+        if bytes_per_s == 0 {
+            let problem = format!("a {way} limit of 0 B/s would mean no limit; use 1 or more");
+            return Err(Error::Refused(problem));
+        }
+        let none = || Error::Refused("this machine offers no disk control group".to_owned());
+        let (numbers, first) = (device.numbers(), &way[..1]);
+        match self.io.as_ref().ok_or_else(none)? {
+            (CgroupVersion::V1, folder) => {
+                let file = format!("blkio.throttle.{way}_bps_device");
+                write(&folder.join(file), &format!("{numbers} {bytes_per_s}"))
+            }
+            (CgroupVersion::V2, folder) => {
+                write(&folder.join("io.max"), &format!("{numbers} {first}bps={bytes_per_s}"))
+            }
+        }
     }
 
     /// Moves process `pid`, with all its threads, into the group. Children it has already started stay where

@@ -87,6 +87,13 @@ pub fn process_cpu_ns() -> u64 {
     crate::clock::read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// What `work` returns on a thread of its own, which ends with it: what it changes about itself, such as its
+/// namespace, changes no other thread.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let joined = std::thread::scope(|scope| scope.spawn(work).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// This thread's kernel id (`gettid(2)`), as it appears in `/proc/PID/task`.
 pub fn thread_id() -> i32 {
     nix::unistd::gettid().as_raw()

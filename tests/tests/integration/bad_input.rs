@@ -163,8 +163,7 @@ fn a_run_without_a_trial_is_kept_and_is_not_the_last() {
     for words in [&["runs", "show"][..], &["report"]] {
         world.measure(words, PATIENCE).fails(2, &["no run 'last'", "at least one trial"]);
     }
-    let fixture = workspace().join("tests/fixtures/run.json");
-    world.run(&["runs", "import", fixture.to_str().unwrap()]).code(0);
+    world.import_fixture();
     world.run(&["runs", "show", "last"]).code(0);
 }
 

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, is_root, need_programs, need_root};
+use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, is_root, need_programs, need_root, set_like};
 use nix::sys::signal::Signal;
 
 /// Longer than front ends are waited for.
@@ -69,12 +69,7 @@ fn with_files(program: &Command, files: u32) -> Command {
     let drop = if is_root() { drop } else { "" };
     limited.args(["-c", &format!("ulimit -n {files}; exec {drop} \"$0\" \"$@\"")]);
     limited.arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
+    set_like(&mut limited, program);
     limited
 }
 

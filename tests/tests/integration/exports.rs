@@ -8,9 +8,7 @@ use serde_json::Value;
 /// A world that holds the fixture's run.
 fn world() -> World {
     let world = World::new();
-    world
-        .run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().expect("text")])
-        .code(0);
+    world.import_fixture();
     world
 }
 

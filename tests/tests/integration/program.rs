@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kagiri_tests::{Live, World, beside_others, need_programs, workspace};
+use kagiri_tests::{Live, World, beside_others, need_programs, set_like, workspace};
 
 const VERBS: [&[&str]; 22] = [
     &["survey"],
@@ -142,7 +142,7 @@ fn manual_pages_are_pages() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let world = World::new();
-    world.run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().unwrap()]).code(0);
+    world.import_fixture();
     let plan = workspace().join("plans/disk-limited.toml");
     let table = workspace().join("tests/fixtures/reference.csv");
     let (plan, table) = (plan.to_str().unwrap(), table.to_str().unwrap());
@@ -178,18 +178,10 @@ fn a_reader_that_goes_away_is_no_error() {
 fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
     let kagiri = kagiri_tests::program();
     // `script` gives its command a terminal of its own; the typescript goes to standard output.
-    let mut command = world.command(&[]);
-    let environment: Vec<_> =
-        command.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
-    command = Command::new("script");
+    let mut command = Command::new("script");
     command.args(["-qec", &format!("'{}' {words}", kagiri.display()), "/dev/null"]).stdin(Stdio::null());
-    for (name, value) in environment {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command.current_dir(world.path("")).env("TERM", "xterm").envs(set.iter().copied());
+    set_like(&mut command, &world.command(&[]));
+    command.env("TERM", "xterm").envs(set.iter().copied());
     Live::start(command).end(Duration::from_secs(60)).stdout
 }
 
@@ -197,7 +189,7 @@ fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
 fn colour_is_for_terminals_that_want_it() {
     need_programs!("script");
     let world = World::new();
-    world.run(&["runs", "import", workspace().join("tests/fixtures/run.json").to_str().unwrap()]).code(0);
+    world.import_fixture();
     for words in ["runs show", "explain nowhere.csv"] {
         assert!(on_a_terminal(&world, words, &[]).contains("\x1b["), "{words}: colour on a terminal");
         let plain = on_a_terminal(&world, words, &[("NO_COLOR", "1")]);

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use kagiri_tests::{Live, SmallDisk, World, beside_others, need_programs, need_root, valid, workspace};
+use kagiri_tests::{
+    Live, SmallDisk, World, beside_others, names, need_programs, need_root, valid, workspace,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -13,14 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn film(world: &World) {
     let words = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "5Mbit/s", "--quiet"];
     world.run(&words).code(0);
-}
-
-fn names(folder: &std::path::Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -86,8 +80,7 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
 fn a_report_that_cannot_be_written_loses_nothing() {
     need_root!();
     let world = World::new();
-    let fixture = workspace().join("tests/fixtures/run.json");
-    world.run(&["runs", "import", fixture.to_str().unwrap()]).code(0);
+    world.import_fixture();
     let disk = SmallDisk::mount(&world.path("small"), 64 << 10);
     disk.fill();
     for words in [&["report", "-o", "small/report.html"][..], &["runs", "export", "-o", "small/run.json"]] {
@@ -203,10 +196,9 @@ fn results_of_a_newer_kagiri_are_left_alone() {
 
 #[test]
 fn results_that_are_damaged_are_left_alone() {
-    let fixture = workspace().join("tests/fixtures/run.json");
     let whole = {
         let world = World::new();
-        world.run(&["runs", "import", fixture.to_str().unwrap()]).code(0);
+        world.import_fixture();
         fs::read(world.path("data/runs.sqlite")).unwrap()
     };
     assert!(whole.len() > 8192, "{}", whole.len());

@@ -4,18 +4,13 @@ use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use kagiri_tests::{Ended, Live, World, alone, is_any_loaded, loaded_programs, program, wait_until};
+use kagiri_tests::{
+    Ended, Live, World, alone, is_any_loaded, loaded_programs, need_root, program, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tracing needs root, or rights that only root gives.
-macro_rules! need_tracing {
-    () => {
-        kagiri_tests::need_root!();
-    };
-}
 
 mod programs;
 
@@ -56,7 +51,7 @@ fn told(ended: Ended) -> Value {
 
 #[test]
 fn a_program_is_told_of_by_both_backends() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     for backend in ["auto", "bpf", "perf"] {
         let words = ["timeline", "--json", "--backend", backend, "--"];
@@ -76,7 +71,7 @@ fn a_program_is_told_of_by_both_backends() {
 
 #[test]
 fn pictures_are_written_whole() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     let files = ["--html", "it.html", "--pftrace", "it.pftrace"];
     let ended = world
@@ -103,7 +98,7 @@ fn it_says_what_it_cannot_watch() {
     let world = World::new();
     world.run(&["timeline"]).fails(2, &["nothing to trace"]);
     world.run(&["timeline", "--calls", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
-    need_tracing!();
+    need_root!();
     world.run(&["timeline", "-p", "2000000000"]).fails(1, &["no process 2000000000"]);
     let missing = world.run(&["timeline", "--", "/nowhere/at-all"]);
     let missing = missing.fails(1, &["/nowhere/at-all", "no such program"]);
@@ -114,7 +109,7 @@ fn it_says_what_it_cannot_watch() {
 
 #[test]
 fn those_who_may_not_trace_are_told_what_to_do() {
-    need_tracing!();
+    need_root!();
     let world = World::of_nobody();
     // Somebody else's process, and one of his own.
     for words in [&["timeline", "--", "true"][..], &["timeline", "-p", "1"]] {
@@ -124,7 +119,7 @@ fn those_who_may_not_trace_are_told_what_to_do() {
 
 #[test]
 fn the_rights_that_are_told_of_are_enough_and_no_others() {
-    need_tracing!();
+    need_root!();
     kagiri_tests::need_programs!("setpriv", "unshare");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let with = |rights: &str, backend: &str| {
@@ -168,7 +163,7 @@ fn the_rights_that_are_told_of_are_enough_and_no_others() {
 
 #[test]
 fn too_few_open_files_are_named_as_the_reason() {
-    need_tracing!();
+    need_root!();
     let over = Arc::new(Barrier::new(21));
     let threads: Vec<_> =
         (0..20).map(|_| Arc::clone(&over)).map(|over| std::thread::spawn(move || over.wait())).collect();
@@ -183,7 +178,7 @@ fn too_few_open_files_are_named_as_the_reason() {
 
 #[test]
 fn its_time_being_over_ends_what_it_started() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     let words = ["timeline", "--json", "--for", "3s", "--calls", "+clock_nanosleep", "--", "sleep", "60"];
     let document = told(world.measure(&words, PATIENCE));
@@ -199,7 +194,7 @@ fn its_time_being_over_ends_what_it_started() {
 
 #[test]
 fn children_that_ran_before_are_named() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 60 & echo its child is $! >&2; wait"]);
@@ -230,7 +225,7 @@ fn the_calls_of_kagiri_itself_are_drawn() {
 
 #[test]
 fn an_interrupted_watching_prints_what_there_is() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     let loops = "import os\nfd = os.open('/dev/null', 1)\nfor n in range(1000): os.pwrite(fd, b'x', 0)\n\
                  os.write(2, b'it writes\\n')\nwhile True: os.pwrite(fd, b'x', 0)";
@@ -266,7 +261,7 @@ fn an_interrupted_watching_prints_what_there_is() {
 
 #[test]
 fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
-    need_tracing!();
+    need_root!();
     kagiri_tests::need_programs!("python3");
     let world = World::new();
     let target = Live::start({

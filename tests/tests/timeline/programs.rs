@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use kagiri_tests::{Live, World, alone, free_port, wait_until};
+use kagiri_tests::{Live, World, alone, free_port, need_root, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn listening(mut command: Command, port: u16) -> Live {
 
 #[test]
 fn iperf3_is_seen_to_send_and_receive() {
-    need_tracing!();
+    need_root!();
     let _alone = alone();
     kagiri_tests::need_programs!("iperf3");
     let world = World::new();
@@ -55,7 +55,7 @@ fn iperf3_is_seen_to_send_and_receive() {
 
 #[test]
 fn nginx_is_watched_while_it_serves() {
-    need_tracing!();
+    need_root!();
     let _alone = alone();
     kagiri_tests::need_programs!("nginx");
     let world = World::new();
@@ -112,7 +112,7 @@ for _ in range(200):
 
 #[test]
 fn python_is_seen_to_wait_and_to_work() {
-    need_tracing!();
+    need_root!();
     kagiri_tests::need_programs!("python3");
     let world = World::new();
     let document = told(world.measure(&["timeline", "--json", "--", "python3", "-c", ECHO], PATIENCE));
@@ -139,7 +139,7 @@ fn python_is_seen_to_wait_and_to_work() {
 
 #[test]
 fn a_thousand_children_are_watched() {
-    need_tracing!();
+    need_root!();
     let world = World::new();
     let lines = "n=0; while [ $n -lt 1000 ]; do (:) & n=$((n+1)); done; wait";
     let document = told(world.measure(&["timeline", "--json", "--", "sh", "-c", lines], PATIENCE));
@@ -149,7 +149,7 @@ fn a_thousand_children_are_watched() {
 
 #[test]
 fn java_is_watched_with_all_its_threads() {
-    need_tracing!();
+    need_root!();
     kagiri_tests::need_programs!("java");
     let world = World::new();
     let document = told(world.measure(&["timeline", "--json", "--", "java", "-version"], PATIENCE));

@@ -11,6 +11,7 @@ use base::permit::Permit;
 use base::units::Span;
 use clap::Args;
 use fleet::agent::{self, RunOwner};
+use fleet::identity::Role;
 use fleet::policy::{self, Grant, Policy};
 use fleet::protocol;
 use serde_json::Value;
@@ -72,11 +73,7 @@ pub struct AgentArgs {
 impl AgentArgs {
     pub fn run(self: Box<Self>) -> Outcome {
         let stop = stop::stop_flag()?;
-        let say = |line: &str| {
-            if !self.quiet {
-                output::say(line);
-            }
-        };
+        let say = output::say_unless(self.quiet);
         leftovers::clean_leftovers(&say);
         let setting = self.setting(stop)?;
         let ended = agent::run(&setting, &say, &hosts::connect_failure);
@@ -107,7 +104,7 @@ impl AgentArgs {
             permits: grants(self.read_policy(&name, data_dir)?),
             name,
             join,
-            more: identity.client_settings(),
+            more: identity.settings(Role::Agent),
             kinds: run::registry::BUILT_IN.part_kinds(),
             host,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use stream::settings::StreamSettings;
 
 use crate::args::WorkloadArgs;
-use crate::calls_flag::CallArgs;
 use crate::exit::{Failure, Outcome};
 use crate::output;
+use crate::pictures::CallArgs;
 use crate::session::SessionArgs;
 
 /// Find how many video streams a content server carries without stalls, and what limits it.

@@ -43,11 +43,7 @@ pub struct Survey {
 
 impl Survey {
     pub fn run(self) -> Outcome {
-        let say = |line: &str| {
-            if !self.common.quiet {
-                output::say(line);
-            }
-        };
+        let say = output::say_unless(self.common.quiet);
         // Find errors before the first measurement.
         session::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
         let mut session = Session::open(&self.common, &say)?;
@@ -93,37 +89,33 @@ impl Survey {
     }
 
     fn plan(&self, ceilings: &BTreeMap<Resource, Ceiling>) -> Result<Plan, Failure> {
-        let settings =
-            run::registry::BUILT_IN.resolve("stream", settings(ceilings)).map_err(Failure::usage)?;
-        Ok(self.common.over(Plan::of_one("stream", "survey", "embedded server", settings)))
+        Ok(self.common.over(plan_of_one("stream", "survey", "embedded server", settings(ceilings))?))
     }
+}
+
+fn plan_of_one(workload: &str, name: &str, variant: &str, settings: Value) -> Result<Plan, Failure> {
+    let settings = run::registry::BUILT_IN.resolve(workload, settings).map_err(Failure::usage)?;
+    Ok(Plan::of_one(workload, name, variant, settings))
 }
 
 /// Classic tests of a network stack, two seconds each.
 fn transfer_plan() -> Result<Plan, Failure> {
-    let variants = [
-        ("TCP, 1 flow", json!({})),
-        ("TCP, 8 flows", json!({ "flows": 8 })),
-        ("UDP, 1472 B", json!({ "protocol": "udp" })),
-        ("requests, 1 B", json!({ "requests": {} })),
-    ];
-    let mut plan: Option<Plan> = None;
-    for (name, mut settings) in variants {
-        settings["time"] = json!("2s");
-        let settings = run::registry::BUILT_IN.resolve("transfer", settings).map_err(Failure::usage)?;
-        let one = Plan::of_one("transfer", "survey: transfers over loopback", name, settings);
-        match &mut plan {
-            Some(plan) => plan.variants.extend(one.variants),
-            None => plan = Some(one),
-        }
+    let of =
+        |variant, settings| plan_of_one("transfer", "survey: transfers over loopback", variant, settings);
+    let mut plan = of("TCP, 1 flow", json!({ "time": "2s" }))?;
+    for (variant, settings) in [
+        ("TCP, 8 flows", json!({ "time": "2s", "flows": 8 })),
+        ("UDP, 1472 B", json!({ "time": "2s", "protocol": "udp" })),
+        ("requests, 1 B", json!({ "time": "2s", "requests": {} })),
+    ] {
+        plan.variants.extend(of(variant, settings)?.variants);
     }
-    plan.ok_or_else(|| Failure::usage("there is nothing to transfer"))
+    Ok(plan)
 }
 
 fn daq_plan() -> Result<Plan, Failure> {
     let settings = json!({ "sources": 100, "time": "2s" });
-    let settings = run::registry::BUILT_IN.resolve("daq", settings).map_err(Failure::usage)?;
-    Ok(Plan::of_one("daq", "survey: events over loopback", "push", settings))
+    plan_of_one("daq", "survey: events over loopback", "push", settings)
 }
 
 /// Short trials and a coarse search: the order of magnitude is enough.

@@ -12,7 +12,7 @@ use lab::supervisor::Program;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::disk::{DirectFile, FileSystem};
-use sys::journal::Journal;
+use sys::journal::{Journal, Leftover};
 
 /// Nothing here takes longer, unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
@@ -271,7 +271,7 @@ fn undo_removes_the_disk_of_a_killed_owner() {
     let began = Instant::now();
     let leftovers = Journal::leftovers(&folder.path().join("journal")).unwrap();
     assert_eq!(leftovers.len(), 1);
-    for result in leftovers.into_iter().flat_map(Journal::replay) {
+    for result in leftovers.into_iter().flat_map(Leftover::replay) {
         assert!(result.outcome.is_settled(), "{result}");
     }
     assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());

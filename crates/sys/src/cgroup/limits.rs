@@ -4,10 +4,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Cgroup, CgroupVersion, Hierarchies, write};
+use super::{CgroupVersion, Hierarchies};
 use crate::proc::parse::{decimal, lines, words};
 use crate::proc::{BlockDevice, CgroupCpu};
-use crate::{Error, Result};
 
 /// The limits of a process's groups; `None` where there is no limit. The tightest of all groups above it
 /// applies.
@@ -16,28 +15,6 @@ pub struct GroupLimits {
     pub cpu_quota_percent: Option<f64>,
     /// Bytes per second it may read from the device asked about.
     pub read_bytes_per_s: Option<u64>,
-}
-
-impl Cgroup {
-    /// Lets the group write at most `bytes_per_s` to `device`, a whole disk.
-    ///
-    /// Version 1 limits direct and synchronous writes only: writes through the page cache are not accounted
-    /// to the group. Errors: as [`Cgroup::set_read_limit`].
-    pub fn set_write_limit(&self, device: &BlockDevice, bytes_per_s: u64) -> Result<()> {
-        if bytes_per_s == 0 {
-            return Err(Error::Refused(
-                "a write limit of 0 B/s would mean no limit; use 1 or more".to_owned(),
-            ));
-        }
-        let (version, folder) = self.io_place()?;
-        let numbers = device.numbers();
-        match version {
-            CgroupVersion::V1 => {
-                write(&folder.join("blkio.throttle.write_bps_device"), &format!("{numbers} {bytes_per_s}"))
-            }
-            CgroupVersion::V2 => write(&folder.join("io.max"), &format!("{numbers} wbps={bytes_per_s}")),
-        }
-    }
 }
 
 /// A controller's root folder and the group of a process below it.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 
 use crate::clock::Deadline;
-use crate::proc::process::set::all_pids;
+use crate::proc::process::set::{all_pids, parent_of};
 use crate::process::{KILL_FOR, PidFd, spawner};
 use crate::{Error, Result};
 
@@ -212,8 +213,8 @@ fn signal_descendants(signal: Signal) {
 }
 
 fn descendants() -> Vec<i32> {
-    let all = all_pids(std::path::Path::new("/"));
-    let parents = all.into_iter().filter_map(|pid| Some((parent_of(pid)?, pid)));
+    let root = Path::new("/");
+    let parents = all_pids(root).into_iter().filter_map(|pid| Some((parent_of(root, pid)?, pid)));
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for (parent, pid) in parents {
         children.entry(parent).or_default().push(pid);
@@ -229,13 +230,6 @@ fn descendants() -> Vec<i32> {
 
 fn is_descendant(pid: i32) -> bool {
     let own = std::process::id().cast_signed();
-    let mut ancestors = std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(4096);
+    let mut ancestors = std::iter::successors(Some(pid), |pid| parent_of(Path::new("/"), *pid)).take(4096);
     ancestors.any(|ancestor| ancestor == own)
-}
-
-/// Field 4 of `/proc/PID/stat`, proc(5).
-fn parent_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
 }

@@ -144,11 +144,6 @@ impl Journal {
         recovery::find(folder)
     }
 
-    /// Undoes a dead owner's changes, newest first; see [`Leftover::replay`].
-    pub fn replay(leftover: Leftover) -> Vec<UndoResult> {
-        leftover.replay()
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere must not keep changes from being undone; the state is consistent after each
         // statement.

@@ -1,8 +1,8 @@
-//! `epoll(7)` with a token per descriptor and waits that end to the nanosecond.
+//! `epoll(7)` with a token per descriptor and waits that end to the nanosecond, and what wakes such a wait.
 
 use std::io;
 use std::ops::BitOr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -200,4 +200,43 @@ impl Epoll {
 
 fn count(buffer: &[libc::epoll_event]) -> libc::c_int {
     libc::c_int::try_from(buffer.len()).unwrap_or(libc::c_int::MAX)
+}
+
+/// An `eventfd(2)` shared between threads: [`Waker::wake`] makes it readable, [`Waker::clear`] makes it
+/// quiet.
+#[derive(Debug)]
+pub struct Waker {
+    fd: OwnedFd,
+}
+
+impl Waker {
+    pub fn new() -> Result<Self, NetError> {
+        // SAFETY: no pointers are passed.
+        match unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) } {
+            -1 => Err(NetError::last("create", "an eventfd")),
+            // SAFETY: the kernel just returned this descriptor; it has no other owner.
+            fd => Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } }),
+        }
+    }
+
+    /// Makes the waker readable. Cannot fail: a full counter means that it is readable already.
+    pub fn wake(&self) {
+        let one = 1_u64;
+        // SAFETY: pointer and length describe one live u64 that the kernel only reads.
+        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    /// Makes the waker quiet. Returns whether it had been woken.
+    pub fn clear(&self) -> bool {
+        let mut count = 0_u64;
+        // SAFETY: pointer and length describe one live u64 that the kernel may write.
+        let n = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+        n > 0
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }

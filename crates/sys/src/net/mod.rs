@@ -14,9 +14,8 @@ mod port_reservation;
 mod socket_option;
 mod tcp;
 mod udp;
-mod waker;
 
-pub use epoll::{Epoll, Event, Events, Interest};
+pub use epoll::{Epoll, Event, Events, Interest, Waker};
 pub use error::NetError;
 pub use pipe::Pipe;
 pub use port_reservation::PortReservation;
@@ -27,7 +26,6 @@ pub use udp::{
     Arrived, Batch, Datagram, DatagramAddress, DatagramSocket, MulticastReceiver, MulticastSender, UdpFlow,
     UdpPort,
 };
-pub use waker::Waker;
 
 #[cfg(test)]
 mod blocking_io_tests;

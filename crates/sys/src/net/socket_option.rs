@@ -1,7 +1,7 @@
 //! Socket options that neither `socket2` nor `nix` offers, and those that TCP and UDP sockets share.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::Socket;
@@ -64,6 +64,16 @@ pub(super) fn set_wait(socket: &Socket, wait: Option<Duration>) -> io::Result<()
         socket.set_write_timeout(wait)?;
     }
     socket.set_nonblocking(wait.is_none())
+}
+
+/// Asks for so much room for what arrives (`SO_RCVBUF`), beyond `net.core.rmem_max` where this process may
+/// (`SO_RCVBUFFORCE`, socket(7)); returns the resulting size (twice the request).
+pub(super) fn enlarge_receive_buffer(socket: &Socket, bytes: u64) -> io::Result<u64> {
+    let ask = i32::try_from(bytes).unwrap_or(i32::MAX);
+    if set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ask).is_err() {
+        socket.set_recv_buffer_size(ask as usize)?;
+    }
+    socket.recv_buffer_size().map(|bytes| bytes as u64)
 }
 
 /// The MTU of a connected socket's path as the kernel knows it, bytes (`IP_MTU`, ip(7); `IPV6_MTU`, ipv6(7)).

@@ -5,20 +5,14 @@ use std::io;
 
 use nix::sys::socket::SockProtocol;
 
-use super::{Netlink, attributes, in_namespace_of, u64_at};
+use super::{
+    BY_FAMILY, DIAG_INFO, DIAG_MESSAGE_BYTES, Netlink, attributes, diag_request, in_namespace_of, u64_at,
+};
 use crate::net::TcpInfo;
 
-/// `SOCK_DIAG_BY_FAMILY`, for requests and answers (`linux/sock_diag.h`).
-const BY_FAMILY: u16 = 20;
-/// `INET_DIAG_INFO` (`linux/inet_diag.h`): the attribute that holds `struct tcp_info`.
-const INFO: u16 = 2;
 /// States in which data is sent: established, close-wait, fin-wait-1 (`net/tcp_states.h`).
 const STATES: u32 = 1 << 1 | 1 << 8 | 1 << 4;
-/// `struct inet_diag_req_v2`.
-const REQUEST_BYTES: usize = 56;
-/// `struct inet_diag_msg`.
-const MESSAGE_BYTES: usize = 72;
-/// Where the socket's cookie stands in it.
+/// Where the socket's cookie stands in `struct inet_diag_msg`.
 const COOKIE_AT: usize = 44;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,13 +46,7 @@ impl Connections {
     pub fn read(&mut self, take: &mut dyn FnMut(Connection)) -> io::Result<()> {
         // A server on `::` holds connections from IPv4 peers in sockets of IPv6.
         for family in [libc::AF_INET, libc::AF_INET6] {
-            let mut request = [0; REQUEST_BYTES];
-            request[0] = family as u8;
-            request[1] = libc::IPPROTO_TCP as u8;
-            request[2] = 1 << (INFO - 1);
-            request[4..8].copy_from_slice(&STATES.to_ne_bytes());
-            // The own port, in network order.
-            request[8..10].copy_from_slice(&self.port.to_be_bytes());
+            let request = diag_request(family, libc::IPPROTO_TCP, STATES, self.port);
             self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| {
                 parse(payload).into_iter().for_each(&mut *take);
             })?;
@@ -69,7 +57,7 @@ impl Connections {
 
 pub(super) fn parse(payload: &[u8]) -> Option<Connection> {
     let cookie = u64_at(payload, COOKIE_AT)?;
-    let (_, info) = attributes(payload.get(MESSAGE_BYTES..)?).find(|(kind, _)| *kind == INFO)?;
+    let (_, info) = attributes(payload.get(DIAG_MESSAGE_BYTES..)?).find(|(kind, _)| *kind == DIAG_INFO)?;
     Some(Connection { cookie, info: TcpInfo::parse(info) })
 }
 

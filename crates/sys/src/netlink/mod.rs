@@ -33,6 +33,12 @@ const ANSWER_WITHIN_S: i64 = 2;
 const BUFFER_BYTES: usize = 32 << 10;
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const HEADER_BYTES: usize = 16;
+/// `SOCK_DIAG_BY_FAMILY`, for requests and answers (`linux/sock_diag.h`).
+const BY_FAMILY: u16 = 20;
+/// `INET_DIAG_INFO` (`linux/inet_diag.h`): the attribute that holds `struct tcp_info`.
+const DIAG_INFO: u16 = 2;
+/// `struct inet_diag_msg`.
+const DIAG_MESSAGE_BYTES: usize = 72;
 
 #[derive(Debug)]
 struct Netlink {
@@ -87,6 +93,19 @@ impl Netlink {
             }
         }
     }
+}
+
+/// `struct inet_diag_req_v2` for sockets of `protocol` in the states of a mask (`net/tcp_states.h`), of TCP with
+/// their [`DIAG_INFO`]; of one local port unless it is 0.
+fn diag_request(family: i32, protocol: i32, states: u32, port: u16) -> [u8; 56] {
+    let mut request = [0; 56];
+    request[0] = family as u8;
+    request[1] = protocol as u8;
+    request[2] = if protocol == libc::IPPROTO_TCP { 1 << (DIAG_INFO - 1) } else { 0 };
+    request[4..8].copy_from_slice(&states.to_ne_bytes());
+    // In network order.
+    request[8..10].copy_from_slice(&port.to_be_bytes());
+    request
 }
 
 /// `struct nlmsgerr` begins with a negative error number; 0 acknowledges.
@@ -148,10 +167,7 @@ fn in_namespace_of<T: Send>(pid: Option<i32>, work: impl FnOnce() -> io::Result<
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
         work()
     };
-    std::thread::scope(|scope| match scope.spawn(enter).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    crate::thread::on_own_thread(enter)
 }
 
 #[cfg(test)]

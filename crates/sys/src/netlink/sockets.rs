@@ -5,18 +5,14 @@ use std::path::Path;
 
 use nix::sys::socket::SockProtocol;
 
-use super::{Netlink, attributes, in_namespace_of, u32_at};
+use super::{
+    BY_FAMILY, DIAG_INFO, DIAG_MESSAGE_BYTES, Netlink, attributes, diag_request, in_namespace_of, u32_at,
+};
 use crate::net::TcpInfo;
 
-/// `SOCK_DIAG_BY_FAMILY`, for requests and answers (`linux/sock_diag.h`).
-const BY_FAMILY: u16 = 20;
-/// `INET_DIAG_INFO` (`linux/inet_diag.h`): the attribute that holds `struct tcp_info`.
-const INFO: u16 = 2;
 /// All states but listening (`net/tcp_states.h`): what waits there are connections, not bytes.
 const STATES: u32 = !(1 << 10);
-/// `struct inet_diag_req_v2`, and `struct inet_diag_msg` with the places of its members.
-const REQUEST_BYTES: usize = 56;
-const MESSAGE_BYTES: usize = 72;
+/// The places of members of `struct inet_diag_msg`.
 const UNREAD_AT: usize = 56;
 const UNSENT_AT: usize = 60;
 const INODE_AT: usize = 68;
@@ -48,11 +44,7 @@ impl Sockets {
     pub fn read(&mut self, take: &mut dyn FnMut(SocketState)) -> io::Result<()> {
         for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
             for family in [libc::AF_INET, libc::AF_INET6] {
-                let mut request = [0; REQUEST_BYTES];
-                request[0] = family as u8;
-                request[1] = protocol as u8;
-                request[2] = if protocol == libc::IPPROTO_TCP { 1 << (INFO - 1) } else { 0 };
-                request[4..8].copy_from_slice(&STATES.to_ne_bytes());
+                let request = diag_request(family, protocol, STATES, 0);
                 self.0.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| {
                     parse(payload).into_iter().for_each(&mut *take);
                 })?;
@@ -63,7 +55,7 @@ impl Sockets {
 }
 
 fn parse(payload: &[u8]) -> Option<SocketState> {
-    let info = attributes(payload.get(MESSAGE_BYTES..)?).find(|(kind, _)| *kind == INFO);
+    let info = attributes(payload.get(DIAG_MESSAGE_BYTES..)?).find(|(kind, _)| *kind == DIAG_INFO);
     let window = info
         .map(|(_, info)| TcpInfo::parse(info))
         .and_then(|info| Some(u64::from(info.congestion_window_segments?) * u64::from(info.send_mss_bytes?)));

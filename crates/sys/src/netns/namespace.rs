@@ -14,6 +14,7 @@ use super::{IP, TC, TOOL_FOR};
 use crate::journal::ownership::{NETNS_FOLDER as FOLDER, is_our_namespace, namespace_path};
 use crate::journal::{EntryId, Journal, Undo};
 use crate::process::HelperCommand;
+use crate::thread::on_own_thread;
 use crate::{Error, Result};
 
 /// A network namespace with a name under which `ip netns` knows it. It has no links but its own loopback,
@@ -117,10 +118,7 @@ impl Namespace {
                 .map_err(|error| Error::call(format!("enter {}", self.name), error))?;
             Ok(work())
         };
-        std::thread::scope(|scope| match scope.spawn(enter).join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        on_own_thread(enter)
     }
 }
 
@@ -173,10 +171,7 @@ fn make(path: &Path) -> Result<OwnedFd> {
         // milliseconds.
         Ok(File::open(own).map_err(|error| Error::file("open", own, error))?.into())
     };
-    std::thread::scope(|scope| match scope.spawn(name_it).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    on_own_thread(name_it)
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ impl BlockDeviceReader {
     }
 }
 
-fn parse(text: &[u8]) -> Option<BlockReading> {
+pub(super) fn parse(text: &[u8]) -> Option<BlockReading> {
     let mut fields = [0u64; 11];
     let mut words = words(text);
     for field in &mut fields {
@@ -156,7 +156,6 @@ fn parse(text: &[u8]) -> Option<BlockReading> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use std::os::unix::fs::symlink;
 
     const SAMPLE: &str = "   54593     9964  3976578    28866    42428    19011  4171968    12938        \
@@ -208,13 +207,6 @@ mod tests {
         let here = std::env::current_exe().unwrap();
         if let Some(device) = block_device_of_path(root, &here).unwrap() {
             assert!(BlockDeviceReader::open(&device).unwrap().read().unwrap().reads > 0);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_input_never_panics(text: Vec<u8>) {
-            parse(&text);
         }
     }
 }

@@ -46,3 +46,28 @@ pub fn boot_id() -> String {
 pub fn pid_namespace() -> Option<String> {
     std::fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_input_never_panics(text: Vec<u8>) {
+            block::parse(&text);
+            cgroup_cpu::parse(&text);
+            listener::parse_address(&text);
+            let meant = Listening { port: 1, address: Some(Ipv4Addr::LOCALHOST.into()), namespace_of: None };
+            meant.parse(&text, &mut Vec::new());
+            memory::parse(&text);
+            mounts::parse_line(&text);
+            prop_assert!(mounts::unescape(&text).len() <= text.len());
+            pressure::parse(&text);
+            process::parse_schedstat(&text);
+        }
+    }
+}

@@ -142,7 +142,7 @@ fn replay_after_kill_leaves_nothing() {
     assert_eq!(leftover.owner_pid(), i32::try_from(owner.id()).unwrap());
     let file = leftover.path().to_path_buf();
     let before = std::fs::read(&file).unwrap();
-    let results = Journal::replay(leftover);
+    let results = leftover.replay();
     for result in &results {
         assert!(result.outcome.is_settled(), "{result}");
     }

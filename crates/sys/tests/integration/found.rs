@@ -2,18 +2,14 @@
 
 use std::path::Path;
 
-use crate::common::{LONG, Pair, journal, own_name, root};
+use crate::common::{LONG, Pair, as_root, own_name};
 use sys::cgroup::{Cgroup, ExistingGroup};
 use sys::child::Spawn;
 use sys::netlink::rate_of;
 
 #[test]
 fn program_starts_in_an_existing_group() {
-    if !root() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let journal = journal(folder.path());
+    let Some((_folder, journal)) = as_root() else { return };
     let owner = Cgroup::create(&journal, "found").unwrap();
     owner.set_cpu_quota_percent(30.0).unwrap();
     let name = own_name("found");
@@ -32,11 +28,7 @@ fn program_starts_in_an_existing_group() {
 
 #[test]
 fn link_rate_is_read_of_each_queueing_discipline() {
-    if !root() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let journal = journal(folder.path());
+    let Some((_folder, journal)) = as_root() else { return };
     let pair = Pair::make(&journal, "rate");
     let inside = Spawn::new("sleep").arg("60").namespace(&pair.server).start(&journal).unwrap();
     let rate = || rate_of("eth0", Some(inside.pid())).unwrap();

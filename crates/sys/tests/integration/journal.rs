@@ -94,7 +94,7 @@ fn only_journals_of_dead_owners_are_replayed() {
     assert_eq!(paths, [left.as_path()]);
     for leftover in leftovers {
         assert_eq!(leftover.pending().count(), 1);
-        assert!(Journal::replay(leftover).iter().all(|result| result.outcome == Outcome::Done));
+        assert!(leftover.replay().iter().all(|result| result.outcome == Outcome::Done));
     }
     assert!(!made.exists() && !left.exists() && own.path().exists());
     assert!(Journal::leftovers(&folder.path().join("none")).unwrap().is_empty());

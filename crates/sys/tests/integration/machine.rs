@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, Pair, journal, own_name, root, work_folder};
+use crate::common::{LONG, Pair, as_root, journal, own_name, work_folder};
 use sys::Error;
 use sys::cgroup::Cgroup;
 use sys::child::Spawn;
@@ -18,11 +18,7 @@ use sys::proc::{BlockDeviceReader, ProcessSet, block_device_of_path};
 
 #[test]
 fn quota_throttles_a_child_and_is_counted() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
-    let journal = journal(folder.path());
+    let Some((_folder, journal)) = as_root() else { return };
     let group = Cgroup::create(&journal, "quota").unwrap();
     group.set_cpu_quota_percent(20.0).unwrap();
     let stat = group.cpu_stat_path().unwrap();
@@ -73,11 +69,7 @@ fn quota_throttles_a_child_and_is_counted() {
 
 #[test]
 fn image_of_each_file_system_has_a_read_limit() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
-    let journal = journal(folder.path());
+    let Some((folder, journal)) = as_root() else { return };
     for file_system in FileSystem::ALL {
         let spec = ImageSpec {
             image: folder.path().join("disk.img"),
@@ -163,11 +155,7 @@ fn transfer(pair: &Pair, bytes: usize) -> usize {
 
 #[test]
 fn shaped_link_into_a_namespace_limits_traffic() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
-    let journal = journal(folder.path());
+    let Some((_folder, journal)) = as_root() else { return };
     let pair = Pair::make(&journal, "link");
     pair.server.ip("link add lonely type bridge").unwrap();
     pair.limit(16_000, 64_000);
@@ -208,11 +196,7 @@ fn shaped_link_into_a_namespace_limits_traffic() {
 
 #[test]
 fn concurrently_taken_name_is_kept() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
-    let journal = journal(folder.path());
+    let Some((_folder, journal)) = as_root() else { return };
     let name = own_name("taken");
     // The folder of names stays as long as one is left.
     let other = Namespace::create(&journal, &own_name("other")).unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kagiri_tests::{
-    Live, Slurm, World, beside_others, need_programs, need_root, program, wait_until, workspace,
+    Live, Slurm, World, beside_others, names, need_programs, need_root, program, wait_until, workspace,
 };
 use serde_json::Value;
 
@@ -55,11 +55,6 @@ fn srun_agents(slurm: &Slurm, world: &World, port: u16) -> Live {
     srun.args(["-N3", "--label", "bash", "-c", script, "agent"]).arg(program());
     srun.arg(format!("tls/127.0.0.1:{port}"));
     Live::start(srun)
-}
-
-fn names(world: &World, folder: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(world.path(folder)).expect("a folder");
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// A run has trials, and in each of them something was played.
@@ -192,7 +187,7 @@ fn the_ready_job_runs_a_plan() {
     let job = submit(&slurm, &world, port, "plan.toml");
     let (_, code) = ended(&slurm, &job);
     assert_eq!(code, "0:0", "{}", job_said(&world));
-    let results = names(&world, "result");
+    let results = names(&world.path("result"));
     let run = results.iter().find(|name| name.ends_with(".json")).unwrap_or_else(|| panic!("{results:?}"));
     let run = std::fs::read(world.path("result").join(run)).expect("the result");
     assert_measured(&serde_json::from_slice(&run).expect("JSON"));
@@ -207,6 +202,10 @@ fn the_ready_job_runs_a_plan() {
     assert_eq!(ended(&slurm, &job).0, "CANCELLED");
     // Agents, their files and the jobs' credentials went with the jobs.
     wait_until("all processes of the jobs end", PATIENCE, || slurm.processes().is_empty());
-    assert_eq!(names(&world, "tmp"), [""; 0]);
-    assert!(!names(&world, "").iter().any(|name| name.starts_with("kagiri-")), "{:?}", names(&world, ""));
+    assert_eq!(names(&world.path("tmp")), [""; 0]);
+    assert!(
+        !names(&world.path("")).iter().any(|name| name.starts_with("kagiri-")),
+        "{:?}",
+        names(&world.path(""))
+    );
 }

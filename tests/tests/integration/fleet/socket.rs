@@ -2,14 +2,8 @@
 //! open.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, SHORT_FILM, search_plan};
-
-fn names(folder: &Path) -> Vec<String> {
-    let all = std::fs::read_dir(folder).expect("a folder").flatten();
-    all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
+use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, SHORT_FILM, names, search_plan};
 
 #[test]
 fn agents_meet_at_a_socket_and_compare_clocks_beside_it() {

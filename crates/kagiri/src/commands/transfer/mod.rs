@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use transfer::settings::TransferSettings;
 
 use crate::args::WorkloadArgs;
-use crate::calls_flag::CallArgs;
 use crate::exit::{Failure, Outcome};
+use crate::pictures::CallArgs;
 use crate::session::SessionArgs;
 use serve::ServeArgs;
 

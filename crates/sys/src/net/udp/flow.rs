@@ -201,13 +201,8 @@ impl UdpFlow {
     }
 
     fn enlarge_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
-        let ask = i32::try_from(bytes).unwrap_or(i32::MAX);
-        if socket_option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ask).is_err() {
-            self.inner
-                .set_recv_buffer_size(ask as usize)
-                .map_err(|e| self.fail("set SO_RCVBUF towards", e))?;
-        }
-        self.inner.recv_buffer_size().map(|n| n as u64).map_err(|e| self.fail("read SO_RCVBUF towards", e))
+        let enlarged = socket_option::enlarge_receive_buffer(&self.inner, bytes);
+        enlarged.map_err(|e| self.fail("set SO_RCVBUF towards", e))
     }
 
     /// Sets `SO_SNDBUF` and returns what the kernel made of it (twice the request, at most twice

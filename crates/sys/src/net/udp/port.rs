@@ -65,13 +65,8 @@ impl UdpPort {
     /// Asks for so much room for what arrives (`SO_RCVBUF`), beyond `net.core.rmem_max` where this process
     /// may (`SO_RCVBUFFORCE`, socket(7)); returns the resulting size (twice the request).
     pub fn set_receive_buffer(&self, bytes: u64) -> Result<u64, NetError> {
-        let fail = |e| NetError::new("set SO_RCVBUF of", self.local, e);
-        let ask = i32::try_from(bytes).unwrap_or(i32::MAX);
-        let socket = SockRef::from(&self.inner);
-        if socket_option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ask).is_err() {
-            socket.set_recv_buffer_size(ask as usize).map_err(fail)?;
-        }
-        socket.recv_buffer_size().map(|bytes| bytes as u64).map_err(fail)
+        socket_option::enlarge_receive_buffer(&SockRef::from(&self.inner), bytes)
+            .map_err(|e| NetError::new("set SO_RCVBUF of", self.local, e))
     }
 
     /// How many datagrams the kernel has dropped here because they were not taken in time: the counter of

@@ -117,15 +117,10 @@ fn parse_softnet(text: &[u8]) -> Option<SoftnetReading> {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketMemoryReading {
-    pub tcp_in_use: Option<u64>,
     /// TCP sockets in the whole host.
     pub tcp_allocated: Option<u64>,
-    /// TCP sockets that wait out their last state.
-    pub tcp_time_wait: Option<u64>,
     /// Memory of TCP queues in the whole host, bytes. RSS does not contain it.
     pub tcp_bytes: Option<u64>,
-    /// Memory of UDP queues in the whole host, bytes.
-    pub udp_bytes: Option<u64>,
 }
 
 /// Reads socket memory (`/proc/net/sockstat`; its `mem` is in pages).
@@ -156,11 +151,8 @@ fn parse_sockstat(text: &[u8], page_bytes: u64) -> SocketMemoryReading {
         let protocol = words.next();
         while let (Some(key), Some(value)) = (words.next(), words.next()) {
             let field = match (protocol, key) {
-                (Some(b"TCP:"), b"inuse") => &mut reading.tcp_in_use,
                 (Some(b"TCP:"), b"alloc") => &mut reading.tcp_allocated,
-                (Some(b"TCP:"), b"tw") => &mut reading.tcp_time_wait,
                 (Some(b"TCP:"), b"mem") => &mut reading.tcp_bytes,
-                (Some(b"UDP:"), b"mem") => &mut reading.udp_bytes,
                 _ => continue,
             };
             let scale = if key == b"mem" { page_bytes } else { 1 };
@@ -176,14 +168,6 @@ pub struct TcpCountersReading {
     /// Segments sent, retransmissions excluded.
     pub segments_sent: Option<u64>,
     pub segments_retransmitted: Option<u64>,
-    /// Connections that found the accept queue full.
-    pub listen_overflows: Option<u64>,
-    /// Connections dropped while listening, for any reason.
-    pub listen_drops: Option<u64>,
-    /// Segments thrown away because receive buffers were over their limit.
-    pub receive_pruned: Option<u64>,
-    /// Times the receiver closed its window: the reader was too slow.
-    pub to_zero_window: Option<u64>,
     /// Retransmission timers that ran out.
     pub timeouts: Option<u64>,
 }
@@ -227,10 +211,6 @@ fn parse_tcp(text: &[u8], group: &[u8], reading: &mut TcpCountersReading) {
         let field = match name {
             b"OutSegs" => &mut reading.segments_sent,
             b"RetransSegs" => &mut reading.segments_retransmitted,
-            b"ListenOverflows" => &mut reading.listen_overflows,
-            b"ListenDrops" => &mut reading.listen_drops,
-            b"RcvPruned" => &mut reading.receive_pruned,
-            b"TCPToZeroWindowAdv" => &mut reading.to_zero_window,
             b"TCPTimeouts" => &mut reading.timeouts,
             _ => continue,
         };

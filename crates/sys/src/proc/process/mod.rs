@@ -203,7 +203,7 @@ impl Process {
 
 /// `run wait slices`: nanoseconds on a CPU, nanoseconds ready to run, times it got a CPU
 /// (Documentation/scheduler/sched-stats.rst).
-fn parse_schedstat(text: &[u8]) -> Option<(u64, u64)> {
+pub(super) fn parse_schedstat(text: &[u8]) -> Option<(u64, u64)> {
     let mut numbers = words(text).map(decimal);
     Some((numbers.next()??, numbers.next()??))
 }
@@ -229,7 +229,6 @@ fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn real_sample_is_parsed() {
@@ -245,12 +244,5 @@ mod tests {
         assert_eq!(start_ticks(root, pid).unwrap(), start_ticks(root, pid).unwrap());
         assert!(start_ticks(root, 1).unwrap() <= start_ticks(root, pid).unwrap());
         assert!(start_ticks(root, i32::MAX).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_input_never_panics(text: Vec<u8>) {
-            parse_schedstat(&text);
-        }
     }
 }

@@ -5,7 +5,6 @@
 //! a CPU to have a ring), all of one CPU write into its one ring.
 
 mod attributes;
-mod filter;
 mod loss_counters;
 mod records;
 mod ring;
@@ -19,10 +18,9 @@ use attributes::{
     Attributes, COUNT_DUMMY, DISABLED, ENABLE_ON_EXEC, FORMAT_LOST, INHERIT, OF_THREADS, TYPE_SOFTWARE,
     TYPE_TRACEPOINT, cpus,
 };
-use filter::{call_filter, set_filter};
 use loss_counters::LossCounters;
 use ring::Ring;
-use tracepoints::Tracepoints;
+use tracepoints::{Tracepoints, call_filter, set_filter};
 
 use super::target::{for_each_thread, process_of, waits_in};
 use super::{

@@ -24,6 +24,13 @@ pub fn work_folder() -> tempfile::TempDir {
     tempfile::tempdir_in(here.parent().unwrap()).unwrap()
 }
 
+/// A work folder and a journal in it; `None` unless this is root.
+pub fn as_root() -> Option<(tempfile::TempDir, Journal)> {
+    let folder = root().then(work_folder)?;
+    let journal = journal(folder.path());
+    Some((folder, journal))
+}
+
 pub fn journal(folder: &Path) -> Journal {
     Journal::open(&folder.join("journal")).unwrap()
 }
