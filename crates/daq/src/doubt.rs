@@ -30,49 +30,51 @@ pub(crate) enum DaqDoubt {
     },
 }
 
+impl DaqDoubt {
+    /// What is doubted, and what to do about it.
+    fn texts(&self) -> (String, &'static str) {
+        match self {
+            Self::SourcesNearSaturation { cpu_percent } => (
+                format!(
+                    "the busiest source thread used {cpu_percent:.0} % of its core in its busiest second"
+                ),
+                "place sources on more hosts (--place sources=...), or use more --threads",
+            ),
+            Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => (
+                format!(
+                    "the sources send their burst at {} times the rate of the port, so they pace the burst",
+                    number(offered_bit_per_s / link_bit_per_s)
+                ),
+                "place sources on more hosts, or use a scale model: a slower link and a buffer with the same \
+                 ratio of burst to buffer",
+            ),
+            Self::ClocksNotCompared { sources } => (
+                format!("the clocks of {sources} sources could not be compared with the builder's clock"),
+                "allow UDP between sources and builder, and make front ends answer clock probes",
+            ),
+            Self::CpusShared => (
+                "builder and sources shared the CPUs of one machine".to_owned(),
+                "place sources on other hosts with --place sources=... before you quote a rate",
+            ),
+            Self::CountsDisagree { more } => (
+                format!("{more} received fragments were not counted by any source"),
+                "check for other senders at the builder's port, and for fragments that front ends send twice",
+            ),
+            Self::OrdersAnotherWay { why } => (
+                why.trim_end_matches('.').to_owned(),
+                "check IGMP snooping and multicast routes, or use --orders tcp for all sources",
+            ),
+        }
+    }
+}
+
 impl WorkloadDoubt for DaqDoubt {
     fn message(&self) -> String {
-        match self {
-            Self::SourcesNearSaturation { cpu_percent } => {
-                format!("the busiest source thread used {cpu_percent:.0} % of its core in its busiest second")
-            }
-            Self::BurstPaced { offered_bit_per_s, link_bit_per_s } => format!(
-                "the sources send their burst at {} times the rate of the port, so they pace the burst",
-                number(offered_bit_per_s / link_bit_per_s)
-            ),
-            Self::ClocksNotCompared { sources } => {
-                format!("the clocks of {sources} sources could not be compared with the builder's clock")
-            }
-            Self::CpusShared => "builder and sources shared the CPUs of one machine".to_owned(),
-            Self::CountsDisagree { more } => {
-                format!("{more} received fragments were not counted by any source")
-            }
-            Self::OrdersAnotherWay { why } => why.trim_end_matches('.').to_owned(),
-        }
+        self.texts().0
     }
 
     fn advice(&self) -> &'static str {
-        match self {
-            Self::SourcesNearSaturation { .. } => {
-                "place sources on more hosts (--place sources=...), or use more --threads"
-            }
-            Self::BurstPaced { .. } => {
-                "place sources on more hosts, or use a scale model: a slower link and a buffer with the same \
-                 ratio of burst to buffer"
-            }
-            Self::ClocksNotCompared { .. } => {
-                "allow UDP between sources and builder, and make front ends answer clock probes"
-            }
-            Self::CpusShared => {
-                "place sources on other hosts with --place sources=... before you quote a rate"
-            }
-            Self::CountsDisagree { .. } => {
-                "check for other senders at the builder's port, and for fragments that front ends send twice"
-            }
-            Self::OrdersAnotherWay { .. } => {
-                "check IGMP snooping and multicast routes, or use --orders tcp for all sources"
-            }
-        }
+        self.texts().1
     }
 
     fn gravity(&self) -> f64 {

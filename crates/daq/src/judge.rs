@@ -157,6 +157,8 @@ fn burst_paced(settings: &DaqSettings, reports: &TrialReports) -> Option<DaqDoub
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::report::{
         BuilderReport, EventCounts, GroupClock, Incomplete, Ledger, SourceSent, SourcesReport,
     };
@@ -231,41 +233,41 @@ mod tests {
         let mut reports = reports(90, 0);
         reports.hosts[0].builders[0].events.offered = 100;
         reports.hosts[0].builders[0].events.vetoed = 10;
-        let asked = serde_json::json!({ "objective": { "dead_time_percent_max": 2.0 } });
+        let asked = json!({ "objective": { "dead_time_percent_max": 2.0 } });
         assert_eq!(verdict(asked, &reports).0, Verdict::Fail);
-        assert_eq!(verdict(serde_json::json!({}), &reports).0, Verdict::Pass);
+        assert_eq!(verdict(json!({}), &reports).0, Verdict::Pass);
     }
 
     #[test]
     fn saturated_or_broken_sources_invalidate_the_trial() {
         let mut full = reports(100, 2);
         full.sources[0].busiest = Some(0.99);
-        assert_eq!(verdict(serde_json::json!({}), &full).0, Verdict::Invalid);
+        assert_eq!(verdict(json!({}), &full).0, Verdict::Invalid);
         let mut passes = reports(100, 0);
         passes.sources[0].busiest = Some(0.99);
-        let judgement = judge(&settings(serde_json::json!({})), &passes);
+        let judgement = judge(&settings(json!({})), &passes);
         assert_eq!(judgement.verdict, Verdict::Pass, "what was built was built");
-        let found = doubts(&settings(serde_json::json!({})), &passes);
+        let found = doubts(&settings(json!({})), &passes);
         assert!(found.iter().any(|doubt| matches!(doubt, DaqDoubt::SourcesNearSaturation { .. })));
         let mut broken = reports(100, 0);
         broken.sources[0].broke_off = Some("no more descriptors".to_owned());
-        let (found, reasons) = verdict(serde_json::json!({}), &broken);
+        let (found, reasons) = verdict(json!({}), &broken);
         assert_eq!(found, Verdict::Invalid);
         assert!(reasons[0].contains("the sources broke off: no more descriptors"), "{reasons:?}");
         let mut early = reports(100, 0);
         early.hosts[0].builders[0].ended_early = true;
-        assert_eq!(verdict(serde_json::json!({}), &early).0, Verdict::Invalid);
+        assert_eq!(verdict(json!({}), &early).0, Verdict::Invalid);
     }
 
     #[test]
     fn unbalanced_counts_fail_or_give_a_doubt() {
         let mut lost = reports(100, 0);
         lost.sources[0].sources[1].sent += 1;
-        let judgement = judge(&settings(serde_json::json!({})), &lost);
+        let judgement = judge(&settings(json!({})), &lost);
         assert_eq!((judgement.verdict, judgement.is_definite), (Verdict::Fail, true));
         let mut more = reports(100, 0);
         more.sources[0].sources[1].sent -= 1;
-        let judgement = judge(&settings(serde_json::json!({})), &more);
+        let judgement = judge(&settings(json!({})), &more);
         assert_eq!(judgement.verdict, Verdict::Pass);
         assert!(
             judgement.doubts.contains(&DaqDoubt::CountsDisagree { more: 1 }.into()),
@@ -278,13 +280,13 @@ mod tests {
     fn paced_burst_and_unknown_clocks_give_doubts() {
         // 2500 bytes within 100 us are 200 Mbit/s.
         for (link, is_paced) in [("40Mbit/s", false), ("100Mbit/s", true)] {
-            let doubts = doubts(&settings(serde_json::json!({ "link": link })), &reports(100, 0));
+            let doubts = doubts(&settings(json!({ "link": link })), &reports(100, 0));
             let found = doubts.iter().any(|doubt| matches!(doubt, DaqDoubt::BurstPaced { .. }));
             assert_eq!(found, is_paced, "{link}: {doubts:?}");
         }
         let mut unknown = reports(100, 0);
         unknown.hosts[0].builders[0].clocks = vec![GroupClock { sources: 2, ..GroupClock::default() }];
-        let judgement = judge(&settings(serde_json::json!({})), &unknown);
+        let judgement = judge(&settings(json!({})), &unknown);
         assert_eq!(judgement.doubts, [DaqDoubt::ClocksNotCompared { sources: 2 }.into()]);
     }
 }

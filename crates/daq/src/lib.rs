@@ -15,7 +15,6 @@ pub mod listen_addresses;
 pub mod metrics;
 mod missing_sources;
 pub mod part_settings;
-pub mod presentation;
 mod recorder;
 pub mod report;
 mod scheduling;
@@ -30,8 +29,9 @@ pub mod wire;
 
 use std::time::Duration;
 
+use base::limit_rules::LOSS;
 use base::metric::MetricSpec;
-use base::outcome::{Figure, Trial};
+use base::outcome::{Figure, ResourceSpec, Trial};
 use base::part::{HERE, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
@@ -60,6 +60,19 @@ pub const PORT: &str = "port";
 const OVERTIME: Duration = Duration::from_secs(150);
 /// How long events that were asked for by number may take.
 const EVENTS_WITHIN: Duration = Duration::from_secs(86_400);
+
+/// The buffer of a switch's port.
+pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
+    name: "buffer",
+    label: "the buffer of the port",
+    unit: "B",
+    unit_suffix: "bytes",
+    remedy: "a smaller burst (daq: --pattern grant, a smaller --credit, --stagger), or a larger port buffer",
+    rule: LOSS,
+};
+
+pub static PRESENTATION: Presentation =
+    Presentation { target: "builder", resources: &[&PORT_BUFFER], ..Presentation::DEFAULT };
 
 /// `sources` split evenly over so many hosts: the first number and the count of each.
 fn split(sources: u32, hosts: u32) -> impl Iterator<Item = (u32, u32)> {
@@ -113,7 +126,7 @@ impl Workload for Daq {
     }
 
     fn presentation(&self) -> &'static Presentation {
-        &presentation::PRESENTATION
+        &PRESENTATION
     }
 
     fn roles(&self) -> &'static [Role] {

@@ -7,8 +7,8 @@ use base::format::{number, quantity};
 use base::limit_rules::{LOSS, THREAD};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
-use super::presentation::PORT_BUFFER;
-use super::report::Cause;
+use super::PORT_BUFFER;
+use super::report::{Cause, SourceSent};
 use super::settings::{DaqSettings, Pattern, Triggers};
 use super::slow_event_causes;
 use super::trial_reports::TrialReports;
@@ -35,13 +35,34 @@ pub enum LimitCause {
 }
 
 impl LimitCause {
-    fn resource(self) -> Resource {
+    /// The resource that was exhausted, and how it is said.
+    fn meaning(self, certainty: Certainty) -> (Resource, &'static str) {
+        let buffer = Resource::Workload(&PORT_BUFFER);
         match self {
-            Self::Link | Self::Orders => Resource::Network,
-            Self::Buffer | Self::Socket => Resource::Workload(&PORT_BUFFER),
-            Self::BuilderCpu | Self::HostCpu => Resource::Cpu,
-            Self::SourceCpu => Resource::Player,
-            Self::Offered => Resource::None,
+            Self::Link => (Resource::Network, "the builder's port carries all that its rate allows"),
+            Self::Buffer if certainty == Certainty::Confirmed => (
+                buffer,
+                "fragments that arrived at once overflowed the port's buffer, and events waited for TCP to \
+                 retransmit the lost ones",
+            ),
+            Self::Buffer => (buffer, "events waited for lost fragments, as with a full buffer"),
+            Self::Socket => (
+                buffer,
+                "the builder's UDP socket was full: raise net.core.rmem_max on its host, or use --pattern \
+                 grant",
+            ),
+            Self::Orders => {
+                (Resource::Network, "orders to the sources were lost, and events waited for their repetition")
+            }
+            Self::BuilderCpu => {
+                (Resource::Cpu, "the builder's thread ran, or waited for a CPU, nearly all the time")
+            }
+            Self::HostCpu => (
+                Resource::Cpu,
+                "the CPUs of the builder's host are busy: the builder's thread waited for one",
+            ),
+            Self::SourceCpu => (Resource::Player, "a thread of the sources ran nearly all the time"),
+            Self::Offered => (Resource::None, "no due trigger was vetoed: the requested rate was reached"),
         }
     }
 }
@@ -68,41 +89,13 @@ pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(Li
 }
 
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
-    let cause = limit_cause(settings, reports);
-    let (resource, certainty) = match cause {
-        Some((cause, certainty)) => (cause.resource(), certainty),
-        None => (Resource::None, Certainty::Unknown),
+    let ((resource, statement), certainty) = match limit_cause(settings, reports) {
+        Some((cause, certainty)) => (cause.meaning(certainty), certainty),
+        None => ((Resource::None, "no measured resource was exhausted"), Certainty::Unknown),
     };
-    let statements = std::iter::once(statement(cause)).chain(evidence(settings, reports));
+    let statements = std::iter::once(statement.to_owned()).chain(evidence(settings, reports));
     let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
     Limit { resource, certainty, evidence }
-}
-
-fn statement(cause: Option<(LimitCause, Certainty)>) -> String {
-    let text = match cause {
-        Some((LimitCause::Link, _)) => "the builder's port carries all that its rate allows",
-        Some((LimitCause::Buffer, Certainty::Confirmed)) => {
-            "fragments that arrived at once overflowed the port's buffer, and events waited for TCP to \
-             retransmit the lost ones"
-        }
-        Some((LimitCause::Buffer, _)) => "events waited for lost fragments, as with a full buffer",
-        Some((LimitCause::Socket, _)) => {
-            "the builder's UDP socket was full: raise net.core.rmem_max on its host, or use --pattern grant"
-        }
-        Some((LimitCause::Orders, _)) => {
-            "orders to the sources were lost, and events waited for their repetition"
-        }
-        Some((LimitCause::BuilderCpu, _)) => {
-            "the builder's thread ran, or waited for a CPU, nearly all the time"
-        }
-        Some((LimitCause::HostCpu, _)) => {
-            "the CPUs of the builder's host are busy: the builder's thread waited for one"
-        }
-        Some((LimitCause::SourceCpu, _)) => "a thread of the sources ran nearly all the time",
-        Some((LimitCause::Offered, _)) => "no due trigger was vetoed: the requested rate was reached",
-        None => "no measured resource was exhausted",
-    };
-    text.to_owned()
 }
 
 /// The indicators that a limit is derived from.
@@ -162,12 +155,8 @@ fn wire_bit_per_s(reports: &TrialReports) -> Option<f64> {
 
 /// Retransmitted segments without those that the receiver reported as duplicates (D-SACK).
 fn lost_segments(reports: &TrialReports) -> Option<u64> {
-    let sum = |of: fn(&super::report::SourceSent) -> Option<u64>| {
-        let all: Vec<u64> = reports.sent().filter_map(of).collect();
-        (!all.is_empty()).then(|| all.iter().sum::<u64>())
-    };
-    let again = sum(|source| source.retransmits)?;
-    Some(again.saturating_sub(sum(|source| source.dsacks).unwrap_or(0)))
+    let needless = reports.sum_of_sources(|source| source.dsacks).unwrap_or(0);
+    Some(reports.sum_of_sources(|source| source.retransmits)?.saturating_sub(needless))
 }
 
 fn evidence(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
@@ -215,8 +204,7 @@ fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Str
 }
 
 fn again_sentence(reports: &TrialReports) -> Option<String> {
-    let sum =
-        |of: fn(&super::report::SourceSent) -> Option<u64>| -> u64 { reports.sent().filter_map(of).sum() };
+    let sum = |of: fn(&SourceSent) -> Option<u64>| reports.sum_of_sources(of).unwrap_or(0);
     let (again, needless) = (sum(|source| source.retransmits), sum(|source| source.dsacks));
     let timeouts = sum(|source| source.timeouts);
     (again > 0).then(|| {
@@ -281,7 +269,9 @@ fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{BuilderReport, EventCounts, SourceSent, SourcesReport};
+    use serde_json::json;
+
+    use super::super::report::{BuilderReport, EventCounts, SourcesReport};
     use super::*;
 
     fn reports() -> TrialReports {
@@ -315,20 +305,16 @@ mod tests {
             reports.sources[0].busiest = Some(busiest);
             reports
         };
-        let max = serde_json::json!({ "sources": 80 });
+        let max = json!({ "sources": 80 });
         let cases = [
-            (serde_json::json!({ "link": "82Mbit/s" }), reports(), Some(LimitCause::Link)),
-            (
-                serde_json::json!({ "link": "200Mbit/s" }),
-                slow(Cause::TailLossProbe, 30),
-                Some(LimitCause::Buffer),
-            ),
+            (json!({ "link": "82Mbit/s" }), reports(), Some(LimitCause::Link)),
+            (json!({ "link": "200Mbit/s" }), slow(Cause::TailLossProbe, 30), Some(LimitCause::Buffer)),
             (max.clone(), slow(Cause::Order, 5), Some(LimitCause::Orders)),
-            (serde_json::json!({ "drop_orders_percent": 1.0 }), slow(Cause::Order, 5), None),
+            (json!({ "drop_orders_percent": 1.0 }), slow(Cause::Order, 5), None),
             (max.clone(), slow(Cause::Host, 50), None),
             (max.clone(), full(0.95, 0.99), Some(LimitCause::BuilderCpu)),
             (max.clone(), full(0.5, 0.99), Some(LimitCause::SourceCpu)),
-            (serde_json::json!({ "triggers": "100/s" }), reports(), Some(LimitCause::Offered)),
+            (json!({ "triggers": "100/s" }), reports(), Some(LimitCause::Offered)),
             (max, reports(), None),
         ];
         for (text, reports, expected) in cases {
@@ -342,17 +328,13 @@ mod tests {
         let mut reports = reports();
         reports.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
         reports.sources[0].sources[0].dsacks = Some(50);
-        assert_eq!(
-            limit_cause(&settings(serde_json::json!({})), &reports),
-            None,
-            "all that was sent again had come"
-        );
+        assert_eq!(limit_cause(&settings(json!({})), &reports), None, "all that was sent again had come");
         reports.sources[0].sources[0].retransmits = None;
         assert_eq!(
-            limit_cause(&settings(serde_json::json!({})), &reports),
+            limit_cause(&settings(json!({})), &reports),
             Some((LimitCause::Buffer, Certainty::Predicted))
         );
-        let limit = of(&settings(serde_json::json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
+        let limit = of(&settings(json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
         assert_eq!(limit.resource, Resource::Workload(&PORT_BUFFER));
         let said: Vec<_> = limit.evidence.iter().map(|evidence| evidence.statement.as_str()).collect();
         assert!(said.iter().any(|line| line.contains("a buffer of 64KiB holds 52")), "{said:?}");

@@ -183,11 +183,9 @@ fn clocks(builders: &[&BuilderReport]) -> Metrics {
 fn sources(reports: &TrialReports) -> Metrics {
     let hosts = &reports.sources;
     let is_known = !hosts.is_empty();
-    let of_connections = |of: fn(&SourceSent) -> Option<u64>| {
-        let all: Vec<u64> = reports.sent().filter_map(of).collect();
-        (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
-    };
-    let sent = reports.sent().map(|source| source.sent).sum::<u64>();
+    let of_connections =
+        |of: fn(&SourceSent) -> Option<u64>| reports.sum_of_sources(of).map(|count| count as f64);
+    let (sources, sent) = (reports.sent().count(), reports.sent().map(|source| source.sent).sum::<u64>());
     let cpu_s: f64 = hosts.iter().map(|host| host.cpu_s).sum();
     let memory: Option<f64> = hosts.iter().map(|host| host.memory_bytes.map(|bytes| bytes as f64)).sum();
     let memory = memory.filter(|_| is_known);
@@ -208,29 +206,20 @@ fn sources(reports: &TrialReports) -> Metrics {
         ("source_cpu_us_per_fragment", (sent > 0).then(|| 1e6 * cpu_s / sent as f64)),
         ("player_cpu_percent", reports.sources_busiest().map(|share| 100.0 * share)),
         ("source_memory_bytes", memory),
-        ("source_memory_bytes_each", {
-            let sources = reports.sent().count();
-            memory.filter(|_| sources > 0).map(|bytes| bytes / sources as f64)
-        }),
+        ("source_memory_bytes_each", memory.filter(|_| sources > 0).map(|bytes| bytes / sources as f64)),
     ])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{EventCounts, Ledger, SourcesReport};
+    use super::super::report::{EventCounts, Ledger, SourceSeen, SourcesReport};
     use super::*;
 
     fn built(seen: u64, sent: u64) -> TrialReports {
         let builder = BuilderReport {
             hold_from_s: 1.0,
             hold_to_s: 3.0,
-            events: EventCounts {
-                offered: 10,
-                vetoed: 2,
-                triggered: 8,
-                complete: 8,
-                ..EventCounts::default()
-            },
+            events: EventCounts { offered: 10, vetoed: 2, triggered: 8, complete: 8, ..Default::default() },
             ledger: Ledger { built: seen, ..Ledger::default() },
             fragments: 16,
             payload_bytes: 16_000,
@@ -239,10 +228,8 @@ mod tests {
             ..BuilderReport::default()
         };
         let source = |source| SourceSent { source, sent, retransmits: Some(1), ..SourceSent::default() };
-        TrialReports::of_one(
-            builder,
-            vec![SourcesReport { sources: vec![source(0), source(1)], ..SourcesReport::default() }],
-        )
+        let sources = vec![source(0), source(1)];
+        TrialReports::of_one(builder, vec![SourcesReport { sources, ..SourcesReport::default() }])
     }
 
     #[test]
@@ -285,11 +272,11 @@ mod tests {
     #[test]
     fn jain_index_is_computed_from_delays() {
         let mut reports = built(20, 10);
-        let seen = |source, us| super::super::report::SourceSeen {
+        let seen = |source, us| SourceSeen {
             source,
             fragments: 8,
             delay_mean_us: Some(us),
-            ..Default::default()
+            ..SourceSeen::default()
         };
         reports.hosts[0].builders[0].sources_seen = vec![seen(0, 100.0), seen(1, 300.0)];
         let metrics = of(&DaqSettings::default(), &reports);

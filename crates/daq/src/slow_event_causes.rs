@@ -161,8 +161,11 @@ pub fn predicate(cause: Cause, count: u64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
+
+    fn reports(builder: BuilderReport, stalls: Vec<Stall>, sources: Vec<SourceSent>) -> TrialReports {
+        TrialReports::of_one(builder, vec![SourcesReport { stalls, sources, ..Default::default() }])
+    }
 
     fn slow(event: u64, source: u32, cause: Cause) -> SlowEvent {
         SlowEvent {
@@ -172,8 +175,8 @@ mod tests {
             source,
             sent_after_ns: Some(1000),
             arrived_after_ns: Some(200_000_000),
-            repeats: 0,
             cause,
+            ..SlowEvent::default()
         }
     }
 
@@ -196,14 +199,8 @@ mod tests {
         let sent = |source| SourceSent { source, retransmits: Some(4), ..SourceSent::default() };
         let causes = [(Cause::TailLossProbe, 11), (Cause::Host, 1)].into();
         let builder = BuilderReport { slow, causes, outstanding_max: 1, ..Default::default() };
-        let reports = TrialReports::of_one(
-            builder,
-            vec![SourcesReport {
-                stalls: vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)],
-                sources: vec![sent(7), sent(8), sent(9)],
-                ..Default::default()
-            }],
-        );
+        let stalls = vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)];
+        let reports = reports(builder, stalls, vec![sent(7), sent(8), sent(9)]);
         let found: Vec<_> = listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         let expected = [
             (5, Cause::TailLossProbe),
@@ -222,10 +219,7 @@ mod tests {
         let causes = [(Cause::Loss, 76), (Cause::TailLossProbe, 3)].into();
         let builder = BuilderReport { causes, ..Default::default() };
         let source = SourceSent { retransmits: Some(5), dsacks: Some(1), ..SourceSent::default() };
-        let mut reports = TrialReports::of_one(
-            builder,
-            vec![SourcesReport { sources: vec![source], ..Default::default() }],
-        );
+        let mut reports = reports(builder, Vec::new(), vec![source]);
         let expected = [(Cause::Queueing, 75), (Cause::TailLossProbe, 3), (Cause::Loss, 1)].into();
         assert_eq!(all(&reports), expected);
         // Datagrams are asked for again by the builder itself: TCP says nothing of them.
@@ -241,14 +235,7 @@ mod tests {
         let sent = |source| SourceSent { source, ..SourceSent::default() };
         // An order was sent again over a connection, and for nothing.
         let stall = Stall { source: 7, event: 2, retransmits: 1, dsacks: 1, ..Stall::default() };
-        let reports = TrialReports::of_one(
-            builder,
-            vec![SourcesReport {
-                stalls: vec![stall],
-                sources: vec![sent(7), sent(8)],
-                ..Default::default()
-            }],
-        );
+        let reports = reports(builder, vec![stall], vec![sent(7), sent(8)]);
         let found: Vec<_> =
             super::listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
         assert_eq!(found, [(3, Cause::Loss), (2, Cause::Loss)]);

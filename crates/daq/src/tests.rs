@@ -110,3 +110,10 @@ fn reports_of_both_roles_are_read_by_part_name() {
     let error = Daq.judge(&settings, &trial(2), &Reports::new(strange)).unwrap_err();
     assert!(error.message.contains("report of builder"), "{}", error.message);
 }
+
+#[test]
+fn port_buffer_limits_from_one_lost_event_in_a_hundred() {
+    for (share, is_used_up) in [(0.009, false), (0.01, true), (0.02, true)] {
+        assert_eq!(PORT_BUFFER.rule.is_used_up(share), is_used_up, "{share}");
+    }
+}

@@ -138,6 +138,11 @@ impl TrialReports {
         self.sources.iter().flat_map(|host| &host.sources)
     }
 
+    /// A count of TCP over all sources; unknown if it is so of all of them.
+    pub fn sum_of_sources(&self, of: fn(&SourceSent) -> Option<u64>) -> Option<u64> {
+        self.sent().filter_map(of).reduce(|sum, count| sum + count)
+    }
+
     pub fn merged(&self, of: fn(&BuilderReport) -> &Histogram) -> Histogram {
         let mut all = Histogram::default();
         for builder in self.builders() {
@@ -279,6 +284,8 @@ impl TrialReports {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -288,13 +295,13 @@ mod tests {
         builder.skew.record_ns_times(1_000_000, 20);
         builder.skew.record_ns_times(90_000_000, 80);
         let reports = TrialReports::of_one(builder, Vec::new());
-        let given = serde_json::json!({ "buffer": "64KiB", "link": "80Mbit/s" });
+        let given = json!({ "buffer": "64KiB", "link": "80Mbit/s" });
         let cliff = reports.cliff_sources(&settings(given.clone())).unwrap();
         assert!((cliff - (65_536.0 + 10_000.0) / 1154.0).abs() < 0.1, "{cliff}");
         let mut grant = given;
-        grant["pattern"] = serde_json::json!("grant");
+        grant["pattern"] = json!("grant");
         let credit = reports.cliff_sources(&settings(grant)).unwrap();
         assert!((credit - 65_536.0 / 1154.0).abs() < 0.1, "{credit}");
-        assert_eq!(reports.cliff_sources(&settings(serde_json::json!({ "link": "80Mbit/s" }))), None);
+        assert_eq!(reports.cliff_sources(&settings(json!({ "link": "80Mbit/s" }))), None);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum ControlMessage {
     ClockAnswer(FragmentHeader),
 }
 
-/// A fragment that was accepted since the last call of [`Assembler::clear_new_fragments`].
+/// A fragment that was accepted and is not processed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NewFragment {
     pub slot: u32,
@@ -51,14 +51,15 @@ pub(crate) struct Assembler {
     /// How long they waited since the event loop woke up.
     read_late_ns: u64,
     /// The source that is being read; `None` before its hello.
-    pub(super) current_source: Option<u32>,
+    pub(crate) current_source: Option<u32>,
     pub(crate) events: EventTable,
-    memory: FragmentMemory,
+    pub(crate) memory: FragmentMemory,
     pub(crate) ledger: Ledger,
-    complete: Vec<u32>,
-    new_fragments: Vec<NewFragment>,
+    /// Slots of events that became complete.
+    pub(crate) complete: Vec<u32>,
+    pub(crate) new_fragments: Vec<NewFragment>,
     connected: SourceSet,
-    control: Vec<ControlMessage>,
+    pub(crate) control: Vec<ControlMessage>,
 }
 
 impl Assembler {
@@ -80,11 +81,6 @@ impl Assembler {
         }
     }
 
-    /// Bytes of this source follow; `None`: of a connection without a hello.
-    pub(crate) fn set_source(&mut self, source: Option<u32>) {
-        self.current_source = source;
-    }
-
     /// The following bytes were read at `now_ns`, though the event loop woke up at `woke_ns`.
     pub(crate) fn set_read_time(&mut self, now_ns: u64, woke_ns: u64) {
         (self.now_ns, self.read_late_ns) = (now_ns, now_ns.saturating_sub(woke_ns));
@@ -100,15 +96,6 @@ impl Assembler {
         self.connected.remove(source);
     }
 
-    pub(crate) const fn memory_bytes_max(&self) -> u64 {
-        self.memory.held_bytes_max
-    }
-
-    /// Begins an event; numbers ascend. Returns its slot.
-    pub(crate) fn begin_event(&mut self, event: u64, due_ns: u64, triggered_ns: u64) -> u32 {
-        self.events.begin(event, due_ns, triggered_ns)
-    }
-
     pub(crate) fn end_event(&mut self, slot: u32) {
         let ended = self.events.event_mut(slot);
         let fragments = ended.fragments.len() as u64;
@@ -120,35 +107,12 @@ impl Assembler {
         self.events.end(slot);
     }
 
-    /// The slot of an event that became complete.
-    pub(crate) fn next_complete(&mut self) -> Option<u32> {
-        self.complete.pop()
-    }
-
-    pub(crate) fn new_fragments(&self) -> &[NewFragment] {
-        &self.new_fragments
-    }
-
-    pub(crate) fn clear_new_fragments(&mut self) {
-        self.new_fragments.clear();
-    }
-
     /// The fragment's order had been repeated when its source sent it.
     pub(crate) fn mark_recovered(&mut self, fragment: &NewFragment) {
         let event = self.events.event_mut(fragment.slot);
         if let Some(fragment) = event.fragments.get_mut(fragment.index as usize) {
             fragment.recovered = true;
         }
-    }
-
-    /// Takes the control messages; give the vector back to [`Self::recycle_control`].
-    pub(crate) fn take_control(&mut self) -> Vec<ControlMessage> {
-        std::mem::take(&mut self.control)
-    }
-
-    pub(crate) fn recycle_control(&mut self, mut control: Vec<ControlMessage>) {
-        control.clear();
-        self.control = control;
     }
 
     /// The slot of the event that a fragment belongs to, or why it is refused; `Err(None)`: late or a
@@ -323,7 +287,7 @@ mod tests {
             sizes: FragmentSizes::new(&size, 7, "").expect("sizes"),
             memory_bytes: 2 * u64::from(BYTES),
         });
-        assembler.begin_event(0, 0, 0);
+        assembler.events.begin(0, 0, 0);
         assembler
     }
 
@@ -338,7 +302,7 @@ mod tests {
     #[test]
     fn failed_fragments_leave_memory_for_others() {
         let mut assembler = assembler();
-        assembler.set_source(Some(0));
+        assembler.current_source = Some(0);
         for round in 0..100 {
             let destination = assembler.begin_fragment(&fragment(0));
             assert_eq!(assembler.buffer(destination, 10).len(), BYTES as usize - 10, "round {round}");
@@ -348,20 +312,20 @@ mod tests {
             }
         }
         for source in [1, 0] {
-            assembler.set_source(Some(source));
+            assembler.current_source = Some(source);
             let destination = assembler.begin_fragment(&fragment(source));
             assembler.end_fragment(&fragment(source), destination, 5);
         }
-        assert_eq!((assembler.next_complete(), assembler.next_complete()), (Some(0), None));
+        assert_eq!(assembler.complete, [0]);
         let refused: Vec<_> = assembler.ledger.refused.iter().collect();
         assert_eq!(refused, [(&"payload_checksum".to_owned(), &50)]);
-        assert!(assembler.memory_bytes_max() <= 2 * u64::from(BYTES));
+        assert!(assembler.memory.held_bytes_max <= 2 * u64::from(BYTES));
     }
 
     #[test]
     fn find_event_names_why_it_refuses() {
         let mut assembler = assembler();
-        assembler.set_source(Some(0));
+        assembler.current_source = Some(0);
         let good = fragment(0);
         for (header, expected) in [
             (good, Ok(0)),
@@ -376,7 +340,7 @@ mod tests {
         assembler.accept(&good, BYTES, 0);
         assert_eq!((assembler.find_event(&good), assembler.ledger.duplicate), (Err(None), 1));
         assembler.end_event(0);
-        assembler.set_source(Some(1));
+        assembler.current_source = Some(1);
         assert_eq!((assembler.find_event(&fragment(1)), assembler.ledger.late), (Err(None), 1));
     }
 }

@@ -97,7 +97,7 @@ impl EventRequests {
 #[derive(Debug, Default)]
 pub(crate) struct DatagramReassembler {
     /// Without it nothing is requested, and nothing kept.
-    is_requesting: bool,
+    pub(crate) is_requesting: bool,
     partial: HashMap<(u64, u32), PartialFragment>,
     /// Refused fragments: each counts once, however many datagrams it has.
     refused: HashSet<(u64, u32, &'static str)>,
@@ -105,10 +105,6 @@ pub(crate) struct DatagramReassembler {
 }
 
 impl DatagramReassembler {
-    pub(crate) fn enable_requests(&mut self) {
-        self.is_requesting = true;
-    }
-
     pub(crate) fn begin_event(&mut self, event: u64, now_ns: u64) {
         if self.is_requesting {
             let due_ns = now_ns + QUIET_NS;
@@ -180,7 +176,7 @@ impl DatagramReassembler {
     ) -> Result<(), WireError> {
         // The header alone identifies the source, even if the rest is invalid.
         let (header, _) = FragmentHeader::decode(datagram)?;
-        assembler.set_source(is_from(header.source).then_some(header.source));
+        assembler.current_source = is_from(header.source).then_some(header.source);
         match DatagramHeader::decode(datagram) {
             Ok((header, payload)) => self.receive_part(&header, payload, assembler),
             Err(error) => self.count_refused(&header, error.reason(), true, assembler),

@@ -22,7 +22,7 @@ fn parts_complete_a_fragment_in_any_order() {
 /// An event whose sources were all ordered to send; nothing has arrived.
 fn ordered_event() -> (DatagramReassembler, EventTable) {
     let (mut reassembler, mut table) = (DatagramReassembler::default(), EventTable::new(SOURCES));
-    reassembler.enable_requests();
+    reassembler.is_requesting = true;
     table.begin(3, 0, 0);
     reassembler.begin_event(3, 0);
     reassembler.add_order(3, SOURCES);

@@ -63,7 +63,7 @@ impl SourceSet {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub source: u32,
     pub payload_bytes: u32,
@@ -75,7 +75,7 @@ pub(crate) struct Fragment {
     pub recovered: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Event {
     pub event: u64,
     pub due_ns: u64,
@@ -101,7 +101,7 @@ pub(crate) enum EventStatus {
     Never,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EventTable {
     sources: u32,
     slots: Vec<Event>,
@@ -114,16 +114,8 @@ pub(crate) struct EventTable {
 }
 
 impl EventTable {
-    pub(crate) const fn new(sources: u32) -> Self {
-        Self {
-            sources,
-            slots: Vec::new(),
-            free: Vec::new(),
-            under_way: Vec::new(),
-            given_up: VecDeque::new(),
-            last: None,
-            under_way_max: 0,
-        }
+    pub(crate) fn new(sources: u32) -> Self {
+        Self { sources, ..Self::default() }
     }
 
     /// Begins an event; numbers ascend. Returns its slot.
@@ -137,16 +129,7 @@ impl EventTable {
         });
         let before_ns = before.max().unwrap_or(0);
         let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Event {
-                event,
-                due_ns,
-                triggered_ns,
-                triggers_late_ns: 0,
-                present: SourceSet::new(self.sources),
-                fragments: Vec::new(),
-                memory: EventMemory::default(),
-                read_late_ns: 0,
-            });
+            self.slots.push(Event { present: SourceSet::new(self.sources), ..Event::default() });
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[at as usize];
@@ -284,13 +267,7 @@ mod tests {
         for source in [0, 1] {
             let slot = table.event_mut(one);
             slot.present.insert(source);
-            slot.fragments.push(Fragment {
-                source,
-                payload_bytes: 0,
-                sent_ns: 0,
-                arrived_ns: 0,
-                recovered: false,
-            });
+            slot.fragments.push(Fragment { source, ..Fragment::default() });
         }
         table.event_mut(zero).present.insert(1);
         table.end(one);

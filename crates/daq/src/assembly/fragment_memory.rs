@@ -6,12 +6,12 @@
 /// Largest block, unless a single fragment is larger.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
-#[derive(Debug)]
-pub(super) struct FragmentMemory {
+#[derive(Debug, Default)]
+pub(crate) struct FragmentMemory {
     budget_bytes: u64,
     block_bytes: usize,
     held_bytes: u64,
-    pub(super) held_bytes_max: u64,
+    pub(crate) held_bytes_max: u64,
     spare: Vec<Box<[u8]>>,
 }
 
@@ -42,13 +42,8 @@ impl FragmentMemory {
         let (fragments, fragment_bytes) = (fragments.max(1), fragment_bytes.max(1));
         let blocks = fragments.saturating_mul(fragment_bytes).div_ceil(BLOCK_BYTES_MAX).max(1);
         let block_bytes = fragments.div_ceil(blocks).saturating_mul(fragment_bytes).min(budget_bytes.max(1));
-        Self {
-            budget_bytes,
-            block_bytes: usize::try_from(block_bytes).unwrap_or(1 << 20),
-            held_bytes: 0,
-            held_bytes_max: 0,
-            spare: Vec::new(),
-        }
+        let block_bytes = usize::try_from(block_bytes).unwrap_or(1 << 20);
+        Self { budget_bytes, block_bytes, ..Self::default() }
     }
 
     /// Memory for a source's fragment; `None`: the limit is reached. A source that sends its fragment again,

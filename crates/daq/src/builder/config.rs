@@ -37,12 +37,9 @@ impl BuilderConfig {
     }
 
     /// Payload length for orders; 0: it differs between fragments, and sources draw it.
-    pub(super) const fn fragment_bytes(&self) -> u32 {
+    pub(super) fn fragment_bytes(&self) -> u32 {
         match self.settings.size {
-            Size::Fixed(size) => {
-                let bytes = size.bytes();
-                if bytes > u32::MAX as u64 { u32::MAX } else { bytes as u32 }
-            }
+            Size::Fixed(size) => u32::try_from(size.bytes()).unwrap_or(u32::MAX),
             _ => 0,
         }
     }
@@ -78,7 +75,7 @@ impl BuilderConfig {
 pub(super) struct BuilderProgress {
     done_millionths: AtomicU32,
     /// Why the trial cannot be measured.
-    failure: OnceLock<String>,
+    pub(super) failure: OnceLock<String>,
     /// Complete events, also before the hold.
     pub(super) complete: AtomicU64,
     pub(super) incomplete: AtomicU64,
@@ -92,13 +89,5 @@ impl BuilderProgress {
 
     pub(super) fn done(&self) -> f64 {
         f64::from(self.done_millionths.load(Ordering::Relaxed)) / 1e6
-    }
-
-    pub(super) fn fail(&self, why: &str) {
-        let _ = self.failure.set(why.to_owned());
-    }
-
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
     }
 }

@@ -3,9 +3,9 @@
 use sys::clock::monotonic_ns;
 
 use super::driver::{Driver, Early, Phase};
-use crate::report::BuilderReport;
 use crate::scheduling::{Barrier, CreditSearch, Round, RoundStats};
 use crate::settings::Size;
+use crate::theory::queue_full_ns;
 
 const MS: u64 = 1_000_000;
 const SEARCH_TIMEOUT_NS: u64 = 20_000 * MS;
@@ -26,15 +26,13 @@ impl CreditRounds<'_> {
         if config.settings.credit.is_none() {
             let buffer_bytes = config.settings.buffer.map(|buffer| buffer.bytes());
             let link = config.settings.link.map(|link| link.bit_per_s() as f64).or(config.link_bit_per_s);
-            let new = CreditSearch::new(config.sources(), config.mean_wire_bytes(), buffer_bytes);
-            let searched = self.run_search(new.with_link_rate(link))?;
+            let mut new = CreditSearch::new(config.sources(), config.mean_wire_bytes(), buffer_bytes);
+            new.link_bit_per_s = link.filter(|&rate| rate > 0.0);
+            let searched = self.run_search(new)?;
             let result = searched.result();
             if let Some((buffer, rate)) = result.buffer_bytes.zip(result.rate_bit_per_s) {
-                self.0
-                    .machine
-                    .events
-                    .recorder
-                    .set_queue_full_ns((buffer as f64 * 8e9 / rate.max(1.0)) as u64);
+                let queue_full_ns = queue_full_ns(buffer, rate.max(1.0));
+                self.0.machine.events.recorder.plan.queue_full_ns = queue_full_ns;
             }
             search = Some(searched);
         }
@@ -99,13 +97,9 @@ impl CreditRounds<'_> {
 
     /// Lets all sources send at once, for comparison. Last, because connections may wait for seconds
     /// afterwards.
-    pub(super) fn compare_with_push(
-        &mut self,
-        mut search: CreditSearch,
-        report: &mut BuilderReport,
-    ) -> Phase {
+    pub(super) fn compare_with_push(&mut self, mut search: CreditSearch) -> Phase {
         let Some(round) = search.next() else { return Ok(()) };
-        self.0.machine.events.recorder.end_hold();
+        self.0.machine.events.recorder.is_hold_over = true;
         // It would disturb the hold of another builder.
         if self.0.wait_at_barrier(Barrier::Compare)?.is_none() {
             return Ok(());
@@ -114,7 +108,7 @@ impl CreditRounds<'_> {
         let stats = self.run_round(round);
         self.0.machine.events.orders.is_push = false;
         search.add_round(&stats?);
-        report.steered = Some(search.result());
+        self.0.machine.events.recorder.report.steered = Some(search.result());
         Ok(())
     }
 }

@@ -195,9 +195,9 @@ impl EventBuilder {
     /// next grants.
     pub(super) fn process_fragments(&mut self, sockets: &mut Sockets) {
         let is_udp = self.config.settings.protocol == Carrier::Udp;
-        let number = self.assembler.new_fragments().len();
+        let number = self.assembler.new_fragments.len();
         for at in 0..number {
-            let fragment = self.assembler.new_fragments()[at];
+            let fragment = self.assembler.new_fragments[at];
             let group = self.sources.group(fragment.source);
             let sent_ns = self.clocks.to_builder_ns(group, fragment.sent_ns);
             if self.orders.fragment_arrived(&fragment, sent_ns) {
@@ -207,8 +207,8 @@ impl EventBuilder {
                 self.datagrams.bytes_arrived(fragment.event, fragment.arrived_ns);
             }
         }
-        self.assembler.clear_new_fragments();
-        while let Some(slot) = self.assembler.next_complete() {
+        self.assembler.new_fragments.clear();
+        while let Some(slot) = self.assembler.complete.pop() {
             self.end_event(slot);
         }
         if number > 0 {
@@ -219,7 +219,7 @@ impl EventBuilder {
     /// Begins an event whose trigger was due at `due_ns`.
     pub(super) fn begin_event(&mut self, event: u64, due_ns: u64, sockets: &mut Sockets) {
         let now_ns = monotonic_ns();
-        let slot = self.assembler.begin_event(event, due_ns, now_ns);
+        let slot = self.assembler.events.begin(event, due_ns, now_ns);
         self.recorder.triggered(due_ns);
         self.with_context(sockets, |orders, context| orders.begin_event(event, slot, now_ns, context));
     }
@@ -229,7 +229,8 @@ impl EventBuilder {
         if !self.orders.pulls_early() {
             return;
         }
-        let fragment = sockets.connection(at).and_then(|one| one.nearly_complete(PULL_EARLY_BYTES)).copied();
+        let fragment =
+            sockets.connection(at).and_then(|one| one.parser.nearly_complete(PULL_EARLY_BYTES)).copied();
         if let Some(FragmentHeader { event, source, payload_bytes, .. }) = fragment {
             self.with_context(sockets, |orders, context| {
                 orders.fragment_arriving((event, source), payload_bytes, context);
@@ -247,7 +248,7 @@ impl EventBuilder {
     }
 
     fn send_grants(&mut self, sockets: &mut Sockets) {
-        self.with_context(sockets, OrderScheduler::send_grants);
+        self.with_context(sockets, |orders, context| orders.send_grants(None, context));
     }
 
     /// Ends an event that is complete, or whose time is over.
@@ -314,12 +315,14 @@ impl EventBuilder {
         states
     }
 
-    pub(super) fn report(mut self, report: &mut BuilderReport) {
-        report.clocks = self.clocks.report(self.recorder.hold_ns());
+    pub(super) fn report(mut self) -> BuilderReport {
+        let hold_ns = self.recorder.hold_ns();
+        let report = &mut self.recorder.report;
+        report.clocks = self.clocks.report(hold_ns);
         report.orders = self.orders.counts;
         report.outstanding_max = self.assembler.events.under_way_max as u32;
-        report.memory_bytes_max = self.assembler.memory_bytes_max();
+        report.memory_bytes_max = self.assembler.memory.held_bytes_max;
         report.ledger = std::mem::take(&mut self.assembler.ledger);
-        self.recorder.report(report);
+        self.recorder.report()
     }
 }

@@ -45,10 +45,7 @@ impl StateMachine for BuilderMachine {
             listener if listener.class() == LISTENER_CLASS => self.sockets.accept(reactor, listener),
             at => {
                 if event.is_peer_done() {
-                    self.sockets
-                        .connection_mut(at)
-                        .into_iter()
-                        .for_each(|connection| connection.is_peer_done = true);
+                    self.sockets.set_peer_done(at);
                 }
                 if event.is_readable() {
                     self.read(reactor, at);
@@ -102,7 +99,7 @@ impl BuilderMachine {
     fn read_datagrams(&mut self) {
         let mut datagram = [0; 2 * HEADER_BYTES_MAX + 2048];
         for _ in 0..DATAGRAMS_AT_ONCE {
-            let Some((bytes, from)) = self.sockets.receive_datagram(&mut datagram) else { break };
+            let Ok(Some((bytes, from))) = self.sockets.udp.receive(&mut datagram) else { break };
             let now_ns = monotonic_ns();
             self.events.assembler.set_read_time(now_ns, self.woke_ns);
             self.events.handle_datagram(&datagram[..bytes], from, now_ns);
@@ -116,7 +113,7 @@ impl BuilderMachine {
             let Some(connection) = self.sockets.connection_mut(at) else { return };
             let (assembler, woke_ns) = (&mut self.events.assembler, self.woke_ns);
             let to_end = connection.is_peer_done;
-            assembler.set_source(connection.source());
+            assembler.current_source = connection.source();
             let received = connection.receive(&mut self.scratch, assembler, |assembler| {
                 let now_ns = monotonic_ns();
                 assembler.set_read_time(now_ns, woke_ns);
@@ -143,7 +140,7 @@ impl BuilderMachine {
 
     /// Handles the hellos and clock answers that the last read brought.
     fn handle_control_messages(&mut self, reactor: &mut Reactor, at: Token) {
-        let messages = self.events.assembler.take_control();
+        let mut messages = std::mem::take(&mut self.events.assembler.control);
         for message in &messages {
             match message {
                 ControlMessage::ClockAnswer(answer) => {
@@ -157,7 +154,9 @@ impl BuilderMachine {
                 }
             }
         }
-        self.events.assembler.recycle_control(messages);
+        // Keep the allocation.
+        messages.clear();
+        self.events.assembler.control = messages;
     }
 
     /// Identifies a connection by its hello, or returns why it is refused.
@@ -178,10 +177,7 @@ impl BuilderMachine {
                 return Err("duplicate_source");
             }
             // What the source sent before it reconnected still counts.
-            self.sockets
-                .connection_mut(old)
-                .into_iter()
-                .for_each(|connection| connection.is_peer_done = true);
+            self.sockets.set_peer_done(old);
             self.read(reactor, old);
             if self.events.sources.connection(source) == Some(old) {
                 self.events.close(old, None, &mut self.sockets);

@@ -93,7 +93,7 @@ impl OrderScheduler {
         if let Some(credit) = &mut self.credit {
             credit.begin_event(event);
         }
-        self.send_new_grants(Some(event), context);
+        self.send_grants(Some(event), context);
     }
 
     pub(super) fn end_event(&mut self, event: u64) {
@@ -138,19 +138,15 @@ impl OrderScheduler {
         context: &mut OrderContext<'_>,
     ) {
         if self.return_credit(event, source, payload_bytes) {
-            self.send_grants(context);
+            self.send_grants(None, context);
         }
     }
 
-    /// Sends the grants for which there is credit.
-    pub(super) fn send_grants(&mut self, context: &mut OrderContext<'_>) {
-        if !self.is_push {
-            self.send_new_grants(None, context);
+    /// Sends the grants for which there is credit; `new`: an event that no order has announced yet.
+    pub(super) fn send_grants(&mut self, mut new: Option<u64>, context: &mut OrderContext<'_>) {
+        if self.is_push {
+            return;
         }
-    }
-
-    /// The same; `new`: an event that no order has announced yet.
-    fn send_new_grants(&mut self, mut new: Option<u64>, context: &mut OrderContext<'_>) {
         let is_pull = self.config.settings.pattern == Pattern::Pull;
         if is_pull {
             self.announce(new.take(), context);

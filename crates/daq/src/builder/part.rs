@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use base::part::{HostContext, Live, PartError, Progress};
 use reactor::{ThreadControl, ThreadGroup, ThreadSpec};
-use serde::{Deserialize, Serialize};
 use sys::clock::Deadline;
 use workload::part::{Part, Peers};
 
@@ -18,16 +17,11 @@ use crate::listen_addresses::PortPart;
 use crate::part_settings::{BuilderTask, PortEndpoint};
 use crate::report::{BuilderReport, BuildersReport};
 use crate::scheduling::{SchedulerPlan, TriggerScheduler};
-use crate::settings::{FragmentSizes, Size, Triggers, text_of};
+use crate::settings::{FragmentSizes, Triggers, text_of};
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Open files besides the sources' connections, including connections without a hello.
 const OTHER_FILES: u64 = 4_500;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BuildersEndpoint {
-    pub builders: usize,
-}
 
 pub struct BuilderPart {
     task: BuilderTask,
@@ -44,16 +38,7 @@ fn link_rate(address: std::net::IpAddr) -> Option<f64> {
 impl BuilderPart {
     fn configs(&self, port: &PortEndpoint, host: &HostContext) -> Result<Vec<BuilderConfig>, PartError> {
         let settings = &self.task.settings;
-        let sizes = match &settings.size {
-            Size::File(path) => text_of(path, "daq.size", host)?,
-            _ => String::new(),
-        };
-        let file = match &settings.size {
-            Size::File(path) => format!("{path}: "),
-            _ => String::new(),
-        };
-        let sizes = FragmentSizes::new(&settings.size, self.task.seed, &sizes)
-            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
+        let sizes = FragmentSizes::read(&settings.size, self.task.seed, host)?;
         let times_ns = match &settings.triggers {
             Triggers::File(path) => Triggers::times_ns(&text_of(path, "daq.triggers", host)?)
                 .map_err(|error| PartError::usage(format!("daq.triggers: {path}: {error}")))?,
@@ -95,14 +80,14 @@ impl BuilderPart {
 impl Part for BuilderPart {
     const KIND: &'static str = "daq.builder";
     type Task = BuilderTask;
-    type Endpoint = BuildersEndpoint;
+    type Endpoint = ();
     type Report = BuildersReport;
 
     fn new(task: BuilderTask) -> Result<Self, PartError> {
         Ok(Self { task, threads: None, progress: Vec::new() })
     }
 
-    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<BuildersEndpoint, PartError> {
+    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
         let configs = self.configs(&peers.get::<PortPart>(&self.task.port)?, host)?;
         let Some(scheduler) = self.scheduler(&configs).map(Arc::new) else {
             return Err(PartError::new(format!(
@@ -128,7 +113,7 @@ impl Part for BuilderPart {
             self.progress.push(progress);
         }
         self.threads = Some(threads);
-        Ok(BuildersEndpoint { builders: self.progress.len() })
+        Ok(())
     }
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
@@ -138,7 +123,7 @@ impl Part for BuilderPart {
     }
 
     fn progress(&mut self) -> Progress {
-        if let Some(why) = self.progress.iter().find_map(|one| one.failure()) {
+        if let Some(why) = self.progress.iter().find_map(|one| one.failure.get()) {
             return Progress::Failed(PartError::new(why));
         }
         if self.threads.as_ref().is_none_or(ThreadGroup::is_finished) {

@@ -9,7 +9,7 @@ use super::config::BuilderConfig;
 use crate::assembly::message_parser::{MessageParser, MessageSink};
 use crate::settings::Carrier;
 use crate::theory::packets;
-use crate::wire::{FragmentHeader, WireError};
+use crate::wire::WireError;
 
 const CONNECTION_CLASS: u8 = 0;
 pub(super) const LISTENER_CLASS: u8 = 1;
@@ -35,7 +35,7 @@ const DIRECT_BYTES: u32 = 64 << 10;
 pub(super) struct Sockets {
     registry: Registry,
     acceptors: Vec<Acceptor>,
-    udp: UdpPort,
+    pub(super) udp: UdpPort,
     connections: Slab<Connection>,
     /// Connections without a hello.
     handshakes: Timeouts<(), 1>,
@@ -120,6 +120,11 @@ impl Sockets {
         self.connections.get_mut(at)
     }
 
+    /// The peer sends no more.
+    pub(super) fn set_peer_done(&mut self, at: Token) {
+        self.connection_mut(at).into_iter().for_each(|connection| connection.is_peer_done = true);
+    }
+
     pub(super) fn remove(&mut self, at: Token) -> Option<Connection> {
         let connection = self.connections.remove(at)?;
         self.end_handshake(at);
@@ -177,17 +182,8 @@ impl Sockets {
         }
     }
 
-    pub(super) fn receive_datagram(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
-        self.udp.receive(buffer).ok().flatten()
-    }
-
     pub(super) fn send_datagram(&self, bytes: &[u8], to: SocketAddr) {
         let _ = self.udp.send_to(bytes, to);
-    }
-
-    /// Datagrams that the kernel dropped, if known.
-    pub(super) fn datagrams_dropped(&self) -> Option<u64> {
-        self.udp.dropped().ok().map(u64::from)
     }
 }
 
@@ -212,7 +208,7 @@ pub(super) enum Received {
 pub(super) struct Connection {
     pub(super) socket: TcpSocket,
     pub(super) peer: SocketAddr,
-    parser: MessageParser,
+    pub(super) parser: MessageParser,
     pub(super) identity: Option<Identity>,
     queued: Vec<u8>,
     /// Whether epoll reports when it is writable.
@@ -238,11 +234,6 @@ impl Connection {
 
     pub(super) fn source(&self) -> Option<u32> {
         self.identity.as_ref().map(|identity| identity.source)
-    }
-
-    /// The fragment of which at most `left_max` bytes are still to come, if it is at least twice as large.
-    pub(super) fn nearly_complete(&self, left_max: u32) -> Option<&FragmentHeader> {
-        self.parser.nearly_complete(left_max)
     }
 
     /// Receives once, into `scratch` or directly to the payload's place; `on_read` gets the sink between

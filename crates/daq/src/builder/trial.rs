@@ -48,14 +48,9 @@ impl Trial {
     /// Runs all phases; always returns a report.
     pub(super) fn run(mut self, control: &ThreadControl) -> BuilderReport {
         let guard = SchedulerGuard(self.driver.scheduler.clone(), self.driver.slot);
-        let mut report = BuilderReport {
-            builder: self.driver.config.builder,
-            ended_early: true,
-            ..BuilderReport::default()
-        };
-        if let Err(Early::Failed(why)) = self.measure(control, &mut report) {
-            report.ended_early = false;
-            report.broke_off = Some(why);
+        (self.report().builder, self.report().ended_early) = (self.driver.config.builder, true);
+        if let Err(Early::Failed(why)) = self.measure(control) {
+            (self.report().ended_early, self.report().broke_off) = (false, Some(why));
         }
         drop(guard);
         let states = self.driver.machine.stop();
@@ -66,39 +61,43 @@ impl Trial {
             }
         }
         let is_udp = self.driver.config.settings.protocol == Carrier::Udp;
-        report.datagrams_overflowed =
-            is_udp.then(|| self.driver.machine.sockets.datagrams_dropped()).flatten();
-        report.link_bit_per_s = self.driver.config.link_bit_per_s;
-        self.driver.machine.events.report(&mut report);
+        let dropped = self.driver.machine.sockets.udp.dropped().ok().filter(|_| is_udp);
+        let link_bit_per_s = self.driver.config.link_bit_per_s;
+        let mut report = self.driver.machine.events.report();
+        (report.datagrams_overflowed, report.link_bit_per_s) = (dropped.map(u64::from), link_bit_per_s);
         for (seen, state) in report.sources_seen.iter_mut().zip(states) {
             (seen.connected, seen.congestion_control) = state;
         }
         report
     }
 
-    fn measure(&mut self, control: &ThreadControl, report: &mut BuilderReport) -> Phase {
+    const fn report(&mut self) -> &mut BuilderReport {
+        &mut self.driver.machine.events.recorder.report
+    }
+
+    fn measure(&mut self, control: &ThreadControl) -> Phase {
         self.wait_for_start(control)?;
-        self.wait_for_sources(report)?;
+        self.wait_for_sources()?;
         self.wait_for_probes()?;
-        report.orders_note = self.driver.machine.events.orders.sender.settle_multicast();
+        self.report().orders_note = self.driver.machine.events.orders.sender.settle_multicast();
         if self.driver.config.settings.protocol == Carrier::Udp {
-            self.driver.machine.events.datagrams.enable_requests();
+            self.driver.machine.events.datagrams.is_requesting = true;
         }
         let search = CreditRounds(&mut self.driver).search_credit()?;
-        report.steered = search.as_ref().map(CreditSearch::result);
-        report.credit = self.driver.machine.events.orders.credit.as_ref().map(|credit| credit.credit);
+        self.report().steered = search.as_ref().map(CreditSearch::result);
+        self.report().credit = self.driver.machine.events.orders.credit.as_ref().map(|credit| credit.credit);
         let from_ns = self.warm_up()?;
         let (cpu_ns, ready_ns) = (thread_cpu_ns(), thread_ready_ns());
         let held = self.hold(from_ns);
-        report.cpu_s = thread_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e9;
+        self.report().cpu_s = thread_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e9;
         let ready_ns = thread_ready_ns().zip(ready_ns).map(|(now, before)| now.saturating_sub(before));
-        report.ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
+        self.report().ready_s = ready_ns.map(|ns| ns as f64 / 1e9);
         held?;
-        report.ended_early = false;
+        self.report().ended_early = false;
         self.driver.progress.set_done(1.0);
         self.probe_clocks_again()?;
         match search {
-            Some(search) => CreditRounds(&mut self.driver).compare_with_push(search, report),
+            Some(search) => CreditRounds(&mut self.driver).compare_with_push(search),
             None => Ok(()),
         }
     }
@@ -108,7 +107,7 @@ impl Trial {
             let now_ns = monotonic_ns();
             let start_ns = control.start_ns();
             if start_ns <= now_ns {
-                self.driver.machine.events.recorder.set_start_ns(start_ns);
+                self.driver.machine.events.recorder.plan.start_ns = start_ns;
                 return Ok(());
             }
             // The start is `u64::MAX` until it is known; setting it wakes the loop.
@@ -118,7 +117,7 @@ impl Trial {
         }
     }
 
-    fn wait_for_sources(&mut self, report: &mut BuilderReport) -> Phase {
+    fn wait_for_sources(&mut self) -> Phase {
         let has_front_ends = self.driver.config.settings.front_ends > 0;
         let timeout_ns = if has_front_ends { FRONT_ENDS_TIMEOUT_NS } else { SOURCES_TIMEOUT_NS };
         let until_ns = monotonic_ns() + timeout_ns;
@@ -128,12 +127,13 @@ impl Trial {
             self.driver.poll_until(monotonic_ns() + PROBE_INTERVAL_NS)?;
             self.driver.machine.events.orders.sender.probe_multicast();
         }
-        report.sources = self.driver.machine.events.sources.ever_connected;
+        let connected = self.driver.machine.events.sources.ever_connected;
+        self.report().sources = connected;
         if let Some(why) = self.missing_front_ends() {
-            self.driver.progress.fail(&why);
+            let _ = self.driver.progress.failure.set(why.clone());
             return Err(Early::Failed(why));
         }
-        if report.sources == 0 {
+        if connected == 0 {
             let (address, s) = (self.driver.config.address, timeout_ns / 1_000_000_000);
             return Err(Early::Failed(format!("no source connected to {address} within {s} s")));
         }

@@ -123,12 +123,13 @@ fn dead_time(trials: &[&Trial]) -> Figure {
 #[cfg(test)]
 mod tests {
     use base::units::{BitRate, ByteSize};
+    use serde_json::json;
 
     use super::*;
     use crate::settings::DaqSearch;
 
     fn trial(load: f64, verdict: Verdict, metrics: &[(&str, f64)]) -> Trial {
-        let mut trial: Trial = serde_json::from_value(serde_json::json!({
+        let mut trial: Trial = serde_json::from_value(json!({
             "number": 1, "variant": "a", "repetition": 1, "phase": "search", "load": load, "verdict": "pass",
             "reasons": [], "metrics": {}, "doubts": [], "started_at": "2026-01-01T00:00:00Z",
             "hold_from_s": 0.0, "hold_to_s": 1.0,

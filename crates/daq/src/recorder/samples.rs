@@ -173,7 +173,6 @@ impl Intervals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Cause;
 
     #[test]
     fn even_sample_is_evenly_spaced() {
@@ -190,16 +189,7 @@ mod tests {
     fn slowest_events_come_first() {
         let mut worst = SlowestEvents::new(3);
         for event in 0..100_u64 {
-            worst.offer(SlowEvent {
-                event,
-                took_ns: event * 37 % 100,
-                complete: true,
-                source: 0,
-                sent_after_ns: None,
-                arrived_after_ns: None,
-                repeats: 0,
-                cause: Cause::Host,
-            });
+            worst.offer(SlowEvent { event, took_ns: event * 37 % 100, ..SlowEvent::default() });
         }
         assert_eq!(worst.into_events().iter().map(|event| event.took_ns).collect::<Vec<_>>(), [99, 98, 97]);
     }

@@ -158,6 +158,12 @@ mod tests {
         };
         let lost =
             |way_ms: u64| SlowEventFacts { transit_ns: way_ms * MS, gap_ns: way_ms * MS * 9 / 10, ..usual };
+        let queue = |transit_ms: u64, gap_ms: u64, queue_full_ns| SlowEventFacts {
+            transit_ns: transit_ms * MS,
+            gap_ns: gap_ms * MS,
+            queue_full_ns,
+            ..usual
+        };
         for (why, facts, expected) in [
             ("a stopped host", SlowEventFacts { host_ns: 100 * MS, gap_ns: 95 * MS, ..usual }, Cause::Host),
             (
@@ -175,31 +181,9 @@ mod tests {
             ("many packets lost", SlowEventFacts { packets: 23, ..lost(210) }, Cause::RetransmissionTimeout),
             ("a packet among many", SlowEventFacts { packets: 23, ..lost(30) }, Cause::Loss),
             ("a datagram lost", SlowEventFacts { datagrams: true, ..lost(204) }, Cause::Loss),
-            (
-                "a long queue",
-                SlowEventFacts { transit_ns: 80 * MS, gap_ns: 3 * MS, ..usual },
-                Cause::Queueing,
-            ),
-            (
-                "a queue as long as the buffer",
-                SlowEventFacts {
-                    transit_ns: 30 * MS,
-                    gap_ns: 29 * MS,
-                    queue_full_ns: Some(20 * MS),
-                    ..usual
-                },
-                Cause::Queueing,
-            ),
-            (
-                "many stalls, one after the other",
-                SlowEventFacts {
-                    transit_ns: 230 * MS,
-                    gap_ns: 20 * MS,
-                    queue_full_ns: Some(3 * MS),
-                    ..usual
-                },
-                Cause::TailLossProbe,
-            ),
+            ("a long queue", queue(80, 3, None), Cause::Queueing),
+            ("a queue as long as the buffer", queue(30, 29, Some(20 * MS)), Cause::Queueing),
+            ("many stalls, one after the other", queue(230, 20, Some(3 * MS)), Cause::TailLossProbe),
             (
                 "a builder that sent the trigger late",
                 SlowEventFacts { triggers_late_ns: 60 * MS, host_ns: 8 * MS, gap_ns: 62 * MS, ..usual },
@@ -227,8 +211,8 @@ mod tests {
             source: 3,
             sent_after_ns: complete.then_some(5 * MS as i64),
             arrived_after_ns: complete.then_some(230 * MS),
-            repeats: 0,
             cause,
+            ..SlowEvent::default()
         };
         let stall = Stall { source: 3, event: 45, since_event: 41, retransmits: 1, ..Stall::default() };
         let spurious = Stall { dsacks: 1, ..stall };

@@ -57,13 +57,15 @@ struct SourceStats {
 
 #[derive(Debug)]
 pub(crate) struct TrialRecorder {
-    plan: RecorderPlan,
+    pub(crate) plan: RecorderPlan,
     /// Length of the last payload, and what it takes on the wire: mostly all are alike.
     wire: (u32, u64),
     hold_from_ns: Option<u64>,
     hold_to_ns: u64,
-    is_hold_over: bool,
-    report: BuilderReport,
+    /// Later triggers do not count.
+    pub(crate) is_hold_over: bool,
+    /// The phases of the trial write their fields here.
+    pub(crate) report: BuilderReport,
     seen: Vec<SourceStats>,
     intervals: Intervals,
     flow: Option<ThroughputWindow>,
@@ -113,15 +115,6 @@ impl TrialRecorder {
         self.hold_to_ns = self.hold_to_ns.max(until_ns);
     }
 
-    /// Later triggers do not count.
-    pub(crate) fn end_hold(&mut self) {
-        self.is_hold_over = true;
-    }
-
-    pub(crate) fn set_start_ns(&mut self, start_ns: u64) {
-        self.plan.start_ns = start_ns;
-    }
-
     /// The bounds of the hold so far.
     pub(crate) fn hold_ns(&self) -> (u64, u64) {
         (self.hold_from_ns.unwrap_or(self.plan.start_ns), self.hold_to_ns.max(self.plan.start_ns))
@@ -129,11 +122,6 @@ impl TrialRecorder {
 
     pub(crate) fn in_hold(&self, due_ns: u64) -> bool {
         !self.is_hold_over && self.hold_from_ns.is_some_and(|from_ns| due_ns >= from_ns)
-    }
-
-    /// Sets [`RecorderPlan::queue_full_ns`], known after the credit search.
-    pub(crate) fn set_queue_full_ns(&mut self, queue_full_ns: u64) {
-        self.plan.queue_full_ns = Some(queue_full_ns);
     }
 
     pub(crate) fn triggered(&mut self, due_ns: u64) {
@@ -301,25 +289,14 @@ impl TrialRecorder {
         self.pictures.offer(ended.event, took_ns, complete, self.median_ns, arrivals);
     }
 
-    /// Writes everything to the report; other fields remain.
-    pub(crate) fn report(self, into: &mut BuilderReport) {
+    pub(crate) fn report(self) -> BuilderReport {
         let (slow, causes) = self.slow.finish(self.report.completion.percentile_ns(50.0));
         let start_ns = self.plan.start_ns;
         let after_s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let mut into = self.report;
         into.hold_from_s = after_s(self.hold_from_ns.unwrap_or(start_ns));
         into.hold_to_s = after_s(self.hold_to_ns.max(start_ns));
         into.flowed_s = self.flow.as_ref().and_then(ThroughputWindow::lasted_s);
-        into.events = self.report.events;
-        into.completion = self.report.completion;
-        into.first_fragment = self.report.first_fragment;
-        into.spread = self.report.spread;
-        into.skew = self.report.skew;
-        into.recovery = self.report.recovery;
-        into.recovered = self.report.recovered;
-        into.payload_bytes = self.report.payload_bytes;
-        into.wire_bytes = self.report.wire_bytes;
-        into.fragments = self.report.fragments;
-        into.incomplete = self.report.incomplete;
         into.causes = causes;
         into.skews = self.skews.into_items();
         into.slow = slow;
@@ -337,6 +314,7 @@ impl TrialRecorder {
         }
         into.heat.sort_by_key(|(event, _)| *event);
         into.sources_seen = (0..).zip(&self.seen).map(|(source, seen)| seen.report(source)).collect();
+        into
     }
 }
 

@@ -80,8 +80,8 @@ fn report_counts_the_hold_only() {
     collect.triggered(2_300 * MS);
     collect.unfinished(2_300 * MS);
     collect.held_until(2_201 * MS);
-    let mut report = BuilderReport { builder: 7, ..BuilderReport::default() };
-    collect.report(&mut report);
+    collect.report.builder = 7;
+    let report = collect.report();
     let events = report.events;
     assert_eq!((events.offered, events.vetoed, events.triggered), (104, 3, 101));
     assert_eq!((events.complete, events.incomplete, events.unfinished), (100, 0, 1));
@@ -142,8 +142,7 @@ fn slow_events_get_their_cause_and_source() {
         fragments.sort_by_key(|fragment| fragment.arrived_ns);
         tell(&mut collect, event, due_ns, again_ns, fragments);
     }
-    let mut report = BuilderReport::default();
-    collect.report(&mut report);
+    let report = collect.report();
     let mut found: Vec<_> = report.slow.iter().map(|slow| (slow.event, slow.cause, slow.source)).collect();
     found.sort_by_key(|(event, ..)| *event);
     assert_eq!(found, expected);
@@ -161,7 +160,6 @@ fn slow_events_get_their_cause_and_source() {
 #[test]
 fn unknown_clocks_and_invalid_sources_are_tolerated() {
     let mut collect = TrialRecorder::new(plan());
-    let mut report = BuilderReport::default();
     collect.begin_hold(1_000 * MS, None, true);
     let mut fragments = usual(1_500 * MS);
     for fragment in &mut fragments {
@@ -172,9 +170,9 @@ fn unknown_clocks_and_invalid_sources_are_tolerated() {
         ArrivedFragment { source: 77, payload_bytes: 5, sent_ns: Some(0), arrived_ns: 0, recovered: true };
     tell(&mut collect, 2, 1_600 * MS, None, vec![early]);
     tell(&mut collect, 3, 1_700 * MS, None, Vec::new());
-    collect.report(&mut report);
+    let report = collect.report();
     assert_eq!((report.events.complete, report.events.incomplete, report.skew.count()), (1, 2, 0));
-    TrialRecorder::new(plan()).report(&mut report);
+    let report = TrialRecorder::new(plan()).report();
     assert!(report.intervals.is_empty() && report.heat.is_empty() && report.pictures.is_empty());
 }
 
@@ -193,8 +191,7 @@ fn frequent_stalls_do_not_become_the_usual_delay() {
         }
         tell(&mut collect, event, due_ns, None, fragments);
     }
-    let mut report = BuilderReport::default();
-    collect.report(&mut report);
+    let report = collect.report();
     assert_eq!(report.causes, [(Cause::TailLossProbe, 35)].into());
     assert!(report.slow.iter().all(|slow| slow.source == 9), "{:?}", report.slow);
 }

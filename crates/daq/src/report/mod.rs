@@ -97,7 +97,7 @@ pub struct OrderCounts {
     pub nacks: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A source sent late: its host had other things to do, or did not hear the order.
@@ -105,6 +105,7 @@ pub enum Cause {
     /// The order was lost on its way, and had to be repeated.
     Order,
     /// Fragments waited in a queue on their way.
+    #[default]
     Queueing,
     /// A fragment was lost, and TCP's tail-loss probe (RFC 8985) brought it.
     TailLossProbe,
@@ -118,7 +119,7 @@ pub enum Cause {
 }
 
 /// One event that took long, or was given up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowEvent {
     pub event: u64,
     /// From its trigger to its last fragment (or its end), ns.

@@ -25,7 +25,7 @@ const CLOSE: f64 = 1.06;
 const MARGIN: f64 = 0.9;
 const ROUNDS_MAX: usize = 14;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// With push: all sources.
     pub credit: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Round {
     pub push: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RoundStats {
     round: Round,
     started_ns: u64,
@@ -48,16 +48,8 @@ pub(crate) struct RoundStats {
 
 impl RoundStats {
     /// Begins a round at `now_ns`; no earlier event is under way.
-    pub(crate) const fn new(round: Round, now_ns: u64) -> Self {
-        Self {
-            round,
-            started_ns: now_ns,
-            last_ns: now_ns,
-            events: 0,
-            stalled: 0,
-            took_ns: Vec::new(),
-            rates_bit_per_s: Vec::new(),
-        }
+    pub(crate) fn new(round: Round, now_ns: u64) -> Self {
+        Self { round, started_ns: now_ns, last_ns: now_ns, ..Self::default() }
     }
 
     /// An event ended at `now_ns`: it took `took_ns` from its trigger, its slowest fragment `transit_ns`;
@@ -111,8 +103,9 @@ impl RoundStats {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Grow,
     /// Between a credit that held and one that stalled.
     Narrow,
@@ -122,7 +115,7 @@ enum Phase {
     Done,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CreditSearch {
     sources: u32,
     fragment_bytes: u64,
@@ -131,7 +124,8 @@ pub(crate) struct CreditSearch {
     tried: Vec<CreditTrial>,
     push: Option<CreditTrial>,
     rate_bit_per_s: Option<f64>,
-    link_bit_per_s: Option<f64>,
+    /// Bounds the estimated rate: fragments that queued together seem to arrive faster than the port's rate.
+    pub(crate) link_bit_per_s: Option<f64>,
     /// Consecutive rounds of [`Phase::Grow`] without gain.
     flat: u32,
     rounds: usize,
@@ -147,24 +141,9 @@ impl CreditSearch {
         Self {
             sources: sources.max(1),
             fragment_bytes,
-            phase: Phase::Grow,
             credit: first.clamp(1, sources.max(1)),
-            tried: Vec::new(),
-            push: None,
-            rate_bit_per_s: None,
-            link_bit_per_s: None,
-            flat: 0,
-            rounds: 0,
-            confirmed: Vec::new(),
+            ..Self::default()
         }
-    }
-
-    /// Bounds the estimated rate, bit/s: fragments that queued together seem to arrive faster than the port's
-    /// rate.
-    #[must_use]
-    pub(crate) fn with_link_rate(mut self, link_bit_per_s: Option<f64>) -> Self {
-        self.link_bit_per_s = link_bit_per_s.filter(|&rate| rate > 0.0);
-        self
     }
 
     /// The next round; `None`: the search is over.

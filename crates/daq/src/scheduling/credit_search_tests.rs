@@ -127,7 +127,7 @@ fn search_estimates_the_port() {
     let rate = result.rate_bit_per_s.expect("fragments came");
     assert!((rate / PORTS[5].rate_bit_per_s - 1.0).abs() < 0.2, "{result:?}");
     assert!(result.push.is_some_and(|push| push.credit == 1000));
-    let mut search = CreditSearch::new(1000, 1154, None).with_link_rate(Some(1e9));
+    let mut search = CreditSearch { link_bit_per_s: Some(1e9), ..CreditSearch::new(1000, 1154, None) };
     let mut random = fastrand::Rng::with_seed(1);
     while let Some(round) = search.next() {
         search.add_round(&PORTS[5].round(round, &mut random));

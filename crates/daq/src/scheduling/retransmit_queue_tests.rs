@@ -2,6 +2,10 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
+fn multicast(event: u64, first_source: u32, sources: u32) -> Option<RetransmitAction> {
+    Some(RetransmitAction::Multicast { event, first_source, sources })
+}
+
 /// Two groups of ten sources with a usual delay of a millisecond.
 fn queue_with_known_delays() -> RetransmitQueue {
     let mut queue = RetransmitQueue::new(20);
@@ -25,7 +29,6 @@ fn silent_group_is_retried_then_given_up() {
     queue.begin_event(500, 1000 * MS);
     queue.add_order(500, 0, 20, 0);
     queue.fragment_arrived(500, 0, None, MS);
-    let again = RetransmitAction::Multicast { event: 500, first_source: 0, sources: 20 };
     let unicast = RetransmitAction::Unicast { event: 500, first_source: 0, sources: 20, group: 1 };
     let mut told = Vec::new();
     for _ in 0..10 {
@@ -37,7 +40,10 @@ fn silent_group_is_retried_then_given_up() {
             }
         }
     }
-    assert_eq!(told, [(5, again), (10, unicast), (1000, RetransmitAction::GiveUp { event: 500 })]);
+    assert_eq!(
+        told,
+        [(5, multicast(500, 0, 20).unwrap()), (10, unicast), (1000, RetransmitAction::GiveUp { event: 500 })]
+    );
     assert_eq!(queue.next_due_ns(), None);
 }
 
@@ -47,10 +53,7 @@ fn one_multicast_serves_two_silent_groups() {
     queue.begin_event(500, 1000 * MS);
     queue.add_order(500, 5, 10, 0);
     assert_eq!(queue.next_action(4 * MS), None);
-    assert_eq!(
-        queue.next_action(5 * MS),
-        Some(RetransmitAction::Multicast { event: 500, first_source: 5, sources: 10 })
-    );
+    assert_eq!(queue.next_action(5 * MS), multicast(500, 5, 10));
     assert_eq!(queue.next_action(5 * MS), None);
     assert_eq!(queue.fragment_arrived(500, 7, Some(6 * MS), 7 * MS), 1);
     assert_eq!(queue.fragment_arrived(500, 8, Some(6 * MS), 7 * MS), 1, "the whole group was deaf");
@@ -68,18 +71,16 @@ fn overtaken_order_is_retransmitted_early() {
     queue.add_order(500, 5, 5, MS);
     queue.add_order(500, 10, 10, MS);
     queue.add_order(501, 0, 20, 2 * MS);
-    let again =
-        |first_source, sources| Some(RetransmitAction::Multicast { event: 500, first_source, sources });
     queue.fragment_arrived(501, 12, None, 2 * MS);
     assert_eq!(queue.next_action(2 * MS), None, "it may be read a little later");
     let due_ns = 2 * MS + REORDER_NS;
     assert_eq!(
         [queue.next_action(due_ns), queue.next_action(due_ns)],
-        [again(10, 10), None],
+        [multicast(500, 10, 10), None],
         "that group alone was deaf"
     );
     queue.fragment_arrived(500, 7, None, 3 * MS);
-    assert_eq!([queue.next_action(4 * MS), queue.next_action(4 * MS)], [again(0, 5), None]);
+    assert_eq!([queue.next_action(4 * MS), queue.next_action(4 * MS)], [multicast(500, 0, 5), None]);
     queue.fragment_arrived(501, 2, None, 4 * MS);
     assert_eq!(queue.next_action(5 * MS), None, "what was repeated has time again");
 }
@@ -95,10 +96,7 @@ fn overtaken_order_waits_for_the_usual_delay() {
     queue.add_order(2, 0, 10, MS);
     queue.fragment_arrived(2, 0, None, 2 * MS);
     assert_eq!(queue.next_action(19 * MS), None, "nobody knows yet how long a fragment takes");
-    assert_eq!(
-        queue.next_action(20 * MS),
-        Some(RetransmitAction::Multicast { event: 1, first_source: 0, sources: 5 })
-    );
+    assert_eq!(queue.next_action(20 * MS), multicast(1, 0, 5));
 }
 
 #[test]
@@ -114,20 +112,14 @@ fn slow_group_gets_a_longer_delay() {
     }
     queue.begin_event(2000, u64::MAX - 1);
     queue.add_order(2000, 0, 20, 0);
-    assert_eq!(
-        queue.next_action(6 * MS),
-        Some(RetransmitAction::Multicast { event: 2000, first_source: 0, sources: 20 })
-    );
+    assert_eq!(queue.next_action(6 * MS), multicast(2000, 0, 20));
     let unicast = RetransmitAction::Unicast { event: 2000, first_source: 0, sources: 20, group: 1 };
     assert_eq!(
         [queue.next_action(59 * MS), queue.next_action(59 * MS)],
         [Some(unicast), None],
         "the slow group has time until 60"
     );
-    assert_eq!(
-        queue.next_action(60 * MS),
-        Some(RetransmitAction::Multicast { event: 2000, first_source: 0, sources: 20 })
-    );
+    assert_eq!(queue.next_action(60 * MS), multicast(2000, 0, 20));
 }
 
 #[test]

@@ -77,7 +77,7 @@ struct BuilderSlot {
     begun: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     due: Option<std::iter::Peekable<Due>>,
     start_ns: Option<u64>,
@@ -103,15 +103,7 @@ impl TriggerScheduler {
         let slots = (0..plan.builders.max(1)).map(|_| BuilderSlot::default()).collect();
         let hosts = u64::from(plan.builders_all.max(1) / plan.builders.max(1)).max(1);
         let left = plan.events.map_or(u64::MAX, |events| events.div_ceil(hosts));
-        let state = State {
-            due: due.map(Iterator::peekable),
-            start_ns: None,
-            open_ns: [None; 2],
-            assigned: 0,
-            left,
-            next_slot: 0,
-            slots,
-        };
+        let state = State { due: due.map(Iterator::peekable), left, slots, ..State::default() };
         Self { plan, state: Mutex::new(state) }
     }
 

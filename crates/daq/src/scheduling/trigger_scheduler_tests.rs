@@ -67,15 +67,13 @@ fn barrier_opens_for_all_when_the_last_arrives() {
 
 #[test]
 fn assignments_of_a_leaving_builder_are_reassigned() {
-    for (choice, events) in
-        [(BuilderChoice::RoundRobin, [1, 3, 5, 7]), (BuilderChoice::LeastOutstanding, [1, 3, 5, 7])]
-    {
+    for choice in [BuilderChoice::RoundRobin, BuilderChoice::LeastOutstanding] {
         let scheduler = timetable(SchedulerPlan { choice, window: 10, events: Some(6), ..PLAN }, "1000/s");
         // Four triggers: two each.
         assert_eq!(scheduler.next(1, 3_000_000, 0), Assignment::Due { due_ns: 1_000_000 });
         assert_eq!(scheduler.next_event_number(1), 1);
         scheduler.leave(0);
-        assert_eq!(all(&scheduler, 1, 3_000_000, 1), (events[1..].to_vec(), 0), "{choice:?}");
+        assert_eq!(all(&scheduler, 1, 3_000_000, 1), (vec![3, 5, 7], 0), "{choice:?}");
         assert_eq!(all(&scheduler, 1, 5_000_000, 4), (vec![9, 11], 0), "{choice:?}");
         assert_eq!(scheduler.next(1, 5_000_000, 6), Assignment::Over);
     }

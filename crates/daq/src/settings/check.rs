@@ -112,15 +112,10 @@ impl DaqSettings {
 
     fn check_search(&self) -> Result<(), PlanError> {
         let Some(search) = &self.search else { return Ok(()) };
-        let most = match search.vary {
-            Vary::Sources => SOURCES_MAX,
-            Vary::Rate => 1_000_000,
-            Vary::Size => SIZE_BYTES_MAX.into(),
-        };
-        let what = match search.vary {
-            Vary::Sources => "a number of sources",
-            Vary::Rate => "triggers per second",
-            Vary::Size => "bytes",
+        let (most, what) = match search.vary {
+            Vary::Sources => (SOURCES_MAX, "a number of sources"),
+            Vary::Rate => (1_000_000, "triggers per second"),
+            Vary::Size => (SIZE_BYTES_MAX.into(), "bytes"),
         };
         if matches!(search.max, SearchMax::Size(_)) && search.vary != Vary::Size {
             let problem = format!("expected {what} such as 1000; only a search of the size takes a size");

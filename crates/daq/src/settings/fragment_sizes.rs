@@ -1,5 +1,7 @@
 //! The size of each fragment: the same for source and builder, without asking.
 
+use base::part::{HostContext, PartError};
+
 use super::Size;
 
 /// Draws the size of the fragment of a source in an event from a seed that all share.
@@ -29,6 +31,15 @@ impl FragmentSizes {
     pub fn new(size: &Size, seed: u64, file: &str) -> Result<Self, String> {
         let file = if matches!(size, Size::File(_)) { sizes(file)? } else { Vec::new() };
         Ok(Self { size: size.clone(), seed, file })
+    }
+
+    /// For these sizes; reads the file that they name.
+    pub(crate) fn read(size: &Size, seed: u64, host: &HostContext) -> Result<Self, PartError> {
+        let (file, text) = match size {
+            Size::File(path) => (format!("{path}: "), super::text_of(path, "daq.size", host)?),
+            _ => Default::default(),
+        };
+        Self::new(size, seed, &text).map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))
     }
 
     pub fn bytes(&self, event: u64, source: u32) -> u32 {

@@ -2,21 +2,20 @@
 
 mod check;
 mod fragment_sizes;
-mod search_max;
 mod size;
 mod triggers;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use base::part::{HostContext, PartError};
 use base::plan::{LoadPlan, PlanError};
 use base::units::{BitRate, ByteSize, Span};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use fragment_sizes::FragmentSizes;
-pub use search_max::SearchMax;
 pub use size::Size;
 pub use triggers::{Due, Triggers};
 
@@ -102,6 +101,41 @@ pub enum Vary {
     Rate,
     /// The size of fragments, in bytes.
     Size,
+}
+
+/// The largest load of a search: sources, triggers per second or bytes, or a fragment size such as `64KiB`.
+/// Always written as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "u64", untagged, expecting = "write a number such as 1000, or a size such as 64KiB")]
+pub enum SearchMax {
+    Count(u64),
+    Size(ByteSize),
+}
+
+impl From<SearchMax> for u64 {
+    fn from(max: SearchMax) -> Self {
+        max.value()
+    }
+}
+
+impl SearchMax {
+    /// The number, in bytes for a size.
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Count(value) => value,
+            Self::Size(size) => size.bytes(),
+        }
+    }
+}
+
+impl JsonSchema for SearchMax {
+    fn schema_name() -> Cow<'static, str> {
+        "SearchMax".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"], "minimum": 1 })
+    }
 }
 
 /// The search for the largest load that meets the objective.

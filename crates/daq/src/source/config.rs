@@ -44,8 +44,8 @@ pub(super) struct SourcesConfig {
 }
 
 impl SourcesConfig {
-    /// Combines the task and the builders' addresses; `sizes` is the text of the file of sizes.
-    pub(super) fn new(task: &SourcesTask, ports: &[PortEndpoint], sizes: &str) -> Result<Self, String> {
+    /// Combines the task and the builders' addresses.
+    pub(super) fn new(task: &SourcesTask, ports: &[PortEndpoint], sizes: FragmentSizes) -> Self {
         let settings = &task.settings;
         let by_multicast = settings.orders == Orders::Multicast;
         let builders = ports.iter().flat_map(|port| {
@@ -58,10 +58,10 @@ impl SourcesConfig {
         });
         let builders: Vec<_> = builders.collect();
         let is_modulo = settings.builder_choice == BuilderChoice::Modulo;
-        Ok(Self {
+        Self {
             step: is_modulo.then_some(builders.len().max(1) as u64),
             builders,
-            sizes: FragmentSizes::new(&settings.size, task.seed, sizes)?,
+            sizes,
             checksum: settings.checksum,
             is_push: settings.pattern == Pattern::Push,
             is_udp: settings.protocol == Carrier::Udp,
@@ -73,11 +73,9 @@ impl SourcesConfig {
             congestion: settings.congestion_control.clone(),
             configuration: configuration_of(settings),
             boot: boot_of_host(),
-        })
+        }
     }
-}
 
-impl SourcesConfig {
     pub(super) fn run_of(&self, builder: u16) -> u32 {
         self.builders.get(usize::from(builder)).map_or(0, |builder| builder.run)
     }

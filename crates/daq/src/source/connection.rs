@@ -6,9 +6,10 @@ use sys::net::{NetError, TcpInfo, TcpSocket};
 
 use crate::wire::{CommonHeader, FragmentHeader, Kind, Order, WireError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// Not started, or lost and to be started again.
+    #[default]
     Down,
     Connecting,
     Open,
@@ -91,7 +92,7 @@ impl LossCounters {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Connection {
     pub(super) state: State,
     pub(super) socket: Option<TcpSocket>,
@@ -120,27 +121,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new() -> Self {
-        Self {
-            state: State::Down,
-            socket: None,
-            pending: VecDeque::new(),
-            current: None,
-            answer: None,
-            is_blocked: false,
-            partial: Vec::new(),
-            sequence: 0,
-            sent: 0,
-            cut: 0,
-            tries: 0,
-            last: None,
-            before_last: None,
-            sampled: LossCounters::default(),
-            losses: LossCounters::default(),
-            final_losses: None,
-        }
-    }
-
     /// Samples TCP's counters. Returns what was added since the last sample, and the last event sent before
     /// `cutoff_ns` (`otherwise` if that is not known); `None`: nothing was added.
     pub(super) fn sample_losses(&mut self, cutoff_ns: u64, otherwise: u64) -> Option<(LossCounters, u64)> {

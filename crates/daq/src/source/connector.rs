@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reactor::{ConnectOutcome, ConnectSettings, Connector, Reactor, Token};
+use reactor::{ConnectOutcome, ConnectSettings, Connector, Reactor};
 use sys::clock::monotonic_ns;
 use sys::net::{Interest, Moved, NetError, SocketOptions, TcpSocket};
 
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct SourceConnector {
-    connector: Connector,
+    pub(super) handshakes: Connector,
     pub(super) standing: usize,
     /// Whether all connections were established once: later ones are reconnections.
     pub(super) is_done: bool,
@@ -29,7 +29,7 @@ impl SourceConnector {
         let options = SocketOptions { nodelay: Some(true), congestion, ..SocketOptions::default() };
         let settings =
             ConnectSettings { options, handshakes_max, timeout: TIMEOUT, ..ConnectSettings::default() };
-        Self { connector: Connector::new(HANDSHAKE, settings), standing: 0, is_done: false }
+        Self { handshakes: Connector::new(HANDSHAKE, settings), standing: 0, is_done: false }
     }
 
     pub(super) fn connect(
@@ -40,15 +40,7 @@ impl SourceConnector {
         reactor: &mut Reactor,
     ) {
         link.connections[place].state = State::Connecting;
-        self.connector.connect(reactor, context.token(link, place).index() as u64, link.address);
-    }
-
-    pub(super) fn on_ready(&mut self, reactor: &mut Reactor, token: Token) {
-        self.connector.on_ready(reactor, token);
-    }
-
-    pub(super) fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
-        self.connector.on_timer(reactor, token);
+        self.handshakes.connect(reactor, context.token(link, place).index() as u64, link.address);
     }
 
     /// Opens the connections whose handshakes have ended.
@@ -60,7 +52,7 @@ impl SourceConnector {
         context: &mut WorkerContext,
         links: &mut [BuilderLink],
     ) -> Result<(), String> {
-        while let Some(ConnectOutcome { key, result, .. }) = self.connector.next_outcome() {
+        while let Some(ConnectOutcome { key, result, .. }) = self.handshakes.next_outcome() {
             let (index, place) = (key as usize / context.sources, key as usize % context.sources);
             let link = &mut links[index];
             // The builder may have sent a stop order meanwhile.
@@ -68,7 +60,7 @@ impl SourceConnector {
                 continue;
             }
             match result.and_then(|socket| open(context, link, place, socket)) {
-                Ok(()) if self.is_done => context.counters.reconnected += 1,
+                Ok(()) if self.is_done => context.counters.report.reconnected += 1,
                 Ok(()) => self.standing += 1,
                 // The error itself names a file descriptor, not an address.
                 Err(error) => {

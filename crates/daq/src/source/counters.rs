@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use base::histogram::Histogram;
 use sys::clock::monotonic_ns;
 use sys::thread::{thread_cpu_ns, thread_ready_ns};
 
@@ -14,17 +13,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) payload_bytes: u64,
     pub(super) fragments: u64,
-    pub(super) orders: u64,
-    pub(super) orders_dropped: u64,
-    pub(super) orders_missed: u64,
-    pub(super) caught_up: u64,
-    pub(super) nacks: u64,
-    pub(super) reconnected: u64,
-    pub(super) own_delay: Histogram,
-    /// By the source's index in the worker, not by its number.
-    pub(super) stalls: Vec<Stall>,
+    /// What is counted for the report; the sources of stalls by their index in the worker.
+    pub(super) report: SourcesReport,
     /// Why connections ended before the run did, with counts.
     pub(super) end_reasons: BTreeMap<String, u64>,
     usage: Option<Usage>,
@@ -58,11 +49,9 @@ impl Counters {
     }
 
     pub(super) fn close_cpu_second_if_due(&mut self, now_ns: u64) {
-        let Some(usage) = self.usage.as_mut().filter(|usage| now_ns >= usage.second_from_ns + SECOND_NS)
-        else {
-            return;
-        };
-        usage.close_second(now_ns);
+        if let Some(usage) = self.usage.as_mut().filter(|usage| now_ns >= usage.second_from_ns + SECOND_NS) {
+            usage.close_second(now_ns);
+        }
     }
 
     /// Records losses on the connection from a source (index in the worker) to a builder. `events`: the last
@@ -76,8 +65,8 @@ impl Counters {
     ) {
         let (since_event, event) = events;
         let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        if self.stalls.len() < STALLS_MAX {
-            self.stalls.push(Stall {
+        if self.report.stalls.len() < STALLS_MAX {
+            self.report.stalls.push(Stall {
                 source: number(place as u64),
                 event,
                 since_event: since_event.min(event),
@@ -91,19 +80,7 @@ impl Counters {
 
     /// The thread's report; call it in that thread.
     pub(super) fn report(mut self, sources: Vec<SourceSent>) -> SourcesReport {
-        let mut report = SourcesReport {
-            sources,
-            payload_bytes: self.payload_bytes,
-            orders: self.orders,
-            orders_dropped: self.orders_dropped,
-            orders_missed: self.orders_missed,
-            caught_up: self.caught_up,
-            nacks: self.nacks,
-            reconnected: self.reconnected,
-            own_delay: self.own_delay,
-            stalls: self.stalls,
-            ..SourcesReport::default()
-        };
+        let mut report = SourcesReport { sources, ..self.report };
         if let Some(usage) = &mut self.usage {
             let now_ns = monotonic_ns();
             // A short remainder is skipped unless it is all there is.
@@ -147,22 +124,16 @@ pub(super) fn merge(sum: &mut SourcesReport, other: SourcesReport) {
     sum.own_delay.merge(&other.own_delay);
     let room = STALLS_MAX.saturating_sub(sum.stalls.len());
     sum.stalls.extend(other.stalls.into_iter().take(room));
-    sum.busiest = match (sum.busiest, other.busiest) {
-        (Some(one), Some(two)) => Some(one.max(two)),
-        (one, two) => one.or(two),
-    };
+    sum.busiest = combine(sum.busiest, other.busiest, f64::max);
     sum.reconnected += other.reconnected;
-    sum.ready_s = add(sum.ready_s, other.ready_s);
-    sum.orders_overflowed = add(sum.orders_overflowed, other.orders_overflowed);
-    sum.broke_off = match (sum.broke_off.take(), other.broke_off) {
-        (Some(one), Some(two)) => Some(format!("{one}; {two}")),
-        (one, two) => one.or(two),
-    };
+    sum.ready_s = combine(sum.ready_s, other.ready_s, |one, two| one + two);
+    sum.orders_overflowed = combine(sum.orders_overflowed, other.orders_overflowed, |one, two| one + two);
+    sum.broke_off = combine(sum.broke_off.take(), other.broke_off, |one, two| format!("{one}; {two}"));
 }
 
-fn add<T: std::ops::Add<Output = T>>(one: Option<T>, two: Option<T>) -> Option<T> {
+fn combine<T>(one: Option<T>, two: Option<T>, both: fn(T, T) -> T) -> Option<T> {
     match (one, two) {
-        (Some(one), Some(two)) => Some(one + two),
+        (Some(one), Some(two)) => Some(both(one, two)),
         (one, two) => one.or(two),
     }
 }
@@ -173,13 +144,14 @@ mod tests {
 
     #[test]
     fn merge_adds_thread_reports() {
-        let mut counters = Counters { orders: 2, ..Counters::default() };
+        let mut counters = Counters::default();
         counters.begin();
-        counters.own_delay.record_ns(1000);
+        counters.report.orders = 2;
+        counters.report.own_delay.record_ns(1000);
         counters.end_reasons.insert("it rained".into(), 3);
         let mut sum = counters.report(vec![SourceSent::default()]);
         assert!(sum.busiest.is_some_and(|busiest| (0.0..=1.5).contains(&busiest)) && sum.cpu_s >= 0.0);
-        let other = Counters { orders: 5, ..Counters::default() }.report(vec![SourceSent::default()]);
+        let other = SourcesReport { orders: 5, sources: vec![SourceSent::default()], ..Default::default() };
         merge(&mut sum, other);
         assert_eq!((sum.orders, sum.sources.len(), sum.own_delay.count()), (7, 2, 1));
         assert_eq!(sum.broke_off.as_deref(), Some("3 connections: it rained"));

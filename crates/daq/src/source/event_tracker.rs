@@ -9,7 +9,7 @@ const KNOWN_MAX: usize = 4096;
 const KNOWN_BYTES_MAX: usize = 512 << 10;
 
 /// The events of one builder as one worker's sources know them. Bounded: the oldest are forgotten first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EventTracker {
     sources: usize,
     /// Distance between event numbers, if known.
@@ -60,12 +60,7 @@ impl EventTracker {
             step,
             behind_max: events_max.max(1),
             known_max: known_max.min(KNOWN_MAX).max(events_max.max(1)),
-            floor: 0,
-            done_to: 0,
-            first: None,
-            newest: None,
-            known: VecDeque::new(),
-            spare: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -194,6 +189,8 @@ mod tests {
 
     use super::*;
 
+    const NEW: OrderEffect = OrderEffect { is_new: true, missed: 0, was_overtaken: false };
+
     fn all(events: &mut EventTracker, event: u64) -> usize {
         (0..events.sources).filter(|&place| events.claim(event, place, 0)).count()
     }
@@ -201,10 +198,7 @@ mod tests {
     #[test]
     fn claim_succeeds_once_per_source() {
         let mut events = EventTracker::new(70, Some(1), 4);
-        assert_eq!(
-            events.observe_order(0, 0, false, 5),
-            OrderEffect { is_new: true, ..OrderEffect::default() }
-        );
+        assert_eq!(events.observe_order(0, 0, false, 5), NEW);
         assert!(events.claim(0, 69, 9) && !events.claim(0, 69, 9) && !events.claim(0, 70, 9));
         assert_eq!(events.observe_order(0, 0, true, 6), OrderEffect::default());
         assert_eq!(all(&mut events, 0), 69);
@@ -247,11 +241,7 @@ mod tests {
         assert!(!events.observe_order(3, 0, true, 0).was_overtaken);
         // Two orders read in one batch, before any source sends.
         assert_eq!([7, 6].map(|event| events.observe_order(event, 0, false, 0).missed), [2, 0]);
-        assert_eq!(
-            events.observe_order(5, 0, true, 0),
-            OrderEffect { is_new: true, ..OrderEffect::default() },
-            "counted once"
-        );
+        assert_eq!(events.observe_order(5, 0, true, 0), NEW, "counted once");
         let mut early = EventTracker::new(2, Some(1), 8);
         assert_eq!([1, 0].map(|event| early.observe_order(event, 0, false, 0).was_overtaken), [false, false]);
     }
@@ -273,10 +263,7 @@ mod tests {
         events.observe_order(1, 1, false, 0);
         assert_eq!(events.observe_order(9, 1, false, 0).missed, 0);
         assert_eq!(events.backlog(9, 1).count(), 0);
-        assert_eq!(
-            events.observe_order(5, 1, true, 0),
-            OrderEffect { missed: 1, is_new: true, was_overtaken: false }
-        );
+        assert_eq!(events.observe_order(5, 1, true, 0), OrderEffect { missed: 1, ..NEW });
         assert!(events.claim(5, 0, 0));
     }
 

@@ -12,7 +12,6 @@ mod connector;
 mod context;
 mod counters;
 mod event_tracker;
-mod memory;
 mod order_handler;
 pub mod part;
 mod payload;

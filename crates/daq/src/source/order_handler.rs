@@ -48,9 +48,9 @@ pub(super) fn handle_order(
     match order.kind {
         Kind::Trigger | Kind::Grant | Kind::Pull if link.is_stopped => {}
         Kind::Trigger | Kind::Grant | Kind::Pull => {
-            context.counters.orders += 1;
+            context.counters.report.orders += 1;
             if is_injected_drop(context, order, delivery) {
-                context.counters.orders_dropped += 1;
+                context.counters.report.orders_dropped += 1;
                 return;
             }
             start_sending(context, link, order, delivery, received_ns);
@@ -85,10 +85,10 @@ fn start_sending(
     let effect = link.events.observe_order(order.event, order.event_oldest, again, received_ns);
     // Over connections each source gets its own order: count once.
     if !matches!(delivery, Delivery::Connection(_)) || effect.is_new {
-        context.counters.orders_missed += effect.missed;
+        context.counters.report.orders_missed += effect.missed;
     }
     if effect.was_overtaken && context.config.is_push {
-        context.counters.orders_missed = context.counters.orders_missed.saturating_sub(1);
+        context.counters.report.orders_missed = context.counters.report.orders_missed.saturating_sub(1);
     }
     // Once per batch.
     let is_first = effect.is_new && link.batched.is_empty();

@@ -1,22 +1,22 @@
 //! The sources of a host as a part of a run: kind `daq.sources`.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::part::{HostContext, Live, PartError, Progress};
-use serde::{Deserialize, Serialize};
 use sys::clock::{Deadline, monotonic_ns};
+use sys::proc::SocketMemory;
 use workload::part::{Part, Peers};
 
 use super::config::{SourcesConfig, rate_max_bit_per_s};
-use super::memory::used_bytes;
 use super::threads::SourceThreads;
 use crate::fd_limit;
 use crate::listen_addresses::PortPart;
 use crate::part_settings::{PortEndpoint, SourcesTask};
 use crate::report::SourcesReport;
-use crate::settings::{Size, text_of};
+use crate::settings::FragmentSizes;
 
 const CONNECT: Duration = Duration::from_secs(20);
 /// Interval of checking for a stop request while sources connect.
@@ -30,16 +30,10 @@ const NO_SUCH: &str = "(os error 2)";
 /// Files that a process has open besides the sources' connections.
 const FILES_BESIDES: u64 = 256;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SourcesEndpoint {
-    pub pid: u32,
-    /// The time until all connections stood, s.
-    pub connect_s: f64,
-}
-
 pub struct SourcesPart {
     task: SourcesTask,
     threads: Option<SourceThreads>,
+    /// The time until all connections were established, s.
     connect_s: f64,
     /// Connections that are to stand, to all builders.
     connections: u64,
@@ -52,16 +46,8 @@ pub struct SourcesPart {
 
 impl SourcesPart {
     fn config(&self, ports: &[PortEndpoint], host: &HostContext) -> Result<SourcesConfig, PartError> {
-        let mut file = String::new();
-        let sizes = match &self.task.settings.size {
-            Size::File(path) => {
-                file = format!("{path}: ");
-                text_of(path, "daq.size", host)?
-            }
-            _ => String::new(),
-        };
-        let config = SourcesConfig::new(&self.task, ports, &sizes)
-            .map_err(|error| PartError::usage(format!("daq.size: {file}{error}")))?;
+        let sizes = FragmentSizes::read(&self.task.settings.size, self.task.seed, host)?;
+        let config = SourcesConfig::new(&self.task, ports, sizes);
         if config.builders.is_empty() || config.builders.len() > usize::from(u16::MAX) {
             return Err(PartError::new(format!(
                 "{} builders; possible are 1 to 65535",
@@ -132,6 +118,25 @@ fn is_among_builders(ports: &[PortEndpoint]) -> bool {
     ports.iter().any(|port| port.pid == std::process::id() && port.addresses.iter().all(is_here))
 }
 
+/// Resident memory of this process plus the kernel's socket queues of `connections`, bytes; `None` if it
+/// cannot be read.
+///
+/// The kernel reports the queues of the whole host only: each connection counts with the mean.
+fn used_bytes(connections: u64) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok();
+    let resident = status.as_deref().and_then(resident_bytes);
+    let queues = SocketMemory::open(Path::new("/")).and_then(|mut memory| memory.read());
+    let queues = queues.ok().and_then(|reading| reading.tcp_bytes.zip(reading.tcp_allocated));
+    let own = queues.map_or(0, |(bytes, all)| bytes / all.max(1) * connections.min(all));
+    resident.map(|resident| resident.saturating_add(own))
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// What to do about a connection that could not be made.
 fn advice(why: &str) -> &'static str {
     if why.contains("(os error 99)") {
@@ -148,7 +153,7 @@ fn advice(why: &str) -> &'static str {
 impl Part for SourcesPart {
     const KIND: &'static str = "daq.sources";
     type Task = SourcesTask;
-    type Endpoint = SourcesEndpoint;
+    type Endpoint = ();
     type Report = SourcesReport;
 
     fn new(task: SourcesTask) -> Result<Self, PartError> {
@@ -163,7 +168,7 @@ impl Part for SourcesPart {
         })
     }
 
-    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<SourcesEndpoint, PartError> {
+    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
         let ports = self.task.ports.iter().map(|name| peers.get::<PortPart>(name));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
         let config = Arc::new(self.config(&ports, host)?);
@@ -180,20 +185,20 @@ impl Part for SourcesPart {
         self.connect_s = monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
         self.threads = Some(threads);
         self.note_memory();
-        Ok(SourcesEndpoint { pid: std::process::id(), connect_s: self.connect_s })
+        Ok(())
     }
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
         let threads =
             self.threads.as_ref().ok_or_else(|| PartError::new("the sources were started unprepared"))?;
-        threads.begin(at_monotonic_ns);
+        threads.group.begin(at_monotonic_ns);
         self.seen = (at_monotonic_ns, threads.sent());
         Ok(())
     }
 
     fn progress(&mut self) -> Progress {
         match &self.threads {
-            Some(threads) if threads.is_finished() => Progress::Finished,
+            Some(threads) if threads.group.is_finished() => Progress::Finished,
             _ => Progress::Running { done: None },
         }
     }
@@ -220,12 +225,24 @@ impl Part for SourcesPart {
         let Some(threads) = self.threads.take() else {
             return Err(PartError::new("the sources were not prepared, so there is no report"));
         };
-        if !threads.is_finished() {
+        if !threads.group.is_finished() {
             self.note_memory();
         }
         let mut report = threads.stop(LEAVE).map_err(PartError::new)?;
         report.connect_s = self.connect_s;
         report.memory_bytes = self.memory.map(|(before, most)| most.saturating_sub(before));
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_parsed() {
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t  12 kB\n"), Some(12 << 10));
+        assert_eq!(resident_bytes("VmRSS: many kB"), None);
+        assert!(used_bytes(0).is_some_and(|bytes| bytes > 1 << 20));
     }
 }

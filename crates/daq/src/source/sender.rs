@@ -135,8 +135,8 @@ fn next_message(context: &mut WorkerContext, link: &mut BuilderLink, place: usiz
     };
     connection.sequence = connection.sequence.wrapping_add(1);
     connection.current = Some(Current { header, written: 0 });
-    context.counters.own_delay.record_ns(sent_ns.saturating_sub(pending.due_ns));
-    context.counters.caught_up += u64::from(header.flags.has(FragmentFlags::CATCHUP));
+    context.counters.report.own_delay.record_ns(sent_ns.saturating_sub(pending.due_ns));
+    context.counters.report.caught_up += u64::from(header.flags.has(FragmentFlags::CATCHUP));
     true
 }
 
@@ -175,7 +175,7 @@ fn fragment_sent(context: &mut WorkerContext, link: &mut BuilderLink, place: usi
     connection.before_last = connection.last;
     connection.last = Some((event, sent_ns));
     (link.last_sent_ns, link.last_event) = (sent_ns, event);
-    context.counters.payload_bytes += u64::from(payload_bytes);
+    context.counters.report.payload_bytes += u64::from(payload_bytes);
     context.counters.fragments += 1;
 }
 

@@ -25,7 +25,7 @@ const STACK_BYTES: usize = 512 << 10;
 
 #[derive(Debug)]
 pub(super) struct SourceThreads {
-    threads: ThreadGroup<SourcesReport>,
+    pub(super) group: ThreadGroup<SourcesReport>,
     progress: Vec<Arc<WorkerProgress>>,
     /// One message of each thread: its sources are all connected, or why they are not.
     connected: Receiver<Result<(), String>>,
@@ -48,13 +48,13 @@ impl SourceThreads {
     ) -> Result<Self, Box<dyn Error>> {
         let number = threads_for(sources, wanted);
         let (sender, connected) = channel();
-        let threads = ThreadGroup::new(u64::MAX)?;
-        let mut started = Self { threads, progress: Vec::new(), connected, threads_connected: 0 };
+        let group = ThreadGroup::new(u64::MAX)?;
+        let mut started = Self { group, progress: Vec::new(), connected, threads_connected: 0 };
         for thread in 0..number {
             // Split evenly, in the order of their numbers.
             let (from, to) = (thread * sources / number, (thread + 1) * sources / number);
             let handshakes_max = (HANDSHAKES_MAX / number).max(1);
-            let mut events = EventLoop::new(started.threads.control().stop_handle(), READY_MAX)?;
+            let mut events = EventLoop::new(started.group.control().stop_handle(), READY_MAX)?;
             let registry = events.reactor().registry();
             let worker =
                 Worker::new(config.clone(), first + from as u32, to - from, handshakes_max, registry)?;
@@ -67,7 +67,7 @@ impl SourceThreads {
                 is_precise: true,
                 ..ThreadSpec::default()
             };
-            started.threads.spawn(spec, move |control| worker.run(events, control, &progress, &sender))?;
+            started.group.spawn(spec, move |control| worker.run(events, control, &progress, &sender))?;
         }
         Ok(started)
     }
@@ -100,19 +100,11 @@ impl SourceThreads {
         (sum(|progress| &progress.fragments), sum(|progress| &progress.payload_bytes))
     }
 
-    pub(super) fn begin(&self, at_ns: u64) {
-        self.threads.begin(at_ns);
-    }
-
-    pub(super) fn is_finished(&self) -> bool {
-        self.threads.is_finished()
-    }
-
     /// Stops all threads, waits for them at most `within`, and adds up their reports.
     pub(super) fn stop(mut self, within: Duration) -> Result<SourcesReport, String> {
-        self.threads.stop();
+        self.group.stop();
         let mut sum = SourcesReport::default();
-        for report in self.threads.finish(Deadline::after(within)) {
+        for report in self.group.finish(Deadline::after(within)) {
             merge(&mut sum, report.map_err(|error| error.to_string())?);
         }
         sum.sources.sort_by_key(|source| source.source);

@@ -85,7 +85,7 @@ pub(super) fn resend(context: &mut WorkerContext, link: &mut BuilderLink, order:
         sequence: connection.sequence.wrapping_sub(1),
         ..context.header(Kind::Fragment, link, place)
     };
-    context.counters.nacks += 1;
+    context.counters.report.nacks += 1;
     let from = order.credit_bytes.min(whole) as usize;
     let to = from.saturating_add(order.fragment_bytes as usize).min(whole as usize);
     // A fragment without payload is one datagram, too.

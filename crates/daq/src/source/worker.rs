@@ -133,9 +133,9 @@ impl Worker {
                 self.context.counters.begin();
             }
             self.handle_timers(events.reactor(), now_ns, ready == 0);
-            let Counters { fragments, payload_bytes, .. } = self.context.counters;
-            progress.fragments.store(fragments, Ordering::Relaxed);
-            progress.payload_bytes.store(payload_bytes, Ordering::Relaxed);
+            let counters = &self.context.counters;
+            progress.fragments.store(counters.fragments, Ordering::Relaxed);
+            progress.payload_bytes.store(counters.report.payload_bytes, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -193,21 +193,18 @@ impl Worker {
         let sources = self.context.sources;
         let (index, place) = (token.index() / sources, token.index() % sources);
         let Some(link) = self.links.get_mut(index) else { return };
-        match link.connections[place].state {
-            State::Open => {
-                if event.is_readable() {
-                    self.read(index, place);
-                }
-                let link = &mut self.links[index];
-                let connection = &link.connections[place];
-                let waits_for_room =
-                    connection.is_blocked && !self.context.udp_waiting.contains(&(index, place));
-                if connection.state == State::Open && waits_for_room {
-                    sender::continue_sending(&mut self.context, link, place);
-                }
-            }
+        if link.connections[place].state != State::Open {
             // A stale event.
-            State::Down | State::Connecting | State::Ended => {}
+            return;
+        }
+        if event.is_readable() {
+            self.read(index, place);
+        }
+        let link = &mut self.links[index];
+        let connection = &link.connections[place];
+        let waits_for_room = connection.is_blocked && !self.context.udp_waiting.contains(&(index, place));
+        if connection.state == State::Open && waits_for_room {
+            sender::continue_sending(&mut self.context, link, place);
         }
     }
 
@@ -261,7 +258,7 @@ impl Worker {
             }
         }
         let mut counters = std::mem::take(&mut self.context.counters);
-        counters.stalls.iter_mut().for_each(|stall| stall.source += self.context.first);
+        counters.report.stalls.iter_mut().for_each(|stall| stall.source += self.context.first);
         let sources = (0..self.context.sources).map(|place| self.sent_by(place)).collect();
         let dropped = self.links.iter().filter_map(|link| link.receiver.as_ref());
         let dropped: Vec<u32> = dropped.filter_map(|receiver| receiver.dropped().ok()).collect();
@@ -299,14 +296,14 @@ impl StateMachine for Worker {
         match token.class() {
             MULTICAST => self.read_multicast(token.index()),
             CONNECTION => self.serve_connection(token, event),
-            HANDSHAKE => self.connector.on_ready(reactor, token),
+            HANDSHAKE => self.connector.handshakes.on_ready(reactor, token),
             _ => self.read_udp(),
         }
     }
 
     fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
         if token.class() == HANDSHAKE {
-            return self.connector.on_timer(reactor, token);
+            return self.connector.handshakes.on_timer(reactor, token);
         }
         let (index, place) = (token.index() / self.context.sources, token.index() % self.context.sources);
         let link = &mut self.links[index];
@@ -340,7 +337,7 @@ fn builder_link(config: &SourcesConfig, index: usize, sources: usize) -> Builder
         events: EventTracker::new(sources, config.step, config.events_max),
         bursts: VecDeque::new(),
         batched: Vec::with_capacity(config.batch_max),
-        connections: (0..sources).map(|_| Connection::new()).collect(),
+        connections: (0..sources).map(|_| Connection::default()).collect(),
         ended: 0,
         is_stopped: false,
         over_ns: u64::MAX,

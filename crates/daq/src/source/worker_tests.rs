@@ -2,7 +2,7 @@ use reactor::StopHandle;
 
 use super::*;
 use crate::part_settings::{PortEndpoint, SourcesTask};
-use crate::settings::DaqSettings;
+use crate::settings::{DaqSettings, FragmentSizes};
 use crate::wire::{FragmentFlags, Kind};
 
 const RUN: u32 = 7;
@@ -15,7 +15,8 @@ fn group(window: u32) -> Worker {
     let task = SourcesTask { settings, ports, source_first: 0, sources: SOURCES, seed: 1 };
     let addresses = vec!["127.0.0.1:9".parse().unwrap()];
     let at = PortEndpoint { addresses, groups: Vec::new(), run: RUN, watch: Default::default(), pid: 0 };
-    let config = SourcesConfig::new(&task, &[at], "").unwrap();
+    let sizes = FragmentSizes::new(&task.settings.size, task.seed, "").unwrap();
+    let config = SourcesConfig::new(&task, &[at], sizes);
     let mut events = EventLoop::new(Arc::new(StopHandle::new().unwrap()), 1).unwrap();
     Worker::new(Arc::new(config), 0, SOURCES as usize, 1, events.reactor().registry()).unwrap()
 }
@@ -53,7 +54,7 @@ fn batched_orders_are_sent_together_in_order() {
     assert_eq!(group.waiting(), vec![vec![0, 1, 2, 3]; 3]);
     let flags = group.links[0].connections[0].pending.iter().map(|pending| pending.flags);
     assert!(flags.eq([0, 0, FragmentFlags::CATCHUP, 0]));
-    assert_eq!(group.context.counters.orders_missed, 1);
+    assert_eq!(group.context.counters.report.orders_missed, 1);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use base::format::{number, plural, quantity};
 use base::histogram::Histogram;
 use base::outcome::{Cell, Table};
 
-use super::super::report::{BuilderReport, CreditTrial};
+use super::super::missing_sources;
+use super::super::report::{BuilderReport, Cause, CreditTrial, Incomplete, SlowEvent, SourcesReport};
 use super::super::settings::{DaqSettings, Pattern};
 use super::super::slow_event_causes;
 use super::super::trial_reports::TrialReports;
@@ -212,7 +213,7 @@ pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
     let counts = slow_event_causes::all(reports);
     let events = reports.events();
     let ended = (events.complete + events.incomplete).max(1) as f64;
-    let row = |(cause, count): (&super::super::report::Cause, &u64)| {
+    let row = |(cause, count): (&Cause, &u64)| {
         vec![
             slow_event_causes::word(*cause).into(),
             (*count).into(),
@@ -231,7 +232,7 @@ pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
 }
 
 pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
-    let row = |(slow, cause): (super::super::report::SlowEvent, super::super::report::Cause)| {
+    let row = |(slow, cause): (SlowEvent, Cause)| {
         vec![
             slow.event.to_string().into(),
             seconds(Some(slow.took_ns)),
@@ -263,11 +264,11 @@ pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
 pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
     let all: Vec<_> = builders.iter().flat_map(|builder| &builder.incomplete).collect();
-    let row = |one: &&super::super::report::Incomplete| {
+    let row = |one: &&Incomplete| {
         vec![
             one.event.to_string().into(),
             one.missing.into(),
-            crate::missing_sources::text(one.missing, &one.sources).into(),
+            missing_sources::text(one.missing, &one.sources).into(),
         ]
     };
     let rest = reports.events().incomplete.saturating_sub(EVENTS_SHOWN as u64);
@@ -314,8 +315,7 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
 pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
     let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
-    let of_sources =
-        |of: fn(&super::super::report::SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
+    let of_sources = |of: fn(&SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
         ("grants", sum(|builder| builder.orders.grants), "ranges of sources that may send"),

@@ -1,8 +1,7 @@
 //! Messages from a source to a builder.
 
 use super::{
-    CommonHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, WireError, append_checksum, at, put,
-    verify_checksum, write_common,
+    HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, WireError, append_checksum, at, put, verify_checksum, write_common,
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +23,7 @@ impl FragmentFlags {
 }
 
 /// Header of a fragment, a hello or the answer to a clock probe; the payload follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentHeader {
     /// [`Kind::Fragment`], [`Kind::Hello`] or [`Kind::Sync`].
     pub kind: Kind,
@@ -49,21 +48,8 @@ pub struct FragmentHeader {
 
 impl FragmentHeader {
     /// A header whose other fields are 0.
-    pub const fn new(kind: Kind, run: u32, builder: u16, source: u32) -> Self {
-        Self {
-            kind,
-            flags: FragmentFlags(0),
-            run,
-            builder,
-            event: 0,
-            source,
-            payload_bytes: 0,
-            order_received_ns: 0,
-            sent_ns: 0,
-            clock_error_ns: 0,
-            sequence: 0,
-            payload_crc: 0,
-        }
+    pub fn new(kind: Kind, run: u32, builder: u16, source: u32) -> Self {
+        Self { kind, run, builder, source, ..Self::default() }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -91,14 +77,6 @@ impl FragmentHeader {
     /// [`WireError`]; `Short`: more bytes are needed.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), WireError> {
         let (head, known) = verify_checksum(bytes)?;
-        Self::from_known(head, known, bytes.len())
-    }
-
-    fn from_known(
-        head: CommonHeader,
-        known: &[u8; HEADER_BYTES],
-        available: usize,
-    ) -> Result<(Self, usize), WireError> {
         if !matches!(head.kind, Kind::Hello | Kind::Fragment | Kind::Sync) {
             return Err(WireError::Side);
         }
@@ -107,7 +85,7 @@ impl FragmentHeader {
             return Err(WireError::PayloadLength(payload_bytes));
         }
         let length = usize::from(head.header_bytes);
-        if available < length {
+        if bytes.len() < length {
             return Err(WireError::Short);
         }
         let header = Self {
@@ -177,5 +155,61 @@ impl DatagramHeader {
             return Err(WireError::PayloadChecksum);
         }
         Ok((Self { fragment: header, offset, whole_bytes }, payload))
+    }
+}
+
+/// Length of an encoded [`Hello`]; longer ones are accepted, the rest is ignored.
+pub const HELLO_BYTES: usize = 64;
+
+/// Builder number in a hello whose source knows only the address.
+pub const ANY_BUILDER: u16 = u16::MAX;
+
+/// What a source reports when it connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Sources with the same number share a clock and a multicast receiver, usually a process; never 0.
+    pub group: u64,
+    /// Boot id of the kernel, which tells hosts that share a clock; zeros: unknown.
+    pub boot: [u8; 16],
+    /// UDP port of the group for clock probes, unicast orders and requests for lost bytes; 0: none, all go
+    /// over this connection.
+    pub udp_port: u16,
+    /// Connections of the group to this builder; 0: unknown.
+    pub sources: u32,
+    /// Hash of the settings; 0: unknown.
+    pub configuration: u64,
+    /// Congestion control of this connection, ASCII, at most 16 bytes; empty: unknown.
+    pub congestion_control: String,
+}
+
+impl Hello {
+    pub fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        put(&mut bytes, 0, self.group.to_be_bytes());
+        put(&mut bytes, 8, self.boot);
+        put(&mut bytes, 24, self.udp_port.to_be_bytes());
+        put(&mut bytes, 28, self.sources.to_be_bytes());
+        put(&mut bytes, 32, self.configuration.to_be_bytes());
+        let name = self.congestion_control.as_bytes();
+        let length = name.len().min(16);
+        bytes[40..40 + length].copy_from_slice(&name[..length]);
+        bytes
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
+        let bytes = payload.first_chunk::<HELLO_BYTES>().ok_or(WireError::Short)?;
+        let name = &bytes[40..56];
+        let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
+        // Printable characters only: it appears in reports.
+        let congestion_control =
+            name.iter().filter(|byte| byte.is_ascii_graphic()).map(|&byte| char::from(byte));
+        Ok(Self {
+            group: at(bytes, 0, u64::from_be_bytes),
+            boot: at(bytes, 8, |boot: [u8; 16]| boot),
+            udp_port: at(bytes, 24, u16::from_be_bytes),
+            sources: at(bytes, 28, u32::from_be_bytes),
+            configuration: at(bytes, 32, u64::from_be_bytes),
+            congestion_control: congestion_control.collect(),
+        })
     }
 }

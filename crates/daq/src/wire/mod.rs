@@ -5,16 +5,14 @@
 //! [`Order`] (builder to source) and [`FragmentHeader`] (source to builder). Headers may grow: unknown
 //! trailing bytes are skipped. Other versions are refused.
 
-mod error;
 mod fragment;
-mod hello;
 mod order;
 #[cfg(test)]
 mod tests;
 
-pub use error::WireError;
-pub use fragment::{DATAGRAM_HEADER_BYTES, DatagramHeader, FragmentFlags, FragmentHeader};
-pub use hello::{ANY_BUILDER, HELLO_BYTES, Hello};
+pub use fragment::{
+    ANY_BUILDER, DATAGRAM_HEADER_BYTES, DatagramHeader, FragmentFlags, FragmentHeader, HELLO_BYTES, Hello,
+};
 pub use order::{Order, OrderFlags};
 
 pub const MAGIC: [u8; 4] = *b"KGDQ";
@@ -25,10 +23,11 @@ pub const HEADER_BYTES_MAX: usize = 1024;
 /// Largest payload of a fragment.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// To sources: an event happened; with push, send its fragment.
+    #[default]
     Trigger = 1,
     /// To sources: those in the range may send.
     Grant = 2,
@@ -47,18 +46,51 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Trigger,
-            2 => Self::Grant,
-            3 => Self::Pull,
-            4 => Self::Stop,
-            5 => Self::Hello,
-            6 => Self::Fragment,
-            7 => Self::Sync,
-            8 => Self::Nack,
-            _ => return None,
-        })
+    const ALL: [Self; 8] = {
+        use Kind::{Fragment, Grant, Hello, Nack, Pull, Stop, Sync, Trigger};
+        [Trigger, Grant, Pull, Stop, Hello, Fragment, Sync, Nack]
+    };
+
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}
+
+/// Why bytes could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    #[error("truncated header or payload")]
+    Short,
+    #[error("not this protocol: the magic number KGDQ is missing")]
+    Magic,
+    #[error("unsupported protocol version {0}; supported: 1")]
+    Version(u8),
+    #[error("unknown message kind {0}")]
+    Kind(u8),
+    #[error("a message kind that only the other side sends")]
+    Side,
+    #[error("header length {0} is out of range (64 to 1024)")]
+    HeaderLength(u16),
+    #[error("wrong header checksum")]
+    HeaderChecksum,
+    /// The length exceeds the limit, or contradicts the datagram's.
+    #[error("invalid payload length {0}")]
+    PayloadLength(u32),
+    #[error("wrong payload checksum")]
+    PayloadChecksum,
+}
+
+impl WireError {
+    /// The reason under which reports count the error.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Short | Self::Magic | Self::HeaderLength(_) => "bad_header",
+            Self::Version(_) => "wrong_version",
+            Self::Kind(_) | Self::Side => "wrong_kind",
+            Self::HeaderChecksum => "header_checksum",
+            Self::PayloadLength(_) => "payload_length",
+            Self::PayloadChecksum => "payload_checksum",
+        }
     }
 }
 

@@ -15,7 +15,7 @@ impl OrderFlags {
 }
 
 /// A trigger, grant, pull, stop, clock probe or NACK; by UDP, or over a source's TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     pub kind: Kind,
     pub flags: OrderFlags,
@@ -41,21 +41,8 @@ pub struct Order {
 
 impl Order {
     /// An order for `sources` sources from source 0 on, whose other fields are 0.
-    pub const fn new(kind: Kind, run: u32, builder: u16, sources: u32) -> Self {
-        Self {
-            kind,
-            flags: OrderFlags(0),
-            run,
-            builder,
-            event: 0,
-            triggered_ns: 0,
-            first_source: 0,
-            sources,
-            fragment_bytes: 0,
-            credit_bytes: 0,
-            event_oldest: 0,
-            seed: 0,
-        }
+    pub fn new(kind: Kind, run: u32, builder: u16, sources: u32) -> Self {
+        Self { kind, run, builder, sources, ..Self::default() }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {

@@ -110,10 +110,6 @@ fn pull_of_next_source_precedes_end_of_large_fragment() {
     one.write(rest);
     other.send(event, &payload);
     let sources = [one, other].map(|source| source.send_until_stop(payload.clone()));
-    trial.wait();
-    let report = trial.end().0.remove(0);
-    for source in sources {
-        source.join().expect("a source");
-    }
+    let report = trial.finish(sources);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
 }

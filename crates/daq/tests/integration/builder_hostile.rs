@@ -5,24 +5,16 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use crate::scripted_source::{ScriptedSource, header};
-use crate::trial::{Trial, settings};
-use daq::report::BuilderReport;
+use crate::trial::{Trial, merged, settings};
 use daq::settings::DaqSettings;
-use daq::wire::{ANY_BUILDER, FragmentHeader, HEADER_BYTES, Kind, Order, OrderFlags, PAYLOAD_BYTES_MAX};
+use daq::wire::{ANY_BUILDER, FragmentHeader, HEADER_BYTES, Kind, Order, PAYLOAD_BYTES_MAX};
 use serde_json::{Value, json};
 
 const PAYLOAD: [u8; 100] = [7; 100];
 
 /// Two sources, with orders over their connections.
 fn two(more: Value) -> DaqSettings {
-    let mut all = json!({ "sources": 2, "events": 3, "size": "100B", "orders": "tcp" });
-    all.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
-    settings(all)
-}
-
-fn end(mut trial: Trial) -> BuilderReport {
-    trial.wait();
-    trial.end().0.remove(0)
+    settings(merged(json!({ "sources": 2, "events": 3, "size": "100B", "orders": "tcp" }), more))
 }
 
 fn refused(names: &[(&str, u64)]) -> BTreeMap<String, u64> {
@@ -43,20 +35,7 @@ fn invalid_connections_are_closed_and_counted() {
     let facts = trial.facts.clone();
     let sources = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
     let honest = header(Kind::Fragment, facts.run, 0, 0, &PAYLOAD);
-    let order = Order {
-        kind: Kind::Trigger,
-        flags: OrderFlags::default(),
-        run: facts.run,
-        builder: 0,
-        event: 0,
-        triggered_ns: 0,
-        first_source: 0,
-        sources: 2,
-        fragment_bytes: 0,
-        credit_bytes: 0,
-        event_oldest: 0,
-        seed: 0,
-    };
+    let order = Order::new(Kind::Trigger, facts.run, 0, 2);
     let mut broken = honest.encode();
     broken[20] ^= 1;
     let too_long = FragmentHeader { payload_bytes: PAYLOAD_BYTES_MAX + 1, ..honest };
@@ -88,9 +67,7 @@ fn invalid_connections_are_closed_and_counted() {
     forward.send(0, &PAYLOAD);
 
     trial.start();
-    let sources = sources.map(|source| source.send_until_stop(PAYLOAD.to_vec()));
-    let report = end(trial);
-    sources.into_iter().for_each(|source| source.join().unwrap());
+    let report = trial.finish(sources.map(|source| source.send_until_stop(PAYLOAD.to_vec())));
     assert_eq!((report.events.complete, report.events.incomplete), (3, 0));
     let names = [
         ("bad_header", 1),
@@ -141,8 +118,7 @@ fn wrong_fragment_is_refused_and_correct_one_accepted() {
         liar.send(next + 1, &PAYLOAD);
         liar.send_until_stop(PAYLOAD.to_vec())
     };
-    let report = end(trial);
-    [liar, honest].into_iter().for_each(|source| source.join().unwrap());
+    let report = trial.finish([liar, honest]);
     assert_eq!((report.events.complete, report.events.incomplete), (3, 0), "{:?}", report.ledger);
     let names = [
         ("wrong_run", 1),
@@ -181,8 +157,7 @@ fn failed_source_costs_only_its_events() {
     let third = again.event(Some(second));
     again.send(third, &PAYLOAD);
     let again = again.send_until_stop(PAYLOAD.to_vec());
-    let report = end(trial);
-    [again, honest].into_iter().for_each(|source| source.join().unwrap());
+    let report = trial.finish([again, honest]);
     assert_eq!((report.events.complete, report.events.incomplete), (2, 2), "{:?}", report.ledger);
     let ledger = &report.ledger;
     assert_eq!(
@@ -204,8 +179,7 @@ fn memory_limit_holds_and_refusals_are_counted() {
     let sources = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
     trial.start();
     let sources = sources.map(|source| source.send_until_stop(vec![1; size]));
-    let report = end(trial);
-    sources.into_iter().for_each(|source| source.join().unwrap());
+    let report = trial.finish(sources);
     assert_eq!((report.events.complete, report.events.incomplete), (0, 2));
     assert!(report.memory_bytes_max <= 64 << 10);
     assert_eq!(report.ledger.refused, refused(&[("no_memory", 2)]));
@@ -232,8 +206,7 @@ fn random_bytes_at_every_port_are_harmless() {
         // The builder may close the connection before all is written.
         let _ = std::io::Write::write_all(&mut stranger.stream, &bytes);
     }
-    let report = end(trial);
-    sources.into_iter().for_each(|source| source.join().unwrap());
+    let report = trial.finish(sources);
     assert_eq!((report.events.complete, report.ledger.built), (50, 100));
     assert_eq!((report.ledger.duplicate, report.ledger.late), (0, 0));
     let turned_away: u64 = report.ledger.turned_away.values().sum();

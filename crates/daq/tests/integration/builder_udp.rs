@@ -1,8 +1,6 @@
 //! A builder with scripted sources that send datagrams: lost bytes are requested, and one source's faults do
 //! not affect another's.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -10,22 +8,20 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::scripted_source::{ScriptedSource, header};
-use crate::trial::{PATIENCE, Trial, settings};
+use crate::scripted_source::{ScriptedSource, clock_answer, header};
+use crate::trial::{PATIENCE, Trial, merged, settings};
 use base::part::Progress;
 use daq::report::BuilderReport;
 use daq::settings::DaqSettings;
 use daq::wire::{DatagramHeader, FragmentHeader, Kind, Order};
 use serde_json::{Value, json};
-use sys::clock::monotonic_ns;
 
 const PART_BYTES: usize = 1400;
 
 /// Two sources, with orders over their connections, and one event.
 fn two(more: Value) -> DaqSettings {
-    let mut all = json!({ "sources": 2, "events": 1, "orders": "tcp", "protocol": "udp", "size": "3000B" });
-    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    settings(all)
+    let all = json!({ "sources": 2, "events": 1, "orders": "tcp", "protocol": "udp", "size": "3000B" });
+    settings(merged(all, more))
 }
 
 /// Two sources and their UDP socket; a thread answers clock probes.
@@ -64,13 +60,13 @@ impl Group {
 
     /// Sends only what NACKs request until the builder ends; returns the number of NACKs and the report.
     fn answer_until_end(mut self, mut trial: Trial, payload: &[u8]) -> (u32, BuilderReport) {
-        let sources = self.sources.drain(..).map(wait_for_stop).collect();
+        let sources: Vec<_> = self.sources.drain(..).map(wait_for_stop).collect();
         let (mut answered, from) = (0, Instant::now());
         while trial.builder.progress() != Progress::Finished {
             assert!(from.elapsed() < PATIENCE, "the builder does not end: {:?}", trial.builder.live());
             answered += self.answer(payload, Instant::now() + Duration::from_millis(20));
         }
-        (answered, end(trial, sources))
+        (answered, trial.finish(sources))
     }
 
     /// Sends bytes of a fragment as datagrams.
@@ -116,10 +112,7 @@ fn answer_clock_probes(run: u32, builder: SocketAddr, socket: &Arc<UdpSocket>, h
         let (order, _) = Order::decode(&buffer[..bytes]).unwrap();
         match order.kind {
             Kind::Sync => {
-                let now_ns = monotonic_ns();
-                let answer = header(Kind::Sync, run, 0, order.event, &[]);
-                let answer = FragmentHeader { order_received_ns: now_ns, sent_ns: now_ns, ..answer };
-                socket.send_to(&answer.encode(), builder).unwrap();
+                socket.send_to(&clock_answer(run, 0, &order).encode(), builder).unwrap();
             }
             Kind::Nack => drop(heard.send(order)),
             _ => {}
@@ -148,13 +141,6 @@ fn wait_until_taken(builder: SocketAddr) {
         assert!(from.elapsed() < PATIENCE, "datagrams are left: {own:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-fn end(mut trial: Trial, sources: Vec<JoinHandle<()>>) -> BuilderReport {
-    trial.wait();
-    let report = trial.end().0.remove(0);
-    sources.into_iter().for_each(|source| source.join().unwrap());
-    report
 }
 
 fn counted(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
@@ -244,8 +230,7 @@ fn tcp_builder_refuses_datagram_fragments() {
     let [mut one, other] = group.sources.try_into().ok().unwrap();
     one.send(event, &payload);
     // A further NACK would be answered.
-    let sources = vec![wait_for_stop(one), other.send_until_stop(payload.to_vec())];
-    let report = end(trial, sources);
+    let report = trial.finish([wait_for_stop(one), other.send_until_stop(payload.to_vec())]);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
     assert_eq!((report.ledger.refused_all(), report.ledger.duplicate), (0, 0));
     assert_eq!(counted(&report.ledger.turned_away), [("wrong_kind", 4)]);

@@ -1,8 +1,5 @@
 //! A scripted builder with plain sockets, for tests of the part `daq.sources`.
 
-#![allow(dead_code, reason = "every test file uses another part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -87,6 +84,19 @@ impl Builder {
     /// Sends an order over one source's connection.
     pub fn send_over_connection(&mut self, source: u32, order: &Order) {
         self.connections.get_mut(&source).unwrap().write_all(&order.encode()).unwrap();
+    }
+
+    /// Sends an order to the UDP port of a source's worker.
+    pub fn send_to_worker(&self, source: u32, order: &Order) {
+        let port = self.hellos[&source].1.udp_port;
+        self.udp.send_to(&order.encode(), ("127.0.0.1", port)).unwrap();
+    }
+
+    /// The next datagram, which must have a plain header, and the port that it came from.
+    pub fn next_datagram(&self) -> (FragmentHeader, u16) {
+        let mut buffer = [0; 2048];
+        let (bytes, from) = self.udp.recv_from(&mut buffer).unwrap();
+        (FragmentHeader::decode(&buffer[..bytes]).unwrap().0, from.port())
     }
 
     pub fn next(&mut self, source: u32) -> (FragmentHeader, Vec<u8>) {

@@ -1,7 +1,5 @@
 //! Scripted sources with plain sockets.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,9 +9,10 @@ use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, Order};
 
 const GUARD: Duration = Duration::from_secs(30);
 
-/// A connection to the first builder.
+/// A connection to a builder, the first unless another is named.
 pub struct ScriptedSource {
     pub run: u32,
+    pub builder: u16,
     pub source: u32,
     pub stream: TcpStream,
     /// Within a fragment it must not answer clock probes.
@@ -31,13 +30,24 @@ pub fn header(kind: Kind, run: u32, source: u32, event: u64, payload: &[u8]) -> 
     }
 }
 
+pub fn clock_answer(run: u32, source: u32, probe: &Order) -> FragmentHeader {
+    let now_ns = sys::clock::monotonic_ns();
+    let answer = header(Kind::Sync, run, source, probe.event, &[]);
+    FragmentHeader { builder: probe.builder, order_received_ns: now_ns, sent_ns: now_ns, ..answer }
+}
+
 impl ScriptedSource {
     /// Connects without a hello.
     pub fn silent(facts: &PortEndpoint, source: u32) -> Self {
-        let stream = TcpStream::connect(facts.addresses[0]).expect("the builder listens");
+        Self::silent_to(facts, 0, source)
+    }
+
+    pub fn silent_to(facts: &PortEndpoint, builder: u16, source: u32) -> Self {
+        let address = facts.addresses[usize::from(builder)];
+        let stream = TcpStream::connect(address).expect("the builder listens");
         stream.set_read_timeout(Some(GUARD)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Self { run: facts.run, source, stream, is_busy: false }
+        Self { run: facts.run, builder, source, stream, is_busy: false }
     }
 
     /// Connects and sends a hello.
@@ -50,7 +60,7 @@ impl ScriptedSource {
     /// Sends a hello after `alter` changed it.
     pub fn send_hello(&mut self, alter: impl Fn(&mut FragmentHeader, &mut Hello)) {
         let mut hello = Hello { group: 5, sources: 2, ..Hello::default() };
-        let mut header = header(Kind::Hello, self.run, self.source, 0, &hello.encode());
+        let mut header = self.header(Kind::Hello, 0, &hello.encode());
         alter(&mut header, &mut hello);
         header.payload_crc = crc32c::crc32c(&hello.encode());
         self.write(&[&header.encode()[..], &hello.encode()].concat());
@@ -62,7 +72,11 @@ impl ScriptedSource {
 
     /// An encoded fragment.
     pub fn fragment(&self, event: u64, payload: &[u8]) -> Vec<u8> {
-        [&header(Kind::Fragment, self.run, self.source, event, payload).encode()[..], payload].concat()
+        [&self.header(Kind::Fragment, event, payload).encode()[..], payload].concat()
+    }
+
+    fn header(&self, kind: Kind, event: u64, payload: &[u8]) -> FragmentHeader {
+        FragmentHeader { builder: self.builder, ..header(kind, self.run, self.source, event, payload) }
     }
 
     pub fn send(&mut self, event: u64, payload: &[u8]) {
@@ -78,13 +92,7 @@ impl ScriptedSource {
             let (order, _) = Order::decode(&bytes).expect("an order");
             match order.kind {
                 Kind::Sync if self.is_busy => {}
-                Kind::Sync => {
-                    let now_ns = sys::clock::monotonic_ns();
-                    let answer = header(Kind::Sync, self.run, self.source, order.event, &[]);
-                    self.write(
-                        &FragmentHeader { order_received_ns: now_ns, sent_ns: now_ns, ..answer }.encode(),
-                    );
-                }
+                Kind::Sync => self.write(&clock_answer(self.run, self.source, &order).encode()),
                 Kind::Stop => return None,
                 _ => return Some(order),
             }

@@ -1,56 +1,31 @@
 //! Several builders in one process: they share one hold, and do not wait for a failed one.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::scripted_source::header;
-use crate::trial::{Trial, run, settings};
+use crate::scripted_source::ScriptedSource;
+use crate::trial::{Trial, merged, run, settings};
 use daq::part_settings::PortEndpoint;
 use daq::report::BuilderReport;
-use daq::wire::{FragmentHeader, HEADER_BYTES, Hello, Kind, Order};
 use serde_json::{Value, json};
 
 const PAYLOAD: [u8; 100] = [7; 100];
 
 /// The only source of that builder; connects after `late`.
 fn source_of(facts: &PortEndpoint, builder: u16, late: Duration) -> JoinHandle<()> {
-    let (run, address) = (facts.run, facts.addresses[usize::from(builder)]);
+    let facts = facts.clone();
     std::thread::spawn(move || {
         std::thread::sleep(late);
-        let mut stream = TcpStream::connect(address).expect("the builder listens");
-        stream.set_nodelay(true).expect("no delay");
-        let say = |kind, event, received_ns, payload: &[u8], stream: &mut TcpStream| {
-            let said = FragmentHeader {
-                builder,
-                order_received_ns: received_ns,
-                ..header(kind, run, 0, event, payload)
-            };
-            stream.write_all(&[&said.encode()[..], payload].concat()).expect("the builder reads");
-        };
-        let hello = Hello { group: 5, sources: 1, ..Hello::default() };
-        say(Kind::Hello, 0, 0, &hello.encode(), &mut stream);
-        let mut bytes = [0; HEADER_BYTES];
-        while stream.read_exact(&mut bytes).is_ok() {
-            let (order, _) = Order::decode(&bytes).expect("an order");
-            match order.kind {
-                Kind::Stop => return,
-                Kind::Sync => {
-                    let now_ns = sys::clock::monotonic_ns();
-                    say(Kind::Sync, order.event, now_ns, &[], &mut stream);
-                }
-                _ => say(Kind::Fragment, order.event, 0, &PAYLOAD, &mut stream),
-            }
-        }
+        let mut source = ScriptedSource::silent_to(&facts, builder, 0);
+        source.send_hello(|_, hello| hello.sources = 1);
+        source.send_until_stop(PAYLOAD.to_vec()).join().expect("an honest source");
     })
 }
 
 /// Two builders with a source each that connects late; `None`: the second one's never does.
 fn two(more: Value, second_late: Option<Duration>) -> Vec<BuilderReport> {
-    let mut all = json!({ "sources": 1, "size": "100B", "orders": "tcp", "builders": 2, "window": 100 });
-    all.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
-    let mut trial = Trial::new(&settings(all));
+    let all = json!({ "sources": 1, "size": "100B", "orders": "tcp", "builders": 2, "window": 100 });
+    let mut trial = Trial::new(&settings(merged(all, more)));
     let mut sources = vec![source_of(&trial.facts, 0, Duration::ZERO)];
     sources.extend(second_late.map(|late| source_of(&trial.facts, 1, late)));
     trial.start();

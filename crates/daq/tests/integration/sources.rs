@@ -152,7 +152,6 @@ fn staggered_sources_wait() {
 fn clock_probe_is_answered_over_its_path() {
     let mut rig = Rig::new(&json!({ "sources": 6, "threads": 3 }));
     let builder = rig.only();
-    let mut buffer = [0; 2048];
     let check = |header: FragmentHeader, asked_ns: u64, number: u64| {
         assert_eq!((header.kind, header.event, header.payload_bytes), (Kind::Sync, number, 0));
         assert!(asked_ns <= header.order_received_ns && header.order_received_ns <= header.sent_ns);
@@ -164,18 +163,16 @@ fn clock_probe_is_answered_over_its_path() {
     builder.multicast_order(&asked);
     let mut sources = Vec::new();
     for _ in 0..3 {
-        let (bytes, _) = builder.udp.recv_from(&mut buffer).unwrap();
-        sources.push(check(FragmentHeader::decode(&buffer[..bytes]).unwrap().0, asked.triggered_ns, 77));
+        sources.push(check(builder.next_datagram().0, asked.triggered_ns, 77));
     }
     sources.sort_unstable();
     assert_eq!(sources, [0, 2, 4]);
     // By unicast datagram from the builder's port.
-    let port = builder.hellos[&3].1.udp_port;
     let asked = builder.order(Kind::Sync, 78);
-    builder.udp.send_to(&asked.encode(), ("127.0.0.1", port)).unwrap();
-    let (bytes, from) = builder.udp.recv_from(&mut buffer).unwrap();
-    assert_eq!(from.port(), port);
-    assert_eq!(check(FragmentHeader::decode(&buffer[..bytes]).unwrap().0, asked.triggered_ns, 78), 2);
+    builder.send_to_worker(3, &asked);
+    let (answer, port) = builder.next_datagram();
+    assert_eq!(port, builder.hellos[&3].1.udp_port);
+    assert_eq!(check(answer, asked.triggered_ns, 78), 2);
     // Over a connection.
     let asked = builder.order(Kind::Sync, 79);
     builder.send_over_connection(5, &asked);

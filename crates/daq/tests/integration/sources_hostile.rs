@@ -1,7 +1,5 @@
 //! Builders that send wrong bytes, never read or disappear: sources neither panic nor grow nor hang.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use crate::permit;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -15,11 +13,8 @@ use sys::net::TcpSocket;
 
 /// Waits until the worker of source 0 has read all datagrams.
 fn settle(builder: &Builder) {
-    let port = builder.hellos[&0].1.udp_port;
-    builder.udp.send_to(&builder.order(Kind::Sync, 5).encode(), ("127.0.0.1", port)).unwrap();
-    let mut buffer = [0; 2048];
-    let (bytes, _) = builder.udp.recv_from(&mut buffer).unwrap();
-    assert_eq!(FragmentHeader::decode(&buffer[..bytes]).unwrap().0.event, 5);
+    builder.send_to_worker(0, &builder.order(Kind::Sync, 5));
+    assert_eq!(builder.next_datagram().0.event, 5);
 }
 
 fn reset(builder: &mut Builder, source: u32) {

@@ -1,8 +1,6 @@
 //! Lost fragments appear in the sources' report: which source, which event, and whether a tail-loss probe or
 //! a timeout recovered them. Uses two network namespaces; needs root.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use std::net::Ipv4Addr;
 use std::path::Path;
 

@@ -1,12 +1,10 @@
 //! Sources that send datagrams to a scripted builder, over loopback.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails as tests do")]
-
 use std::collections::BTreeMap;
 
 use crate::scripted_builder::{Builder, Rig};
 use daq::report::SourceSent;
-use daq::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader, FragmentHeader, Kind, Order};
+use daq::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader, Kind, Order};
 use serde_json::json;
 
 /// The next datagram at the builder's port.
@@ -37,18 +35,10 @@ fn event(builder: &Builder, event: u64, bytes: u32) -> BTreeMap<u32, Vec<u8>> {
     fragments
 }
 
-/// Sends an order to the worker's UDP port.
-fn send_to_worker(builder: &Builder, order: &Order) {
-    let port = builder.hellos[&0].1.udp_port;
-    builder.udp.send_to(&order.encode(), ("127.0.0.1", port)).unwrap();
-}
-
 /// Asserts that nothing else arrives: the next datagram answers a clock probe.
 fn assert_quiet(builder: &Builder) {
-    send_to_worker(builder, &builder.order(Kind::Sync, 99));
-    let mut buffer = [0; 2048];
-    let (bytes, _) = builder.udp.recv_from(&mut buffer).unwrap();
-    assert_eq!(FragmentHeader::decode(&buffer[..bytes]).unwrap().0.kind, Kind::Sync);
+    builder.send_to_worker(0, &builder.order(Kind::Sync, 99));
+    assert_eq!(builder.next_datagram().0.kind, Kind::Sync);
 }
 
 #[test]
@@ -92,7 +82,7 @@ fn nack_makes_source_resend_bytes() {
     {
         let order = nack(source, from, bytes);
         if is_to_group {
-            send_to_worker(builder, &order)
+            builder.send_to_worker(0, &order)
         } else {
             builder.send_over_connection(source, &order)
         };
@@ -109,15 +99,15 @@ fn nack_makes_source_resend_bytes() {
         assert_eq!(got, whole[&source][from..from + wanted]);
     }
     // Bytes that do not exist.
-    send_to_worker(builder, &nack(3, 0, 10));
-    send_to_worker(builder, &nack(u32::MAX, 0, 10));
-    send_to_worker(builder, &Order { event: 8, ..nack(0, 0, 10) });
-    send_to_worker(builder, &Order { event: 6, ..nack(0, 0, 10) });
+    builder.send_to_worker(0, &nack(3, 0, 10));
+    builder.send_to_worker(0, &nack(u32::MAX, 0, 10));
+    builder.send_to_worker(0, &Order { event: 8, ..nack(0, 0, 10) });
+    builder.send_to_worker(0, &Order { event: 6, ..nack(0, 0, 10) });
     assert_quiet(builder);
     // Obsolete events are forgotten.
     builder.multicast_order(&builder.order(Kind::Trigger, 8));
     event(builder, 8, 5000);
-    send_to_worker(builder, &nack(0, 0, 10));
+    builder.send_to_worker(0, &nack(0, 0, 10));
     assert_quiet(builder);
     assert_eq!(rig.stop().nacks, 4);
 }

@@ -1,10 +1,10 @@
 //! The parts port, builder and sources in one process over loopback.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, Progress};
+use crate::scripted_builder::host;
+use base::part::{AnyPart, Endpoints, HERE, PartError, Progress};
 use daq::builder::part::BuilderPart;
 use daq::listen_addresses::PortPart;
 use daq::part_settings::{BuilderTask, PortEndpoint, PortTask, SourcesTask};
@@ -18,10 +18,12 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings without warm-up, and with a timeout that a busy test machine does not exceed.
 pub fn settings(more: Value) -> DaqSettings {
-    let mut all = json!({ "omit": "0s", "timeout": "20s" });
-    let more = more.as_object().expect("a table").clone();
-    all.as_object_mut().expect("a table").extend(more);
-    DaqSettings::read(all).expect("settings")
+    DaqSettings::read(merged(json!({ "omit": "0s", "timeout": "20s" }), more)).expect("settings")
+}
+
+pub fn merged(mut settings: Value, more: Value) -> Value {
+    settings.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
+    settings
 }
 
 fn build<P: Part>(name: &str, task: &P::Task) -> Box<dyn AnyPart> {
@@ -29,13 +31,10 @@ fn build<P: Part>(name: &str, task: &P::Task) -> Box<dyn AnyPart> {
     (part::kind::<P>().build)(&spec).expect("a part")
 }
 
-pub fn host() -> HostContext {
-    HostContext::here("/".into(), "/".into(), "/".into())
-}
-
 /// A trial under way.
 pub struct Trial {
-    pub port: Box<dyn AnyPart>,
+    /// Keeps the ports reserved.
+    pub _port: Box<dyn AnyPart>,
     pub facts: PortEndpoint,
     pub builder: Box<dyn AnyPart>,
     pub sources: Option<Box<dyn AnyPart>>,
@@ -59,7 +58,7 @@ impl Trial {
         };
         let mut builder = build::<BuilderPart>("builder", &task);
         builder.prepare(&peers, &host()).expect("the builder listens");
-        Self { port, facts, builder, sources: None, peers }
+        Self { _port: port, facts, builder, sources: None, peers }
     }
 
     /// Connects all sources except front ends.
@@ -97,6 +96,14 @@ impl Trial {
             assert!(from.elapsed() < PATIENCE, "the builder does not end: {:?}", self.builder.live());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits for the end of a single builder and of its scripted sources; returns the builder's report.
+    pub fn finish(mut self, sources: impl IntoIterator<Item = JoinHandle<()>>) -> BuilderReport {
+        self.wait();
+        let report = self.end().0.remove(0);
+        sources.into_iter().for_each(|source| source.join().expect("an honest source"));
+        report
     }
 
     /// Stops the parts; returns the builders' reports, and the sources'.

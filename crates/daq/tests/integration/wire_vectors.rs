@@ -38,17 +38,8 @@ impl Vector {
     }
 
     fn kind(&self) -> Kind {
-        match self.fields["kind"].as_str() {
-            "trigger" => Kind::Trigger,
-            "grant" => Kind::Grant,
-            "pull" => Kind::Pull,
-            "stop" => Kind::Stop,
-            "hello" => Kind::Hello,
-            "fragment" => Kind::Fragment,
-            "sync" => Kind::Sync,
-            "nack" => Kind::Nack,
-            other => panic!("kind={other}"),
-        }
+        let is_named = |kind: &Kind| format!("{kind:?}").to_lowercase() == self.fields["kind"];
+        (1..=8).filter_map(Kind::from_number).find(is_named).expect("a kind")
     }
 
     fn order(&self) -> Order {
