@@ -112,7 +112,10 @@ fn invalid_link_or_disk_is_rejected_with_line() {
         (format!("{SMALL}[[link]]\nbetween = ['*', '*']\n"), "one end may be a pattern"),
         (link("rate = '25'"), "line 6: '25' is not a bit rate: the unit is missing"),
         (link("rate = '1bit/s'"), "line 6: rate: 1bit/s is not within"),
-        (link("rate = '1Mbit/s'\nrate_up = '1Mbit/s'\nrate_down = '1Mbit/s'"), "leave out rate"),
+        (
+            link("rate = '1Mbit/s'\nrate_up = '1Mbit/s'\nrate_down = '1Mbit/s'"),
+            "line 4: link: rate has no effect beside rate_up and rate_down; leave it out",
+        ),
         (link("buffer = '64KiB'"), "line 6: buffer: nothing waits on a link without a rate"),
         (link("rate = '1Mbit/s'\nbuffer = '100B'"), "line 7: buffer: 100B is not within 2kB..1GB"),
         (link("rate = '1Mbit/s'\nqueue = 'fq'"), "unknown variant `fq`, expected `tbf` or `htb`"),
