@@ -18,7 +18,8 @@ pub const FLEET_PATIENCE: Duration = Duration::from_secs(60);
 /// `more` are further lines of `[stream]`.
 pub fn search_plan(more: &str) -> String {
     format!(
-        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = {{ hosts = 'pc-*', count = 2, at_least = 1 }}\n\
+        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = {{ hosts = 'pc-*', count = 2, at_least = 1 \
+         }}\n\
          [stream]\nmax = 16\nhold = '2s'\nsearch_hold = '1s'\nbitrate = '2Mbit/s'\n\
          player = {{ cap = '8s', warm_up = '1s' }}\n{more}\n"
     )

@@ -119,7 +119,8 @@ fn part(request: &str, whole: &[u8]) -> Vec<u8> {
     let from = from.parse().unwrap_or(0).min(whole.len());
     let to = to.parse::<usize>().map_or(whole.len(), |last| (last + 1).min(whole.len()));
     let head = format!(
-        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{}\r\n\
+         Connection: close\r\n\r\n",
         to - from,
         to.max(1) - 1,
         whole.len()

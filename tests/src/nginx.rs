@@ -30,8 +30,10 @@ impl Nginx {
             .map(|kind| format!("{kind}_temp_path {own}/{kind}; "))
             .collect();
         let text = format!(
-            "{user} daemon off; pid {own}/pid; error_log stderr warn; events {{ }} http {{ access_log off; sendfile on; \
-             {temporary} server {{ listen 127.0.0.1:{port}; root \"{}\"; limit_rate {limit_byte_per_s}; }} }}",
+            "{user} daemon off; pid {own}/pid; error_log stderr warn; events {{ }} http {{ access_log off; \
+             sendfile on; \
+             {temporary} server {{ listen 127.0.0.1:{port}; root \"{}\"; \
+             limit_rate {limit_byte_per_s}; }} }}",
             root.display()
         );
         let file = dir.path().join("nginx.conf");

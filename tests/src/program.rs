@@ -315,7 +315,10 @@ impl Ended {
     pub fn trials_told(&self) -> usize {
         let is_trial = |line: &&str| {
             let words: Vec<&str> = line.split_whitespace().collect();
-            matches!(words[..], [load, "stream" | "streams", "pass" | "FAIL" | "invalid", ..] if load.parse::<f64>().is_ok())
+            match words[..] {
+                [load, "stream" | "streams", "pass" | "FAIL" | "invalid", ..] => load.parse::<f64>().is_ok(),
+                _ => false,
+            }
         };
         self.stderr.lines().filter(is_trial).count()
     }

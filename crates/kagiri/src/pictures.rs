@@ -1,5 +1,5 @@
-//! Pictures of timed calls, an HTML page and a trace for Perfetto, and `--calls` of the measuring commands: parts
-//! time their own system calls, and those of this process can be drawn.
+//! Pictures of timed calls, an HTML page and a trace for Perfetto, and `--calls` of the measuring commands:
+//! parts time their own system calls, and those of this process can be drawn.
 
 use std::path::{Path, PathBuf};
 

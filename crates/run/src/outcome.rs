@@ -213,9 +213,11 @@ fn ceilings(run: &Run, variant: &str) -> Result<KnownCeilings, RunError> {
 /// A refuted ceiling is unknown, too; one doubt is enough.
 fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
     let Doubt::CeilingUnknown { resource: unknown } = doubt else { return false };
-    refuted.iter().any(
-        |doubt| matches!(doubt, Doubt::CeilingRefuted { resource, .. } if resource.word() == unknown.as_str()),
-    )
+    let names = |doubt: &Doubt| match doubt {
+        Doubt::CeilingRefuted { resource, .. } => resource.word() == unknown.as_str(),
+        _ => false,
+    };
+    refuted.iter().any(names)
 }
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {

@@ -60,8 +60,8 @@ mod tests {
         let lost = [("pc-2", "pc-2: its agent ended"), ("nas", "nas: its agent ended")];
         let lost = lost.map(|(host, why)| (host.to_owned(), why.to_owned()));
         let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, but only pc-1 is available; pc-2: its \
-                        agent ended. To continue with fewer, set in a plan: place.viewers = { hosts = \"pc-[1-2]\", \
-                        at_least = 1 }";
+                        agent ended. To continue with fewer, set in a plan: place.viewers = { hosts = \
+                        \"pc-[1-2]\", at_least = 1 }";
         assert_eq!(too_few("viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
         let expected = "place.server = \"nas\" needs a host, but none is available; nas: its agent ended";
         assert_eq!(too_few("server", &wish("nas"), &[], &lost, false), expected);

@@ -1,5 +1,5 @@
-//! The parts that stand while a variant is searched, and the samplers of a trial: one on the target's host, and one on each other host that offers load, where a
-//! neighbour may spoil what is offered.
+//! The parts that stand while a variant is searched, and the samplers of a trial: one on the target's host,
+//! and one on each other host that offers load, where a neighbour may spoil what is offered.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,8 @@ fn shortened(name: &str, shorter: &Shorter) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
     let changes = format!(
-        "first = {first}\nmax = {max}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\n{}",
+        "first = {first}\nmax = {max}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n\
+         ramp_down = false\n{}",
         warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");

@@ -63,8 +63,9 @@ fn nginx_is_watched_while_it_serves() {
     std::fs::create_dir(world.path("site")).expect("a folder");
     std::fs::write(world.path("site/file"), vec![7u8; 300_000]).expect("a file");
     let config = format!(
-        "daemon off; master_process off; pid {0}/nginx.pid; error_log stderr;\nevents {{}}\nhttp {{ access_log off; \
-         client_body_temp_path {0}/t1; proxy_temp_path {0}/t2; fastcgi_temp_path {0}/t3; uwsgi_temp_path {0}/t4; \
+        "daemon off; master_process off; pid {0}/nginx.pid; error_log stderr;\nevents {{}}\nhttp {{ \
+         access_log off; client_body_temp_path {0}/t1; proxy_temp_path {0}/t2; fastcgi_temp_path {0}/t3; \
+         uwsgi_temp_path {0}/t4; \
          scgi_temp_path {0}/t5; sendfile on; server {{ listen 127.0.0.1:{port}; root {0}/site; }} }}",
         world.path("").display()
     );

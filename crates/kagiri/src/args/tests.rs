@@ -43,7 +43,8 @@ fn only_given_settings_are_set() {
     for (line, expected) in [
         ("", json!({})),
         (
-            "--sources 10 --size 2KiB --triggers 60/s --search rate --max 500 --no-checksum --dead-time-max 2",
+            "--sources 10 --size 2KiB --triggers 60/s --search rate --max 500 --no-checksum --dead-time-max \
+             2",
             json!({
                 "sources": 10, "size": "2KiB", "triggers": "60/s", "checksum": false,
                 "search": { "vary": "rate", "max": 500 }, "objective": { "dead_time_percent_max": 2.0 },

@@ -20,8 +20,8 @@ use crate::session::SessionArgs;
     kagiri daq --search sources --max 1000 --p99-max 100ms   sources at which it overflows\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
-    An event is complete when the fragments of all sources have arrived; latency counts from the trigger's due \
-    time. To connect your own front ends, see docs/daq-wire.md.")]
+    An event is complete when the fragments of all sources have arrived; latency counts from the trigger's \
+    due time. To connect your own front ends, see docs/daq-wire.md.")]
 pub struct DaqArgs {
     #[command(flatten)]
     settings: WorkloadArgs<DaqSettings>,

@@ -19,13 +19,13 @@ use crate::session::SessionArgs;
     kagiri stream http://nas/film.ts --max 16   a remote server; one stream more per trial\n  \
     kagiri stream --streams 100 --time 60s      one load, no search\n  \
     kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
-    A stream passes when its picture never stops. Each trial offers one load; the search raises it until a trial \
-    fails, confirms the largest that passed, and names what limits it.")]
+    A stream passes when its picture never stops. Each trial offers one load; the search raises it until a \
+    trial fails, confirms the largest that passed, and names what limits it.")]
 pub struct StreamArgs {
     #[command(flatten)]
     settings: WorkloadArgs<StreamSettings>,
-    /// Known maximum of a resource, to predict the load at which it is exhausted: disk, network, cpu or memory,
-    /// e.g. disk=110Mbit/s or cpu=200%; may be repeated
+    /// Known maximum of a resource, to predict the load at which it is exhausted: disk, network, cpu or
+    /// memory, e.g. disk=110Mbit/s or cpu=200%; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     ceiling: Vec<String>,
     #[command(flatten)]

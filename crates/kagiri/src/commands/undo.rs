@@ -9,9 +9,9 @@ use crate::output;
 /// Undo changes that a crash left on this system.
 #[derive(Args)]
 #[command(
-    after_help = "kagiri records every change to the system (control groups, mounts, links, files) in a journal before it makes \
-    the change, and undoes it at the end. After a crash or a second Ctrl-C this command undoes the rest; so does the \
-    next measurement. It touches nothing else.\n\n\
+    after_help = "kagiri records every change to the system (control groups, mounts, links, files) in a \
+    journal before it makes the change, and undoes it at the end. After a crash or a second Ctrl-C this \
+    command undoes the rest; so does the next measurement. It touches nothing else.\n\n\
     Example:\n  \
     kagiri undo"
 )]
@@ -29,7 +29,8 @@ impl Undo {
         match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
             0 => Ok(Code::Measured),
             n => Err(Failure::runtime(format!(
-                "{n} changes could not be undone; see the lines above, fix the cause and run 'kagiri undo' again"
+                "{n} changes could not be undone; see the lines above, fix the cause and run 'kagiri undo' \
+                 again"
             ))),
         }
     }

@@ -73,7 +73,8 @@ fn load_column_names_its_unit() {
 #[test]
 fn separators_decimal_commas_comments_and_blanks() {
     let semicolons = table(
-        "\u{feff}# how it was made\r\nstreams;cpu %;disk Mbit/s\r\n\r\n1;13,5;26,9\r\n# note\r\n2;;52,1\r\n;;\r\n",
+        "\u{feff}# how it was made\r\nstreams;cpu %;disk Mbit/s\r\n\r\n1;13,5;26,9\r\n# note\r\n2;;52,1\r\n\
+         ;;\r\n",
     );
     assert_eq!(semicolons.rows.len(), 2);
     assert_eq!(semicolons.rows[0].usage[&Resource::Cpu], 13.5);
@@ -235,13 +236,17 @@ proptest! {
         ceiling in prop::option::of(1e-300f64..1e17),
     ) {
         let word = ["pass", "fail", "invalid", ""];
-        let lines = rows.iter().map(|(load, used, verdict)| format!("{load},{used},{}\n", word[usize::from(*verdict)]));
-        let text = "N,disk bit/s,verdict\n".to_owned() + &lines.collect::<String>();
-        let known = ceiling.map(|value| (Resource::Disk, base::outcome::Ceiling { value, source: "given".into() }));
+        let line = |&(load, used, verdict): &(f64, f64, u8)| {
+            format!("{load},{used},{}\n", word[usize::from(verdict)])
+        };
+        let text = "N,disk bit/s,verdict\n".to_owned() + &rows.iter().map(line).collect::<String>();
+        let given = |value| base::outcome::Ceiling { value, source: "given".into() };
+        let known = ceiling.map(|value| (Resource::Disk, given(value)));
         if let Ok(table) = read(text.as_bytes(), known.into_iter().collect()) {
             let explanation = explain(&table);
             prop_assert!((2..=6).contains(&explanation.considerations.len()));
-            if let (Some(value), [Some(low), Some(high)]) = (explanation.capacity.value, explanation.capacity.interval) {
+            let found = explanation.capacity.clone();
+            if let (Some(value), [Some(low), Some(high)]) = (found.value, found.interval) {
                 prop_assert!(low <= high, "{low} {value} {high}");
             }
             prop_assert!(serde_json::to_string(&explanation).unwrap().len() > 2);

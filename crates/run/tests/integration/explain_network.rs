@@ -35,7 +35,8 @@ fn drops_and_waiting_connections_confirm_a_full_link() {
         assert_eq!(explanation.capacity.value, Some(4.0));
         let text = statements(&explanation);
         for part in [
-            "at 5 streams the queue in front of the link dropped 2972 packets per second (93.5 at lower loads)",
+            "at 5 streams the queue in front of the link dropped 2972 packets per second (93.5 at lower \
+             loads)",
             "the network limited the server's connections 98 % of the time, not the players or the server",
         ] {
             assert!(text.contains(part), "'{part}' is missing:\n{text}");

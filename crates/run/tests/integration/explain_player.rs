@@ -61,7 +61,8 @@ fn advice_depends_on_who_disturbed_the_trials_and_full_link_is_named() {
     };
     assert_eq!(advice("150", "20"), "measure again when the host is quiet");
     assert_eq!(advice("5", "97"), "put more of the measuring side on other hosts");
-    let text = "streams,network Mbit/s,other cpu %,verdict\n1,26,5,pass\n2,52,5,pass\n3,78,5,pass\n4,104,5,pass\n\
+    let text = "streams,network Mbit/s,other cpu %,verdict\n1,26,5,pass\n2,52,5,pass\n3,78,5,pass\n\
+    4,104,5,pass\n\
                 5,122,190,invalid\n5,121.9,190,invalid\n";
     let ceiling = Ceiling { value: 122e6, source: "rate of eth0".into() };
     let explanation = explained(text, &[(Resource::Network, ceiling)]);

@@ -95,8 +95,8 @@ impl Netlink {
     }
 }
 
-/// `struct inet_diag_req_v2` for sockets of `protocol` in the states of a mask (`net/tcp_states.h`), of TCP with
-/// their [`DIAG_INFO`]; of one local port unless it is 0.
+/// `struct inet_diag_req_v2` for sockets of `protocol` in the states of a mask (`net/tcp_states.h`), of TCP
+/// with their [`DIAG_INFO`]; of one local port unless it is 0.
 fn diag_request(family: i32, protocol: i32, states: u32, port: u16) -> [u8; 56] {
     let mut request = [0; 56];
     request[0] = family as u8;

@@ -162,7 +162,8 @@ fn forbidden(policy: &str, settings: &str, said: &[&str]) {
     let file = fleet.world.write("policy.toml", policy);
     let mut agent = Live::start(fleet.agent_command("nas", &["--policy", &text(&file)]));
     let plan = format!(
-        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = 'nas'\n[stream]\nstreams = 1\nhold = '2s'\n{settings}\n"
+        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = 'nas'\n[stream]\nstreams = 1\nhold = \
+         '2s'\n{settings}\n"
     );
     let ended = fleet.run(&plan).end(FLEET_PATIENCE);
     assert!(matches!(ended.status.code(), Some(1 | 2)), "{:?}: {}", ended.status, ended.stderr);

@@ -66,7 +66,8 @@ impl Hosts {
         let port = free_port();
         let own = self.dir.path().display();
         let text = format!(
-            "ListenAddress 127.0.0.1:{port}\nHostKey {own}/host-key\nAuthorizedKeysFile {own}/user-key.pub\nStrictModes \
+            "ListenAddress 127.0.0.1:{port}\nHostKey {own}/host-key\nAuthorizedKeysFile \
+             {own}/user-key.pub\nStrictModes \
              no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         );
         let config = self.path(&format!("sshd_config.{name}"));

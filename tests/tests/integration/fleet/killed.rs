@@ -138,7 +138,8 @@ fn viewers_killed_in_the_only_trial_end_the_run_without_a_limit() {
     let fleet = Fleet::new();
     let (nas, pc_1) = (fleet.agent("nas"), fleet.agent("pc-1"));
     let plan = format!(
-        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = 'pc-1'\n[stream]\nstreams = 2\nhold = '20s'\n\
+        "workload = 'stream'\n[place]\nserver = 'nas'\nviewers = 'pc-1'\n[stream]\nstreams = 2\nhold = \
+         '20s'\n\
          bitrate = '2Mbit/s'\n{SHORT_FILM}\n"
     );
     let mut run = fleet.run(&plan);
@@ -202,7 +203,8 @@ fn the_lab_of_a_plan_goes_down_with_its_coordinator() {
     let fleet = Fleet::new();
     let name = format!("killed-{}", std::process::id());
     let lab = format!(
-        "name = '{name}'\n[host.nas]\n[host.pc-1]\n[host.pc-2]\n[switch.house]\n[[link]]\nbetween = ['*', 'house']\n\
+        "name = '{name}'\n[host.nas]\n[host.pc-1]\n[host.pc-2]\n[switch.house]\n[[link]]\nbetween = ['*', \
+         'house']\n\
          rate = '1Gbit/s'\n"
     );
     fleet.world.write("lab.toml", lab);

@@ -101,7 +101,7 @@ fn summary(dir: &Path, made: &Initialized) -> String {
     for file in &made.updated {
         text += &format!("changed  {}: copy it again and restart the program that uses it\n", file.display());
     }
-    text += "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle explains \
-             how to join.\n";
+    text += "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle \
+    explains how to join.\n";
     text
 }
