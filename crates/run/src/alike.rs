@@ -44,7 +44,7 @@ mod tests {
         let all = all.map(|(name, control)| (name.to_owned(), facts(control))).into();
         let said: Vec<_> =
             differences(&["pc-1", "pc-2", "pc-3"], &all).iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["congestion control is cubic on pc-2, and bbr on most"]);
+        assert_eq!(said, ["congestion control is cubic on pc-2, but bbr on most hosts"]);
         assert!(differences(&["pc-1", "pc-3", "here"], &all).is_empty());
     }
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sys::net::PortReservation;
 use transfer::control::StopHandle;
 use transfer::iperf3::{Carrying, Client, ClientOrder, Deadlines, Iperf3Error, Parameters, TestReport};
 use transfer::server::{Server, ServerSettings};
@@ -177,7 +178,8 @@ pub fn free_address(ip: IpAddr) -> SocketAddr {
         let offset = own.wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         SocketAddr::new(ip, 61_000 + offset % 4096)
     });
-    candidates.into_iter().find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
+    // Not by a listener: the copy of a child that is just being started would look like iperf3's.
+    candidates.into_iter().find(|address| PortReservation::bind(*address).is_ok()).expect("a free port")
 }
 
 fn listens(address: SocketAddr) -> bool {
