@@ -1,7 +1,7 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
-//! They are the ready plans with shorter holds, fewer confirmations and one variant, and begin next to the
-//! known capacity.
+//! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end
+//! before the reader's patience does.
 
 use std::fs;
 use std::time::Duration;
@@ -12,27 +12,16 @@ use toml::{Table, Value};
 
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// What is shorter than in the ready plan.
-struct Shorter {
-    first: u32,
-    max: u32,
-    search_hold: &'static str,
-    hold: &'static str,
-    warm_up: Option<&'static str>,
-}
-
 /// A ready plan, made shorter, with its lab where it stands.
-fn shortened(name: &str, shorter: &Shorter) -> Table {
-    let Shorter { first, max, search_hold, hold, warm_up } = shorter;
+fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
-    let changes = format!(
-        "first = {first}\nmax = {max}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n\
-         ramp_down = false\n{}",
+    let shorter = format!(
+        "hold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\n{}",
         warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");
-    stream.extend(changes.parse::<Table>().expect("TOML"));
+    stream.extend(shorter.parse::<Table>().expect("TOML"));
     if let Some(Value::String(lab)) = plan.get_mut("lab") {
         *lab = workspace().join("plans").join(&*lab).to_string_lossy().into_owned();
     }
@@ -53,6 +42,7 @@ fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     document
 }
 
+/// What was found, as one would say it.
 fn found(document: &Json) -> (f64, &str) {
     let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
     (value, document["limit"]["resource"].as_str().expect("a word"))
@@ -68,8 +58,7 @@ fn a_slow_cpu_carries_five() {
     need_root!();
     let cost = |document: &Json| document["saturation"]["cpu"]["cost_per_load"].as_f64();
     let is_right = |cost: f64| (12.0..17.0).contains(&cost);
-    let shorter = Shorter { first: 3, max: 6, search_hold: "6s", hold: "8s", warm_up: Some("2s") };
-    let plan = shortened("cpu-limited.toml", &shorter);
+    let plan = shortened("cpu-limited.toml", "6s", "8s", Some("2s"));
     let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
@@ -80,8 +69,7 @@ fn a_slow_cpu_carries_five() {
 fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
-    let shorter = Shorter { first: 2, max: 5, search_hold: "6s", hold: "10s", warm_up: Some("2s") };
-    let mut plan = shortened("disk-limited.toml", &shorter);
+    let mut plan = shortened("disk-limited.toml", "6s", "10s", Some("2s"));
     plan["variant"]
         .as_array_mut()
         .expect("variants")
@@ -95,12 +83,11 @@ fn a_slow_disk_carries_four() {
 fn a_narrow_link_carries_four() {
     need_root!();
     need_programs!("ip", "tc");
-    let shorter = Shorter { first: 2, max: 5, search_hold: "5s", hold: "8s", warm_up: None };
-    let plan = shortened("network-limited.toml", &shorter);
+    let plan = shortened("network-limited.toml", "5s", "8s", None);
     let is_confirmed = |it: &serde_json::Value| it["limit"]["certainty"] == "confirmed";
     // Its queue need not drop: what a sender puts in front of its own link is bounded (TCP small queues).
     let waited = |it: &serde_json::Value| {
-        it["limit"]["evidence"].to_string().contains("connections waited for the network")
+        it["limit"]["evidence"].to_string().contains("the network limited the server's connections")
     };
     let document = search(&plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
     assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
@@ -111,8 +98,7 @@ fn a_narrow_link_carries_four() {
 /// above.
 #[test]
 fn players_that_give_out_are_not_the_servers_fault() {
-    let shorter = Shorter { first: 400, max: 1600, search_hold: "3s", hold: "4s", warm_up: None };
-    let mut plan = shortened("player-limited.toml", &shorter);
+    let mut plan = shortened("player-limited.toml", "3s", "4s", None);
     plan["stream"]["resolution_percent"] = 50.0.into();
     let document = search(&plan, |it| found(it).1 == "player" && !verdicts(it).contains(&"fail"));
     let verdicts = verdicts(&document);
