@@ -184,7 +184,7 @@ fn during_the_confirmation_and_on_the_way_down() {
     interrupted_at(&world, 1, "  confirm  ", &[]);
     let document = stored(&world);
     assert!(phases(&document).starts_with(&["search"]) && phases(&document).contains(&"confirm"));
-    interrupted_at(&world, 4, "  down  ", &[]);
+    interrupted_at(&world, 4, "  ramp down  ", &[]);
     let document = stored(&world);
     assert!(phases(&document).contains(&"ramp-down"), "{:?}", phases(&document));
     assert!(document["capacity"]["value"].is_number(), "what was confirmed stands");

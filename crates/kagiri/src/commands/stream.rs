@@ -16,7 +16,7 @@ use crate::session::SessionArgs;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri stream                               a server on this machine\n  \
-    kagiri stream http://nas/film.ts --max 16   a remote server; one stream more per trial\n  \
+    kagiri stream http://nas/film.ts --max 16   a remote server, up to 16 streams\n  \
     kagiri stream --streams 100 --time 60s      one load, no search\n  \
     kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
     A stream passes when its picture never stops. Each trial offers one load; the search raises it until a \
