@@ -15,9 +15,9 @@ use crate::session::SessionArgs;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri daq                                           100 sources, 1 KiB each\n  \
-    kagiri daq --sources 1000 --pattern grant            the builder decides which may send\n  \
+    kagiri daq --sources 1000 --pattern grant            the builder paces sources\n  \
     kagiri daq --triggers 'poisson 60/s' --window 4      dead time at 60 events/s\n  \
-    kagiri daq --search sources --max 1000 --p99-max 100ms   sources at which it overflows\n  \
+    kagiri daq --search sources --max 1000 --p99-max 100ms   most sources in time\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
     An event is complete when the fragments of all sources have arrived; latency counts from the trigger's \

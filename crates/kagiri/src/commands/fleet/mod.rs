@@ -11,7 +11,7 @@ use crate::exit::Outcome;
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
     kagiri fleet init fleet --coordinator desk --host nas,pc-[1-20]\n  \
-    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator")]
+    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials DIR")]
 pub enum Fleet {
     /// Make credentials for every host: certificates or passwords
     Init(init::Init),
