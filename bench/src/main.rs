@@ -4,6 +4,7 @@
 //! the pairs' ratios: one machine's absolute numbers say little. What else the machine did meanwhile stands
 //! beside every pair, and no pair is left out.
 
+mod builds;
 mod daq;
 mod fleet;
 mod lab;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
+    /// Hot paths before and after a change, by two builds of kagiri
+    Builds(builds::BuildsArgs),
     /// Events built from many sources at once
     Daq(daq::Settings),
     /// Many hosts: joining, asking, clocks, faults, labs, links
@@ -44,6 +47,7 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
+        What::Builds(builds) => builds.perform(),
         What::Daq(daq) => daq.perform(),
         What::Fleet(fleet) => fleet.perform(),
         What::Lab(lab) => lab.perform(),
