@@ -104,7 +104,13 @@ impl Doubt {
             Self::FewLoads { .. } => "measure at least three loads",
             Self::FarPrediction { .. } => "measure larger loads before you rely on it",
             Self::NotLinear { .. } => "trust the measured capacity more than the predicted one",
-            Self::CeilingUnknown { .. } => "give it with --ceiling, for example --ceiling disk=110Mbit/s",
+            Self::CeilingUnknown { resource } => match resource.as_str() {
+                "cpu" => "give it with --ceiling, for example --ceiling cpu=200%",
+                "memory" => "give it with --ceiling, for example --ceiling memory=512MiB",
+                "network" => "give it with --ceiling, for example --ceiling network=1Gbit/s",
+                "player" => "give it with --ceiling, for example --ceiling player=90%",
+                _ => "give it with --ceiling, for example --ceiling disk=110Mbit/s",
+            },
             Self::CeilingRefuted { .. } => {
                 "give the true ceiling with --ceiling, or calibrate again on a quiet host"
             }

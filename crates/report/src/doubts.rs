@@ -64,7 +64,7 @@ pub fn told<'a>(found: Vec<(Vec<&'a str>, &DoubtNote)>) -> Vec<Told<'a>> {
             && !first.is_empty()
         {
             told.message = format!("the ceilings of {} and {last} are unknown", first.join(", "));
-            told.advice = "give them with --ceiling, for example --ceiling disk=110Mbit/s".to_owned();
+            told.advice = told.advice.replacen("give it", "give them", 1);
         }
     }
     all.into_iter().map(|(told, _)| told).collect()
