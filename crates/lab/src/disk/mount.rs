@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sys::child::{Child, Spawn};
-use sys::disk::{DirectFile, DiskImage, FileSystem, ImageFile, ImageSpec, LoopDevice};
+use sys::disk::{DirectFile, DiskImage, ImageFile, ImageSpec, LoopDevice};
 use sys::journal::{EntryId, Journal, Undo};
 use sys::proc::BlockDevice;
 
@@ -29,14 +29,9 @@ const TRIALS: usize = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskSpec {
-    pub size_bytes: u64,
-    pub file_system: FileSystem,
+    pub image: ImageSpec,
     /// `None`: as fast as this machine's disk.
     pub model: Option<DiskModel>,
-    /// File for the content; must not exist. Needs direct I/O (no tmpfs).
-    pub image: PathBuf,
-    /// Mount point; created if missing.
-    pub target: PathBuf,
 }
 
 /// A mounted disk. Dropping it removes it with its content.
@@ -53,18 +48,12 @@ impl Disk {
     /// Errors: missing rights, loop devices, FUSE, programs or space. Everything is undone then.
     pub fn create(journal: &Journal, spec: &DiskSpec, program: &Program) -> Result<Self> {
         let Some(model) = &spec.model else {
-            let image = ImageSpec {
-                image: spec.image.clone(),
-                size_bytes: spec.size_bytes,
-                file_system: spec.file_system,
-                target: spec.target.clone(),
-            };
-            return Ok(Self { disk: DiskImage::create(journal, &image)?, server: None });
+            return Ok(Self { disk: DiskImage::create(journal, &spec.image)?, server: None });
         };
-        let server = Server::start(journal, spec, model, program)?;
+        let server = Server::start(journal, &spec.image, model, program)?;
         let device = LoopDevice::attach(journal, &server.mount.join(IMAGE))?;
         device.set_rotational(model.is_rotating())?;
-        let disk = DiskImage::make_on(journal, device, spec.file_system, &spec.target)?;
+        let disk = DiskImage::make_on(journal, device, spec.image.file_system, &spec.image.target)?;
         // Complete: dropping it on an error removes everything.
         let this = Self { disk, server: Some(server) };
         this.set_paced(true)?;
@@ -138,7 +127,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(journal: &Journal, spec: &DiskSpec, model: &DiskModel, program: &Program) -> Result<Self> {
+    fn start(journal: &Journal, spec: &ImageSpec, model: &DiskModel, program: &Program) -> Result<Self> {
         let backing = ImageFile::create(journal, &spec.image, spec.size_bytes)?;
         let mut mount = backing.path().as_os_str().to_owned();
         mount.push(".fuse");

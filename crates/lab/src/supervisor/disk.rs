@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sys::cgroup::Cgroup;
+use sys::disk::ImageSpec;
 use sys::journal::Journal;
 use sys::proc::{BlockDeviceReader, BlockReading};
 
@@ -30,13 +31,13 @@ impl HostDisk {
         data: &Path,
         program: &Program,
     ) -> Result<Self> {
-        let spec = DiskSpec {
+        let image = ImageSpec {
             image: data.join(format!("{host}.img")),
             size_bytes: disk.size.bytes(),
             file_system: disk.file_system,
-            model: disk.model.clone(),
             target: data.join(format!("{host}-disk")),
         };
+        let spec = DiskSpec { image, model: disk.model.clone() };
         let disk = disk::Disk::create(journal, &spec, program)
             .map_err(|error| Error::Refused(format!("the disk of host {host}: {error}")))?;
         let counted = BlockDeviceReader::open(disk.block_device())

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, leaves_nothing, root, soon_leaves_nothing, traces, wait_until};
+use crate::common::{Bench, leaves_nothing, soon_leaves_nothing, traces, wait_until};
 use lab::supervisor::SupervisorOptions;
 use sys::journal::Journal;
 
@@ -17,11 +17,8 @@ const ALL: &str = "agents = false\n[host.a]\ncpu_quota_percent = 50\nrun = ['sle
 fn start(options: &SupervisorOptions) -> Child {
     let mut command = Command::new(&options.program.path);
     command.args(&options.program.arguments).args(["lab", "keep"]).arg(&options.file);
-    sys::child::start_detached({
-        command.arg("--data").arg(&options.folders.data);
-        command
-    })
-    .unwrap()
+    command.arg("--data").arg(&options.folders.data);
+    sys::child::start_detached(command).unwrap()
 }
 
 /// What `kagiri undo` does.
@@ -48,10 +45,7 @@ fn journal_lines(folder: &Path) -> usize {
 /// Killed between any two changes: as soon as the journal has that many lines.
 #[test]
 fn killed_supervisor_leaves_nothing_at_any_step() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let options = bench.options("step", ALL);
     let state = options.folders.lab(&bench.lab_name("step")).join("state.json");
     let before = traces(&bench);
@@ -75,10 +69,7 @@ fn killed_supervisor_leaves_nothing_at_any_step() {
 /// Killed at moments that have nothing to do with what it does.
 #[test]
 fn killed_supervisor_leaves_nothing_at_any_time() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let options = bench.options("moment", ALL);
     let before = traces(&bench);
     let mut random = fastrand::Rng::with_seed(5);
@@ -93,10 +84,7 @@ fn killed_supervisor_leaves_nothing_at_any_time() {
 
 #[test]
 fn killed_supervisor_leaves_nothing_while_stopping() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let options = bench.options("down", ALL);
     let before = traces(&bench);
     let mut random = fastrand::Rng::with_seed(6);
@@ -118,10 +106,7 @@ fn killed_supervisor_leaves_nothing_while_stopping() {
 /// The next `up` of the same lab clears away what a dead supervisor left, and stands in its place.
 #[test]
 fn next_up_removes_what_a_crash_left() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let options = bench.options("next", ALL);
     let before = traces(&bench);
     let state = lab::client::up(&options).unwrap();

@@ -1,77 +1,41 @@
 //! Modelled disks on the real kernel: as slow as their model, whole, and gone afterwards, whoever was killed.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::disk::{Disk, DiskModel, DiskSpec, Service};
+use crate::common::{this_program, wait_until, work_folder};
+use lab::disk::{Disk, DiskModel, DiskSpec};
 use lab::supervisor::Program;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sys::disk::{DirectFile, FileSystem};
+use sys::disk::{DirectFile, FileSystem, ImageSpec};
 use sys::journal::{Journal, Leftover};
 
 /// Nothing here takes longer, unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
 const SIZE: u64 = 512 << 20;
 
-fn root() -> bool {
-    let root = sys::environment::is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
-}
-
-fn program() -> Program {
-    let arguments = ["--exact", "disk::program_under_test", "--nocapture", "--"].map(OsString::from).to_vec();
-    Program { path: std::env::current_exe().unwrap(), arguments }
-}
-
-/// What this test program does when it is called as a disk's server, or as the owner of a disk that is to be
-/// killed.
-#[test]
-fn program_under_test() {
-    let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != "--").collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        ["--", "lab", "disk", service] => {
-            let service: Service = serde_json::from_str(service).unwrap();
-            let stop = sys::stop::StopSignal::install().unwrap();
-            lab::disk::serve(&service, stop, || println!("\n{}", Service::READY)).unwrap();
-        }
-        ["--", "own", folder] => {
-            let (_journal, disk) = make(Path::new(folder), "ivdr-2006", FileSystem::Ext4);
-            println!("\nowns {}", disk.server_pid().unwrap());
-            std::thread::sleep(LONG);
-        }
-        // An ordinary run of all tests.
-        _ => {}
-    }
-}
-
-/// Beside the test program, which is on a disk; `/tmp` may be memory.
-fn work_folder() -> tempfile::TempDir {
-    let here = std::env::current_exe().unwrap();
-    tempfile::tempdir_in(here.parent().unwrap()).unwrap()
+/// The owner of a disk that is to be killed.
+pub fn own(folder: &Path) {
+    let (_journal, disk) = make(folder, "ivdr-2006", FileSystem::Ext4);
+    println!("\nowns {}", disk.server_pid().unwrap());
+    std::thread::sleep(LONG);
 }
 
 fn spec(folder: &Path, model: &str, file_system: FileSystem) -> DiskSpec {
+    let (image, target) = (folder.join("a.img"), folder.join("a"));
     DiskSpec {
-        size_bytes: SIZE,
-        file_system,
+        image: ImageSpec { image, size_bytes: SIZE, file_system, target },
         model: Some(DiskModel::preset(model).unwrap()),
-        image: folder.join("a.img"),
-        target: folder.join("a"),
     }
 }
 
 fn make(folder: &Path, model: &str, file_system: FileSystem) -> (Journal, Disk) {
     let journal = Journal::open(&folder.join("journal")).unwrap();
-    let disk = Disk::create(&journal, &spec(folder, model, file_system), &program()).unwrap();
+    let disk = Disk::create(&journal, &spec(folder, model, file_system), &this_program()).unwrap();
     (journal, disk)
 }
 
@@ -108,10 +72,7 @@ fn goes(folder: &Path, journal: &Journal, disk: Disk) {
 
 #[test]
 fn disk_is_never_faster_than_its_model() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
+    let Some(folder) = work_folder() else { return };
     let (journal, disk) = make(folder.path(), "hdd-7200", FileSystem::Ext4);
     let mut device = DirectFile::open(disk.device_path(), 1 << 20, false).unwrap();
     let (began, bytes) = (Instant::now(), 48 << 20);
@@ -147,11 +108,8 @@ fn disk_is_never_faster_than_its_model() {
 
 #[test]
 fn written_data_is_kept_and_fsync_waits_for_the_platter() {
-    if !root() {
-        return;
-    }
     for file_system in [FileSystem::Ext4, FileSystem::Xfs] {
-        let folder = work_folder();
+        let Some(folder) = work_folder() else { return };
         let (journal, disk) = make(folder.path(), "ivdr-2006", file_system);
         let content: Vec<u8> = (0..6_000_000u32).map(|index| (index * 7 % 251) as u8).collect();
         let path = disk.target().join("content");
@@ -186,28 +144,17 @@ fn writer(target: &Path) -> std::process::Child {
 }
 
 fn waits_for_the_disk(disk: &Disk) {
-    let began = Instant::now();
-    while disk.counters().unwrap().unwrap().waiting == 0 {
-        assert!(began.elapsed() < LONG, "nothing was ever written");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("something waits for the disk", || disk.counters().unwrap().unwrap().waiting > 0);
 }
 
 fn ends(mut child: std::process::Child) {
-    let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < LONG, "a writer hangs");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the writer has ended", || child.try_wait().unwrap().is_some());
 }
 
 #[test]
 fn killed_or_hung_server_blocks_nobody() {
-    if !root() {
-        return;
-    }
     for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
-        let folder = work_folder();
+        let Some(folder) = work_folder() else { return };
         let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
         let mut writing = writer(disk.target());
         waits_for_the_disk(&disk);
@@ -225,10 +172,7 @@ fn killed_or_hung_server_blocks_nobody() {
 
 #[test]
 fn writes_finish_when_the_server_stops() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
+    let Some(folder) = work_folder() else { return };
     let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
     let mut writing = writer(disk.target());
     waits_for_the_disk(&disk);
@@ -242,11 +186,8 @@ fn writes_finish_when_the_server_stops() {
 
 #[test]
 fn undo_removes_the_disk_of_a_killed_owner() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
-    let own = program();
+    let Some(folder) = work_folder() else { return };
+    let own = this_program();
     let mut owner = Command::new(own.path)
         .args(own.arguments)
         .arg("own")
@@ -282,24 +223,22 @@ fn undo_removes_the_disk_of_a_killed_owner() {
 
 #[test]
 fn failed_creation_reports_and_leaves_nothing() {
-    if !root() {
-        return;
-    }
-    let folder = work_folder();
+    let Some(folder) = work_folder() else { return };
     let journal = Journal::open(&folder.path().join("journal")).unwrap();
     let good = spec(folder.path(), "ssd-sata", FileSystem::Ext4);
     let wrong = Program { path: "/bin/false".into(), arguments: Vec::new() };
     let output = Disk::create(&journal, &good, &wrong).unwrap_err().to_string();
     assert!(output.contains("before it was ready"), "{output}");
     // Too small for its file system: mkfs says so.
-    let small = DiskSpec { size_bytes: 1 << 20, file_system: FileSystem::Xfs, ..good.clone() };
-    let output = Disk::create(&journal, &small, &program()).unwrap_err().to_string();
+    let small = ImageSpec { size_bytes: 1 << 20, file_system: FileSystem::Xfs, ..good.image.clone() };
+    let small = DiskSpec { image: small, ..good.clone() };
+    let output = Disk::create(&journal, &small, &this_program()).unwrap_err().to_string();
     assert!(output.contains("mkfs.xfs"), "{output}");
-    std::fs::write(&good.image, "precious").unwrap();
-    let output = Disk::create(&journal, &good, &program()).unwrap_err().to_string();
+    std::fs::write(&good.image.image, "precious").unwrap();
+    let output = Disk::create(&journal, &good, &this_program()).unwrap_err().to_string();
     assert!(output.contains("exists already"), "{output}");
-    assert_eq!(std::fs::read(&good.image).unwrap(), b"precious");
-    std::fs::remove_file(&good.image).unwrap();
+    assert_eq!(std::fs::read(&good.image.image).unwrap(), b"precious");
+    std::fs::remove_file(&good.image.image).unwrap();
     assert_eq!(left_in(folder.path()), Vec::<String>::new());
     assert_eq!(journal.pending(), 0);
 }

@@ -1,10 +1,9 @@
 //! Links are as slow, as long and as lossy as their file says, and lose nothing else.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, UpLab, root};
+use crate::common::{Bench, UpLab, transfer};
 use lab::file::Queue;
 use sys::netlink::Queue as QueueCounters;
 
@@ -16,28 +15,6 @@ fn two(bench: &Bench, name: &str, keys: &str) -> UpLab {
     let text =
         format!("agents = false\n[host.a]\n{host}[host.b]\n{host}[[link]]\nfrom = 'a'\nto = 'b'\n{keys}\n");
     UpLab::new(bench, name, &text)
-}
-
-/// How long `bytes` take from one host to the other, once connected; all must arrive as they were sent.
-fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> Duration {
-    let address = lab.address(to);
-    let listener = lab.on(to, || TcpListener::bind((address, 0)).unwrap());
-    let place = listener.local_addr().unwrap();
-    let receiver = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).unwrap();
-        (all, Instant::now())
-    });
-    let mut stream = lab.on(from, || TcpStream::connect_timeout(&place, LONG)).unwrap();
-    let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
-    let began = Instant::now();
-    stream.write_all(&sent).unwrap();
-    drop(stream);
-    let (arrived, ended) = receiver.join().unwrap();
-    assert!(arrived == sent, "what arrives is what was sent");
-    ended - began
 }
 
 fn udp(lab: &UpLab, host: &str) -> UdpSocket {
@@ -54,10 +31,7 @@ fn pid_on(lab: &UpLab, host: &str) -> i32 {
 
 #[test]
 fn link_keeps_the_rate_of_each_direction() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     for queue in ["tbf", "htb"] {
         let keys = format!("rate_up = '8Mbit/s'\nrate_down = '80Mbit/s'\nqueue = '{queue}'");
         let lab = two(&bench, queue, &keys);
@@ -79,10 +53,7 @@ fn link_keeps_the_rate_of_each_direction() {
 
 #[test]
 fn only_buffer_overflow_drops_packets() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lab = two(&bench, "buffer", "rate = '1Mbit/s'\nbuffer = '20kB'");
     let (a, b) = (udp(&lab, "a"), udp(&lab, "b"));
     // The neighbours know each other.
@@ -121,10 +92,7 @@ fn only_buffer_overflow_drops_packets() {
 
 #[test]
 fn packets_take_the_configured_delay() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lab = two(&bench, "delay", "delay = '20ms'");
     let (a, b) = (udp(&lab, "a"), udp(&lab, "b"));
     let place = b.local_addr().unwrap();
@@ -172,11 +140,8 @@ fn numbers(lab: &UpLab, packets: u32) -> Vec<u32> {
 
 #[test]
 fn loss_follows_the_seed_and_is_counted() {
-    if !root() {
-        return;
-    }
     const PACKETS: u32 = 300;
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut runs = Vec::new();
     for name in ["first", "again"] {
         let lab = two(&bench, name, "loss = 0.2\ndelay = '1ms'");
@@ -193,10 +158,7 @@ fn loss_follows_the_seed_and_is_counted() {
 
 #[test]
 fn dead_delay_line_is_reported() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lab = two(&bench, "dies", "delay = '1ms'");
     let line = |lab: &UpLab| {
         lab.status().processes.into_iter().find(|process| process.what == "delay lines").unwrap()

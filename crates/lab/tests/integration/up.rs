@@ -1,40 +1,18 @@
 //! Labs come up, are what their file says, run programs, and go without a trace.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::common::{Bench, UpLab, leaves_nothing, root, soon_leaves_nothing, traces, wait_until};
+use crate::common::{Bench, UpLab, leaves_nothing, soon_leaves_nothing, traces, transfer, wait_until};
 use lab::client;
 use lab::state::{CONTROL_SOCKET, Request};
 
 const TWO: &str = "agents = false\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n";
 
-fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> usize {
-    let address = lab.address(to);
-    let listener = lab.on(to, || TcpListener::bind((address, 0)).unwrap());
-    let place = listener.local_addr().unwrap();
-    let receiver = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).unwrap();
-        all.len()
-    });
-    lab.on(from, || TcpStream::connect_timeout(&place, Duration::from_secs(10)))
-        .unwrap()
-        .write_all(&vec![7; bytes])
-        .unwrap();
-    receiver.join().unwrap()
-}
-
 #[test]
 fn lab_matches_its_file_and_leaves_nothing() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let before = traces(&bench);
     let text = "agents = false\nrouter = 'gate'\n\
                 [host.robot]\ncount = 3\nsettings = { tcp_rmem = '4096 100000 200000' }\n\
@@ -47,8 +25,8 @@ fn lab_matches_its_file_and_leaves_nothing() {
                 '100Mbit/s'\n";
     let lab = UpLab::new(&bench, "full", text);
     // Across two networks and the router between them, both ways.
-    assert_eq!(transfer(&lab, "robot-3", "server", 300_000), 300_000);
-    assert_eq!(transfer(&lab, "server", "robot-1", 300_000), 300_000);
+    transfer(&lab, "robot-3", "server", 300_000);
+    transfer(&lab, "server", "robot-1", 300_000);
     let setting = lab.on("robot-2", || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap());
     assert_eq!(setting.split_whitespace().collect::<Vec<_>>(), ["4096", "100000", "200000"]);
     let server = lab.host("server").clone();
@@ -77,10 +55,7 @@ fn lab_matches_its_file_and_leaves_nothing() {
 
 #[test]
 fn two_labs_are_isolated() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let before = traces(&bench);
     let (one, two) = (UpLab::new(&bench, "one", TWO), UpLab::new(&bench, "two", TWO));
     assert_eq!(one.address("b"), two.address("b"), "the same addresses, in networks of their own");
@@ -88,7 +63,7 @@ fn two_labs_are_isolated() {
     let several = client::resolve_name(&bench.folders(), None).unwrap_err().to_string();
     assert!(several.contains("several labs are up"), "{several}");
     one.down();
-    assert_eq!(transfer(&two, "a", "b", 100_000), 100_000);
+    transfer(&two, "a", "b", 100_000);
     two.down();
     leaves_nothing(&bench, &before);
     let none = client::down(&bench.folders(), "one").unwrap_err().to_string();
@@ -97,10 +72,7 @@ fn two_labs_are_isolated() {
 
 #[test]
 fn ended_program_is_reported() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let text = "agents = false\n[host.a]\nrun = ['echo out of paper >&2; exit 7', 'sleep 600']\n";
     let lab = UpLab::new(&bench, "ends", text);
     let ended = || lab.status().processes.into_iter().find(|process| process.ended.is_some());
@@ -113,10 +85,7 @@ fn ended_program_is_reported() {
 
 #[test]
 fn impossible_lab_is_rejected_and_leaves_nothing() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let before = traces(&bench);
     let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
     let of_machine = backlog();
@@ -145,10 +114,7 @@ fn impossible_lab_is_rejected_and_leaves_nothing() {
 
 #[test]
 fn name_in_use_is_rejected() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let options = bench.options("taken", TWO);
     // Somebody else's folder of that name.
     let folder = bench.folders().lab_data(&bench.lab_name("taken"));
@@ -163,10 +129,7 @@ fn name_in_use_is_rejected() {
 
 #[test]
 fn control_socket_survives_invalid_requests() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lab = UpLab::new(&bench, "socket", TWO);
     let socket = lab.state.folder.join(CONTROL_SOCKET);
     let answer_to = |garbage: &[u8]| {
@@ -195,10 +158,7 @@ fn control_socket_survives_invalid_requests() {
 /// What runs on a host ends with the lab, also what the supervisor did not start.
 #[test]
 fn programs_on_a_host_end_with_it() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lab = UpLab::new(&bench, "visit", TWO);
     let mut visitor = lab.on("a", || std::process::Command::new("sleep").arg("600").spawn().unwrap());
     lab.down();
@@ -207,10 +167,7 @@ fn programs_on_a_host_end_with_it() {
 
 #[test]
 fn signal_takes_the_lab_down() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let before = traces(&bench);
     let lab = UpLab::new(&bench, "signal", TWO);
     sys::child::terminate(
@@ -224,10 +181,7 @@ fn signal_takes_the_lab_down() {
 
 #[test]
 fn disks_report_their_io() {
-    if !root() {
-        return;
-    }
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let text = "agents = false\n[host.a]\n[host.plain.disk]\nsize = '32MiB'\n\
                 [host.slow.disk]\nsize = '32MiB'\nmodel = 'hdd-7200'\n";
     let lab = UpLab::new(&bench, "counts", text);

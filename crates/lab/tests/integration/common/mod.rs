@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -9,12 +11,20 @@ use std::time::{Duration, Instant};
 use lab::state::{Folders, HostState, State};
 use lab::supervisor::{Program, SupervisorOptions};
 
-pub fn root() -> bool {
-    let root = sys::environment::is_root();
-    if !root {
+/// A folder beside the test program, which is on a disk; `/tmp` may be memory. `None` without root.
+pub fn work_folder() -> Option<tempfile::TempDir> {
+    if !sys::environment::is_root() {
         eprintln!("skipped: needs root");
+        return None;
     }
-    root
+    let here = std::env::current_exe().unwrap();
+    Some(tempfile::tempdir_in(here.parent().unwrap()).unwrap())
+}
+
+/// This test program, called once more.
+pub fn this_program() -> Program {
+    let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
+    Program { path: std::env::current_exe().unwrap(), arguments }
 }
 
 /// A folder on a disk, for one test's labs, and a mark in their names, so that tests do not meet.
@@ -26,10 +36,10 @@ pub struct Bench {
 static BENCHES: AtomicU32 = AtomicU32::new(1);
 
 impl Bench {
-    pub fn new() -> Self {
-        let here = std::env::current_exe().unwrap();
+    /// `None` without root, which labs need.
+    pub fn new() -> Option<Self> {
         let mark = format!("{}-{}", std::process::id(), BENCHES.fetch_add(1, Ordering::Relaxed));
-        Self { folder: tempfile::tempdir_in(here.parent().unwrap()).unwrap(), mark }
+        Some(Self { folder: work_folder()?, mark })
     }
 
     pub fn folders(&self) -> Folders {
@@ -44,9 +54,7 @@ impl Bench {
     pub fn options(&self, name: &str, text: &str) -> SupervisorOptions {
         let file = self.folder.path().join(format!("{name}.toml"));
         std::fs::write(&file, format!("name = '{}'\n{text}", self.lab_name(name))).unwrap();
-        let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
-        let path = std::env::current_exe().unwrap();
-        SupervisorOptions { file, folders: self.folders(), program: Program { path, arguments }, owner: None }
+        SupervisorOptions { file, folders: self.folders(), program: this_program(), owner: None }
     }
 }
 
@@ -59,12 +67,9 @@ pub fn program() {
         ["--", "lab", "keep", file, "--data", data] => {
             let data = PathBuf::from(data);
             let folders = Folders { journal: data.with_file_name("run"), data };
-            let own = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
-            let path = std::env::current_exe().unwrap();
-            let program = Program { path, arguments: own };
-            let options = SupervisorOptions { file: file.into(), folders, program, owner: None };
+            let options =
+                SupervisorOptions { file: file.into(), folders, program: this_program(), owner: None };
             let well = lab::supervisor::supervise(&options, &|line| {
-                use std::io::Write;
                 // On a line of its own, after what the test harness has begun.
                 writeln!(std::io::stdout(), "\n{line}").is_ok()
             });
@@ -79,6 +84,7 @@ pub fn program() {
             let stop = sys::stop::StopSignal::install().unwrap();
             lab::disk::serve(&service, stop, || println!("\n{}", lab::disk::Service::READY)).unwrap();
         }
+        ["--", "own", folder] => crate::disk::own(Path::new(folder)),
         // An ordinary run of all tests.
         _ => {}
     }
@@ -130,6 +136,28 @@ impl Drop for UpLab {
         // Already down in a test that succeeds.
         let _ = lab::client::down(&self.options.folders, &self.state.lab);
     }
+}
+
+/// How long `bytes` take from one host to the other, once connected; all must arrive as they were sent.
+pub fn transfer(lab: &UpLab, from: &str, to: &str, bytes: usize) -> Duration {
+    let address = lab.address(to);
+    let listener = lab.on(to, || TcpListener::bind((address, 0)).unwrap());
+    let place = listener.local_addr().unwrap();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        (all, Instant::now())
+    });
+    let mut stream = lab.on(from, || TcpStream::connect_timeout(&place, PATIENCE)).unwrap();
+    let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    let began = Instant::now();
+    stream.write_all(&sent).unwrap();
+    drop(stream);
+    let (arrived, ended) = receiver.join().unwrap();
+    assert!(arrived == sent, "what arrives is what was sent");
+    ended - began
 }
 
 /// Everything on this machine that carries a lab's name or lies in its folder, and all links of this
