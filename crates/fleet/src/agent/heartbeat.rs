@@ -1,6 +1,7 @@
 //! Sends the agent's heartbeats: at once when a part changes its state, else every [`INTERVAL`].
 
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, Instant};
 
 use base::part::Progress;
@@ -10,17 +11,12 @@ use crate::protocol::Notification;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// A part's progress without the share done.
+type Stage = Discriminant<Progress>;
+
 #[derive(Default)]
 pub struct Heartbeats {
     last: Option<(Instant, BTreeMap<String, Stage>, bool)>,
-}
-
-/// A part's progress without the share done.
-#[derive(PartialEq)]
-enum Stage {
-    Running,
-    Finished,
-    Failed,
 }
 
 impl Heartbeats {
@@ -30,14 +26,7 @@ impl Heartbeats {
             self.last = None;
             return false;
         };
-        let stages = parts.iter().map(|(name, progress)| {
-            let stage = match progress {
-                Progress::Running { .. } => Stage::Running,
-                Progress::Finished => Stage::Finished,
-                Progress::Failed(_) => Stage::Failed,
-            };
-            (name.clone(), stage)
-        });
+        let stages = parts.iter().map(|(name, progress)| (name.clone(), discriminant(progress)));
         let (stages, has_started) = (stages.collect(), start_late_ns.is_some());
         let is_due = self.last.as_ref().is_none_or(|(at, sent_stages, started)| {
             at.elapsed() >= INTERVAL || *sent_stages != stages || *started != has_started

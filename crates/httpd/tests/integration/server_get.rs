@@ -36,9 +36,8 @@ fn get_sends_the_file_and_head_only_its_head() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let dir = tempfile::tempdir().unwrap();
     let content = pattern(100_000);
-    std::fs::write(dir.path().join("f"), &content).unwrap();
+    let dir = root_with(&content);
     let server = start(dir.path(), |_| ());
     let mut client = Client::new(server.local_addr());
     let ask = |i: usize| {
@@ -77,9 +76,8 @@ fn reference(content: &[u8], first: Option<u64>, last: Option<u64>) -> Option<Op
 
 #[test]
 fn range_responses_are_slices() {
-    let dir = tempfile::tempdir().unwrap();
     let content = pattern(1000);
-    std::fs::write(dir.path().join("f"), &content).unwrap();
+    let dir = root_with(&content);
     let server = start(dir.path(), |_| ());
     let client = std::cell::RefCell::new(Client::new(server.local_addr()));
     let bound = || prop_oneof![8 => (0..1100_u64).prop_map(Some), 1 => Just(Some(u64::MAX)), 2 => Just(None)];
@@ -122,8 +120,7 @@ fn file_beyond_4_gib_is_read_at_its_end() {
 
 #[test]
 fn conditional_requests_follow_rfc_9110() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("f"), pattern(100)).unwrap();
+    let dir = root_with(&pattern(100));
     let server = start(dir.path(), |_| ());
     let mut client = Client::new(server.local_addr());
     let first = client.get("/f", "");
@@ -198,8 +195,7 @@ fn directories_are_listed_as_html_and_json() {
 
 #[test]
 fn load_page_and_access_log_report_requests() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("f"), pattern(1000)).unwrap();
+    let dir = root_with(&pattern(1000));
     let lines = Lines::default();
     let server = start(dir.path(), |c| c.access_log = lines.log());
     let mut client = Client::new(server.local_addr());
@@ -235,9 +231,8 @@ fn load_page_and_access_log_report_requests() {
 
 #[test]
 fn workers_share_the_connections() {
-    let dir = tempfile::tempdir().unwrap();
     let content = pattern(1 << 20);
-    std::fs::write(dir.path().join("f"), &content).unwrap();
+    let dir = root_with(&content);
     let server = start(dir.path(), |c| c.threads = 3);
     let addr = server.local_addr();
     std::thread::scope(|scope| {
@@ -260,9 +255,8 @@ fn workers_share_the_connections() {
 
 #[test]
 fn sent_bytes_cost_the_configured_cpu_time() {
-    let dir = tempfile::tempdir().unwrap();
     let content = pattern(1 << 20);
-    std::fs::write(dir.path().join("f"), &content).unwrap();
+    let dir = root_with(&content);
     let server = start(dir.path(), |c| c.cost_ns_per_byte = 100.0);
     let mut client = Client::new(server.local_addr());
     assert!(client.get("/f", "").body == content);

@@ -126,7 +126,7 @@ impl Part for Sampler {
                 report.cost_cpu_percent = watch.cost_cpu_percent;
                 Ok(report)
             }
-            Stage::Prepared(sources) => Ok(self.report(&sources, Recorder::new())),
+            Stage::Prepared(sources) => Ok(self.report(&sources, Recorder::default())),
             Stage::Built | Stage::Ended => {
                 Err(PartError::new("the sampler has nothing to report: it was not started"))
             }

@@ -47,7 +47,7 @@ pub struct Watched {
     pub rate_hz: f64,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorder {
     samples: Vec<(f64, Sample)>,
     other_debt: f64,
@@ -56,17 +56,7 @@ pub struct Recorder {
     full: bool,
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Recorder {
-    pub const fn new() -> Self {
-        Self { samples: Vec::new(), other_debt: 0.0, missed: 0, late_ns_max: 0, full: false }
-    }
-
     pub fn push(&mut self, at_s: f64, mut sample: Sample) {
         let other = sample.get(Quantity::OtherCpu).map(|percent| self.settle(percent));
         sample.set(Quantity::OtherCpu, other);
@@ -149,7 +139,7 @@ mod tests {
 
     #[test]
     fn noise_around_zero_sums_to_zero() {
-        let mut recorder = Recorder::new();
+        let mut recorder = Recorder::default();
         for (place, percent) in [10.0, -10.0, -5.0, 10.0, -10.0, 5.0, 40.0].into_iter().enumerate() {
             recorder.push(place as f64, other(percent));
         }
@@ -161,7 +151,7 @@ mod tests {
 
     #[test]
     fn negative_balance_is_bounded() {
-        let mut recorder = Recorder::new();
+        let mut recorder = Recorder::default();
         for place in 0..100 {
             recorder.push(f64::from(place), other(-50.0));
         }
@@ -173,7 +163,7 @@ mod tests {
     #[test]
     fn missing_samples_are_counted_without_idle_disks() {
         let offered = [Quantity::DiskBusy, Quantity::DiskAwait, Quantity::Slab];
-        let mut recorder = Recorder::new();
+        let mut recorder = Recorder::default();
         for place in 0..4 {
             let mut sample = Sample::UNKNOWN;
             sample.set(Quantity::DiskBusy, Some(0.0));
@@ -194,7 +184,7 @@ mod tests {
 
     #[test]
     fn all_is_missing_without_samples() {
-        let report = Recorder::new().report(&[Quantity::Slab], Vec::new(), Watched::default());
+        let report = Recorder::default().report(&[Quantity::Slab], Vec::new(), Watched::default());
         assert_eq!(report.missing["slab_bytes"], 100.0);
         assert!(report.series[0].values.is_empty());
     }

@@ -39,7 +39,6 @@ struct Waits {
 }
 
 /// Follows the target's connections, by cookie.
-
 #[derive(Debug)]
 pub struct Senders {
     connections: Connections,

@@ -175,30 +175,26 @@ impl Missing {
 
     /// Sources that were opened and still lack a value: an older kernel, or one built without it.
     fn left_out(&mut self, sources: &Sources) {
-        let told = [
-            (Quantity::HostCpu, sources.host_cpu.is_some()),
-            (Quantity::Steal, sources.host_cpu.is_some()),
-            (Quantity::Softirq, sources.host_cpu.is_some()),
-            (Quantity::ServerCpu, sources.server.is_some()),
-            (Quantity::CpuWait, sources.server.is_some()),
-            (Quantity::ServerMemory, sources.server.is_some()),
-            (Quantity::ServerCgroupCpu, sources.cgroup.is_some()),
-            (Quantity::Throttled, sources.cgroup.is_some()),
-            (Quantity::DiskRead, sources.disk.is_some()),
-            (Quantity::Network, sources.network.is_some()),
-            (Quantity::NetworkDrops, sources.queue.is_some()),
-            (Quantity::NetworkQueue, sources.queue.is_some()),
-            (Quantity::Connections, sources.senders.is_some()),
-            (Quantity::SocketMemory, sources.sockets.is_some()),
-            (Quantity::PageCache, sources.memory.is_some()),
-            (Quantity::PressureCpu, sources.pressure.is_some()),
-            (Quantity::PressureIo, sources.pressure.is_some()),
-            (Quantity::PressureMemory, sources.pressure.is_some()),
+        use Quantity::{
+            Connections, CpuWait, DiskRead, HostCpu, Network, NetworkDrops, NetworkQueue, PageCache,
+            PressureCpu, PressureIo, PressureMemory, ServerCgroupCpu, ServerCpu, ServerMemory, SocketMemory,
+            Softirq, Steal, Throttled,
+        };
+        let told: [(bool, &[Quantity]); 10] = [
+            (sources.host_cpu.is_some(), &[HostCpu, Steal, Softirq]),
+            (sources.server.is_some(), &[ServerCpu, CpuWait, ServerMemory]),
+            (sources.cgroup.is_some(), &[ServerCgroupCpu, Throttled]),
+            (sources.disk.is_some(), &[DiskRead]),
+            (sources.network.is_some(), &[Network]),
+            (sources.queue.is_some(), &[NetworkDrops, NetworkQueue]),
+            (sources.senders.is_some(), &[Connections]),
+            (sources.sockets.is_some(), &[SocketMemory]),
+            (sources.memory.is_some(), &[PageCache]),
+            (sources.pressure.is_some(), &[PressureCpu, PressureIo, PressureMemory]),
         ];
-        for (quantity, opened) in told {
-            if opened && !sources.offered.contains(&quantity) {
-                self.note(quantity.name(), "the kernel's file is there but does not have the number");
-            }
+        let opened = told.into_iter().filter(|(opened, _)| *opened).flat_map(|(_, quantities)| quantities);
+        for quantity in opened.filter(|quantity| !sources.offered.contains(quantity)) {
+            self.note(quantity.name(), "the kernel's file is there but does not have the number");
         }
     }
 }

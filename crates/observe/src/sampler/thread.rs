@@ -120,7 +120,7 @@ impl Schedule {
 fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>, last: &Last) -> Watch {
     // Where it cannot be set the samples are 50 us later, which `late_ms_max` shows.
     let _ = set_timer_slack_ns(1);
-    let mut recorder = Recorder::new();
+    let mut recorder = Recorder::default();
     if !wait_until(at_ns, stopped) {
         return Watch { sources, recorder, cost_cpu_percent: None };
     }

@@ -235,12 +235,8 @@ impl Assembler {
         let state = if blocked { CallState::Blocked } else { CallState::Ready };
         let length_ns = to_ns.saturating_sub(from_ns);
         self.table.called(number, state, length_ns, away.preempted && !away.waited, returned);
-        self.draw(
-            thread,
-            process,
-            number,
-            CallSpan { from_ns, to_ns, name: 0, state, unfinished: false, returned },
-        );
+        let span = CallSpan { from_ns, to_ns, name: 0, state, unfinished: false, returned };
+        self.draw(thread, process, number, span);
     }
 
     /// A call that had not ended at `at_ns`, unless a loss has torn it.
@@ -252,12 +248,8 @@ impl Assembler {
         self.table.unfinished(number, at_ns.saturating_sub(from_ns), before);
         // A call that never ended waited to the last.
         let state = CallState::Blocked;
-        self.draw(
-            thread,
-            process,
-            number,
-            CallSpan { from_ns, to_ns: at_ns, name: 0, state, unfinished: true, returned: 0 },
-        );
+        let span = CallSpan { from_ns, to_ns: at_ns, name: 0, state, unfinished: true, returned: 0 };
+        self.draw(thread, process, number, span);
     }
 
     /// Puts a call into the picture, where there is one.

@@ -56,6 +56,16 @@ pub fn can_trace(backend: Backend) -> bool {
     false
 }
 
+/// The backends that work here, up to the first that does not; none unless `needed` is there.
+pub fn backends(needed: fn() -> bool) -> impl Iterator<Item = Backend> {
+    BACKENDS.into_iter().take_while(move |backend| needed() && can_trace(*backend))
+}
+
+/// As [`backends`], of [`WAYS`].
+pub fn ways(needed: fn() -> bool) -> impl Iterator<Item = (Backend, bool)> {
+    WAYS.into_iter().take_while(move |(backend, _)| needed() && can_trace(*backend))
+}
+
 pub fn has_python() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| Command::new("python3").arg("--version").output().is_ok());

@@ -9,7 +9,7 @@ use observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, WAYS, assert_balanced, can_trace, count, has_python, python, rows, watch, wish,
+    BACKENDS, assert_balanced, backends, can_trace, count, has_python, python, rows, watch, ways, wish,
 };
 
 /// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
@@ -23,10 +23,7 @@ fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
 #[test]
 fn loop_of_three_calls_is_counted_exactly() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(has_python) {
         let watched = watch(wish(backend, "", picture), &loop_of(2000), false);
         let times = &watched.times;
         assert_balanced(times);
@@ -69,10 +66,7 @@ fn events_beyond_one_drain_are_delivered_later() {
 #[test]
 fn losses_of_a_small_ring_are_counted_and_drawn() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for backend in backends(has_python) {
         let mut wish = wish(backend, "pwrite64", true);
         wish.ring_bytes = 64 << 10;
         let watched = watch(wish, &loop_of(10_000), true);
@@ -113,10 +107,7 @@ fn full_picture_is_marked_and_the_table_continues() {
 fn softirqs_of_a_busy_network_are_counted() {
     let _alone = crate::common::alone();
     let busy = Busy::start();
-    for (backend, picture) in WAYS {
-        if !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(|| true) {
         for _ in 0..2 {
             let mut session =
                 Session::open(Wish { softirqs: true, ..wish(backend, "sendto", picture) }).unwrap();

@@ -8,17 +8,14 @@ use observe::timeline::session::Session;
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, Tally, WAYS, assert_balanced, can_trace, count, has_python, program, python, reads, rows,
-    watch, wish, words,
+    BACKENDS, Tally, assert_balanced, backends, can_trace, count, has_python, program, python, reads, rows,
+    watch, ways, wish, words,
 };
 
 #[test]
 fn short_program_is_traced() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !can_trace(backend) {
-            return;
-        }
+    for backend in backends(|| true) {
         let times = watch(wish(backend, "", true), &words(&["true"]), false).times;
         assert_balanced(&times);
         assert_eq!((times.processes, times.threads), (1, 1));
@@ -30,10 +27,7 @@ fn short_program_is_traced() {
 #[test]
 fn thousand_children_are_traced() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(|| true) {
         // Each writes once, in a process of its own.
         let lines = "n=0; while [ $n -lt 1000 ]; do (echo $n >/dev/null) & n=$((n+1)); done; wait";
         let watched = watch(wish(backend, "write", picture), &words(&["sh", "-c", lines]), false);
@@ -51,10 +45,7 @@ fn thousand_children_are_traced() {
 #[test]
 fn trace_waits_for_orphans() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !can_trace(backend) {
-            return;
-        }
+    for backend in backends(|| true) {
         // The shell ends at once; what it left behind writes later.
         let lines = "(sleep 0.2; echo late >/dev/null) &";
         let times = watch(wish(backend, "write", false), &words(&["sh", "-c", lines]), false).times;
@@ -66,10 +57,7 @@ fn trace_waits_for_orphans() {
 #[test]
 fn exec_in_a_thread_is_traced() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(has_python) {
         // It takes over the number of its process, whose first thread ends by it.
         let lines = "
 import os, threading, time
@@ -87,10 +75,7 @@ time.sleep(60)
 #[test]
 fn threads_have_names_and_lanes() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for backend in backends(has_python) {
         let lines = "
 import os, threading
 def work():
@@ -120,10 +105,7 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 #[test]
 fn running_process_is_traced_and_continues() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for backend in backends(has_python) {
         let lines = "
 import os, threading, time
 def work(n):
@@ -171,10 +153,7 @@ fn await_read(pid: i32, mut meanwhile: impl FnMut()) {
 #[test]
 fn calls_in_progress_at_the_start_are_reported() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(|| true) {
         // What it executes in between is not taken for the beginning.
         let lines = "read first; sh -c :; echo on >&2; read second";
         let mut shell = Command::new("sh");

@@ -4,15 +4,12 @@ use observe::timeline::session::Session;
 use sys::child::suspended_child::SuspendedChild;
 use sys::trace::{Target, TraceError};
 
-use crate::common::{BACKENDS, can_trace, wish, words};
+use crate::common::{backends, wish, words};
 
 #[test]
 fn missing_process_is_reported() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !can_trace(backend) {
-            return;
-        }
+    for backend in backends(|| true) {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         let pid = ended.id().cast_signed();
         ended.wait().unwrap();

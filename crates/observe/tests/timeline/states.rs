@@ -9,8 +9,8 @@ use observe::timeline::session::{Session, Wish};
 use sys::trace::Target;
 
 use crate::common::{
-    BACKENDS, Tally, WAYS, assert_balanced, can_trace, count, has_python, program, python, rows, start,
-    watch, wish,
+    Tally, WAYS, assert_balanced, backends, can_trace, count, has_python, program, python, rows, start,
+    watch, ways, wish,
 };
 
 /// 40 reads of a pipe that a second thread fills 2 ms after they were seen to wait, and 40 that find it full.
@@ -44,10 +44,7 @@ thread.join()
 #[test]
 fn blocked_and_ready_calls_are_separated() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(has_python) {
         let read = calls::read("read").expect("a call")[0].number;
         let lines = format!("read_call = {read}\n{PIPE}");
         let watched = watch(wish(backend, "", picture), &python(&lines), false);
@@ -71,10 +68,7 @@ fn blocked_and_ready_calls_are_separated() {
 #[test]
 fn unfinished_call_is_reported() {
     let _alone = crate::common::alone();
-    for (backend, picture) in WAYS {
-        if !has_python() || !can_trace(backend) {
-            return;
-        }
+    for (backend, picture) in ways(has_python) {
         let mut session = Session::open(wish(backend, "", picture)).unwrap();
         let (folder, path) = crate::common::folder();
         let sign = path.join("waits");
@@ -104,10 +98,7 @@ fn unfinished_call_is_reported() {
 #[test]
 fn single_thread_can_be_traced() {
     let _alone = crate::common::alone();
-    for backend in BACKENDS {
-        if !can_trace(backend) {
-            return;
-        }
+    for backend in backends(|| true) {
         let wish = Wish { cost_within: Duration::from_secs(1), ..wish(backend, "write", false) };
         let mut session = Session::open(wish).unwrap();
         session.follow(Target::Thread(sys::thread::thread_id())).unwrap();

@@ -1,5 +1,4 @@
 //! The trend rule: no healthy buffer is taken for a draining one, and a drain is seen long before it stalls.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common;
 use common::{MS, vbr_timeline};

@@ -1,5 +1,4 @@
 //! Players at real servers: the embedded one, one that is too slow, one that breaks.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::hold;
 use crate::content_common;

@@ -1,5 +1,4 @@
 //! Servers that do not behave: each gives its one clear message, in time.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::hold;
 use std::io::{Read, Write};

@@ -1,5 +1,4 @@
 //! A load shared out over hosts: which players there are does not depend on where they are.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::hold;
 use crate::content_common;

@@ -1,5 +1,4 @@
 //! From reports to verdicts: a table of what can go wrong, one at a time.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::reports;
 use base::objective::Objective;

@@ -1,5 +1,4 @@
 //! Reports of several hosts as one: nothing is lost, counted twice, or taken for another's.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::reports;
 use base::doubt::Doubt;

@@ -1,6 +1,5 @@
 //! The server that is made for a measurement: where it listens, what is said of its host, and what is asked
 //! first.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common::permit;
 use std::fs;

@@ -1,6 +1,5 @@
 //! The player's state machine and the rule on its throughput: tables of cases, and what must hold for all of
 //! them.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails as tests do")]
 
 use crate::common;
 use common::{MS, S, cbr_timeline, vbr_timeline};
