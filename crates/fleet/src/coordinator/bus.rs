@@ -121,13 +121,8 @@ impl FleetBus {
             }
             self.coordinator.is_running()
         };
-        fan_out::request_each(
-            &self.coordinator.session,
-            &self.coordinator.membership,
-            requests,
-            within,
-            &is_running,
-        )
+        let Coordinator { session, membership, .. } = &self.coordinator;
+        fan_out::request_each(session, membership, requests, within, &is_running)
     }
 
     fn collect_responses(

@@ -57,22 +57,18 @@ pub fn recruit(
     }
     coordinator.lease_renewer =
         Some(LeaseRenewer::start(coordinator.session.clone(), &coordinator.id, &coordinator.run)?);
-    let taken = fan_out::request_each(
-        &coordinator.session,
-        &coordinator.membership,
-        requests,
-        ANSWER_WITHIN,
-        &|| coordinator.is_running(),
-    );
-    for (name, answer) in taken {
+    let ask = |coordinator: &Coordinator, requests| {
+        let Coordinator { session, membership, .. } = coordinator;
+        let is_running = || coordinator.is_running();
+        fan_out::request_each(session, membership, requests, ANSWER_WITHIN, &is_running)
+    };
+    for (name, answer) in ask(coordinator, requests) {
         let mut refuse = |why: String| refused.push((name.clone(), why));
         match (answer, descriptions.get(&name)) {
             (Ok(Response::Done), Some((description, wall_clock_off_s))) => {
                 let (instance, description) = (description.instance.clone(), description.clone());
-                coordinator.agents.insert(
-                    name.clone(),
-                    Agent { instance, description, wall_clock_off_s: *wall_clock_off_s },
-                );
+                let agent = Agent { instance, description, wall_clock_off_s: *wall_clock_off_s };
+                coordinator.agents.insert(name.clone(), agent);
             }
             (Ok(Response::Refused { error, .. }), _) => refuse(format!("{name}: {error}")),
             (Ok(_), _) => refuse(format!("{name}: it sent an unexpected response")),
@@ -93,13 +89,7 @@ pub fn recruit(
         }
     }
     // Frees these hosts for others at once. A host that misses it was lost anyway.
-    drop(fan_out::request_each(
-        &coordinator.session,
-        &coordinator.membership,
-        unused,
-        ANSWER_WITHIN,
-        &|| coordinator.is_running(),
-    ));
+    drop(ask(coordinator, unused));
     enough(coordinator, wishes, &refused)?;
     for (_, why) in &refused {
         notify(&format!("left out: {why}"));

@@ -225,9 +225,8 @@ impl Rule {
                 let permitted = self.peers.value.iter().any(|range| range.contains(ip, request.fleet));
                 let special = peers::special(ip)
                     .map(|what| format!("{ip} is {what}, which only \"any\" or the address itself allows; "));
-                permitted
-                    .then_some(())
-                    .ok_or_else(|| format!("{}{}", special.unwrap_or_default(), self.peers.allowed("peers")))
+                let allowed = || self.peers.allowed("peers", ToString::to_string);
+                permitted.then_some(()).ok_or_else(|| format!("{}{}", special.unwrap_or_default(), allowed()))
             }
             Action::Rate(rate) => match &self.rate_max {
                 Some(max) if rate > max.value.bit_per_s() => Err(self.too_fast(max, 0)),
@@ -235,18 +234,20 @@ impl Rule {
             },
             Action::Directory(path) => {
                 let permitted = self.directories.value.iter().any(|directory| is_below(path, directory));
-                permitted.then_some(()).ok_or_else(|| self.directories.shown().allowed("directories"))
+                let shown = |path: &PathBuf| path.display().to_string();
+                permitted.then_some(()).ok_or_else(|| self.directories.allowed("directories", shown))
             }
             Action::SystemChange(kind) => {
                 let permitted = self.system_changes.value.contains(&kind);
-                permitted.then_some(()).ok_or_else(|| self.system_changes.named().allowed("system changes"))
+                let named = |kind: &SystemChange| name_of(*kind).to_owned();
+                permitted.then_some(()).ok_or_else(|| self.system_changes.allowed("system changes", named))
             }
             Action::Program(program) => {
                 let permitted = self.programs.value.iter().any(|listed| match listed {
                     Program::Any => true,
                     Program::Named(name) => name == program,
                 });
-                permitted.then_some(()).ok_or_else(|| self.programs.allowed("programs"))
+                permitted.then_some(()).ok_or_else(|| self.programs.allowed("programs", ToString::to_string))
             }
         }
     }
@@ -262,25 +263,10 @@ impl Rule {
 
 impl<T> Located<Vec<T>> {
     /// What is allowed, and at which line.
-    fn allowed(&self, what: &str) -> String
-    where
-        T: fmt::Display,
-    {
-        let listed: Vec<_> = self.value.iter().map(ToString::to_string).collect();
+    fn allowed(&self, what: &str, name: impl Fn(&T) -> String) -> String {
+        let listed: Vec<_> = self.value.iter().map(name).collect();
         let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
         format!("allowed {what} are {listed}{}", at(self.line))
-    }
-}
-
-impl Located<Vec<PathBuf>> {
-    fn shown(&self) -> Located<Vec<String>> {
-        Located { value: self.value.iter().map(|path| path.display().to_string()).collect(), line: self.line }
-    }
-}
-
-impl Located<Vec<SystemChange>> {
-    fn named(&self) -> Located<Vec<&'static str>> {
-        Located { value: self.value.iter().map(|kind| name_of(*kind)).collect(), line: self.line }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parts on agents go through the same phases as parts here, and what is lost is named.
 
 use crate::common::{
-    Agent, GUARD, bus, coordinator, coordinator_as, endpoint, error_text, spec, start_in_time, until, wish,
+    Agent, GUARD, bus, coordinator_as, endpoint, error_text, fleet, spec, start_in_time, until, wish,
 };
 use base::part::{Endpoints, Progress};
 use fleet::agent::End;
@@ -13,9 +13,7 @@ use serde_json::{Value, json};
 fn parts_on_agents_and_here_start_together() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let agents: Vec<_> = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), true)).into();
-    let mut coordinator = coordinator(&endpoint, "run-1");
-    coordinator.recruit(&[wish("pc-[1-2]")], GUARD, &|_| {}).unwrap();
-    let mut bus = bus(coordinator, dir.path());
+    let mut bus = fleet(&endpoint, &["pc-[1-2]"], dir.path());
     assert_eq!(bus.hosts(), ["pc-1", "pc-2", "here"]);
     assert_eq!(bus.facts()["pc-2"]["kagiri"], "0");
     assert_eq!(bus.facts()["pc-2"]["address"], "127.0.0.1", "where it joined from");
@@ -45,9 +43,7 @@ fn agent_that_ends_is_reported_lost_with_its_parts() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let agent = Agent::start("nas", &endpoint, dir.path(), false);
     let other = Agent::start("pc", &endpoint, dir.path(), false);
-    let mut coordinator = coordinator(&endpoint, "run-2");
-    coordinator.recruit(&[wish("nas"), wish("pc")], GUARD, &|_| {}).unwrap();
-    let mut bus = bus(coordinator, dir.path());
+    let mut bus = fleet(&endpoint, &["nas", "pc"], dir.path());
     let specs = [("a", "nas"), ("b", "pc")].map(|(name, host)| spec(name, host, json!({ "holds": true })));
     start_in_time(&mut bus, &specs, &Endpoints::new());
     drop(agent);
@@ -67,9 +63,7 @@ fn agent_that_ends_is_reported_lost_with_its_parts() {
 fn part_error_names_part_and_host() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
-    let mut coordinator = coordinator(&endpoint, "run-3");
-    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
-    let mut bus = bus(coordinator, dir.path());
+    let mut bus = fleet(&endpoint, &["nas"], dir.path());
     bus.place(vec![spec("a", "nas", json!({ "fails_in": "prepare" }))]).unwrap();
     assert_eq!(error_text(bus.prepare(&["a"], &Endpoints::new())), "a on nas: the disk is full");
     assert!(error_text(bus.place(vec![spec("b", "pc", Value::Null)])).contains("no host 'pc'"));
@@ -101,9 +95,7 @@ fn missing_and_busy_hosts_are_listed() {
 fn late_start_fails_alone() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
-    let mut coordinator = coordinator(&endpoint, "run-6");
-    coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
-    let mut bus = bus(coordinator, dir.path());
+    let mut bus = fleet(&endpoint, &["nas"], dir.path());
     for late in ["nas", "here"] {
         // Who is kept off its CPU may come too late itself: then once more, until it is the one that was to
         // be.

@@ -3,21 +3,15 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Agent, GUARD, bus, coordinator, endpoint, error_text, spec, start_in_time, until, wish};
+use crate::common::{
+    Agent, GUARD, bus, coordinator, endpoint, error_text, fleet, spec, start_in_time, until, wish,
+};
 use base::part::{Endpoints, Progress};
 use fleet::Bus;
-use fleet::coordinator::FleetBus;
 use fleet::protocol::{self, Request, Response};
 use fleet::session::{self, Role};
 use serde_json::json;
 use zenoh::Wait;
-
-fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
-    let mut coordinator = coordinator(endpoint, "run");
-    let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
-    coordinator.recruit(&wishes, GUARD, &|_| {}).unwrap();
-    bus(coordinator, dir)
-}
 
 fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
     spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
@@ -119,6 +113,13 @@ fn ask(session: &zenoh::Session, ask: &Request) -> Response {
     protocol::decode(&reply.result().unwrap().payload().to_bytes()).unwrap()
 }
 
+fn busy_with(session: &zenoh::Session) -> Option<String> {
+    match ask(session, &Request::Describe) {
+        Response::Description(description) => description.busy,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn run() -> String {
     "run".to_owned()
 }
@@ -147,10 +148,7 @@ fn slow_progress_does_not_delay_responses() {
     let specs = vec![spec("a", "nas", json!({ "says_after": file }))];
     assert_eq!(ask(&session, &Request::Place { run: run(), specs }), Response::Done);
     until("it is asked how far it is", || dir.path().join("may-say.asked").exists());
-    let Response::Description(description) = ask(&session, &Request::Describe) else {
-        panic!("no description")
-    };
-    assert_eq!(description.busy, Some(run()));
+    assert_eq!(busy_with(&session), Some(run()));
     std::fs::write(&file, "").unwrap();
 }
 
@@ -184,8 +182,5 @@ fn release_waits_for_parts_and_checks_the_run() {
         assert!(!file.exists(), "released before its part was gone");
         assert!(matches!(prepared.join().unwrap(), Response::Refused { .. }));
     });
-    let Response::Description(description) = ask(&session, &Request::Describe) else {
-        panic!("no description")
-    };
-    assert_eq!(description.busy, None);
+    assert_eq!(busy_with(&session), None);
 }

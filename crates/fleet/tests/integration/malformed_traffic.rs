@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Agent, GUARD, bus, coordinator, endpoint, spec, until, wish};
-use crate::scripted_agent::{NO_RESPONSE, ScriptedAgent, description, honest, honest_except};
+use crate::common::{Agent, GUARD, bus, coordinator, endpoint, fleet, spec, until, wish};
+use crate::scripted_agent::{Answers, NO_RESPONSE, ScriptedAgent, description, honest, honest_except};
 use base::part::{Endpoints, PartError, Progress};
 use fleet::coordinator::{Coordinator, FleetBus};
 use fleet::protocol::{self, Description, Notification, PROTOCOL, Request, Response};
@@ -32,20 +32,13 @@ fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-fn recruited(endpoint: &str, hosts: &[&str]) -> Result<Coordinator, FleetError> {
-    let mut coordinator = coordinator(endpoint, "run");
-    let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
-    coordinator.recruit(&wishes, GUARD, &|_| {}).map(|()| coordinator)
-}
-
-/// A coordinator listens first, so that an odd agent, which tries once, finds it.
-fn join_and_recruit<T>(hosts: &[&str], join: impl FnOnce(&str) -> T) -> (Result<Coordinator, FleetError>, T) {
+/// Recruits an odd agent. The coordinator listens first, so that the agent, which tries once, finds it.
+fn recruit_odd(answers: Arc<Answers>) -> (Result<Coordinator, FleetError>, ScriptedAgent) {
     let endpoint = endpoint();
     let mut coordinator = coordinator(&endpoint, "run");
-    let joined = join(&endpoint);
-    let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
-    let recruited = coordinator.recruit(&wishes, GUARD, &|_| {});
-    (recruited.map(|()| coordinator), joined)
+    let odd = ScriptedAgent::join("odd", &endpoint, PROTOCOL, answers);
+    let recruited = coordinator.recruit(&[wish("odd")], GUARD, &|_| {});
+    (recruited.map(|()| coordinator), odd)
 }
 
 /// A bus with a part `a` on the host `odd`, and what became of preparing, starting and stopping it.
@@ -66,9 +59,7 @@ fn run_phases(coordinator: Coordinator, dir: &std::path::Path) -> (FleetBus, Vec
 #[test]
 fn nonsense_description_is_rejected_by_name() {
     for (bytes, word) in nonsense() {
-        let (refused, _odd) = join_and_recruit(&["odd"], |endpoint| {
-            ScriptedAgent::join("odd", endpoint, PROTOCOL, honest_except("odd", "describe", vec![bytes]))
-        });
+        let (refused, _odd) = recruit_odd(honest_except("odd", "describe", vec![bytes]));
         let error_text = refused.err().unwrap().to_string();
         // Where the machine is busy, the longest do not come in time.
         let late = error_text.contains("odd: it joined, but sends no description");
@@ -85,9 +76,7 @@ fn nonsense_in_each_phase_names_the_host() {
     let of_another = all.pop().unwrap().0;
     let broken = all.swap_remove(1).0;
     for (phase, at, bytes) in [("place", 0, &broken), ("prepare", 1, &broken), ("stop", 2, &of_another)] {
-        let (coordinator, odd) = join_and_recruit(&["odd"], |endpoint| {
-            ScriptedAgent::join("odd", endpoint, PROTOCOL, honest_except("odd", phase, vec![bytes.clone()]))
-        });
+        let (coordinator, odd) = recruit_odd(honest_except("odd", phase, vec![bytes.clone()]));
         let (bus, outcomes) = run_phases(coordinator.unwrap(), dir.path());
         assert!(outcomes[at].contains("odd") && !outcomes[at].ends_with("done"), "{outcomes:?}");
         drop((bus, odd));
@@ -99,9 +88,7 @@ fn second_response_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let refused = Response::Refused { part: None, error: PartError::new("second thoughts") };
     let twice = vec![protocol::encode(&Response::Done), protocol::encode(&refused)];
-    let (coordinator, _odd) = join_and_recruit(&["odd"], |endpoint| {
-        ScriptedAgent::join("odd", endpoint, PROTOCOL, honest_except("odd", "place", twice))
-    });
+    let (coordinator, _odd) = recruit_odd(honest_except("odd", "place", twice));
     let (_bus, outcomes) = run_phases(coordinator.unwrap(), dir.path());
     assert_eq!(outcomes, ["place: done", "prepare: done", "stop: done"]);
 }
@@ -140,8 +127,7 @@ fn agent_of_another_version_is_reported() {
         ..description("odd", "x")
     }));
     let other = honest_except("odd", "describe", vec![protocol::encode(&other)]);
-    let (refused, _odd) =
-        join_and_recruit(&["odd"], |endpoint| ScriptedAgent::join("odd", endpoint, PROTOCOL, other));
+    let (refused, _odd) = recruit_odd(other);
     let error_text = refused.err().unwrap().to_string();
     assert!(error_text.contains("odd runs kagiri 9.9 (protocol version 2, this host 1)"), "{error_text}");
 }
@@ -149,9 +135,7 @@ fn agent_of_another_version_is_reported() {
 #[test]
 fn agent_without_description_is_reported_in_time() {
     let began = Instant::now();
-    let (refused, _odd) = join_and_recruit(&["odd"], |endpoint| {
-        ScriptedAgent::join("odd", endpoint, PROTOCOL, Arc::new(|_, _| Vec::new()))
-    });
+    let (refused, _odd) = recruit_odd(Arc::new(|_, _| Vec::new()));
     let error_text = refused.err().unwrap().to_string();
     assert!(error_text.contains("odd: it joined, but sends no description"), "{error_text}");
     assert!(began.elapsed() < GUARD);
@@ -162,17 +146,15 @@ fn agent_that_leaves_in_a_phase_is_reported_lost() {
     let dir = tempfile::tempdir().unwrap();
     for phase in ["place", "prepare", "stop"] {
         let (leave, left) = std::sync::mpsc::channel();
-        let (coordinator, odd) = join_and_recruit(&["odd"], |endpoint| {
-            let answers = move |instance: &str, ask: Request| {
-                if serde_json::to_value(&ask).unwrap()["ask"] == phase {
-                    leave.send(()).unwrap();
-                    // Its asker learns that the agent is gone.
-                    return vec![NO_RESPONSE.to_vec()];
-                }
-                vec![protocol::encode(&honest("odd", instance, &ask))]
-            };
-            ScriptedAgent::join("odd", endpoint, PROTOCOL, Arc::new(answers))
-        });
+        let answers = move |instance: &str, ask: Request| {
+            if serde_json::to_value(&ask).unwrap()["ask"] == phase {
+                leave.send(()).unwrap();
+                // Its asker learns that the agent is gone.
+                return vec![NO_RESPONSE.to_vec()];
+            }
+            vec![protocol::encode(&honest("odd", instance, &ask))]
+        };
+        let (coordinator, odd) = recruit_odd(Arc::new(answers));
         let leaving = std::thread::spawn(move || {
             left.recv().unwrap();
             drop(odd.session.close().wait());
@@ -191,9 +173,7 @@ fn agent_that_leaves_in_a_phase_is_reported_lost() {
 #[test]
 fn flood_of_notifications_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let (coordinator, odd) = join_and_recruit(&["odd"], |endpoint| {
-        ScriptedAgent::join("odd", endpoint, PROTOCOL, honest_except("odd", "", Vec::new()))
-    });
+    let (coordinator, odd) = recruit_odd(honest_except("odd", "", Vec::new()));
     let coordinator = coordinator.unwrap();
     let roster = coordinator.membership().clone();
     let line = |text: String| protocol::encode(&Notification::Log { run: "run".into(), text });
@@ -260,15 +240,13 @@ fn agent_refuses_malformed_requests_and_continues() {
         hostile.put(protocol::coordinator_key("x"), vec![b'{'; 100]).wait().unwrap();
     }
     hostile.close().wait().unwrap();
-    drop(recruited(&endpoint, &["nas"]).unwrap());
+    drop(fleet(&endpoint, &["nas"], dir.path()));
 }
 
 #[test]
 fn unanswered_release_does_not_block_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let (coordinator, _odd) = join_and_recruit(&["odd"], |endpoint| {
-        ScriptedAgent::join("odd", endpoint, PROTOCOL, honest_except("odd", "release", Vec::new()))
-    });
+    let (coordinator, _odd) = recruit_odd(honest_except("odd", "release", Vec::new()));
     let began = Instant::now();
     drop(bus(coordinator.unwrap(), dir.path()));
     assert!(began.elapsed() < GUARD, "a release that nobody answers");
@@ -358,15 +336,13 @@ fn host_without_clock_is_left_out_and_released() {
     let refused = Response::Refused { part: None, error: PartError::new("its owner does not want it") };
     let (asked, released) = std::sync::mpsc::channel();
     let answers = honest_except("odd", "probe", vec![protocol::encode(&refused)]);
-    let (coordinator, _odd) = join_and_recruit(&["odd"], |endpoint| {
-        let answers = move |instance: &str, ask: Request| {
-            if let Request::Release { run } = &ask {
-                asked.send(run.clone()).unwrap();
-            }
-            answers(instance, ask)
-        };
-        ScriptedAgent::join("odd", endpoint, PROTOCOL, Arc::new(answers))
-    });
+    let answers = move |instance: &str, ask: Request| {
+        if let Request::Release { run } = &ask {
+            asked.send(run.clone()).unwrap();
+        }
+        answers(instance, ask)
+    };
+    let (coordinator, _odd) = recruit_odd(Arc::new(answers));
     let why = coordinator.err().unwrap().to_string();
     assert!(why.contains("odd: its clock is not known: its owner does not want it"), "{why}");
     assert_eq!(released.try_recv().unwrap(), "run");

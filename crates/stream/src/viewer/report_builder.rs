@@ -6,9 +6,7 @@ use super::stream::{Snapshot, ViewerStream};
 use super::worker::ThreadRecord;
 use crate::content::start_offsets;
 use crate::content::timeline::Timeline;
-use crate::report::{
-    Broken, ChecksReport, Combine, PlayerCalls, StallReport, StreamReport, ThreadReport, ViewerReport,
-};
+use crate::report::{Broken, Combine, PlayerCalls, StallReport, StreamReport, ThreadReport, ViewerReport};
 
 const S: f64 = 1e9;
 
@@ -81,15 +79,7 @@ fn stream_report(stream: &ViewerStream, timeline: &Timeline, hold_from_ns: u64) 
         throughput_ratio_worst: worst.map(|ratio| ratio.value),
         throughput_was_full: worst.is_some_and(|ratio| ratio.was_full),
         receive_gap_max_s: stream.throughput.gap_max_ns() as f64 / S,
-        checks: stream.sink.counts().map(|found| ChecksReport {
-            packets: found.packets.packets,
-            frames: found.packets.frames,
-            sync_errors: found.packets.sync_errors,
-            continuity_errors: found.packets.continuity_errors,
-            damaged: found.packets.damaged,
-            hashes_checked: found.hashes_checked,
-            hash_errors: found.hashes_wrong,
-        }),
+        checks: stream.sink.counts(),
         broken: stream
             .error
             .as_ref()

@@ -3,6 +3,7 @@
 use mpegts::{TsChecker, TsCounts};
 
 use crate::content::Content;
+use crate::report::ChecksReport;
 use crate::settings::Depth;
 
 #[derive(Debug)]
@@ -20,14 +21,6 @@ struct HashChecker {
     crc32c: u32,
     checked: u64,
     wrong: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CheckCounts {
-    pub packets: TsCounts,
-    /// Groups compared with the index; `None` for a player that compares none.
-    pub hashes_checked: Option<u64>,
-    pub hashes_wrong: u64,
 }
 
 impl Sink {
@@ -70,12 +63,19 @@ impl Sink {
     }
 
     /// `None` for a player that does not parse.
-    pub fn counts(&self) -> Option<CheckCounts> {
-        let packets = self.checker.as_ref().map(TsChecker::counts)?;
-        Some(CheckCounts {
+    pub fn counts(&self) -> Option<ChecksReport> {
+        let TsCounts { packets, frames, sync_errors, continuity_errors, damaged, .. } =
+            self.checker.as_ref()?.counts();
+        let hashes_checked = self.hashes.as_ref().map(|hashes| hashes.checked);
+        let hash_errors = self.hashes.as_ref().map_or(0, |hashes| hashes.wrong);
+        Some(ChecksReport {
             packets,
-            hashes_checked: self.hashes.as_ref().map(|hashes| hashes.checked),
-            hashes_wrong: self.hashes.as_ref().map_or(0, |hashes| hashes.wrong),
+            frames,
+            sync_errors,
+            continuity_errors,
+            damaged,
+            hashes_checked,
+            hash_errors,
         })
     }
 }

@@ -11,19 +11,9 @@ use base::doubt::Doubt;
 use base::part::{Endpoints, Progress};
 use base::verdict::Verdict;
 use content_common::go_on;
-use httpd::{Server, ServerConfig};
 use mpegts::{ContentSpec, index_path, make_file};
 use serde_json::{Value, json};
 use stream::doubt::StreamDoubt;
-
-/// Six seconds of 25 Mbit/s, served by the embedded server.
-fn served(directory: &Path) -> (Server, String) {
-    let spec = ContentSpec { duration_s: 6.0, ..ContentSpec::default() };
-    make_file(&spec, &directory.join("film.ts"), &mut go_on).unwrap();
-    let server = Server::start(ServerConfig::loopback(directory)).unwrap();
-    let url = format!("http://{}/film.ts", server.local_addr());
-    (server, url)
-}
 
 /// A server of one file that knows ranges and hands each body over to `body`. What asks without `play` gets
 /// all.
@@ -85,7 +75,7 @@ fn content(directory: &Path) -> (Vec<u8>, Value) {
 #[test]
 fn ten_players_of_the_embedded_server_are_undisturbed() {
     let directory = tempfile::tempdir().unwrap();
-    let (_server, url) = served(directory.path());
+    let (_server, url) = hold::served(directory.path(), 6.0);
     let settings = json!({
         "url": url, "streams": 10, "depth": "parse", "hold": "6s", "parsing": 2, "threads": 2,
         "receive_buffer": "16KiB",
@@ -134,7 +124,7 @@ fn ten_players_of_the_embedded_server_are_undisturbed() {
 #[test]
 fn calls_are_recorded_on_request() {
     let directory = tempfile::tempdir().unwrap();
-    let (_server, url) = served(directory.path());
+    let (_server, url) = hold::served(directory.path(), 6.0);
     let settings = |calls: bool| {
         let (hold, warm_up) = ("500ms", "500ms");
         json!({"url": url, "streams": 2, "parsing": 1, "hold": hold, "warm_up": warm_up, "calls": calls})
@@ -161,7 +151,7 @@ fn calls_are_recorded_on_request() {
 #[test]
 fn content_without_index_is_read_once_with_a_doubt() {
     let directory = tempfile::tempdir().unwrap();
-    let (_server, url) = served(directory.path());
+    let (_server, url) = hold::served(directory.path(), 6.0);
     std::fs::remove_file(index_path(&directory.path().join("film.ts"))).unwrap();
     let settings = json!({"url": url, "streams": 1, "hold": "500ms", "warm_up": "500ms"});
     let (report, judgement) = hold::hold(&settings).unwrap();
@@ -244,7 +234,7 @@ fn broken_stream_is_reported_with_the_reason() {
 #[test]
 fn vanished_server_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, url) = served(directory.path());
+    let (server, url) = hold::served(directory.path(), 6.0);
     let mut part = hold::part(&json!({"url": url, "streams": 3, "hold": "500ms", "warm_up": "0s"}));
     let facts = part.prepare(&Endpoints::new(), &hold::host()).unwrap();
     assert_eq!(facts["content_url"], json!(url));
@@ -261,7 +251,7 @@ fn vanished_server_is_an_error() {
 #[test]
 fn early_stop_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let (_server, url) = served(directory.path());
+    let (_server, url) = hold::served(directory.path(), 6.0);
     let mut part = hold::part(&json!({"url": url, "streams": 2, "hold": "60s"}));
     assert!(part.start(u64::MAX).is_err(), "unprepared");
     part.prepare(&Endpoints::new(), &hold::host()).unwrap();

@@ -1,7 +1,6 @@
 //! A load shared out over hosts: which players there are does not depend on where they are.
 
 use crate::common::hold;
-use crate::content_common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::outcome::Phase;
@@ -10,9 +9,6 @@ use base::placement::{Placement, Wish, Wishes};
 use base::units::Span;
 use base::verdict::Verdict;
 use base::workload::TrialContext;
-use content_common::go_on;
-use httpd::{Server, ServerConfig};
-use mpegts::{ContentSpec, make_file};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -110,10 +106,7 @@ proptest! {
 #[test]
 fn two_groups_are_judged_as_one() {
     let directory = tempfile::tempdir().unwrap();
-    let spec = ContentSpec { duration_s: 6.0, ..ContentSpec::default() };
-    make_file(&spec, &directory.path().join("film.ts"), &mut go_on).unwrap();
-    let server = Server::start(ServerConfig::loopback(directory.path())).unwrap();
-    let url = format!("http://{}/film.ts", server.local_addr());
+    let (_server, url) = hold::served(directory.path(), 6.0);
     let settings = json!({"depth": "discard", "player": {"warm_up": "2s"}});
     let specs = offered(3, settings.clone(), &url, &placement("nas", "pc-1,pc-2"));
     let mut parts: Vec<_> = specs.iter().map(|spec| hold::part(&spec.settings)).collect();

@@ -1,18 +1,14 @@
 //! Players ask the host's owner first, and let go at once of what they hold.
 
 use crate::common::{hold, permit};
-use crate::content_common;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::part::{Endpoints, HostContext, PartError};
-use content_common::go_on;
-use httpd::{Server, ServerConfig};
-use mpegts::{ContentSpec, index_path, make_file};
+use mpegts::index_path;
 use permit::Owner;
 use serde_json::{Value, json};
 
@@ -25,15 +21,6 @@ fn host(owner: &Arc<Owner>) -> HostContext {
 
 fn prepare(settings: &Value, owner: &Arc<Owner>) -> Result<Value, PartError> {
     hold::part(settings).prepare(&Endpoints::new(), &host(owner))
-}
-
-/// Two seconds of content, served.
-fn served(directory: &Path) -> (Server, String) {
-    let spec = ContentSpec { duration_s: 2.0, ..ContentSpec::default() };
-    make_file(&spec, &directory.join("film.ts"), &mut go_on).unwrap();
-    let server = Server::start(ServerConfig::loopback(directory)).unwrap();
-    let url = format!("http://{}/film.ts", server.local_addr());
-    (server, url)
 }
 
 fn nobody_came(listener: &TcpListener) -> bool {
@@ -72,7 +59,7 @@ fn redirect_to_forbidden_address_is_refused() {
 #[test]
 fn rate_and_directory_are_checked() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, url) = served(directory.path());
+    let (server, url) = hold::served(directory.path(), 2.0);
     let path = directory.path().join("film.ts");
     let settings = json!({"url": url, "content_path": path, "streams": 3, "first": 1, "step": 2, "of": 7});
 
@@ -91,7 +78,7 @@ fn rate_and_directory_are_checked() {
 #[test]
 fn content_without_index_is_not_read_under_rate_limit() {
     let directory = tempfile::tempdir().unwrap();
-    let (_server, url) = served(directory.path());
+    let (_server, url) = hold::served(directory.path(), 2.0);
     std::fs::remove_file(index_path(&directory.path().join("film.ts"))).unwrap();
     let owner = Owner::refusing("rate");
     let error = prepare(&json!({ "url": url }), &owner).unwrap_err().message;
@@ -103,7 +90,7 @@ fn content_without_index_is_not_read_under_rate_limit() {
 #[test]
 fn dropped_players_close_their_connections() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, url) = served(directory.path());
+    let (server, url) = hold::served(directory.path(), 2.0);
     let until = |connections| {
         let give_up = Instant::now() + GUARD;
         while server.stats().connections != connections {

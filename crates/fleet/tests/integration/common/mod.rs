@@ -169,6 +169,14 @@ pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
     FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
 }
 
+/// The bus of a run that has recruited these hosts.
+pub fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
+    let mut coordinator = coordinator(endpoint, "run");
+    let wishes: Vec<_> = hosts.iter().map(|host| wish(host)).collect();
+    coordinator.recruit(&wishes, GUARD, &|_| {}).expect("all join");
+    bus(coordinator, dir)
+}
+
 /// Places, prepares and starts parts; returns their endpoints. Repeats a start that came too late on a busy
 /// machine, as the engine does; any other error fails.
 pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) -> Endpoints {

@@ -1,16 +1,21 @@
 //! Players put through their phases as the engine does it.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, PartSpec, Progress};
 use base::workload::Judgement;
+use httpd::{Server, ServerConfig};
+use mpegts::{ContentSpec, make_file};
 use serde_json::Value;
 use stream::judge::judge;
 use stream::report::ViewerReport;
 use stream::viewer::part::Viewers;
 use workload::part::{self, Part};
+
+use crate::content_common::go_on;
 
 /// No test waits longer than this beyond what a hold takes.
 const GUARD: Duration = Duration::from_secs(60);
@@ -56,4 +61,13 @@ pub fn wait(part: &mut dyn AnyPart) {
         assert!(Instant::now() < give_up, "the players do not end: {:?}", part.progress());
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Content of 25 Mbit/s in a file `film.ts`, served by the embedded server, and its URL.
+pub fn served(directory: &Path, duration_s: f64) -> (Server, String) {
+    let spec = ContentSpec { duration_s, ..ContentSpec::default() };
+    make_file(&spec, &directory.join("film.ts"), &mut go_on).unwrap();
+    let server = Server::start(ServerConfig::loopback(directory)).unwrap();
+    let url = format!("http://{}/film.ts", server.local_addr());
+    (server, url)
 }
