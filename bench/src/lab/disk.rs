@@ -11,7 +11,7 @@ use anyhow::Context;
 use lab::disk::{Direction, Disk, DiskModel, DiskSpec, Rotating, ServiceTime};
 use lab::supervisor::Program;
 use nix::fcntl::{FallocateFlags, fallocate};
-use sys::disk::{DirectFile, FileSystem, drop_file_cache};
+use sys::disk::{DirectFile, FileSystem, ImageSpec, drop_file_cache};
 use sys::journal::Journal;
 
 use super::{Found, Settings};
@@ -113,13 +113,9 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn make(settings: &'a Settings, name: &'static str, model: &DiskModel) -> anyhow::Result<Self> {
         let journal = Journal::open(&settings.dir.join("journal"))?;
-        let spec = DiskSpec {
-            size_bytes: SIZE,
-            file_system: FileSystem::Ext4,
-            model: Some(model.clone()),
-            image: settings.dir.join(format!("{name}.img")),
-            target: settings.dir.join(name),
-        };
+        let (image, target) = (settings.dir.join(format!("{name}.img")), settings.dir.join(name));
+        let image = ImageSpec { image, size_bytes: SIZE, file_system: FileSystem::Ext4, target };
+        let spec = DiskSpec { image, model: Some(model.clone()) };
         let program = Program { path: settings.kagiri.clone(), arguments: Vec::new() };
         let disk = Disk::create(&journal, &spec, &program)?;
         let seconds = settings.pace.full_or(2.0, 0.3);
