@@ -106,8 +106,8 @@ impl Noise {
     }
 }
 
-/// Bytes that one core copies per second from one buffer of 64 MiB to another, median of 3; about 0.1 s. A server
-/// that copies its content spends at least that.
+/// Bytes that one core copies per second from one buffer of 64 MiB to another, median of 3; about 0.1 s. A
+/// server that copies its content spends at least that.
 pub fn memory_copy_bytes_per_s() -> f64 {
     let from = vec![1u8; MEMORY_BUFFER_BYTES];
     // Not zeroes: the pages must be there before the clock runs.
