@@ -116,8 +116,8 @@ static void event_order(struct source *of, const uint8_t *in, uint64_t received_
     if (oldest > event || event - oldest >= EVENTS) return;
     if (oldest > of->oldest) forget(of, oldest); /* orders may be reordered: forgotten events stay forgotten */
     if (of->number < first || of->number - first >= get32(in + 36) || event < of->oldest || event - of->oldest >= EVENTS) return;
-    /* A trigger reveals lost ones before it; a grant or pull is for its event alone. */
-    if (in[5] == TRIGGER && builders)
+    /* A trigger without a limit of bytes in flight (push) reveals lost ones before it; other orders are for their event alone. */
+    if (in[5] == TRIGGER && get32(in + 44) == 0 && builders)
         for (uint64_t missed = event - (event - of->oldest) / step * step; missed < event; missed += step)
             fragment(of, get16(in + 14), missed, CATCHUP, received_ns);
     fragment(of, get16(in + 14), event, 0, received_ns);

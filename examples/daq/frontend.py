@@ -83,7 +83,7 @@ class FrontEnd:
 
     def order(self, data, received_ns, only=None, reply=None):
         """Steps 5 to 9. Returns True at the end of the run."""
-        magic, version, kind, _, run, _, builder, event, _, first, count, _, _, oldest, _, crc = ORDER.unpack(data[:64])
+        magic, version, kind, _, run, _, builder, event, _, first, count, _, limit, oldest, _, crc = ORDER.unpack(data[:64])
         if magic != b"KGDQ" or version != 1 or run != self.run or crc32c(data[:60]) != crc:
             return False  # another run's, or corrupt
         self.is_known = True
@@ -98,8 +98,9 @@ class FrontEnd:
                     source.oldest, source.sent = oldest, {sent for sent in source.sent if sent >= oldest}
                 if not first <= source.number < first + count or event < source.oldest:
                     continue
-                # A trigger reveals lost ones before it; a grant or pull is for its event alone.
-                back_to = source.oldest if kind == TRIGGER and self.builders else event
+                # A trigger without a limit of bytes in flight (push) reveals lost ones before it; other orders are for
+                # their event alone.
+                back_to = source.oldest if kind == TRIGGER and limit == 0 and self.builders else event
                 for wanted in reversed(range(event, back_to - 1, -max(self.builders, 1))):
                     if wanted not in source.sent:
                         self.fragment(source, builder, wanted, received_ns, CATCHUP if wanted != event else 0)
