@@ -37,8 +37,17 @@ pub const THREAD: LimitRule = from(0.9);
 /// The same: from this share on it may be the limit, if nothing else is.
 pub const THREAD_SIGN: LimitRule = from(0.5);
 
+/// The busiest second of a thread that offers load: above this share it offered less than it should.
+pub const BUSIEST_SECOND: LimitRule = from(0.95);
+
+/// The same: from this share on its own work may have delayed what it sent.
+pub const BUSIEST_SECOND_SIGN: LimitRule = from(0.8);
+
 /// A thread's time ready and waiting for a CPU: it is held back, however little CPU it used.
 pub const CPU_WAIT: LimitRule = from(0.5);
+
+/// The same for the thread of a builder: its host's CPUs are the limit.
+pub const BUILDER_CPU_WAIT: LimitRule = from(0.4);
 
 /// The same: from this share on it may be why a connection waited.
 pub const CPU_WAIT_SIGN: LimitRule = from(0.1);
@@ -61,6 +70,9 @@ pub const LOSS: LimitRule = from(0.01);
 /// Usage of a load that passed, as a multiple of its ceiling, above which the ceiling is wrong: more than
 /// [`CEILING`] allows, since it takes a ceiling away instead of leaving a limit open.
 pub const REFUTED_BY_A_PASS: f64 = 1.1;
+
+/// Rate of a burst, as a multiple of its link's, below which its senders pace it: it fills no buffer.
+pub const BURST_MIN: f64 = 4.0;
 
 /// Usage, as a multiple of another's or of a given ceiling, above which it is more; below, they are the same
 /// within the sampling's imprecision.

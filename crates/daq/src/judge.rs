@@ -2,6 +2,7 @@
 
 use base::doubt::Doubt;
 use base::format::{number, quantity};
+use base::limit_rules::{BURST_MIN, BUSIEST_SECOND, BUSIEST_SECOND_SIGN};
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
@@ -10,12 +11,6 @@ use super::settings::{Carrier, DaqSettings, Pattern};
 use super::trial_reports::TrialReports;
 use super::{metrics, missing_sources, series, summary};
 
-/// Above this share of its busiest second a thread of sources was full.
-const SOURCES_FULL: f64 = 0.95;
-/// From this share on the sources' own work may have delayed fragments.
-const SOURCES_NEAR: f64 = 0.8;
-/// Sources that send at less than this multiple of the port's rate pace the burst.
-const BURST_MIN: f64 = 4.0;
 /// Incomplete events whose missing sources are named in a reason.
 const NAMED_MAX: usize = 3;
 
@@ -25,7 +20,7 @@ pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
     let is_ended_early = reports.is_ended_early();
     let wrong = disagreements(settings, reports);
     let missed = missed(settings, reports);
-    let is_full = reports.sources_busiest().is_some_and(|share| share > SOURCES_FULL);
+    let is_full = reports.sources_busiest().is_some_and(|share| BUSIEST_SECOND.is_used_up(share));
     let verdict = match () {
         () if broke_off.is_some() || is_ended_early => Verdict::Invalid,
         () if !wrong.is_empty() => Verdict::Fail,
@@ -119,7 +114,7 @@ fn named(reports: &TrialReports) -> Vec<String> {
 
 fn doubts(settings: &DaqSettings, reports: &TrialReports) -> Vec<DaqDoubt> {
     let mut doubts = Vec::new();
-    let near = reports.sources_busiest().filter(|share| *share >= SOURCES_NEAR);
+    let near = reports.sources_busiest().filter(|share| BUSIEST_SECOND_SIGN.is_used_up(*share));
     doubts.extend(near.map(|share| DaqDoubt::SourcesNearSaturation { cpu_percent: 100.0 * share }));
     doubts.extend(burst_paced(settings, reports));
     let builders = reports.builders();

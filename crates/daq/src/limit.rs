@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::format::{number, quantity};
-use base::limit_rules::{LOSS, THREAD};
+use base::limit_rules::{BUILDER_CPU_WAIT, LOSS, THREAD};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
 use super::PORT_BUFFER;
@@ -13,8 +13,6 @@ use super::settings::{DaqSettings, Pattern, Triggers};
 use super::slow_event_causes;
 use super::trial_reports::TrialReports;
 
-/// From this share of time waiting for a CPU on, the host's CPUs are the limit.
-const CPU_SHARE_WAITED: f64 = 0.4;
 /// Less dead time than this, in %, counts as none.
 const DEAD_PERCENT_NONE: f64 = 1.0;
 
@@ -79,7 +77,7 @@ pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(Li
         () if LOSS.is_used_up(signs.stalled_share) && lost_segments => confirmed(LimitCause::Buffer),
         () if LOSS.is_used_up(signs.overflowed_share) => confirmed(LimitCause::Socket),
         () if LOSS.is_used_up(signs.orders_share) => confirmed(LimitCause::Orders),
-        () if signs.builder_waited >= CPU_SHARE_WAITED => confirmed(LimitCause::HostCpu),
+        () if BUILDER_CPU_WAIT.is_used_up(signs.builder_waited) => confirmed(LimitCause::HostCpu),
         () if THREAD.is_used_up(signs.builder_share) => confirmed(LimitCause::BuilderCpu),
         () if THREAD.is_used_up(signs.sources_share) => confirmed(LimitCause::SourceCpu),
         () if LOSS.is_used_up(signs.stalled_share) => Some((LimitCause::Buffer, Certainty::Predicted)),

@@ -120,7 +120,7 @@ fn variant_outcome(
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
-    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, workload.takes_ceilings());
+    let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, !workload.ceiling_keys().is_empty());
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));

@@ -15,6 +15,7 @@ pub mod settings;
 pub mod viewer;
 
 use base::metric::MetricSpec;
+use base::outcome::Resource;
 use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
@@ -70,8 +71,13 @@ impl Workload for Stream {
         const { &[part::kind::<Origin>(), part::kind::<ContentCache>(), part::kind::<Viewers>()] }
     }
 
-    fn takes_ceilings(&self) -> bool {
-        true
+    fn ceiling_keys(&self) -> &'static [(Resource, &'static str)] {
+        &[
+            (Resource::Cpu, "ceiling.cpu_percent"),
+            (Resource::Disk, "ceiling.disk"),
+            (Resource::Network, "ceiling.network"),
+            (Resource::Memory, "ceiling.memory"),
+        ]
     }
 
     fn load_plan(&self, settings: &StreamSettings) -> LoadPlan {

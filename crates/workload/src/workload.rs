@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::metric::MetricSpec;
-use base::outcome::{Figure, Trial};
+use base::outcome::{Figure, Resource, Trial};
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::{LoadPlan, PlanError};
@@ -50,9 +50,9 @@ pub trait Workload: Sync + 'static {
         &[]
     }
 
-    /// Whether its settings can name the ceilings of resources.
-    fn takes_ceilings(&self) -> bool {
-        false
+    /// The keys of its settings that give the ceilings of resources.
+    fn ceiling_keys(&self) -> &'static [(Resource, &'static str)] {
+        &[]
     }
 
     fn load_plan(&self, settings: &Self::Settings) -> LoadPlan;
@@ -118,7 +118,7 @@ pub trait ConfiguredWorkload {
     fn load_unit(&self) -> &'static str;
     fn headline_metrics(&self) -> &'static [&'static str];
     fn networked_roles(&self) -> &'static [&'static str];
-    fn takes_ceilings(&self) -> bool;
+    fn ceiling_keys(&self) -> &'static [(Resource, &'static str)];
     fn load_plan(&self) -> LoadPlan;
     fn max_overtime(&self) -> Duration;
     fn keeps_interrupted(&self) -> bool;
@@ -185,8 +185,8 @@ impl<W: Workload> ConfiguredWorkload for Configured<'_, W> {
     fn networked_roles(&self) -> &'static [&'static str] {
         self.workload.networked_roles(&self.settings)
     }
-    fn takes_ceilings(&self) -> bool {
-        self.workload.takes_ceilings()
+    fn ceiling_keys(&self) -> &'static [(Resource, &'static str)] {
+        self.workload.ceiling_keys()
     }
     fn load_plan(&self) -> LoadPlan {
         self.workload.load_plan(&self.settings)

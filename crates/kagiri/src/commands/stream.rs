@@ -1,10 +1,9 @@
 //! `kagiri stream`: how many streams does a content server carry?
 
-use base::outcome::Resource;
-use base::units::{BitRate, ByteSize};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use stream::settings::StreamSettings;
+use workload::Workload;
 
 use crate::args::WorkloadArgs;
 use crate::exit::{Failure, Outcome};
@@ -36,7 +35,14 @@ pub struct StreamArgs {
 
 impl StreamArgs {
     pub fn run(mut self: Box<Self>) -> Outcome {
-        self.settings.set("ceiling", ceilings(&self.ceiling)?);
+        for text in &self.ceiling {
+            let (resource, ceiling) = run::explain::ceiling::parse(text).map_err(Failure::usage)?;
+            let key = stream::Stream.ceiling_keys().iter().find(|(known, _)| *known == resource);
+            let (_, key) = key.ok_or_else(|| {
+                Failure::usage(format!("--ceiling {text}: the players' ceiling is known: their core"))
+            })?;
+            self.settings.set(key, run::explain::ceiling::setting(resource, &ceiling));
+        }
         self.calls.want(&mut self.settings);
         let given = |key| self.settings.get(key).and_then(Value::as_str);
         let name = given("url").or(given("server.kind")).unwrap_or("embedded server").to_owned();
@@ -52,25 +58,4 @@ impl StreamArgs {
         }
         self.calls.draw(&plan.name.clone(), is_quiet, || self.session.measure(plan))
     }
-}
-
-/// Ceilings of the command line as settings of the workload.
-fn ceilings(texts: &[String]) -> Result<Value, Failure> {
-    let mut all = Map::new();
-    for text in texts {
-        let (resource, ceiling) = run::explain::ceiling::parse(text).map_err(Failure::usage)?;
-        let (key, value) = match resource {
-            Resource::Disk => ("disk", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
-            Resource::Network => ("network", json!(BitRate::from_bit_per_s(ceiling.value as u64))),
-            Resource::Memory => ("memory", json!(ByteSize::from_bytes(ceiling.value as u64))),
-            Resource::Cpu => ("cpu_percent", json!(ceiling.value)),
-            Resource::Player | Resource::Workload(_) | Resource::None => {
-                return Err(Failure::usage(format!(
-                    "--ceiling {text}: the players' ceiling is known: their core"
-                )));
-            }
-        };
-        all.insert(key.to_owned(), value);
-    }
-    Ok(Value::Object(all))
 }

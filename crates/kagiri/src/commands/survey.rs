@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use base::outcome::{Ceiling, Resource, VariantOutcome};
 use base::plan::Plan;
-use base::units::BitRate;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -120,9 +119,7 @@ fn daq_plan() -> Result<Plan, Failure> {
 
 /// Short trials and a coarse search: the order of magnitude is enough.
 fn settings(ceilings: &BTreeMap<Resource, Ceiling>) -> Value {
-    let rate = |resource| {
-        ceilings.get(&resource).map(|ceiling: &Ceiling| json!(BitRate::from_bit_per_s(ceiling.value as u64)))
-    };
+    let rate = |resource| Some(run::explain::ceiling::setting(resource, ceilings.get(&resource)?));
     let mut known = serde_json::Map::new();
     known.extend(rate(Resource::Disk).map(|value| ("disk".to_owned(), value)));
     known.extend(rate(Resource::Network).map(|value| ("network".to_owned(), value)));

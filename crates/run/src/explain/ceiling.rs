@@ -2,6 +2,7 @@
 
 use base::outcome::{Ceiling, Resource};
 use base::units::{BitRate, ByteSize};
+use serde_json::{Value, json};
 
 /// The source of a ceiling that a person gave.
 pub const GIVEN: &str = "given";
@@ -36,6 +37,15 @@ pub fn parse(text: &str) -> Result<(Resource, Ceiling), CeilingError> {
         return Err(error("it must be above zero".into()));
     }
     Ok((resource, Ceiling { value, source: GIVEN.to_owned() }))
+}
+
+/// A ceiling as the value of a setting.
+pub fn setting(resource: Resource, ceiling: &Ceiling) -> Value {
+    match resource {
+        Resource::Disk | Resource::Network => json!(BitRate::from_bit_per_s(ceiling.value as u64)),
+        Resource::Memory => json!(ByteSize::from_bytes(ceiling.value as u64)),
+        Resource::Cpu | Resource::Player | Resource::Workload(_) | Resource::None => json!(ceiling.value),
+    }
 }
 
 /// CPU time in % of one core, from `200%` or `2cores`.
