@@ -31,11 +31,8 @@ impl PortPart {
             }
             return Ok(address);
         }
-        let address = match self.task.sources_elsewhere {
-            true => part::address_for_others(host, "sources", "builder")?,
-            false => Ipv4Addr::LOCALHOST.into(),
-        };
-        Ok((address, 0).into())
+        let elsewhere = self.task.sources_elsewhere;
+        Ok((part::server_address(host, elsewhere, "sources", "builder")?, 0).into())
     }
 
     /// Prints the addresses for front ends.

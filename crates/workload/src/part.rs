@@ -1,7 +1,7 @@
 //! Parts with typed tasks, endpoints and reports, and the only place that turns these into JSON and back.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use base::part::{AnyPart, Endpoints, HostContext, Live, PartError, PartKind, PartSpec, Progress};
 use serde::de::{DeserializeOwned, Error as _};
@@ -68,8 +68,17 @@ pub fn name(role: &str, host: &str, is_only_host: bool) -> String {
     if is_only_host { role.to_owned() } else { format!("{role}@{host}") }
 }
 
-/// The address at which the `others` of a run, which are on other hosts, reach a `server` here.
-pub fn address_for_others(host: &HostContext, others: &str, server: &str) -> Result<IpAddr, PartError> {
+/// The address at which the `others` of a run reach a `server` here: the loopback's, or this host's if some
+/// of them are `elsewhere`, on other hosts.
+pub fn server_address(
+    host: &HostContext,
+    elsewhere: bool,
+    others: &str,
+    server: &str,
+) -> Result<IpAddr, PartError> {
+    if !elsewhere {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
     host.address.ok_or_else(|| {
         PartError::new(format!(
             "the {others} are on other hosts, and the address at which they reach this host is unknown; \

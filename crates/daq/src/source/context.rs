@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::Duration;
 
-use reactor::{Registry, Token};
+use reactor::{Backoff, Registry, Token};
 use sys::clock::monotonic_ns;
 use sys::net::NetError;
 
@@ -24,9 +25,7 @@ pub(super) const UDP: Token = Token::single(3);
 pub(super) const MULTICAST: u8 = Token::URGENT;
 
 /// Reconnections of one connection.
-const TRIES_MAX: u32 = 3;
-/// Delay before the first reconnection; each next one waits four times as long.
-const RETRY_DELAY_NS: u64 = 100_000_000;
+const RETRY: Backoff = Backoff { first: Duration::from_millis(100), factor: 4, retries_max: 3 };
 
 /// The worker's state besides its links.
 pub(super) struct WorkerContext {
@@ -77,15 +76,14 @@ impl WorkerContext {
         if connection.state == State::Ended {
             return;
         }
-        if connection.tries >= TRIES_MAX {
-            let why = format!("{why}; {TRIES_MAX} reconnections failed");
+        connection.tries += 1;
+        let Some(delay) = RETRY.delay(connection.tries) else {
+            let why = format!("{why}; {} reconnections failed", RETRY.retries_max);
             return self.end_connection(link, place, &why);
-        }
+        };
         connection.drop_socket();
         connection.state = State::Down;
-        let delay_ns = RETRY_DELAY_NS << (2 * connection.tries);
-        connection.tries += 1;
-        self.retries.push((self.token(link, place), monotonic_ns() + delay_ns));
+        self.retries.push((self.token(link, place), monotonic_ns() + delay.as_nanos() as u64));
     }
 
     /// Ends a connection for good and counts the reason.

@@ -17,6 +17,4 @@ pub mod part;
 mod payload;
 mod sender;
 mod tcp_info_sampler;
-mod threads;
-mod udp;
 mod worker;

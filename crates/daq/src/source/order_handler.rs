@@ -7,7 +7,7 @@ use sys::clock::monotonic_ns;
 use super::builder_link::{BuilderLink, Burst};
 use super::connection::State;
 use super::context::WorkerContext;
-use super::{sender, udp};
+use super::sender;
 use crate::wire::{FragmentFlags, FragmentHeader, Kind, Order, OrderFlags};
 
 /// A new event so long after the last fragment suggests that something was lost: sample TCP_INFO.
@@ -60,7 +60,7 @@ pub(super) fn handle_order(
             Delivery::Multicast | Delivery::Udp(_) => link.stop_sending(received_ns),
         },
         Kind::Sync => answer_clock_probe(context, link, order, delivery, received_ns),
-        Kind::Nack => udp::resend(context, link, order),
+        Kind::Nack => sender::resend(context, link, order),
         Kind::Hello | Kind::Fragment => {}
     }
 }

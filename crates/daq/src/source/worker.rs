@@ -19,8 +19,8 @@ use super::counters::Counters;
 use super::event_tracker::EventTracker;
 use super::order_handler::{self, Delivery};
 use super::payload::Payload;
+use super::sender;
 use super::tcp_info_sampler::TcpInfoSampler;
-use super::{sender, udp};
 use crate::report::{SourceSent, SourcesReport};
 use crate::wire::{DATAGRAM_HEADER_BYTES, HEADER_BYTES_MAX, Order};
 
@@ -73,7 +73,7 @@ impl Worker {
             udp_port,
             udp_wants_room: false,
             udp_waiting: VecDeque::new(),
-            datagram: vec![0; DATAGRAM_HEADER_BYTES + udp::PART_BYTES],
+            datagram: vec![0; DATAGRAM_HEADER_BYTES + sender::PART_BYTES],
             payload: Payload::new(config.checksum),
             counters: Counters::default(),
             sampler: TcpInfoSampler::new(),
@@ -177,7 +177,7 @@ impl Worker {
             }
         }
         if self.context.udp_wants_room {
-            udp::watch(&mut self.context, false);
+            sender::watch_udp(&mut self.context, false);
             for _ in 0..self.context.udp_waiting.len() {
                 let Some((link, place)) = self.context.udp_waiting.pop_front() else { break };
                 let link = &mut self.links[link];

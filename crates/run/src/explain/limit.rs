@@ -4,9 +4,10 @@ use base::format;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, INFERRED};
-use super::signs;
 use super::table::RESOURCES;
 use super::words;
+
+use Resource::{Cpu, Disk, Memory, Network, Player};
 
 /// Indirect signs do not count for a resource that uses less than this share of a known ceiling.
 const FREE: f64 = 0.70;
@@ -21,6 +22,32 @@ const CONFIRMS: u32 = 2;
 /// core), and its sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
+
+/// Counters that show that a resource is exhausted: resource, counter, least value, weight, unit, sentence.
+/// The least values are far above what healthy loads showed in the prototypes, so that noise does not reach
+/// them.
+#[rustfmt::skip]
+const SIGNS: [(Resource, &str, f64, u32, &str, &str); 11] = [
+    (Cpu, "throttled_percent", 5.0, 3, " %",
+        "the CPU quota throttled the server {} of the time, summed over CPUs"),
+    (Cpu, "cpu_wait_percent", 20.0, 1, " %",
+        "the server's threads waited for a CPU {} of the time, summed over threads"),
+    (Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
+    (Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
+    (Disk, "disk_await_ms", 5.0, 1, " ms", "a disk request took {} on average"),
+    (Disk, "disk_queue", 2.0, 1, "", "{} requests waited for the disk on average"),
+    (Disk, "pressure_io_percent", 20.0, 1, " %", "tasks waited for I/O {} of the time (PSI)"),
+    // TCP fills a queue until it drops, so bursts make a link drop that is far from full: no direct sign.
+    (Network, "network_drops_per_s", 1.0, 1, "",
+        "the queue in front of the link dropped {} packets per second"),
+    (Network, "sender_limited_percent", 20.0, 1, " %",
+        "the network limited the server's connections {} of the time, not the players or the server"),
+    (Memory, "pressure_memory_percent", 10.0, 2, " %", "tasks waited for memory {} of the time (PSI)"),
+    (Player, "tick_late_max_ms", 100.0, 1, " ms", "the players were up to {} late"),
+];
+
+/// A counter must exceed its median at sound loads by this factor: one that is always high shows nothing.
+const RISE: f64 = 1.2;
 
 struct Candidate {
     resource: Resource,
@@ -116,7 +143,7 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let is_free = !assumed && share.is_some_and(|share| share < FREE);
     let mut evidence = Vec::new();
     let mut weight = 0;
-    for (sign_weight, sign) in signs::of(analysis, resource, is_free) {
+    for (sign_weight, sign) in signs_of(analysis, resource, is_free) {
         weight += sign_weight;
         evidence.push(sign);
     }
@@ -249,7 +276,7 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     let at = words::load(load, &analysis.table.load_unit);
     let counted = |statement| Evidence::counted(resource, statement);
     let used = analysis.usage_at_critical(resource);
-    let signs = signs::of(analysis, resource, false);
+    let signs = signs_of(analysis, resource, false);
     let is_own = used.is_some_and(|used| resource.rule().is_used_up(used / 100.0)) || !signs.is_empty();
     let spoiled = NEIGHBOURS.iter().filter_map(|(counter, least, who)| {
         let value = analysis.counter_at_critical(counter).filter(|value| value >= least)?;
@@ -320,4 +347,28 @@ fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
     evidence.extend(candidates.iter().flat_map(|candidate| candidate.evidence.iter().cloned()));
     let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };
     Decision { limit, inferred_ceiling: None }
+}
+
+/// The signs that `resource` is exhausted at the critical load, strongest first, with their weights. Only
+/// direct signs count for a resource that is known to be mostly free (`is_free`).
+fn signs_of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, Evidence)> {
+    let at = analysis.critical_text();
+    let mine = SIGNS.iter().filter(|(of, _, _, weight, ..)| *of == resource && (*weight > 1 || !is_free));
+    let found = mine.filter_map(|&(_, counter, least, weight, unit, sentence)| {
+        let value = analysis.counter_at_critical(counter).filter(|value| *value >= least)?;
+        let below = analysis.counter_below(counter);
+        if below.is_some_and(|below| value <= RISE * below) {
+            return None;
+        }
+        let with_unit = |value| format!("{}{unit}", format::number(value));
+        let before = below.map(|below| format!(" ({} at lower loads)", with_unit(below)));
+        let sentence = sentence.replace("{}", &with_unit(value)) + &before.unwrap_or_default();
+        let evidence = Evidence::counted(resource, format!("at {at} {sentence}")).with(counter, value);
+        let evidence = match below {
+            Some(below) => evidence.with(format!("below_{counter}"), below),
+            None => evidence,
+        };
+        Some((weight, evidence))
+    });
+    found.collect()
 }

@@ -12,7 +12,6 @@ mod doubts;
 mod fit;
 mod limit;
 mod measured;
-mod signs;
 mod table;
 mod words;
 

@@ -7,7 +7,6 @@ mod permissions;
 mod sampling_target;
 mod server_process;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use base::part::{HostContext, PartError, Progress, Watch};
@@ -42,15 +41,6 @@ pub struct Origin {
     server: Option<ServerProcess>,
 }
 
-impl Origin {
-    fn address(&self, host: &HostContext) -> Result<IpAddr, PartError> {
-        match (host.address, self.players_elsewhere) {
-            (None, false) => Ok(Ipv4Addr::LOCALHOST.into()),
-            _ => part::address_for_others(host, "players", "server"),
-        }
-    }
-}
-
 impl Part for Origin {
     const KIND: &'static str = "stream.server";
     type Task = OriginTask;
@@ -66,7 +56,8 @@ impl Part for Origin {
         if let Some(url) = self.settings.url.clone() {
             return existing_server::endpoint(&self.settings, &url, &server_host);
         }
-        let address = self.address(host)?;
+        let by_host_address = self.players_elsewhere || host.address.is_some();
+        let address = part::server_address(host, by_host_address, "players", "server")?;
         permissions::check_create(&self.settings, address, host)?;
         let journal = Journal::open(&host.journal_dir).map_err(PartError::new)?;
         let group = host.program_group.as_deref().map(ExistingGroup::find).transpose();

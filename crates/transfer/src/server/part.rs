@@ -1,6 +1,6 @@
 //! The server of a transfer as a part of a run: kind `transfer.server`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::part::{HostContext, PartError, Progress, Watch};
@@ -47,10 +47,7 @@ impl Part for ServerPart {
     }
 
     fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<ServerEndpoint, PartError> {
-        let address = match self.task.clients_elsewhere {
-            true => part::address_for_others(host, "clients", "server")?,
-            false => Ipv4Addr::LOCALHOST.into(),
-        };
+        let address = part::server_address(host, self.task.clients_elsewhere, "clients", "server")?;
         host.permit.peer((address, 0).into())?;
         if self.task.transfer.direction != Direction::Up || self.task.transfer.requests.is_some() {
             host.permit.rate(self.task.transfer.rate_max_bit_per_s())?;
