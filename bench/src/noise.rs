@@ -74,16 +74,16 @@ fn read(cpu: &mut HostCpu, live_ns: u64) -> anyhow::Result<Reading> {
 /// measurement's noise.
 pub fn await_quiet(within: Duration) -> anyhow::Result<()> {
     let deadline = Deadline::after(within);
-    let mut told = false;
+    let mut has_warned = false;
     while !deadline.passed() {
         let meter = Meter::start(0)?;
         std::thread::sleep(LOOK.min(deadline.left()));
         if meter.finish(0)?.other_cpu_percent < QUIET_PERCENT {
             return Ok(());
         }
-        if !told {
+        if !has_warned {
             eprintln!("  other programs use this machine; waiting up to {} s for quiet", within.as_secs());
-            told = true;
+            has_warned = true;
         }
     }
     Ok(())

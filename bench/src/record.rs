@@ -16,7 +16,7 @@ use crate::noise::Noise;
 pub struct Goal {
     /// In words: ">= 0.9".
     pub words: String,
-    /// `None`: nothing was measured that could tell.
+    /// `None`: nothing was measured.
     pub reached: Option<bool>,
 }
 

@@ -21,7 +21,8 @@ fn main() {
     }
 }
 
-/// Debug information is kept: its BTF tells the loader where the running kernel keeps what the program reads.
+/// Debug information is kept: from its BTF the loader finds the fields that the program reads in the running
+/// kernel.
 fn compile(object: &Path) -> Result<(), String> {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let compiled = Command::new(&clang)

@@ -168,7 +168,7 @@ static struct sockaddr_in address(const char *text) {
     at.sin_port = htons(port);
     return at;
 }
-static void read_boot_id(uint8_t out[16]) { /* tells the builder whether we share its clock; zeros: unknown */
+static void read_boot_id(uint8_t out[16]) { /* shows the builder whether we share its clock; zeros: unknown */
     unsigned digit;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     for (int i = 0; file && i < 32 && fscanf(file, " %*[-]") != EOF && fscanf(file, "%1x", &digit) == 1; i++)

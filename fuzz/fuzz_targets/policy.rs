@@ -1,4 +1,4 @@
-//! Agents' policies in TOML; what is accepted never lets traffic out that nobody has listed, however it is
+//! Agents' policies in TOML; an accepted policy never permits traffic that it does not list, however it is
 //! addressed.
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! What the other end of kagiri's own transfer says: whatever numbers a report has, it can be judged and
-//! told.
+//! Messages of the other end of kagiri's own transfer: a report with any numbers can be judged and printed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

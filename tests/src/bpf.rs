@@ -1,4 +1,4 @@
-//! What the kernel has loaded for somebody: BPF programs.
+//! The BPF programs that the kernel has loaded.
 
 use std::process::Command;
 

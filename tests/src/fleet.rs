@@ -174,12 +174,12 @@ impl Fleet {
         server.map_or(0, |(pid, _)| connections(pid))
     }
 
-    /// End agents in good order, then look that nothing is left of anybody, though some were killed.
+    /// End agents in good order, then check that nothing is left of any of them, though some were killed.
     pub fn end(self, agents: Vec<Live>, gone: &[u32]) {
         self.end_after(agents, gone, || ());
     }
 
-    /// The same; `put_back` takes away what the test itself made, once nobody works there any more.
+    /// The same; `put_back` removes what the test itself made, once no agent works there any more.
     pub fn end_after(self, agents: Vec<Live>, gone: &[u32], put_back: impl FnOnce()) {
         for agent in &agents {
             agent.signal(Signal::SIGTERM);

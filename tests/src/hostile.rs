@@ -16,7 +16,8 @@ pub enum Manner {
     SaysAndResets(Vec<u8>),
     /// Accepts and says nothing.
     Silent,
-    /// Serves a film and its index with ranges, but resets every answer of the film after so many bytes.
+    /// Serves a film and its index with ranges, but resets every answer of the film after this number of
+    /// bytes.
     BreaksFilm {
         film: Vec<u8>,
         /// What lies beside it under the name that ends in `.kgi`.
@@ -34,7 +35,7 @@ pub struct HostileServer {
 }
 
 impl HostileServer {
-    /// Start it. `make` is told the address, for answers that name it.
+    /// Start it. `make` gets the address, for answers that name it.
     pub fn start(make: impl FnOnce(SocketAddr) -> Manner) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket can be made not to block");

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The hosts' network: addresses that nobody has on the machine itself, and nobody reaches from there.
+/// The hosts' network: addresses that the machine itself neither has nor reaches.
 const PREFIX: &str = "10.213.77";
 static MADE: AtomicU32 = AtomicU32::new(1);
 

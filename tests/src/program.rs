@@ -73,7 +73,7 @@ impl World {
         Self::within(&target, false)
     }
 
-    /// A world for the user `nobody`; needs root, and a copy of the program that nobody may read.
+    /// A world for the user `nobody`; needs root, and a copy of the program that `nobody` may read.
     pub fn of_nobody() -> Self {
         let mut world = Self::within(&std::env::temp_dir(), true);
         let copy = world.path("kagiri");
@@ -311,8 +311,8 @@ impl Drop for Live {
 }
 
 impl Ended {
-    /// How many trials the progress lines tell to have ended: "    1 stream   pass", "    2 streams  FAIL".
-    pub fn trials_told(&self) -> usize {
+    /// How many trials have ended, by the progress lines: "    1 stream   pass", "    2 streams  FAIL".
+    pub fn trials_shown(&self) -> usize {
         let is_trial = |line: &&str| {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::Ended;
 
-/// How often a measurement is made, at most, until nobody disturbs it.
+/// How often a measurement is made, at most, until it is undisturbed.
 pub const ATTEMPTS: u32 = 3;
 /// So few players never reach their own limit: when they are late, others held them up.
 const FEW_STREAMS: f64 = 16.0;
-/// What kagiri doubts when somebody else used the machine.
+/// kagiri's doubts about other load on the machine.
 const OTHERS: [&str; 4] = ["noisy_neighbour", "cpu_stolen", "generator_late", "generator_near_saturation"];
 
 /// Whether kagiri says that others used the machine, whatever that did to its trials, or that trials are
@@ -26,8 +26,8 @@ fn trials(document: &Value) -> &[Value] {
     document["trials"].as_array().expect("trials")
 }
 
-/// Measure, with `--json`, until it comes to what is wanted, or to something else with nobody who disturbed
-/// it, at the latest the last time; the test judges what that came to.
+/// Measure, with `--json`, until the result is as wanted, or was undisturbed, or until the last attempt; the
+/// test judges the result.
 pub fn undisturbed(wanted: impl Fn(&Value) -> bool, mut measure: impl FnMut() -> Ended) -> (Ended, Value) {
     let mut attempt = 1;
     loop {
@@ -58,8 +58,8 @@ fn every_verdict(document: &Value, is_wanted: impl Fn(&Value) -> bool) -> bool {
 }
 
 /// Try something that kagiri's progress lines may show to have been disturbed: `attempt` returns its result,
-/// or `Err(lines)` where it did not come so far. Only where these lines tell of an invalid or failed trial is
-/// it tried again.
+/// or `Err(lines)` if it did not get that far. It is tried again only if these lines show an invalid or
+/// failed trial.
 ///
 /// # Panics
 /// It did not come so far though no trial was disturbed, or not in any attempt.

@@ -37,7 +37,7 @@ struct Daemon {
 }
 
 impl Slurm {
-    /// Start a cluster of so many nodes, and wait until all of them are idle.
+    /// Start a cluster of `nodes` nodes, and wait until all of them are idle.
     pub fn start(nodes: usize) -> Self {
         let dir = tempfile::Builder::new().prefix("kagiri-slurm-").tempdir().expect("a folder");
         // Munge wants that every user may pass to its socket.
@@ -270,7 +270,7 @@ KillWait=5
     text
 }
 
-/// So many different ports that nobody listened on a moment ago.
+/// `n` different ports that were free a moment ago.
 fn free_ports(n: usize) -> Vec<u16> {
     let listeners: Vec<_> =
         (0..n).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();

@@ -181,8 +181,8 @@ fn iperf3_is_served_and_is_a_server() {
     let port_text = port.to_string();
     let client =
         Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &port_text, "-n", "5M", "-J"]).output();
-    let told: Value = serde_json::from_slice(&client.expect("iperf3 runs").stdout).expect("its JSON");
-    assert_eq!(told["end"]["sum_received"]["bytes"].as_u64(), Some(5 << 20), "{told}");
+    let results: Value = serde_json::from_slice(&client.expect("iperf3 runs").stdout).expect("its JSON");
+    assert_eq!(results["end"]["sum_received"]["bytes"].as_u64(), Some(5 << 20), "{results}");
     assert!(
         server.reaches("iperf3 3", PATIENCE) && server.reaches("received 5.24 MB", PATIENCE),
         "{}",

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use sys::clock::Deadline;
 
 use super::Settings;
-use super::fixture::{Fixture, Port, SHALLOW, Told};
+use super::fixture::{Fixture, MeasuredTrial, Port, SHALLOW};
 use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
@@ -91,8 +91,8 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         let mut told_causes: Vec<String> = Vec::new();
         for _ in 0..settings.times() {
             let lab = fixture.lab(fault.port)?;
-            let told = trial(fixture, &lab, settings, fault)?;
-            let causes = told.causes();
+            let trial = trial(fixture, &lab, settings, fault)?;
+            let causes = trial.causes();
             let is_right = |word: &str| fault.words.iter().any(|right| word.contains(right));
             let slow: u64 = causes.iter().map(|(_, count)| count).sum();
             let named: u64 = causes.iter().filter(|(word, _)| is_right(word)).map(|(_, count)| count).sum();
@@ -100,7 +100,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
             if slow > 0 {
                 row.ours.push(100.0 * named as f64 / slow as f64);
             }
-            row.noise.push(told.noise);
+            row.noise.push(trial.noise);
             told_causes.extend(causes.iter().map(|(word, count)| format!("{word}: {count}")));
         }
         found.rows.push(row.goal_ours(">= 95").note(told_causes.join(", ")));
@@ -112,7 +112,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     Ok(found)
 }
 
-fn trial(fixture: &Fixture, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<Told> {
+fn trial(fixture: &Fixture, lab: &Lab, settings: &Settings, fault: &Fault) -> anyhow::Result<MeasuredTrial> {
     let mut text = format!("{}\nsize = '1KiB'\ntime = '{}s'", fault.settings, settings.seconds.max(LEAST_S));
     if let Some(times) = fault.times {
         text += &format!("\ntriggers = 'file {}'", fixture.file("times.txt", &times())?.display());
@@ -123,10 +123,10 @@ fn trial(fixture: &Fixture, lab: &Lab, settings: &Settings, fault: &Fault) -> an
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let freezer = scope.spawn(|| freeze(pid, &over));
-        let told = run();
+        let trial = run();
         over.store(true, Ordering::Relaxed);
         let frozen = freezer.join().unwrap_or(Ok(()));
-        told.and_then(|told| frozen.map(|()| told))
+        trial.and_then(|trial| frozen.map(|()| trial))
     })
 }
 

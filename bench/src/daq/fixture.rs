@@ -1,4 +1,4 @@
-//! What the cases share: labs with a builder behind a port, plans, and what runs of them tell.
+//! What the cases share: labs with a builder behind a port, plans, and results of their runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,8 +42,8 @@ pub struct Port {
 /// The port at which bursts of TCP break down.
 pub const SHALLOW: Port = Port { rate: Some("200Mbit/s"), buffer: "64KiB", link: "", host: "", hosts: HOSTS };
 
-/// One trial as kagiri tells of it.
-pub struct Told {
+/// One trial as kagiri reports it.
+pub struct MeasuredTrial {
     trial: Value,
     /// What else the machine did.
     pub noise: Noise,
@@ -95,7 +95,13 @@ impl Fixture {
 
     /// One trial with these settings (lines of a plan's table), on a lab or within one process; `seconds` is
     /// what it measures.
-    pub fn run(&self, lab: Option<&Lab>, settings: &str, seconds: u64, pace: &Pace) -> anyhow::Result<Told> {
+    pub fn run(
+        &self,
+        lab: Option<&Lab>,
+        settings: &str,
+        seconds: u64,
+        pace: &Pace,
+    ) -> anyhow::Result<MeasuredTrial> {
         let plan = self.file("plan.toml", &plan_text(lab.is_some(), settings))?;
         let mut command = self.kagiri();
         command.arg("run").arg(&plan).args(["--json", "--quiet"]);
@@ -111,11 +117,11 @@ impl Fixture {
         ensure!(trial.is_object(), "no trial was made: {} {}", run["failure"], ran.stderr);
         let broke_off = &trial["account"]["broke_off"];
         ensure!(broke_off.is_null(), "the trial broke off: {broke_off} ({settings})");
-        Ok(Told { trial, noise })
+        Ok(MeasuredTrial { trial, noise })
     }
 }
 
-impl Told {
+impl MeasuredTrial {
     pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let value = self.known(name);
         value.with_context(|| format!("kagiri told no {name}: {}", self.trial["reasons"]))
@@ -149,18 +155,18 @@ fn count(text: &str) -> Option<u64> {
 }
 
 /// A row of one metric over several runs; runs that do not know it are left out.
-pub fn row(what: &str, unit: &str, told: &[Told], metric: &str, factor: f64) -> Row {
+pub fn row(what: &str, unit: &str, trials: &[MeasuredTrial], metric: &str, factor: f64) -> Row {
     let mut row = Row::new(what, unit);
-    row.ours = told.iter().filter_map(|told| Some(told.known(metric)? * factor)).collect();
-    row.noise = told.iter().map(|told| told.noise).collect();
+    row.ours = trials.iter().filter_map(|trial| Some(trial.known(metric)? * factor)).collect();
+    row.noise = trials.iter().map(|trial| trial.noise).collect();
     row
 }
 
 /// A row that must be 0 in every run, and known.
-pub fn none(what: &str, told: &[Told], metric: &str) -> Row {
-    row(what, "", told, metric, 1.0).goal_each("0, each")
+pub fn none(what: &str, trials: &[MeasuredTrial], metric: &str) -> Row {
+    row(what, "", trials, metric, 1.0).goal_each("0, each")
 }
 
-pub fn middle(told: &[Told], metric: &str) -> Option<f64> {
-    median(&told.iter().filter_map(|told| told.known(metric)).collect::<Vec<_>>())
+pub fn middle(trials: &[MeasuredTrial], metric: &str) -> Option<f64> {
+    median(&trials.iter().filter_map(|trial| trial.known(metric)).collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::statistics::median;
 
-use super::fixture::{Fixture, Told, none, row};
+use super::fixture::{Fixture, MeasuredTrial, none, row};
 use super::{Settings, peers};
 use crate::record::Row;
 use crate::suite::{self, Found};
@@ -23,14 +23,14 @@ pub fn rate(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let Settings { seconds, pace, .. } = settings;
     let end = flat_out(&format!("time = '{seconds}s'"));
     let mut fragments = Row::new("fragments, against neper's answers", "1/s");
-    let mut told: Vec<Told> = Vec::new();
+    let mut trials: Vec<MeasuredTrial> = Vec::new();
     for number in 0..settings.times() {
         let (ours, theirs) = suite::pair(number, |is_ours| {
             if is_ours {
                 let ours = fixture.run(None, &end, (*seconds).into(), pace)?;
                 fragments.noise.push(ours.noise);
                 let per_s = ours.metric("events_per_s")? * f64::from(SOURCES);
-                told.push(ours);
+                trials.push(ours);
                 return Ok(Some(per_s));
             }
             let Some(program) = &settings.neper else { return Ok(None) };
@@ -43,14 +43,14 @@ pub fn rate(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
         }
     }
     let rows = vec![
-        row("events", "1/s", &told, "events_per_s", 1.0).goal_ours(">= 200"),
+        row("events", "1/s", &trials, "events_per_s", 1.0).goal_ours(">= 200"),
         fragments.goal_ratio("ratio >= 1.5"),
-        row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0)
+        row("builder's CPU for a fragment", "us", &trials, "builder_cpu_us_per_fragment", 1.0)
             .goal_ours("<= 3"),
-        row("sources' CPU for a fragment", "us", &told, "source_cpu_us_per_fragment", 1.0),
-        row("goodput", "Gbit/s", &told, "goodput_bit_per_s", 1e-9),
-        row("completion, p99", "ms", &told, "completion_p99_ms", 1.0),
-        none("fragments lost", &told, "fragments_lost"),
+        row("sources' CPU for a fragment", "us", &trials, "source_cpu_us_per_fragment", 1.0),
+        row("goodput", "Gbit/s", &trials, "goodput_bit_per_s", 1e-9),
+        row("completion, p99", "ms", &trials, "completion_p99_ms", 1.0),
+        none("fragments lost", &trials, "fragments_lost"),
     ];
     let versions = match &settings.neper {
         Some(_) => BTreeMap::from([("neper".to_owned(), "tcp_rr of its main branch".to_owned())]),
@@ -76,18 +76,18 @@ pub fn long(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     // A hundred events a second are half of what is expected.
     let within_s = events / 100 + 60;
     let end = flat_out(&format!("events = {events}\ntime = '{within_s}s'"));
-    let told = [fixture.run(None, &end, within_s, &settings.pace)?];
+    let trials = [fixture.run(None, &end, within_s, &settings.pace)?];
     let most_bytes = f64::from(WINDOW) * f64::from(SOURCES) * f64::from(BYTES);
     let rows = vec![
-        row("fragments sent", "", &told, "fragments_sent", 1.0),
-        none("lost", &told, "fragments_lost"),
-        none("seen that nobody sent", &told, "fragments_unexplained"),
-        none("duplicate", &told, "fragments_duplicate"),
-        none("late", &told, "fragments_late"),
-        none("refused", &told, "fragments_refused"),
-        none("events incomplete", &told, "events_incomplete"),
-        row("events", "1/s", &told, "events_per_s", 1.0),
-        row("memory of fragments, at most", "KiB", &told, "builder_memory_bytes_max", 1.0 / 1024.0)
+        row("fragments sent", "", &trials, "fragments_sent", 1.0),
+        none("lost", &trials, "fragments_lost"),
+        none("seen that nobody sent", &trials, "fragments_unexplained"),
+        none("duplicate", &trials, "fragments_duplicate"),
+        none("late", &trials, "fragments_late"),
+        none("refused", &trials, "fragments_refused"),
+        none("events incomplete", &trials, "events_incomplete"),
+        row("events", "1/s", &trials, "events_per_s", 1.0),
+        row("memory of fragments, at most", "KiB", &trials, "builder_memory_bytes_max", 1.0 / 1024.0)
             .goal_each(&format!("<= {:.0} KiB: {WINDOW} events", most_bytes / 1024.0)),
     ];
     Ok(Found::about(format!(
@@ -110,7 +110,7 @@ pub fn dropped(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     for (what, triggers) in [("flat out", "max"), ("100 triggers/s", "100/s")] {
         for pattern in ["push", "grant"] {
             let credit = if pattern == "grant" { "credit = 50\n" } else { "" };
-            let told: Vec<Told> = (0..settings.times())
+            let trials: Vec<MeasuredTrial> = (0..settings.times())
                 .map(|_| {
                     let text = format!(
                         "sources = {FEW}\nsize = '{BYTES}B'\ntriggers = '{triggers}'\npattern = \
@@ -122,13 +122,13 @@ pub fn dropped(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
                 .collect::<Result<_, _>>()?;
             let name = |of: &str| format!("{pattern}, {what}: {of}");
             found.rows.extend([
-                row(&name("orders dropped"), "", &told, "orders_dropped", 1.0),
-                none(&name("events incomplete"), &told, "events_incomplete"),
-                none(&name("fragments lost"), &told, "fragments_lost"),
-                row(&name("recovery, p99"), "ms", &told, "recovery_p99_ms", 1.0).goal_ours("<= 10"),
+                row(&name("orders dropped"), "", &trials, "orders_dropped", 1.0),
+                none(&name("events incomplete"), &trials, "events_incomplete"),
+                none(&name("fragments lost"), &trials, "fragments_lost"),
+                row(&name("recovery, p99"), "ms", &trials, "recovery_p99_ms", 1.0).goal_ours("<= 10"),
             ]);
             let events =
-                median(&told.iter().filter_map(|told| told.known("events_complete")).collect::<Vec<_>>());
+                median(&trials.iter().filter_map(|trial| trial.known("events_complete")).collect::<Vec<_>>());
             found.notes.push(format!("{pattern}, {what}: {} events, median", events.unwrap_or(0.0)));
         }
     }

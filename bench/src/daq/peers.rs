@@ -28,8 +28,8 @@ pub fn iperf3_baseline(fixture: &Fixture, settings: &Settings) -> anyhow::Result
             "sources = {sources}\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = '{pattern}'\ntime = '{}s'",
             settings.seconds
         );
-        let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
-        Ok((told.metric("events_per_s")?, told.known("goodput_bit_per_s").unwrap_or(0.0) / 1e6))
+        let trial = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        Ok((trial.metric("events_per_s")?, trial.known("goodput_bit_per_s").unwrap_or(0.0) / 1e6))
     };
     let mut found = Found::about(format!(
         "{STREAMS} streams of iperf3 from one host (peer), and events of 1 KiB from sources on {HOSTS} \
@@ -82,11 +82,11 @@ fn iperf3(lab: &Lab, seconds: u32) -> anyhow::Result<f64> {
     Ok(mbit_per_s)
 }
 
-/// What a client was told that came, Mbit/s.
+/// What iperf3's client reports as received, Mbit/s.
 fn received(ran: tools::Ran) -> anyhow::Result<f64> {
-    let told: Value = serde_json::from_str(&ran.stdout).context("iperf3's JSON")?;
-    let bit_per_s = told["end"]["sum_received"]["bits_per_second"].as_f64();
-    Ok(bit_per_s.with_context(|| format!("iperf3 did not say what came: {}", told["error"]))? / 1e6)
+    let results: Value = serde_json::from_str(&ran.stdout).context("iperf3's JSON")?;
+    let bit_per_s = results["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(bit_per_s.with_context(|| format!("iperf3 did not say what came: {}", results["error"]))? / 1e6)
 }
 
 fn start(lab: &Lab, host: &str, arguments: &[&str]) -> anyhow::Result<Child> {

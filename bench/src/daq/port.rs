@@ -6,7 +6,7 @@ use daq::settings::Carrier;
 use daq::theory;
 
 use super::Settings;
-use super::fixture::{Fixture, HOSTS, Port, SHALLOW, Told, middle, none, row};
+use super::fixture::{Fixture, HOSTS, MeasuredTrial, Port, SHALLOW, middle, none, row};
 use crate::fleet::fixture::Lab;
 use crate::record::Row;
 use crate::suite::Found;
@@ -14,20 +14,20 @@ use crate::suite::Found;
 const GIGABIT: Port = Port { rate: Some("1Gbit/s"), ..SHALLOW };
 
 /// Several trials with the same settings.
-fn runs(fixture: &Fixture, lab: &Lab, settings: &Settings, text: &str) -> anyhow::Result<Vec<Told>> {
+fn runs(fixture: &Fixture, lab: &Lab, settings: &Settings, text: &str) -> anyhow::Result<Vec<MeasuredTrial>> {
     let text = format!("{text}\ntime = '{}s'", settings.seconds);
     let one = |_| fixture.run(Some(lab), &text, settings.seconds.into(), &settings.pace);
     (0..settings.times()).map(one).collect()
 }
 
-/// What is told of a way of asking for fragments.
-fn told_of(name: &str, told: &[Told]) -> [Row; 4] {
+/// The rows of one pattern.
+fn pattern_rows(name: &str, trials: &[MeasuredTrial]) -> [Row; 4] {
     let of = |what: &str| format!("{name}: {what}");
     [
-        row(&of("of ideal"), "%", told, "ideal_percent", 1.0),
-        row(&of("completion, p99"), "ms", told, "completion_p99_ms", 1.0),
-        row(&of("events incomplete"), "", told, "events_incomplete", 1.0),
-        row(&of("segments sent again"), "", told, "retransmits", 1.0),
+        row(&of("of ideal"), "%", trials, "ideal_percent", 1.0),
+        row(&of("completion, p99"), "ms", trials, "completion_p99_ms", 1.0),
+        row(&of("events incomplete"), "", trials, "events_incomplete", 1.0),
+        row(&of("segments sent again"), "", trials, "retransmits", 1.0),
     ]
 }
 
@@ -46,8 +46,8 @@ pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     let text = |pattern| {
         format!("sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\nbuffer = '64KiB'\npattern = '{pattern}'")
     };
-    let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
-    let grant = told_of("grant", &runs(fixture, &lab, settings, &text("grant"))?);
+    let push = pattern_rows("push", &runs(fixture, &lab, settings, &text("push"))?);
+    let grant = pattern_rows("grant", &runs(fixture, &lab, settings, &text("grant"))?);
     let with_goal =
         |[ideal, rest @ ..]: [Row; 4], words: &str| std::iter::once(ideal.goal_ours(words)).chain(rest);
     let push = with_goal(push, "<= 10");
@@ -63,8 +63,8 @@ pub fn shallow(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
 pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(GIGABIT)?;
     let text = "sources = 1000\nsize = '1KiB'\nlink = '1Gbit/s'\nbuffer = '64KiB'\npattern = 'grant'";
-    let told = runs(fixture, &lab, settings, text)?;
-    let [ideal, p99, incomplete, again] = told_of("grant", &told);
+    let trials = runs(fixture, &lab, settings, text)?;
+    let [ideal, p99, incomplete, again] = pattern_rows("grant", &trials);
     Ok(Found::about(format!(
         "{}, by multicast grants with a credit that is found by itself. There is no peer.",
         where_(1000, "1 KiB", &GIGABIT)
@@ -74,8 +74,8 @@ pub fn thousand(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found>
         p99.goal_ours("<= 20"),
         incomplete.goal_each("0, each"),
         again.goal_each("0, each"),
-        row("credit", "fragments", &told, "credit", 1.0),
-        row("builder's CPU for a fragment", "us", &told, "builder_cpu_us_per_fragment", 1.0),
+        row("credit", "fragments", &trials, "credit", 1.0),
+        row("builder's CPU for a fragment", "us", &trials, "builder_cpu_us_per_fragment", 1.0),
     ]))
 }
 
@@ -87,8 +87,8 @@ pub fn large(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
              '{pattern}'"
         )
     };
-    let [ideal, rest @ ..] = told_of("pull", &runs(fixture, &lab, settings, &text("pull"))?);
-    let push = told_of("push", &runs(fixture, &lab, settings, &text("push"))?);
+    let [ideal, rest @ ..] = pattern_rows("pull", &runs(fixture, &lab, settings, &text("pull"))?);
+    let push = pattern_rows("push", &runs(fixture, &lab, settings, &text("push"))?);
     let ideal = ideal.goal_ours(">= 98");
     Ok(Found::about(format!(
         "{}, two events under way: asked one by one with a credit that is found by itself (pull), and \
@@ -114,11 +114,11 @@ pub fn poisson(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         where_(1000, "1 KiB", &GIGABIT)
     ));
     for pattern in ["grant", "push"] {
-        let told = runs(fixture, &lab, settings, &text(pattern))?;
-        let dead = row(&format!("{pattern}: dead time"), "%", &told, "dead_time_percent", 1.0);
+        let trials = runs(fixture, &lab, settings, &text(pattern))?;
+        let dead = row(&format!("{pattern}: dead time"), "%", &trials, "dead_time_percent", 1.0);
         let dead = if pattern == "grant" { dead.goal_ours("<= 2") } else { dead };
         found.rows.push(dead);
-        found.rows.push(row(&format!("{pattern}: completion, p99"), "ms", &told, "completion_p99_ms", 1.0));
+        found.rows.push(row(&format!("{pattern}: completion, p99"), "ms", &trials, "completion_p99_ms", 1.0));
     }
     Ok(found)
 }
@@ -126,25 +126,25 @@ pub fn poisson(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
 /// Ten thousand sources: on a host that is linked to the builder's directly, and on eight behind a switch.
 pub fn many(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     const SOURCES: u32 = 10_000;
-    let of = |hosts| -> anyhow::Result<Vec<Told>> {
+    let of = |hosts| -> anyhow::Result<Vec<MeasuredTrial>> {
         let lab = fixture.lab(Port { rate: None, hosts, ..SHALLOW })?;
         let text =
             format!("sources = {SOURCES}\nsize = '1KiB'\npattern = 'push'\nwindow = 3\ntimeout = '5s'");
         runs(fixture, &lab, settings, &text)
     };
     let (direct, switched) = (of(1)?, of(HOSTS)?);
-    let held = |name: &str, told: &[Told]| {
+    let held = |name: &str, trials: &[MeasuredTrial]| {
         let of = |what: &str| format!("{name}: {what}");
-        let memory = row(&of("memory of a source"), "KB", told, "source_memory_bytes_each", 1e-3);
+        let memory = row(&of("memory of a source"), "KB", trials, "source_memory_bytes_each", 1e-3);
         vec![
-            row(&of("connected in"), "s", told, "connect_s", 1.0).goal_ours("<= 1"),
+            row(&of("connected in"), "s", trials, "connect_s", 1.0).goal_ours("<= 1"),
             memory.goal_ours("<= 20"),
-            row(&of("completion, p99"), "ms", told, "completion_p99_ms", 1.0),
-            none(&of("events incomplete"), told, "events_incomplete"),
-            none(&of("fragments lost"), told, "fragments_lost"),
+            row(&of("completion, p99"), "ms", trials, "completion_p99_ms", 1.0),
+            none(&of("events incomplete"), trials, "events_incomplete"),
+            none(&of("fragments lost"), trials, "fragments_lost"),
         ]
     };
-    let events = |name: &str, told| row(&format!("{name}: events"), "1/s", told, "events_per_s", 1.0);
+    let events = |name: &str, trials| row(&format!("{name}: events"), "1/s", trials, "events_per_s", 1.0);
     let mut rows = vec![events("direct", &direct).goal_ours(">= 14")];
     rows.extend(held("direct", &direct));
     rows.push(events("switch", &switched));
@@ -162,12 +162,12 @@ const RATE_BIT_PER_S: f64 = 200e6;
 const BUFFER_BYTES: u64 = 64 << 10;
 /// The share of ideal below which a port has broken down: stalls of 200 ms leave a few percent of it.
 const BROKEN_PERCENT: f64 = 50.0;
-/// Far enough below the cliff to tell the skew of sources that do not hinder one another.
+/// Far enough below the cliff to measure the skew of sources that do not hinder each other.
 const FEW: u32 = 24;
 
 pub fn cliff(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let lab = fixture.lab(SHALLOW)?;
-    let push = |sources: u32| -> anyhow::Result<Told> {
+    let push = |sources: u32| -> anyhow::Result<MeasuredTrial> {
         let text = format!(
             "sources = {sources}\nsize = '{BYTES}B'\nlink = '200Mbit/s'\nbuffer = '64KiB'\ntime = '{}s'",
             settings.seconds
@@ -226,12 +226,12 @@ pub fn clocks(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     {
         let text = format!("{settings_of}\nsize = '1KiB'\ntime = '{seconds}s'");
         let one = |_| fixture.run(Some(&lab), &text, seconds, &settings.pace);
-        let told: Vec<Told> = (0..settings.times()).map(one).collect::<Result<_, _>>()?;
+        let trials: Vec<MeasuredTrial> = (0..settings.times()).map(one).collect::<Result<_, _>>()?;
         let name = |of: &str| format!("{what}: {of}");
-        let probes = row(&name("answers"), "", &told, "clock_probes", 1.0);
+        let probes = row(&name("answers"), "", &trials, "clock_probes", 1.0);
         found.rows.extend([
-            row(&name("bound of the worst clock"), "us", &told, "clock_bound_us", 1.0).goal_ours("<= 20"),
-            row(&name("estimates off by more than their bound"), "", &told, "clock_violations", 1.0)
+            row(&name("bound of the worst clock"), "us", &trials, "clock_bound_us", 1.0).goal_ours("<= 20"),
+            row(&name("estimates off by more than their bound"), "", &trials, "clock_violations", 1.0)
                 .goal_each("0, each"),
             probes,
         ]);
@@ -249,8 +249,8 @@ pub fn credit(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
             "sources = 80\nsize = '1KiB'\nlink = '200Mbit/s'\npattern = 'grant'\n{credit}time = '{}s'",
             settings.seconds
         );
-        let told = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
-        Ok((told.metric("events_per_s")?, told.known("credit")))
+        let trial = fixture.run(Some(&lab), &text, settings.seconds.into(), &settings.pace)?;
+        Ok((trial.metric("events_per_s")?, trial.known("credit")))
     };
     let (mut fixed, mut found_by_itself) = (vec![Vec::new(); FIXED.len()], Vec::new());
     let mut credits = Row::new("credit found", "fragments");
@@ -268,13 +268,13 @@ pub fn credit(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut rate = Row::new("events, credit found by itself and best fixed one", "1/s");
     found_by_itself.iter().for_each(|&ours| rate.pair(ours, best));
     let of = |(credit, rate): (u32, &f64)| format!("{credit}: {rate:.1}");
-    let told: Vec<String> = FIXED.into_iter().zip(&medians).map(of).collect();
+    let rates: Vec<String> = FIXED.into_iter().zip(&medians).map(of).collect();
     Ok(Found::about(
         "80 sources of 1 KiB through a port of 200 Mbit/s and 64 KiB, by multicast grants: the \
                    credit found by itself (ours) against the best median of fixed credits (peer).",
     )
     .with_rows([rate.goal_ratio("ratio >= 0.95"), credits])
-    .with_notes(vec![format!("events/s by fixed credit, medians: {}", told.join(", "))]))
+    .with_notes(vec![format!("events/s by fixed credit, medians: {}", rates.join(", "))]))
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl<'a> Hall<'a> {
         }
     }
 
-    /// A coordinator that waits for so many agents, rests, and asks all.
+    /// A coordinator that waits for all agents, rests, and asks all.
     pub fn coordinator(&self, expect: u32, rest: Duration, rounds: u32) -> anyhow::Result<Child> {
         let mut arguments = vec!["--listen".to_owned(), self.endpoint()];
         let clock = format!("{}:0", self.desk);
@@ -109,7 +109,7 @@ impl<'a> Hall<'a> {
         Ok(self.lab.helper(host, "crowd")?.args(arguments).start(&self.fixture.journal)?)
     }
 
-    /// The real agent, as a user starts it; over TLS, without which it joins nobody on another host.
+    /// The real agent, as a user starts it; over TLS, without which it joins no other host.
     pub fn agent(&self, host: &str, member: &str) -> anyhow::Result<Child> {
         let spawn = self.lab.on(host, &self.fixture.kagiri).args(["agent", "--join", &self.endpoint()]);
         let spawn = spawn.arg("--credentials").arg(bundle(&self.fleet, member));

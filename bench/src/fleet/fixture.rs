@@ -1,4 +1,4 @@
-//! What the cases share: labs, programs on their hosts, and what these tell.
+//! What the cases share: labs, programs on their hosts, and the programs' output.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ impl Drop for Lab<'_> {
     }
 }
 
-/// Waits for an event that a coordinator tells.
+/// Waits for an event that a coordinator prints.
 pub fn event<T>(child: &mut Child, within: Duration, pick: impl Fn(Event) -> Option<T>) -> anyhow::Result<T> {
     let read = |line: &str| serde_json::from_str(line).ok().and_then(&pick);
     let line = child.wait_line(within, |line| read(line).is_some())?;

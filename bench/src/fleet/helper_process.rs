@@ -1,5 +1,5 @@
-//! What this program starts itself for on a lab's hosts: a crowd of agents, and a coordinator that tells what
-//! it sees.
+//! What this program starts itself for on a lab's hosts: a crowd of agents, and a coordinator that prints
+//! what it sees.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const NAMED_MAX: usize = 20;
 /// What a crowd says once all of its agents wait for a coordinator.
 pub const WAITING: &str = "all are waiting";
 
-/// What a coordinator tells, one line of JSON each.
+/// What a coordinator prints, one line of JSON each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -199,7 +199,7 @@ impl Coordinate {
             self.fleet.as_deref().map(|dir| Credentials::load(&bundle(dir, "coordinator"))).transpose()?;
         let mut more = credentials.as_ref().map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
         more.extend([access_control(credentials.as_ref()), low_pass_filter()]);
-        // It can be joined before it has been told so.
+        // It can be joined before this line is printed.
         tell(&Event::Listening { at_ns: monotonic_ns() })?;
         let coordinator = Coordinator::open(CoordinatorConfig {
             role: session::Role::Router { listen: vec![self.listen.clone()] },
@@ -254,7 +254,7 @@ impl Coordinate {
     }
 }
 
-/// Tell who comes and goes, until killed.
+/// Print which hosts come and go, until killed.
 fn watch(coordinator: &Coordinator) -> anyhow::Result<()> {
     let names = || coordinator.membership().names().into_iter().collect::<BTreeSet<_>>();
     let (mut known, mut changes) = (names(), 0);

@@ -258,7 +258,7 @@ fn modelled_s(model: &DiskModel, starts: &[u64]) -> anyhow::Result<f64> {
     Ok((now_ns - began_ns.unwrap_or(0)) as f64 / 1e9)
 }
 
-/// How long it takes to read a file that nobody has in memory.
+/// How long it takes to read a file that is not in memory.
 fn read_s(path: &Path) -> anyhow::Result<f64> {
     let length = std::fs::metadata(path)?.len();
     let mut file = DirectFile::open(path, AT_ONCE, false)?;
@@ -271,7 +271,7 @@ fn read_s(path: &Path) -> anyhow::Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Where a file's extents begin on the disk, in bytes, as filefrag(8) tells.
+/// Where a file's extents begin on the disk, in bytes, by filefrag(8).
 fn extents(path: &Path) -> anyhow::Result<Vec<u64>> {
     let mut command = Command::new("filefrag");
     command.args(["-v", "-b4096"]).arg(path);

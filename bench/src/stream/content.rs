@@ -65,7 +65,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     shown.pair(mplayer(&made)?, mplayer(&looped)?);
     counted.push(shown.goal_ratio("1: the same number"));
     for path in [&made, &copied, &looped, &index_path(&made)] {
-        // Gigabytes that nobody needs any more; one that cannot be removed is made anew the next time.
+        // Gigabytes that are no longer needed; a file that cannot be removed is made again next time.
         let _ = std::fs::remove_file(path);
     }
     let mut rows = vec![against_loop.goal_ours("<= 5 s"), against_copy];

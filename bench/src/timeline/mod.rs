@@ -84,7 +84,7 @@ impl Bench {
     /// does at each of them.
     fn watched(&self, watcher: &[&str]) -> anyhow::Result<Took> {
         let blocks = u64::from(self.kilocalls) * 500;
-        // The shell tells the program's times, whoever watches both.
+        // The shell prints the program's times, traced or not.
         let lines = format!(
             "TIMEFORMAT='took %3R %3U %3S'; time dd if=/dev/zero of=/dev/null bs=1 count={blocks} status=none"
         );
@@ -92,10 +92,10 @@ impl Bench {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&self.dir).env("LC_ALL", "C");
         let ran = tools::run(&mut command, PATIENCE, &[0])?;
-        let told = ran.stderr.lines().find_map(|line| line.strip_prefix("took "));
-        let told = told.with_context(|| format!("{}: no times in {}", words[0], ran.stderr))?;
-        let seconds: Vec<f64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [wall, user, system] = seconds[..] else { bail!("{}: these are no times: {told}", words[0]) };
+        let times = ran.stderr.lines().find_map(|line| line.strip_prefix("took "));
+        let times = times.with_context(|| format!("{}: no times in {}", words[0], ran.stderr))?;
+        let seconds: Vec<f64> = times.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [wall, user, system] = seconds[..] else { bail!("{}: these are no times: {times}", words[0]) };
         let of_call = |seconds: f64| seconds * 1e9 / (2 * blocks) as f64;
         Ok(Took { cpu_ns: of_call(user + system), wall_ns: of_call(wall) })
     }

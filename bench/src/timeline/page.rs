@@ -56,7 +56,7 @@ addEventListener('load', async () => {
 });
 </script>"#;
 
-/// What the page tells, ms.
+/// The times that the page reports, ms.
 #[derive(Deserialize)]
 struct Frames {
     /// From the beginning of the navigation to the picture.
@@ -182,7 +182,7 @@ impl Drop for Browser {
     }
 }
 
-/// Opens the page and waits until it has told.
+/// Opens the page and waits for its times.
 fn frames_of(page: &Path, dir: &Path) -> anyhow::Result<Frames> {
     let profile = dir.join("browser");
     let mut command = Command::new(BROWSER);
@@ -198,15 +198,15 @@ fn frames_of(page: &Path, dir: &Path) -> anyhow::Result<Frames> {
     let mut browser =
         Browser(command.spawn().with_context(|| format!("cannot start {BROWSER}; is it installed?"))?);
     let errors = browser.0.stderr.take().context("its errors are piped")?;
-    let (tell, told) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
             if let Some((_, rest)) = line.split_once("kagiri-frames ") {
-                let _ = tell.send(rest.to_owned());
+                let _ = sender.send(rest.to_owned());
             }
         }
     });
-    let line = told.recv_timeout(PATIENCE).with_context(|| format!("{BROWSER} told nothing"))?;
+    let line = lines.recv_timeout(PATIENCE).with_context(|| format!("{BROWSER} told nothing"))?;
     // The browser writes the place in its source behind.
     let text = line.rsplit_once('}').map_or(line.as_str(), |(text, _)| text);
     Ok(serde_json::from_str(&format!("{text}}}"))?)

@@ -11,22 +11,22 @@ use super::{Fixture, Load, MARGIN, Moved};
 use crate::tools;
 use transfer::flow::Mode;
 
-/// One trial as kagiri tells of it.
-pub(super) struct Told {
+/// One trial as kagiri reports it.
+pub(super) struct Measured {
     trial: Value,
     /// CPU time of both programs from their start to their end: what they find out before they begin is part
     /// of it.
     pub(super) cpu_s: f64,
 }
 
-impl Told {
+impl Measured {
     pub(super) fn metric(&self, name: &str) -> anyhow::Result<f64> {
         self.trial["metrics"][name].as_f64().with_context(|| format!("kagiri told no {name}"))
     }
 }
 
 /// Has a server and a client of ours measure with these options for so long.
-pub(super) fn measure(fixture: &Fixture, options: &[&str], seconds: u32) -> anyhow::Result<Told> {
+pub(super) fn measure(fixture: &Fixture, options: &[&str], seconds: u32) -> anyhow::Result<Measured> {
     let before_s = children_cpu_s()?;
     let port = free_port()?;
     let address = format!("127.0.0.1:{port}");
@@ -43,7 +43,7 @@ pub(super) fn measure(fixture: &Fixture, options: &[&str], seconds: u32) -> anyh
     let mut run: Value = serde_json::from_str(&ran.stdout).context("kagiri printed no run")?;
     let trial = run["trials"][0].take();
     ensure!(trial["verdict"] == "pass", "the trial did not pass: {trial}");
-    Ok(Told { trial, cpu_s: children_cpu_s()? - before_s })
+    Ok(Measured { trial, cpu_s: children_cpu_s()? - before_s })
 }
 
 pub(super) fn transfer(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> {
@@ -55,7 +55,7 @@ pub(super) fn transfer(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> 
     if load.mode == Mode::Discard {
         options.extend(["--mode", "discard"]);
     }
-    let told = measure(fixture, &options, load.seconds)?;
-    let lost_percent = if load.is_udp { 100.0 * told.metric("loss_ratio")? } else { 0.0 };
-    Ok(moved(told.metric("goodput_bit_per_s")?, load, told.cpu_s, lost_percent))
+    let measured = measure(fixture, &options, load.seconds)?;
+    let lost_percent = if load.is_udp { 100.0 * measured.metric("loss_ratio")? } else { 0.0 };
+    Ok(moved(measured.metric("goodput_bit_per_s")?, load, measured.cpu_s, lost_percent))
 }

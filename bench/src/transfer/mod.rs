@@ -143,19 +143,19 @@ impl Case {
 fn flows(fixture: &Fixture) -> anyhow::Result<Found> {
     const FLOWS: u32 = 10_000;
     let seconds = fixture.seconds;
-    let (told, noise) =
+    let (measured, noise) =
         fixture.pace.measured(|| kagiri_peer::measure(fixture, &["--flows", &FLOWS.to_string()], seconds))?;
     let row =
         |what: &str, unit: &str, value: f64| Row { noise: vec![noise], ..Row::single(what, unit, value) };
-    let least = row("slowest flow", "kbit/s", told.metric("flow_least_bit_per_s")? / 1e3);
+    let least = row("slowest flow", "kbit/s", measured.metric("flow_least_bit_per_s")? / 1e3);
     Ok(Found::about(format!(
         "`kagiri transfer --flows {FLOWS}` and `kagiri transfer --serve`, a process each, over loopback: \
              all flows send flat out for {seconds} s."
     ))
     .with_rows([
         least.goal_each("> 0: every flow moved"),
-        row("received", "Gbit/s", told.metric("goodput_bit_per_s")? / 1e9),
-        row("CPU of both ends", "s/GB", told.metric("cpu_s_per_gb")?),
+        row("received", "Gbit/s", measured.metric("goodput_bit_per_s")? / 1e9),
+        row("CPU of both ends", "s/GB", measured.metric("cpu_s_per_gb")?),
     ]))
 }
 

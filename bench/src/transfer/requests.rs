@@ -43,8 +43,12 @@ fn ours(fixture: &Fixture, waiting: Waiting) -> anyhow::Result<Answered> {
     if waiting == Waiting::Spin {
         options.push("--spin");
     }
-    let told = kagiri_peer::measure(fixture, &options, fixture.seconds)?;
-    Ok([told.metric("transactions_per_s")?, told.metric("response_p50_us")?, told.metric("response_p99_us")?])
+    let measured = kagiri_peer::measure(fixture, &options, fixture.seconds)?;
+    Ok([
+        measured.metric("transactions_per_s")?,
+        measured.metric("response_p50_us")?,
+        measured.metric("response_p99_us")?,
+    ])
 }
 
 fn sockperf(seconds: u32) -> anyhow::Result<Answered> {

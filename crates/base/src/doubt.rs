@@ -18,7 +18,7 @@ use crate::resource::{Ceiling, Resource};
 pub enum Doubt {
     /// Programs other than the target and kagiri used the host's CPU, in % of one core.
     NoisyNeighbour { other_cpu_percent: f64 },
-    /// The hypervisor gave CPU time to somebody else: of all CPUs, in % of one core.
+    /// The hypervisor gave CPU time to other guests: of all CPUs, in % of one core.
     CpuStolen { steal_percent: f64 },
     /// Samples of a resource are missing.
     SamplesMissing { resource: String, missing_percent: f64 },

@@ -77,8 +77,8 @@ fn decimals(largest: f64) -> usize {
     }
 }
 
-/// A number with so many decimals, or with more where it is too small to show two digits; what does not show
-/// by [`DECIMALS_MAX`] either prints as zero.
+/// A number with this number of decimals, or with more if it is too small to show two digits; a number
+/// without digits up to [`DECIMALS_MAX`] prints as zero.
 fn aligned(value: f64, decimals: usize) -> String {
     let shows = |decimals: &usize| value.abs() >= 10f64.powi(1 - *decimals as i32) * 0.995;
     let is_whole = decimals == 0 && value.fract() == 0.0;
@@ -86,7 +86,7 @@ fn aligned(value: f64, decimals: usize) -> String {
     fixed(value, enough.unwrap_or(decimals))
 }
 
-/// A number with exactly so many decimals, without a minus sign before zero.
+/// A number with exactly this number of decimals, without a minus sign before zero.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {
@@ -110,7 +110,7 @@ pub fn number(value: f64) -> String {
     trimmed(value, decimals)
 }
 
-/// A number with at most so many decimals, without zeros at their end.
+/// A number with at most this number of decimals, without zeros at their end.
 pub(crate) fn trimmed(value: f64, decimals: usize) -> String {
     let text = fixed(value, decimals);
     match text.contains('.') {

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
 
-/// Largest time that is told apart, in ns: one hour. Anything above counts as one hour.
+/// Largest recorded time, in ns: one hour. Anything above counts as one hour.
 const NS_MAX: u64 = 3_600_000_000_000;
 
 /// Times in ns with three significant digits (HdrHistogram, Gil Tene).

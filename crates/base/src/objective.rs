@@ -85,7 +85,7 @@ pub struct Requirement {
     pub measured: Option<f64>,
     /// Whether it held. An unknown value never satisfies a requirement.
     pub held: bool,
-    /// Why it cannot be said whether it holds, where something was measured and does not tell.
+    /// Why it is unknown whether it held, although something was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }

@@ -81,15 +81,14 @@ pub struct Trial {
 pub struct Account {
     /// What came of it, one sentence; absent where the load that was carried says it all.
     pub headline: Option<String>,
-    /// What held it back, where the workload's own counters tell.
+    /// The limit, if the workload's own counters show it.
     pub limit: Option<Limit>,
     /// What a reader may want to look up.
     pub tables: Vec<Table>,
     /// What a reader may want to see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
-    /// Why it broke off, where it did: what was measured until then tells nothing of how it would have
-    /// ended.
+    /// Why it broke off, if it did: its measurements until then do not show how it would have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_off: Option<String>,
 }
@@ -102,8 +101,8 @@ impl Account {
 }
 
 impl Trial {
-    /// Whether it broke off before anything was measured in it, as when a host is lost: then it tells nothing
-    /// of the target, nor of the measuring side.
+    /// Whether it broke off before anything was measured, for example because a host was lost: it says
+    /// nothing about the target or the measuring side.
     pub fn is_unmeasured(&self) -> bool {
         self.verdict == Verdict::Invalid && self.metrics.values().all(Option::is_none)
     }

@@ -86,7 +86,7 @@ const BEHIND_NS_MAX: u64 = 10_000_000;
 /// What a sender may do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Up to so many bytes, at least one unit.
+    /// At most this number of bytes, at least one unit.
     Bytes(u64),
     /// Nothing before this moment of the monotonic clock.
     NotBefore(u64),

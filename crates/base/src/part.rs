@@ -29,7 +29,7 @@ pub struct PartSpec {
     pub settings: Value,
 }
 
-/// What prepared parts tell their peers, by part name: addresses, process ids, facts.
+/// What prepared parts publish to their peers, by part name: addresses, process ids, facts.
 pub type Endpoints = BTreeMap<String, Value>;
 
 pub type Live = BTreeMap<String, f64>;
@@ -95,7 +95,7 @@ impl HostContext {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Tell the user what is being done now.
+    /// Show the user what is being done now.
     pub fn say(&self, line: impl AsRef<str>) {
         (self.say)(line.as_ref());
     }

@@ -125,7 +125,7 @@ impl Wish {
         Some(all)
     }
 
-    /// How many hosts are expected; `None` where nobody has said.
+    /// How many hosts are expected; `None`: not specified.
     pub fn expected(&self) -> Option<u32> {
         self.count.or_else(|| Some(self.spelled_out()?.len() as u32))
     }

@@ -30,7 +30,7 @@ use crate::units::Span;
 
 /// The plan schema that this version reads.
 pub const SCHEMA: u32 = 1;
-/// More repetitions than anybody waits for are a slip of the keyboard.
+/// More repetitions than this are a typing error.
 const REPEATS_MAX: u32 = 1000;
 /// Longer texts are not plans.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub struct LoadPlan {
     pub confirmations: u32,
     /// Whether to go down again afterwards.
     pub ramp_down: bool,
-    /// How finely loads above 16 are told apart, as a share of the load.
+    /// Resolution of loads above 16, as a share of the load.
     pub resolution: f64,
 }
 
@@ -189,7 +189,7 @@ impl Plan {
             .map_err(|error| blamed(&table).unwrap_or_else(|| PlanError::new(error.to_string())))?;
         check_head(&head)?;
         let shared = table.shift_remove(&head.workload).unwrap_or_else(|| Value::Object(Map::new()));
-        // The tables of a workload that nobody knows are unknown keys, too: its name says more.
+        // The tables of an unknown workload are unknown keys, too: its name is the better message.
         let is_of_workload = |error: &PlanError| error.key.as_deref() == Some("workload");
         if let Some(error) = resolve(&head.workload, json!({})).err().filter(is_of_workload) {
             return Err(error);

@@ -84,8 +84,8 @@ impl Resource {
         }
     }
 
-    /// The resource of that name. A name that nobody registered is kept: a later version or another program
-    /// may have stored it.
+    /// The resource of that name. An unregistered name is kept: a later version or another program may have
+    /// stored it.
     fn from_name(name: &str) -> Option<Self> {
         if let Some(general) = Self::GENERAL.into_iter().find(|resource| resource.word() == name) {
             return Some(general);

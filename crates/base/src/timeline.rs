@@ -1,4 +1,4 @@
-//! What a timeline tells of a program: how long its system calls took, and the picture of them. Plain data.
+//! A program's timeline: how long its system calls took, and the picture of them. Plain data.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum CallState {
     Ready,
     /// It was switched out inside the call, nearly always because it waited.
     Blocked,
-    /// This system does not tell.
+    /// This system does not report it.
     #[default]
     Unknown,
 }
@@ -43,8 +43,7 @@ pub struct CallRow {
     pub max_us: f64,
     /// All their time over the time watched. Several threads that are in calls at once can exceed 1.
     pub wall_share: f64,
-    /// How many of the blocked only had their CPU taken away by others, and did not wait; `None` where that
-    /// is not told.
+    /// How many of the blocked calls were only preempted, and did not wait; `None`: unknown.
     pub preempted: Option<u64>,
     /// The sum of what they returned where it was positive: bytes, for calls that move bytes.
     pub returned: u64,
@@ -113,20 +112,20 @@ pub struct CallTimes {
     pub backend: String,
     /// Why it was not a better one.
     pub backend_because: Option<String>,
-    /// Events that the kernel counted: those told and those lost.
+    /// Events that the kernel counted: those delivered and those lost.
     pub events_counted: u64,
     pub events: u64,
     /// Events that found no room.
     pub events_lost: u64,
     /// Calls that are missing in the table because of that, by the kernel's count of calls.
     pub calls_lost: u64,
-    /// What tracing added to each call, ns; `None` where it could not be told from noise.
+    /// What tracing added to each call, ns; `None` if it could not be distinguished from noise.
     pub cost_ns_per_call: Option<f64>,
     pub cost: Option<TraceCost>,
     pub doubts: Vec<String>,
 }
 
-/// Calls whose share of the wall's time is less than this do not tell where it went.
+/// Calls with less than this share of the elapsed time do not explain it.
 pub const LITTLE: f64 = 0.5;
 
 impl CallTimes {
@@ -160,7 +159,7 @@ pub struct CallSpan {
 pub struct ThreadLane {
     pub thread: u32,
     pub process: u32,
-    /// Its last name; empty if nobody knows it.
+    /// Its last name; empty if unknown.
     pub name: String,
     /// In order of time, none overlapping.
     pub calls: Vec<CallSpan>,
@@ -244,8 +243,8 @@ impl Times {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Many, as somebody else has counted them: durations in ns with how often there were such, and the exact
-    /// sum and maximum of all.
+    /// Adds durations that were counted elsewhere: each in ns with its number, and the exact sum and maximum
+    /// of all.
     pub fn add_counted(&mut self, durations: &[(u64, u64)], total_ns: u64, max_ns: u64) {
         for &(ns, count) in durations {
             self.histogram.record_ns_times(ns, count);
@@ -259,7 +258,7 @@ impl Times {
         self.count
     }
 
-    /// The time that so many percent took at most, us.
+    /// A percentile of the times, us.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         // The exact maximum bounds what the histogram's steps round up.
         self.histogram.percentile_ns(percent).unwrap_or(0).min(self.max_ns) as f64 / 1e3

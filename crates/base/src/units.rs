@@ -1,7 +1,7 @@
 //! Quantities with their units, as people write them: `25Mbit/s`, `250kB`, `128KiB`, `500ms`.
 //!
 //! Decimal prefixes are powers of 1000, binary ones (`KiB`) powers of 1024 (IEC 80000-13). A bare number is
-//! refused wherever a unit could be mistaken: nobody should have to guess whether `25` meant bits or bytes.
+//! refused wherever a unit could be mistaken: `25` could mean bits or bytes.
 
 use std::borrow::Cow;
 use std::fmt;

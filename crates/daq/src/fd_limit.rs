@@ -5,7 +5,7 @@ use base::part::PartError;
 /// Open files besides the connections.
 const BESIDES_MIN: u64 = 64;
 
-/// Raises the limit of open files for so many connections, with both ends if builder and sources are in this
+/// Raises the limit of open files for `connections`, with both ends if builder and sources are in this
 /// process, and for `besides` further files. The error says how many files are permitted, and what to do.
 pub(super) fn raise_for(connections: u64, both_ends: bool, besides: u64) -> Result<(), PartError> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

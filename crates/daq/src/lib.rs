@@ -74,7 +74,7 @@ pub static PORT_BUFFER: ResourceSpec = ResourceSpec {
 pub static PRESENTATION: Presentation =
     Presentation { target: "builder", resources: &[&PORT_BUFFER], ..Presentation::DEFAULT };
 
-/// `sources` split evenly over so many hosts: the first number and the count of each.
+/// `sources` split evenly over `hosts`: the first number and the count of each.
 fn split(sources: u32, hosts: u32) -> impl Iterator<Item = (u32, u32)> {
     let (each, rest) = (sources / hosts.max(1), sources % hosts.max(1));
     (0..hosts).map(move |host| (host * each + host.min(rest), each + u32::from(host < rest)))

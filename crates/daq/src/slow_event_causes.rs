@@ -51,8 +51,9 @@ fn lost_most(reports: &TrialReports) -> Option<u64> {
         let again = sent.retransmits?.saturating_sub(sent.dsacks.unwrap_or(0));
         Some((sent.source, again))
     };
-    let told: BTreeMap<u32, u64> = reports.sent().map(needed).collect::<Option<_>>()?;
-    (!told.is_empty() && seen.iter().all(|source| told.contains_key(source))).then(|| told.values().sum())
+    let retransmits: BTreeMap<u32, u64> = reports.sent().map(needed).collect::<Option<_>>()?;
+    (!retransmits.is_empty() && seen.iter().all(|source| retransmits.contains_key(source)))
+        .then(|| retransmits.values().sum())
 }
 
 /// Limits the events with a lost fragment to `most`; the others had a fragment in a queue. Counters of single
@@ -74,14 +75,14 @@ pub fn listed(reports: &TrialReports) -> Vec<(SlowEvent, Cause)> {
     let stalls = by_source(reports);
     let builders = reports.builders();
     // Retransmissions are unknown with datagrams and for front ends.
-    let told: BTreeSet<u32> =
+    let retransmitting: BTreeSet<u32> =
         reports.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
     let all_heard = no_order_was_lost(reports);
     let window = window(reports);
     let is_whole = reports.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
     let of = |builder: &BuilderReport, slow: &SlowEvent| {
         let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
-        let cause = match told.contains(&slow.source) {
+        let cause = match retransmitting.contains(&slow.source) {
             true => refine_cause(slow, own, window, is_whole),
             false => slow.cause,
         };

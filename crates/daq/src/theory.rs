@@ -28,8 +28,8 @@ pub fn fragment_wire_bytes(payload_bytes: u32, carrier: Carrier) -> u64 {
     }
 }
 
-/// Bytes on the wire that each fragment saves at best when so many are written `together`: small ones share
-/// packets.
+/// Bytes on the wire that each fragment saves at best when `together` fragments are written at once: small
+/// ones share packets.
 pub fn shared_wire_bytes(payload_bytes: u64, together: u64, carrier: Carrier) -> f64 {
     let (bytes, together) = (payload_bytes + HEADER_BYTES as u64, together.max(1));
     let alone = bytes.div_ceil(SEGMENT_BYTES) as f64;
@@ -48,7 +48,7 @@ pub fn packets(payload_bytes: u32, carrier: Carrier) -> u64 {
     }
 }
 
-/// Events a second that a port of `link_bit_per_s` carries at best, each of so many fragments of
+/// Events a second that a port of `link_bit_per_s` carries at best, each with `sources` fragments of
 /// `fragment_bytes` on the wire (see [`fragment_wire_bytes`]; a mean where sizes vary). `None` where nothing
 /// is to be carried.
 pub fn ideal_events_per_s(link_bit_per_s: f64, sources: u64, fragment_bytes: f64) -> Option<f64> {

@@ -106,7 +106,7 @@ pub fn refuse_open(error: &io::Error) -> Response {
         (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => Response::refusal(404, "no such file"),
         (io::ErrorKind::InvalidFilename, _) => Response::refusal(414, "a name is too long"),
         (io::ErrorKind::PermissionDenied, _) => Response::refusal(403, "no permission to read it"),
-        // ENXIO: a socket, or a FIFO nobody writes to.
+        // ENXIO: a socket, or a FIFO without a writer.
         (_, Some(6)) => Response::refusal(403, "not a regular file"),
         // EMFILE, ENFILE
         (_, Some(23 | 24)) => Response::refusal(503, "out of file descriptors").closing(),

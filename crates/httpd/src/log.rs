@@ -39,7 +39,7 @@ pub struct Entry {
 /// A worker's end of the log.
 #[derive(Clone, Debug)]
 pub struct LogSender {
-    /// `None` when no log is kept; the channel below then only tells the thread when to end.
+    /// `None` when no log is kept; the channel below then only ends the thread.
     wanted: bool,
     entries: SyncSender<Entry>,
     shared: Arc<Shared>,

@@ -142,7 +142,7 @@ impl Upload {
             let step = RESERVE_STEP_BYTES.max(end - reserved).min(self.bytes_max - reserved);
             self.reserved_bytes = match self.pending.reserve(reserved, step, false) {
                 Ok(true) => Some(reserved + step),
-                // Less than a whole step may still be free: the writes will tell.
+                // Less than a whole step may still be free: the writes show it.
                 Ok(false) | Err(_) => None,
             };
         }

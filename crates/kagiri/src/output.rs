@@ -87,11 +87,11 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     } else {
         let written = report.as_ref().ok().and_then(|path| path.to_str());
         // Why it failed is said by the error that follows.
-        let told = match run.failure {
+        let shown = match run.failure {
             Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
             None => Cow::Borrowed(run),
         };
-        print(&report::terminal::summary(&told, metric_specs(run), style(), written));
+        print(&report::terminal::summary(&shown, metric_specs(run), style(), written));
     }
     report?;
     Ok(code(run))

@@ -39,7 +39,7 @@ struct Now {
     live: String,
     /// The trial under way.
     step: Option<Step>,
-    /// Whether the first line has told how long the whole takes.
+    /// Whether the first line contains the time of the whole run.
     told_whole: bool,
 }
 
@@ -242,17 +242,17 @@ mod tests {
 
     #[test]
     fn live_rates_precede_target_usage() {
-        let told = |all: &[(&str, f64)]| {
+        let live = |all: &[(&str, f64)]| {
             let live = all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
             live_words(&live, &transfer::presentation::PRESENTATION)
         };
-        assert_eq!(told(&[]), "");
-        assert_eq!(told(&[("server_cpu_percent", 82.4)]), " [server: CPU 82 %]");
+        assert_eq!(live(&[]), "");
+        assert_eq!(live(&[("server_cpu_percent", 82.4)]), " [server: CPU 82 %]");
         assert_eq!(
-            told(&[("goodput_up_bit_per_s", 941e6), ("server_cpu_percent", 7.0)]),
+            live(&[("goodput_up_bit_per_s", 941e6), ("server_cpu_percent", 7.0)]),
             ", 941 Mbit/s up now [server: CPU 7 %]"
         );
         let both = [("goodput_up_bit_per_s", 941e6), ("goodput_down_bit_per_s", 1.2e9)];
-        assert_eq!(told(&both), ", 941 Mbit/s up and 1.2 Gbit/s down now");
+        assert_eq!(live(&both), ", 941 Mbit/s up and 1.2 Gbit/s down now");
     }
 }

@@ -15,7 +15,7 @@ use super::slab::{Slab, Token};
 pub struct Backoff {
     /// Delay before the first repetition.
     pub first: Duration,
-    /// Each further delay is so many times the one before.
+    /// Each further delay is the one before times this.
     pub factor: u32,
     /// Repetitions at most.
     pub retries_max: u32,
@@ -24,7 +24,7 @@ pub struct Backoff {
 impl Backoff {
     pub const NONE: Self = Self { first: Duration::ZERO, factor: 1, retries_max: 0 };
 
-    /// The delay after so many failures (from 1 on); `None`: give up.
+    /// The delay after this number of failures (from 1 on); `None`: give up.
     pub fn delay(&self, failures: u32) -> Option<Duration> {
         (failures <= self.retries_max)
             .then(|| self.first.saturating_mul(self.factor.saturating_pow(failures.saturating_sub(1))))
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn refused_connection_is_an_error_that_names_the_peer() {
-        // Bound and not listening: refused, and nobody else takes the port.
+        // Bound and not listening: refused, and no other program takes the port.
         let bound = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = bound.local_addr().unwrap();
         let client = connect(&[peer], ConnectSettings::default(), None);

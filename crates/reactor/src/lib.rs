@@ -1,9 +1,9 @@
 //! The data-plane engine of clients and servers: one event loop per thread, nothing allocated per event.
 //!
-//! A program is a [`StateMachine`]: the loop tells it which descriptors are ready and which timers have
-//! expired. The machine keeps its connections in a [`Slab`], whose [`Token`]s carry a generation, so that an
-//! event of a closed connection never reaches the one that reuses its slot. Everything is generic over the
-//! machine's type: there is no dynamic call between the kernel's answer and the machine.
+//! A program is a [`StateMachine`]: the loop calls it for each ready descriptor and each expired timer. The
+//! machine keeps its connections in a [`Slab`], whose [`Token`]s carry a generation, so that an event of a
+//! closed connection never reaches the one that reuses its slot. Everything is generic over the machine's
+//! type: there is no dynamic call between the kernel's answer and the machine.
 //!
 //! An echo server:
 //!

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock::monotonic_ns;
 use sys::net::{Epoll, Events, Interest, NetError, Waker};
 
-/// Wakes every thread that watches it, and tells them to stop.
+/// Wakes every thread that watches it, and requests its stop.
 ///
 /// One `eventfd(2)` serves any number of loops: they watch it edge-triggered, so that each
 /// [`StopHandle::wake`] reaches all of them and none has to clear it.
@@ -26,7 +26,7 @@ impl StopHandle {
         self.waker.wake();
     }
 
-    /// Tells all to stop, for good, and wakes them.
+    /// Requests the stop of all threads, for good, and wakes them.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.wake();

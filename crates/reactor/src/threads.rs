@@ -1,4 +1,4 @@
-//! Threads that start together, are told to stop together, and whose panics become errors.
+//! Threads that start together and stop together, and whose panics become errors.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -186,12 +186,12 @@ impl<'a> Row<'a> {
         names.retain(|name| EVIDENCE.iter().any(|word| name.contains(word)));
         names.sort_unstable();
         names.dedup();
-        let told = names.into_iter().filter_map(|name| {
+        let columns = names.into_iter().filter_map(|name| {
             let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
             let value = median(&known).filter(|value| matters(name, *value))?;
             Some(format!("{} {}", format::metric_words(name), format::metric(name, Some(value))))
         });
-        told.collect()
+        columns.collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Doubts as they are told: each once, and those of a kind together.
+//! Doubts as they are reported: each once, and those of a kind together.
 
 use base::doubt::{Doubt, DoubtNote};
 use base::outcome::Run;
@@ -6,7 +6,7 @@ use base::outcome::Run;
 use crate::words;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct DoubtGroup<'a> {
     /// The variants that it concerns; none where it concerns them all.
     pub about: Vec<&'a str>,
     pub message: String,
@@ -16,7 +16,7 @@ pub struct Told<'a> {
 /// Every doubt of the run and its variants once, with the names of the variants that it concerns; no name
 /// where it concerns them all. Unknown ceilings of the same variants are one doubt. Where one load was given,
 /// that it was one is no doubt but the plan, and [`crate::words::NOT_SEARCHED`] says it.
-pub fn doubts(run: &Run) -> Vec<Told<'_>> {
+pub fn doubts(run: &Run) -> Vec<DoubtGroup<'_>> {
     let mut found: Vec<(Vec<&str>, &DoubtNote)> =
         run.doubts.iter().map(|doubt| (Vec::new(), doubt)).collect();
     let general = found.len();
@@ -34,7 +34,7 @@ pub fn doubts(run: &Run) -> Vec<Told<'_>> {
             names.clear();
         }
     }
-    told(found)
+    grouped(found)
 }
 
 /// What only a search can mend.
@@ -43,29 +43,29 @@ fn is_of_a_search(doubt: &Doubt) -> bool {
 }
 
 /// The doubts in words, those of unknown ceilings together in the place of the first of them.
-pub fn told<'a>(found: Vec<(Vec<&'a str>, &DoubtNote)>) -> Vec<Told<'a>> {
-    let mut all: Vec<(Told<'a>, Vec<&str>)> = Vec::new();
+pub fn grouped<'a>(found: Vec<(Vec<&'a str>, &DoubtNote)>) -> Vec<DoubtGroup<'a>> {
+    let mut all: Vec<(DoubtGroup<'a>, Vec<&str>)> = Vec::new();
     for (about, note) in found {
         let resource = match &note.doubt {
             Doubt::CeilingUnknown { resource } => Some(resource.as_str()),
             _ => None,
         };
-        let known = all.iter_mut().find(|(told, ceilings)| !ceilings.is_empty() && told.about == about);
+        let known = all.iter_mut().find(|(group, ceilings)| !ceilings.is_empty() && group.about == about);
         match (resource, known) {
             (Some(resource), Some((_, ceilings))) => ceilings.push(resource),
             _ => {
-                let told = Told { about, message: note.message.clone(), advice: note.advice.clone() };
-                all.push((told, resource.into_iter().collect()));
+                let group = DoubtGroup { about, message: note.message.clone(), advice: note.advice.clone() };
+                all.push((group, resource.into_iter().collect()));
             }
         }
     }
-    for (told, ceilings) in &mut all {
+    for (group, ceilings) in &mut all {
         if let [first @ .., last] = &ceilings[..]
             && !first.is_empty()
         {
-            told.message = format!("the ceilings of {} and {last} are unknown", first.join(", "));
-            told.advice = told.advice.replacen("give it", "give them", 1);
+            group.message = format!("the ceilings of {} and {last} are unknown", first.join(", "));
+            group.advice = group.advice.replacen("give it", "give them", 1);
         }
     }
-    all.into_iter().map(|(told, _)| told).collect()
+    all.into_iter().map(|(group, _)| group).collect()
 }

@@ -124,9 +124,9 @@ fn notes(tables: &[Named], variants: usize) -> Vec<String> {
             None => all.push((note, vec![name])),
         }
     }
-    let told = |(note, names): (&str, Vec<&str>)| match names.len() {
+    let sentence = |(note, names): (&str, Vec<&str>)| match names.len() {
         n if n == variants => note.to_owned(),
         _ => format!("{}: {note}", names.join(", ")),
     };
-    all.into_iter().map(told).collect()
+    all.into_iter().map(sentence).collect()
 }

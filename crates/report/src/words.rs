@@ -136,8 +136,7 @@ pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
 
 pub const NOTHING_JUDGED: &str = "Capacity unknown: no trial was judged.";
 
-/// Whether a capacity is missed where one load was offered: it was carried, and nothing else tells what came
-/// of it.
+/// Whether a single load was offered and passed without another result: a search would find the capacity.
 pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
     let passed = run.trials_of(&variant.name).any(|trial| trial.verdict == Verdict::Pass);
     passed && variant.account.headline.is_none()
@@ -260,12 +259,12 @@ fn next(rows: &[Row], value: f64, unit: &str) -> String {
             let stalls =
                 row.trials.iter().any(|t| matches!(t.metrics.get("stalls"), Some(Some(n)) if *n > 0.0));
             let does = if stalls { "stall" } else { "fail" };
-            let told = match row.load == value + 1.0 && !unit.contains('/') {
+            let sentence = match row.load == value + 1.0 && !unit.contains('/') {
                 true => format!("; the {} {does}s", ordinal(row.load as u64)),
                 false => format!("; {} {does}", load(row.load, unit)),
             };
             let why = if stalls { None } else { row.trials.iter().find_map(|trial| trial.reasons.first()) };
-            told + &why.map(|why| format!(" ({})", clause(why))).unwrap_or_default()
+            sentence + &why.map(|why| format!(" ({})", clause(why))).unwrap_or_default()
         }
         (None, Some(row)) => format!("; {} could not be judged", load(row.load, unit)),
         (None, None) => "; no larger load was measured".to_owned(),

@@ -163,13 +163,13 @@ fn representative<'a>(
 /// Empty if the first metric is unknown.
 fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<LoadMetric> {
     let is_whole = |trial: &&&Trial| trial.verdict != Verdict::Invalid && !trial.is_broken_off();
-    let mut told: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
-    if told.is_empty() {
-        told = trials.to_vec();
+    let mut counted: Vec<&Trial> = trials.iter().filter(is_whole).copied().collect();
+    if counted.is_empty() {
+        counted = trials.to_vec();
     }
     let of = |name: &&str| LoadMetric {
         metric: (*name).to_owned(),
-        values: told.iter().filter_map(|trial| trial.metrics.get(*name).copied().flatten()).collect(),
+        values: counted.iter().filter_map(|trial| trial.metrics.get(*name).copied().flatten()).collect(),
     };
     let all: Vec<LoadMetric> = headline_metrics.iter().map(of).collect();
     let is_known = |finding: &LoadMetric| !finding.values.is_empty();
@@ -179,8 +179,8 @@ fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<LoadMetric> {
 /// The limit by the workload's own counters at the lowest load that failed above the capacity.
 fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let above = |trial: &&&Trial| trial.verdict == Verdict::Fail && Some(trial.load) > capacity.value;
-    let told = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
-    let limit = told.min_by(|a, b| a.load.total_cmp(&b.load))?.account.limit.clone();
+    let limited = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
+    let limit = limited.min_by(|a, b| a.load.total_cmp(&b.load))?.account.limit.clone();
     limit.filter(|limit| limit.resource != Resource::None && limit.certainty == Certainty::Confirmed)
 }
 

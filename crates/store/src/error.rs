@@ -65,7 +65,7 @@ pub enum StoreError {
     TrialExists { run: String, number: u32 },
     #[error("there is no run '{text}'; list stored runs with 'kagiri runs list'")]
     NoRun { text: String },
-    /// `last` counts only runs in which something was measured, and there are not so many.
+    /// `last` counts only runs in which something was measured, and there are fewer.
     #[error(
         "there is no run '{text}': 'last' means the last run with at least one trial; list all runs with \
          'kagiri runs list --all'"

@@ -1,8 +1,8 @@
-//! Which process measures a run, so that a dead one can be told from one at work.
+//! Which process measures a run: a later command checks whether it is still alive.
 
 use std::fs;
 
-/// A process, told from later ones of the same id.
+/// A process, distinguished from later ones with the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) pid: u32,

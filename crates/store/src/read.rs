@@ -51,12 +51,12 @@ pub struct RunSummary {
     pub interval: [Option<f64>; 2],
     /// The load's unit.
     pub unit: String,
-    /// What tells what came of the first variant, where a capacity does not.
+    /// The result of the first variant, if it is not a capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<LoadMetric>,
     /// What set the capacity.
     pub limit: Resource,
-    /// How sure that is; `unknown` of no resource where nobody knows.
+    /// Certainty of the limit; `unknown` of no resource if it was not found.
     pub certainty: Certainty,
     /// How many trials are stored.
     pub trials: u32,
@@ -101,7 +101,7 @@ fn owner_of(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
     }))
 }
 
-/// Whether nobody works on a run any more; one without an owner came from elsewhere.
+/// Whether no process works on a run any more; a run without an owner was imported.
 fn abandoned(state: State, owner: Option<&Owner>) -> bool {
     state == State::Running && owner.is_none_or(|owner| owner.life() == Life::Dead)
 }

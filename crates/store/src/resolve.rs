@@ -73,7 +73,7 @@ impl Store {
         identity(path).is_some_and(|found| Some(found) == identity(self.path()))
     }
 
-    /// A run that failed before its first trial is kept and listed, but nobody who says `last` means it.
+    /// A run that failed before its first trial is kept and listed, but `last` does not mean it.
     fn by_age(&self, back: u32) -> Result<Option<String>, StoreError> {
         self.db
             .query_row(

@@ -80,7 +80,7 @@ impl Store {
         })
     }
 
-    /// Store a whole run at once, as one that nobody works on.
+    /// Store a whole run at once, as one without an owner.
     pub fn save(&mut self, run: &Run) -> Result<(), StoreError> {
         self.insert(run, None)
     }

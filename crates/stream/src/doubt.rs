@@ -14,7 +14,7 @@ pub enum StreamDoubt {
     CacheNotCold { resident_percent: f64 },
     /// Streams read the same part of the file, so that one's reading warms the cache for another.
     RegionsOverlap { streams: u64, content_s: f64 },
-    /// A hold of this length cannot tell neighbouring loads apart by stalls alone.
+    /// A hold of this length cannot distinguish neighbouring loads by stalls alone.
     HoldTooShort { hold_s: f64, resolves_load: f64 },
     /// The content had no index and was read once to make one.
     IndexMadeByReading,

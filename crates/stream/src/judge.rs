@@ -241,8 +241,8 @@ fn doubts(report: &ViewerReport, verdict: Verdict) -> Vec<Doubt> {
     doubts
 }
 
-/// Stalls tell N from N + 1 streams only after (buffer in player and kernel) x (N + 1) seconds. A trend of
-/// the slack tells them apart long before, so only a hold without one is too short.
+/// Stalls distinguish N from N + 1 streams only after (buffer in player and kernel) x (N + 1) seconds. A
+/// trend of the slack shows the difference long before, so only a hold without one is too short.
 fn hold_too_short(report: &ViewerReport) -> Option<StreamDoubt> {
     let (from, to) = report.hold_s?;
     if report.slack_trend().is_some_and(|trend| trend.interval.is_some()) {

@@ -30,7 +30,7 @@ const RACES_MAX: usize = 16;
 
 /// An open directory, and the only way to what lies beneath it.
 ///
-/// Calls with a relative path return plain `io::Error`s: the caller knows the path and decides what to tell.
+/// Calls with a relative path return plain `io::Error`s: the caller knows the path and words the message.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,

@@ -61,7 +61,7 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     Judgement {
         verdict,
         reasons,
-        // Nobody else on the host is to blame for what the path does.
+        // Other programs on the host do not cause losses on the path.
         is_definite: is_broken || path_is_short(settings, report),
         metrics,
         series: report.directions.iter().filter_map(goodput_series).collect(),

@@ -18,7 +18,7 @@ pub fn this_program(host: &HostContext, device: Option<String>, port: u16) -> Wa
     watch
 }
 
-/// The network carries no more than the device that is watched, where the kernel tells its rate.
+/// The network carries no more than the watched device, if the kernel knows its rate.
 pub fn lower_to_link(watch: &mut Watch) {
     let rate = watch.network_device.as_deref().map(|device| sys::netlink::rate_of(device, None));
     if let Some(Ok(Some(bits))) = rate {

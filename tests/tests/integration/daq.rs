@@ -130,7 +130,7 @@ fn orders_that_are_not_heard_lose_nothing() {
 }
 
 /// Where a builder says that front ends find it: address, group, run.
-fn told(live: &mut Live) -> (String, String, String) {
+fn addresses(live: &mut Live) -> (String, String, String) {
     live.wait_for("waiting for", PATIENCE);
     let said = live.stderr();
     let line = said.lines().find(|line| line.contains("orders at ")).expect("just seen").to_owned();
@@ -175,7 +175,7 @@ fn front_ends_in_c_and_python_take_part() {
         let how = ["--json", "--omit", "0s", "--drop-orders", "2", "--timeout", "10s", "--pattern", pattern];
         let credit = credit.map_or_else(Vec::new, |credit| vec!["--credit", credit]);
         let mut live = world.start(&[&common[..], &how, &credit].concat());
-        let at = told(&mut live);
+        let at = addresses(&mut live);
         assert_eq!(at.0, listen);
         let (c, python) = (front_end(&world, "c", &at, 5), front_end(&world, "python", &at, 8));
         let document = live.end(PATIENCE).code(0).json();
@@ -205,7 +205,7 @@ fn a_front_end_that_dies_is_missed_by_name_and_holds_up_nobody() {
     let common = ["daq", "--sources", "6", "--front-ends", "5", "--listen", &listen, "--time", "4s"];
     let how = ["--json", "--triggers", "50/s", "--timeout", "100ms", "--window", "20", "--omit", "0s"];
     let mut live = world.start(&[&common[..], &how].concat());
-    let at = told(&mut live);
+    let at = addresses(&mut live);
     let (c, python) = (front_end(&world, "c", &at, 1), front_end(&world, "python", &at, 4));
     wait_for_bytes(port, 30_000);
     c.signal(Signal::SIGKILL);
@@ -241,7 +241,7 @@ fn a_front_end_of_another_run_learns_that_it_is_not_wanted() {
     let listen = format!("127.0.0.1:{}", kagiri_tests::free_port());
     let common = ["daq", "--sources", "6", "--front-ends", "5", "--listen", &listen, "--time", "60s"];
     let mut live = world.start(&common);
-    let (builder, group, run) = told(&mut live);
+    let (builder, group, run) = addresses(&mut live);
     let other_run = run.parse::<u32>().expect("a number") ^ 1;
     for language in ["c", "python"] {
         let at = (builder.clone(), group.clone(), other_run.to_string());

@@ -131,14 +131,14 @@ fn an_exported_table_is_explained() {
 #[test]
 fn a_run_is_explained_by_its_name_and_as_its_document() {
     let world = world();
-    let told = said(&world, &["explain", "last"]);
+    let explained = said(&world, &["explain", "last"]);
     for part in
         ["Carries 5 streams", "Limited by cpu (confirmed)", "- at 6 streams the quota", "What would help:"]
     {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(explained.contains(part), "{part}: {explained}");
     }
     world.write("exported.json", said(&world, &["runs", "export"]));
-    assert_eq!(said(&world, &["explain", "exported.json"]), told);
+    assert_eq!(said(&world, &["explain", "exported.json"]), explained);
     let document = document(&world, &["explain", "20261121-120000-fixt", "--json"]);
     assert_eq!(document["variants"][0]["limit"]["resource"], "cpu");
     world.write("other.json", "{\"capacity\": 5}");

@@ -158,7 +158,7 @@ fn during_the_search() {
     let ended = interrupted_at(&world, 16, "2 streams  ", &["--json"]);
     let document = stored(&world);
     assert!(
-        phases(&document).len() >= 2 && phases(&document).len() >= ended.trials_told(),
+        phases(&document).len() >= 2 && phases(&document).len() >= ended.trials_shown(),
         "no finished trial is lost"
     );
     assert_eq!(ended.json()["run"], document["run"], "what was measured is printed too");

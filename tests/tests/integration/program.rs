@@ -236,12 +236,12 @@ fn building_says_what_it_does_and_how_long_it_took() {
         // all that depends on them be compiled anew. What cargo was told itself, such as a profile,
         // has to stay for the same reason.
         for (name, _) in std::env::vars_os() {
-            let told = |name: &str| {
+            let is_named = |name: &str| {
                 ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| name.starts_with(prefix))
                     || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR", "RUSTC_BOOTSTRAP"]
                         .contains(&name)
             };
-            if name.to_str().is_some_and(told) {
+            if name.to_str().is_some_and(is_named) {
                 command.env_remove(name);
             }
         }
@@ -287,7 +287,7 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
                 player.warm_up = '1s'\ncontent.path = 'film.ts'\n";
     world.write("plan.toml", plan.replace("film.ts", world.path("film.ts").to_str().unwrap()));
     let run = world.run(&["run", "plan.toml"]).code(0);
-    let (said, ended) = (&run.stderr, run.trials_told());
+    let (said, ended) = (&run.stderr, run.trials_shown());
     let (first, rest) = said.split_once('\n').expect("lines");
     assert!(
         first.starts_with("at most ") && first.contains(" trials, ") && first.contains("longer if"),

@@ -43,7 +43,7 @@ fn check(document: &Value) {
     assert!(document["cost_ns_per_call"].is_number() || document["cost_ns_per_call"].is_null());
 }
 
-fn told(ended: Ended) -> Value {
+fn document_of(ended: Ended) -> Value {
     let document = ended.code(0).json();
     check(&document);
     document
@@ -56,7 +56,7 @@ fn a_program_is_told_of_by_both_backends() {
     for backend in ["auto", "bpf", "perf"] {
         let words = ["timeline", "--json", "--backend", backend, "--"];
         let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=100", "count=4000"];
-        let document = told(world.measure(&[&words[..], &program].concat(), PATIENCE));
+        let document = document_of(world.measure(&[&words[..], &program].concat(), PATIENCE));
         assert!(count(&document, &["read"]) >= 4000 && count(&document, &["write"]) >= 4000, "{document:#}");
         assert!(backend == "auto" || document["backend"] == backend);
         assert!(document["ended"].as_str().expect("how").contains("exit status: 0"));
@@ -103,7 +103,8 @@ fn it_says_what_it_cannot_watch() {
     let missing = world.run(&["timeline", "--", "/nowhere/at-all"]);
     let missing = missing.fails(1, &["/nowhere/at-all", "no such program"]);
     assert!(!missing.stderr.contains("tracing"), "{}", missing.stderr);
-    let killed = told(world.measure(&["timeline", "--json", "--", "sh", "-c", "kill -9 $$"], PATIENCE));
+    let killed =
+        document_of(world.measure(&["timeline", "--json", "--", "sh", "-c", "kill -9 $$"], PATIENCE));
     assert!(killed["ended"].as_str().expect("how").contains("signal: 9"), "{killed:#}");
 }
 
@@ -141,9 +142,9 @@ fn the_rights_that_are_told_of_are_enough_and_no_others() {
         command.output().expect("setpriv starts")
     };
     for (rights, backend) in [("+bpf,+perfmon", "bpf"), ("+perfmon,+dac_read_search", "perf")] {
-        let told = with(rights, backend);
+        let ended = with(rights, backend);
         let document: Value =
-            serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+            serde_json::from_slice(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
         check(&document);
         assert!(count(&document, &["write"]) >= 400, "{document:#}");
     }
@@ -181,14 +182,14 @@ fn its_time_being_over_ends_what_it_started() {
     need_root!();
     let world = World::new();
     let words = ["timeline", "--json", "--for", "3s", "--calls", "+clock_nanosleep", "--", "sleep", "60"];
-    let document = told(world.measure(&words, PATIENCE));
+    let document = document_of(world.measure(&words, PATIENCE));
     let wall_s = document["wall_s"].as_f64().expect("a length");
     assert!((2.9..30.0).contains(&wall_s), "{wall_s}");
     assert_eq!(document["unfinished"][0]["name"], "clock_nanosleep", "{document:#}");
     assert!(document["ended"].as_str().expect("why").contains("--for"), "{document:#}");
     // Where that call is not watched, it says in which one the time went.
     let words = ["timeline", "--json", "--for", "3s", "--", "sleep", "60"];
-    let document = told(world.measure(&words, PATIENCE));
+    let document = document_of(world.measure(&words, PATIENCE));
     assert!(doubts(&document).contains("1 of 1 threads waited in clock_nanosleep"), "{document:#}");
 }
 
@@ -201,7 +202,7 @@ fn children_that_ran_before_are_named() {
     let mut parent = Live::start(command);
     parent.wait_for("its child is ", PATIENCE);
     let words = ["timeline", "--json", "--for", "200ms", "-p", &parent.pid().to_string()];
-    let document = told(world.measure(&words, PATIENCE));
+    let document = document_of(world.measure(&words, PATIENCE));
     assert!(doubts(&document).contains("none of the watched calls was made"), "{document:#}");
     assert!(doubts(&document).contains("started by it before"), "{document:#}");
 }
@@ -273,7 +274,7 @@ fn a_killed_target_and_a_killed_kagiri_leave_nothing() {
     live.wait_for("tracing process", PATIENCE);
     target.signal(Signal::SIGKILL);
     drop(target);
-    let document = told(live.end(PATIENCE));
+    let document = document_of(live.end(PATIENCE));
     assert!(document["ended"].as_str().expect("how").contains("ended meanwhile"), "{document:#}");
     let mut live = world.start(&["timeline", "--backend", "bpf", "--", "sleep", "60"]);
     live.wait_for("tracing sleep", PATIENCE);

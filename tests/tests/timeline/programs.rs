@@ -7,7 +7,7 @@ use kagiri_tests::{Live, World, alone, free_port, need_root, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{PATIENCE, calls, check, count, told};
+use super::{PATIENCE, calls, check, count, document_of};
 
 fn listening(mut command: Command, port: u16) -> Live {
     command.stdin(Stdio::null());
@@ -28,7 +28,7 @@ fn iperf3_is_seen_to_send_and_receive() {
     command.args(["-s", "-p", &port_text]);
     let server = listening(command, port);
     let client = ["timeline", "--json", "--", "iperf3", "-c", "127.0.0.1", "-p", &port_text, "-n", "50M"];
-    let sent = told(world.measure(&client, PATIENCE));
+    let sent = document_of(world.measure(&client, PATIENCE));
     let bytes = |document: &Value, names: &[&str]| -> u64 {
         let rows =
             calls(document).iter().filter(|row| names.contains(&row["name"].as_str().expect("a name")));
@@ -116,7 +116,7 @@ fn python_is_seen_to_wait_and_to_work() {
     need_root!();
     kagiri_tests::need_programs!("python3");
     let world = World::new();
-    let document = told(world.measure(&["timeline", "--json", "--", "python3", "-c", ECHO], PATIENCE));
+    let document = document_of(world.measure(&["timeline", "--json", "--", "python3", "-c", ECHO], PATIENCE));
     let row = |name: &str, state: &str| {
         let found = calls(&document).iter().find(|row| row["name"] == name && row["state"] == state);
         found.unwrap_or_else(|| panic!("no {name}, {state}: {document:#}"))
@@ -143,7 +143,7 @@ fn a_thousand_children_are_watched() {
     need_root!();
     let world = World::new();
     let lines = "n=0; while [ $n -lt 1000 ]; do (:) & n=$((n+1)); done; wait";
-    let document = told(world.measure(&["timeline", "--json", "--", "sh", "-c", lines], PATIENCE));
+    let document = document_of(world.measure(&["timeline", "--json", "--", "sh", "-c", lines], PATIENCE));
     assert_eq!(document["processes"], 1001, "{document:#}");
     assert_eq!(document["events_lost"], 0, "{document:#}");
 }
@@ -153,7 +153,7 @@ fn java_is_watched_with_all_its_threads() {
     need_root!();
     kagiri_tests::need_programs!("java");
     let world = World::new();
-    let document = told(world.measure(&["timeline", "--json", "--", "java", "-version"], PATIENCE));
+    let document = document_of(world.measure(&["timeline", "--json", "--", "java", "-version"], PATIENCE));
     assert!(document["threads"].as_u64().is_some_and(|threads| threads > 5), "{document:#}");
     assert!(count(&document, &["read", "pread64"]) > 0, "{document:#}");
 }

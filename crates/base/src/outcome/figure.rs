@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most marks that a figure keeps: more cannot be told apart, and every stored run would carry them.
+/// The most marks that a figure keeps: more would overlap, and enlarge every stored run.
 pub const MARKS_MAX: usize = 2000;
 
 /// Digits that a number of a figure keeps: finer than any screen.
@@ -48,7 +48,7 @@ pub struct Axis {
 pub struct Layer {
     /// What they mean, for the legend; empty for none.
     pub name: String,
-    /// How they are told from others.
+    /// How they differ from others.
     pub tone: Tone,
     /// The marks.
     pub marks: Marks,
@@ -170,9 +170,9 @@ impl Layer {
 }
 
 impl Figure {
-    /// The figure as it is to be stored: without numbers that are none, with no more marks than can be told
-    /// apart (thinned evenly) and no more digits than can be seen. `None` where nothing but straight
-    /// lines would be left.
+    /// The figure as it is stored: without numbers that are not finite, with no more marks than can be
+    /// distinguished (thinned evenly) and no more digits than can be seen. `None` if only straight lines
+    /// would be left.
     #[must_use]
     pub fn kept(mut self) -> Option<Self> {
         let drawn = self.layers.iter().filter(|layer| !layer.marks.is_rule()).count();
@@ -247,7 +247,7 @@ fn kept_cells(columns: Vec<Vec<Option<f64>>>, most: usize) -> Vec<Vec<Option<f64
     columns.iter().map(|column| column.chunks(together).map(greatest).collect()).collect()
 }
 
-/// At most so many, evenly, the first and the last among them.
+/// At most `most` of them, evenly, with the first and the last.
 fn thinned<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let n = all.len();
     if n <= most || most < 2 {

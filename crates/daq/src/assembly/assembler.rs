@@ -37,7 +37,7 @@ pub(crate) struct AssemblerConfig {
     pub builder: u16,
     pub builders_all: u16,
     pub sources: u32,
-    /// The last so many sources are front ends, whose fragments may have any size.
+    /// The last `front_ends` sources are front ends, whose fragments may have any size.
     pub front_ends: u64,
     pub sizes: FragmentSizes,
     pub memory_bytes: u64,

@@ -62,7 +62,7 @@ impl PartialFragment {
     }
 }
 
-/// When to request an event's missing bytes, and from whom.
+/// When to request an event's missing bytes, and from which sources.
 #[derive(Debug)]
 struct EventRequests {
     event: u64,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::fragment_memory::EventMemory;
 
-/// Given-up events that are remembered, to tell late fragments from duplicates.
+/// Given-up events that are remembered, to distinguish late fragments from duplicates.
 const GIVEN_UP_MAX: usize = 256;
 /// Fragments of older events count as `from_the_past`.
 const PAST_EVENTS: u64 = 65_536;

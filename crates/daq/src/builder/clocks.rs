@@ -77,7 +77,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// For at most so many groups.
+    /// For at most `groups_max` groups.
     pub(super) fn new(sources: u32) -> Self {
         Self { groups_max: sources.max(1) as usize, ..Self::default() }
     }

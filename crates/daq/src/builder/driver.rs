@@ -16,15 +16,15 @@ const READY_MAX: usize = 512;
 /// CPU.
 const WAIT_NS: u64 = 100 * MS;
 const WAIT_BUSY_NS: u64 = 5 * MS;
-/// While at least so many fragments are awaited, the thread sleeps for half of the time that they took last,
-/// within these bounds. Otherwise each would wake it up, which takes the CPU of a sender on the same machine
-/// longer than sending.
+/// While at least this number of fragments is awaited, the thread sleeps for half of the time that they took
+/// last, within these bounds. Otherwise each would wake it up, which takes the CPU of a sender on the same
+/// machine longer than sending.
 const MODERATION_FRAGMENTS_MIN: u64 = 12;
 const MODERATION_NS: (u64, u64) = (20_000, 50_000);
 /// Interval of asking whether the other builders have reached a barrier.
 const BARRIER_POLL_NS: u64 = 5 * MS;
-/// How long to wait at a barrier: longer than connecting and searching take, plus so many events that time
-/// out.
+/// How long to wait at a barrier: longer than connecting and searching take, plus [`BARRIER_TIMEOUT_EVENTS`]
+/// events that time out.
 const BARRIER_TIMEOUT_NS: u64 = 75_000 * MS;
 const BARRIER_TIMEOUT_EVENTS: u64 = 24;
 

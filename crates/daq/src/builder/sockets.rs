@@ -29,7 +29,7 @@ const LISTENERS_MAX: u32 = 16;
 const QUEUED_BYTES_MAX: usize = 64 << 10;
 /// How often delayed acknowledgements are requested again.
 const DELAY_AGAIN_NS: u64 = 1_000_000_000;
-/// From so many missing payload bytes on, the kernel copies straight to their place.
+/// From this number of missing payload bytes on, the kernel copies straight to their place.
 const DIRECT_BYTES: u32 = 64 << 10;
 
 pub(super) struct Sockets {

@@ -16,7 +16,7 @@ use crate::settings::Carrier;
 const MS: u64 = 1_000_000;
 /// How long to wait for sources, which should have connected before the start.
 const SOURCES_TIMEOUT_NS: u64 = 10_000 * MS;
-/// The same for front ends, which somebody starts by hand.
+/// The same for front ends, which are started by hand.
 const FRONT_ENDS_TIMEOUT_NS: u64 = 30_000 * MS;
 /// How long to wait for answers to clock and multicast probes.
 const PROBES_TIMEOUT_NS: u64 = 1_500 * MS;

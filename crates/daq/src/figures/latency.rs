@@ -72,7 +72,7 @@ pub(super) fn by_source(builders: &[&BuilderReport]) -> Option<Figure> {
     })
 }
 
-/// The difference of send times against the number of events, with what the clocks cannot tell.
+/// The difference of send times against the number of events, with the clocks' error.
 pub(super) fn skew(builders: &[&BuilderReport]) -> Option<Figure> {
     let points = |(at, builder): (usize, &&BuilderReport)| {
         let us = |&(event, ns): &(u64, u64)| [event as f64, ns as f64 / NS_PER_US];

@@ -12,12 +12,12 @@ use crate::theory;
 /// The figures of all trials of a variant; of a single load there are none.
 pub fn of_trials(settings: &DaqSettings, trials: &[&Trial]) -> Vec<Figure> {
     let Some(search) = &settings.search else { return Vec::new() };
-    let told: Vec<&Trial> =
+    let counted: Vec<&Trial> =
         trials.iter().filter(|trial| trial.verdict != Verdict::Invalid).copied().collect();
     let figure = match search.vary {
-        Vary::Sources => goodput(settings, &told),
-        Vary::Size => by_size(settings, &told),
-        Vary::Rate => dead_time(&told),
+        Vary::Sources => goodput(settings, &counted),
+        Vary::Size => by_size(settings, &counted),
+        Vary::Rate => dead_time(&counted),
     };
     figure.kept().into_iter().collect()
 }

@@ -10,7 +10,7 @@ const RTO_MIN_NS: u64 = 200_000_000;
 pub(crate) const STALL_NS: u64 = 150_000_000;
 /// Above this, a tail-loss probe alone does not explain it: it was lost as well.
 const TWICE_NS: u64 = 350_000_000;
-/// Timeouts double: a connection may lag so many windows of events.
+/// Timeouts double: a connection may lag this many windows of events.
 const EVENTS_BEHIND: u64 = 4;
 /// A source that sends within this time after a repeated order (or twice the usual time) answers it.
 const PROMPT_NS: u64 = 5_000_000;
@@ -47,7 +47,7 @@ pub(crate) struct SlowEventFacts {
     pub datagrams: bool,
 }
 
-/// The cause, as far as the builder can tell.
+/// The cause, as far as the builder knows it.
 pub(crate) fn cause(facts: &SlowEventFacts) -> Cause {
     if !facts.complete {
         return if facts.gone { Cause::Gone } else { lost(facts, u64::MAX) };

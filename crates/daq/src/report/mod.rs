@@ -133,7 +133,7 @@ pub struct SlowEvent {
     pub arrived_after_ns: Option<u64>,
     /// How many times the order was repeated for it.
     pub repeats: u32,
-    /// As far as the builder can tell; the sources' own counters may tell more (see
+    /// As far as the builder knows it; the sources' own counters may show more (see
     /// [`SourcesReport::stalls`]).
     pub cause: Cause,
 }
@@ -174,7 +174,7 @@ pub struct GroupClock {
     /// The group's number, in hexadecimal digits.
     pub group: String,
     pub sources: u32,
-    /// The least and the greatest number of them; unknown of a builder that does not tell.
+    /// The least and the greatest number of them; unknown if a builder does not report it.
     pub source_range: Option<(u32, u32)>,
     /// Whether it runs on the builder's kernel, so that both clocks are one (and the true offset is 0).
     pub same_kernel: bool,
@@ -306,8 +306,8 @@ pub struct BuilderReport {
     pub outstanding_max: u32,
     /// Most memory that fragments held at once.
     pub memory_bytes_max: u64,
-    /// Datagrams that found no room at the builder's UDP socket; unknown over TCP, or where the kernel does
-    /// not tell.
+    /// Datagrams that found no room at the builder's UDP socket; unknown over TCP, or if the kernel does not
+    /// count them.
     pub datagrams_overflowed: Option<u64>,
     pub sources_seen: Vec<SourceSeen>,
     pub clocks: Vec<GroupClock>,

@@ -11,7 +11,7 @@ use crate::recorder::STALL_NS;
 
 /// Events of a round, and of one that confirms.
 const EVENTS: (u32, u32) = (12, 20);
-/// A round ends after so many stalled events.
+/// A round ends after this number of stalled events.
 const STALLED_ENOUGH: u32 = 2;
 /// The first credit, in bytes.
 const FIRST_BYTES: u64 = 16 << 10;

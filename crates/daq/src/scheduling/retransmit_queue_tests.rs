@@ -30,18 +30,18 @@ fn silent_group_is_retried_then_given_up() {
     queue.add_order(500, 0, 20, 0);
     queue.fragment_arrived(500, 0, None, MS);
     let unicast = RetransmitAction::Unicast { event: 500, first_source: 0, sources: 20, group: 1 };
-    let mut told = Vec::new();
+    let mut actions = Vec::new();
     for _ in 0..10 {
         let Some(now_ns) = queue.next_due_ns() else { break };
         while let Some(step) = queue.next_action(now_ns) {
-            told.push((now_ns / MS, step));
+            actions.push((now_ns / MS, step));
             if matches!(step, RetransmitAction::GiveUp { .. }) {
                 queue.end_event(500);
             }
         }
     }
     assert_eq!(
-        told,
+        actions,
         [(5, multicast(500, 0, 20).unwrap()), (10, unicast), (1000, RetransmitAction::GiveUp { event: 500 })]
     );
     assert_eq!(queue.next_due_ns(), None);

@@ -1,7 +1,7 @@
 //! Assigns triggers to the builders of a process, and numbers their events.
 //!
 //! Events of builder b of M have the numbers k x M + b without gaps: vetoed triggers have none, so that a
-//! source can tell from a later trigger which ones it missed.
+//! later trigger shows a source which ones it missed.
 //!
 //! The builders wait for one another at two barriers: they share one hold, and do not disturb what another
 //! still measures. A builder that failed is not waited for.

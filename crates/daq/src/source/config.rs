@@ -39,7 +39,7 @@ pub(super) struct SourcesConfig {
     pub(super) congestion: Option<String>,
     /// Hash of the settings; the builder compares it with its own.
     pub(super) configuration: u64,
-    /// Boot id of the kernel: tells which sources share the builder's clock.
+    /// Boot id of the kernel: sources with the builder's id share its clock.
     pub(super) boot: [u8; 16],
 }
 

@@ -52,7 +52,7 @@ pub(super) struct OrderEffect {
 }
 
 impl EventTracker {
-    /// For so many sources; `events_max` events may be queued.
+    /// `events_max` events may be queued.
     pub(super) fn new(sources: usize, step: Option<u64>, events_max: usize) -> Self {
         let known_max = KNOWN_BYTES_MAX / (8 * sources.div_ceil(64).max(1));
         Self {

@@ -65,7 +65,7 @@ pub(super) fn handle_order(
     }
 }
 
-/// Whether the order contradicts itself: no builder has so many events under way.
+/// Whether the order contradicts itself: no builder has that many events in progress.
 fn is_impossible(context: &WorkerContext, order: &Order) -> bool {
     let numbers_max = EVENTS_UNDER_WAY_MAX * context.config.builders.len() as u64;
     order.event.checked_sub(order.event_oldest).is_none_or(|numbers| numbers > numbers_max)

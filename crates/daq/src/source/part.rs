@@ -221,7 +221,7 @@ impl Part for SourcesPart {
         let (now_ns, now) = (monotonic_ns(), threads.sent());
         let (then_ns, then) = self.seen;
         let elapsed_ns = now_ns.saturating_sub(then_ns);
-        // This is called many times a second, more often than anybody can read.
+        // This is called many times a second, more often than the numbers are displayed.
         if elapsed_ns >= LIVE_NS {
             let per_s = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / elapsed_ns as f64;
             self.seen = (now_ns, now);

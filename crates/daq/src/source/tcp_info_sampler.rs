@@ -1,5 +1,5 @@
-//! Finds which connections retransmitted, and at which event; timeouts and tail-loss probes (retransmissions
-//! without a timeout) are told apart.
+//! Finds which connections retransmitted, and at which event; distinguishes timeouts from tail-loss probes
+//! (retransmissions without a timeout).
 //!
 //! TCP_INFO costs a system call per connection: a sweep starts only if the host's counter of retransmissions
 //! changed, and takes a few connections at a time.

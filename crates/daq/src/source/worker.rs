@@ -94,7 +94,7 @@ impl Worker {
         connected: &Sender<Result<(), String>>,
     ) -> SourcesReport {
         if let Err(error) = self.serve(&mut events, control, progress, connected) {
-            // Nobody receives it once all are connected.
+            // The receiver is gone once all are connected.
             let _ = connected.send(Err(error.to_string()));
             self.context.counters.end_reasons.insert(error.to_string(), 0);
         }

@@ -169,7 +169,7 @@ pub const ANY_BUILDER: u16 = u16::MAX;
 pub struct Hello {
     /// Sources with the same number share a clock and a multicast receiver, usually a process; never 0.
     pub group: u64,
-    /// Boot id of the kernel, which tells hosts that share a clock; zeros: unknown.
+    /// Boot id of the kernel: processes with the same id share a clock; zeros: unknown.
     pub boot: [u8; 16],
     /// UDP port of the group for clock probes, unicast orders and requests for lost bytes; 0: none, all go
     /// over this connection.

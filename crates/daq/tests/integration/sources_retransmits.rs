@@ -93,8 +93,8 @@ fn stalls(wire: &Wire, in_vain: u64) -> Vec<Stall> {
     }
     let report = rig.stop();
     let retransmits: u64 = report.sources.iter().filter_map(|source| source.retransmits).sum();
-    let told: u64 = report.stalls.iter().map(|stall| u64::from(stall.retransmits)).sum();
-    assert_eq!(told, retransmits, "{:?}", report.stalls);
+    let attributed: u64 = report.stalls.iter().map(|stall| u64::from(stall.retransmits)).sum();
+    assert_eq!(attributed, retransmits, "{:?}", report.stalls);
     report.stalls
 }
 

@@ -46,9 +46,9 @@ impl Trial {
     pub fn new(settings: &DaqSettings) -> Self {
         let task = PortTask { settings: settings.clone(), sources_elsewhere: false };
         let mut port = build::<PortPart>("port", &task);
-        let told = port.prepare(&Endpoints::new(), &host()).expect("ports");
-        let facts = serde_json::from_value(told.clone()).expect("facts");
-        let peers = Endpoints::from([("port".to_owned(), told)]);
+        let endpoint = port.prepare(&Endpoints::new(), &host()).expect("ports");
+        let facts = serde_json::from_value(endpoint.clone()).expect("facts");
+        let peers = Endpoints::from([("port".to_owned(), endpoint)]);
         let task = BuilderTask {
             settings: settings.clone(),
             port: "port".into(),

@@ -79,7 +79,7 @@ impl RequestWorker {
 
 fn handle_all(service: &Arc<AgentService>, requests: &Receiver<PendingRequest>) {
     for request in requests {
-        // After a panic, dropping the query tells the sender that there is no response.
+        // After a panic, dropping the query lets the sender see that there is no response.
         drop(catch_unwind(AssertUnwindSafe(|| handle(service, request))));
     }
 }
@@ -109,7 +109,7 @@ fn handle(service: &Arc<AgentService>, PendingRequest { query, request, active }
         let response = handled.unwrap_or_else(|_| refused("a part panicked; please report this".into()));
         reply(&query, &response);
     };
-    // Without a thread, dropping the query tells the sender that there is no response.
+    // Without a thread, dropping the query lets the sender see that there is no response.
     drop(std::thread::Builder::new().name("request".to_owned()).spawn(work));
 }
 

@@ -28,7 +28,7 @@ pub struct AgentService {
     refusals: Mutex<Vec<String>>,
 }
 
-/// Later refusals are dropped, so that nobody can fill the owner's log.
+/// Later refusals are dropped, so that requests cannot fill the owner's log.
 const REFUSALS_MAX: usize = 100;
 /// Bounds of a lease, in ms: long enough to be renewed, short enough that a vanished coordinator frees the
 /// host.

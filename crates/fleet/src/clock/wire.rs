@@ -13,7 +13,7 @@
 //!
 //! Little-endian. SipHash (Aumasson and Bernstein 2012) authenticates short network messages in less time
 //! than the system call takes. Someone on the path can delay probes, which widens the bound but keeps it
-//! valid; nobody without the key can forge times. All agents of a run share one key: a compromised agent on
+//! valid; without the key, times cannot be forged. All agents of a run share one key: a compromised agent on
 //! the path of another can forge that one's times.
 
 use std::fmt;

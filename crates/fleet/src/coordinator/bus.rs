@@ -371,7 +371,7 @@ impl Bus for FleetBus {
 }
 
 impl FleetBus {
-    /// Tells the agents that the run is over. Agents that miss it end when their lease expires.
+    /// Ends the run on the agents. Agents that miss the request end when their lease expires.
     fn release(&self) {
         let Coordinator { session, membership, agents, .. } = &self.coordinator;
         let release = |host: &String| (host.clone(), Request::Release { run: self.run() });

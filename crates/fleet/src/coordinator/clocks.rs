@@ -85,7 +85,7 @@ impl Clocks {
         }
     }
 
-    /// Largest difference between the actual start times of hosts that were told to start at `at_ns`, in ns.
+    /// Largest difference between the actual start times of hosts that should start at `at_ns`, in ns.
     /// Uses the offsets known now, which are better than those at the start. This host's own clock is exact.
     pub fn start_spread_ns(&self, start_times: &[(String, u64)], at_ns: u64) -> Option<u64> {
         let (mut first_ns, mut last_ns) = (at_ns, at_ns);

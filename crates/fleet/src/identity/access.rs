@@ -94,7 +94,7 @@ fn common() -> [Value; 4] {
 }
 
 /// What the agent of this name may send. Few rules, because zenoh 1.10 copies the rules of all members for
-/// each new session: nobody subscribes to tokens below the one key or sends requests below the other.
+/// each new session: no member subscribes to tokens below the one key or sends requests below the other.
 fn own(name: &str) -> [Value; 2] {
     let id = |what: &str| format!("{what} {name}");
     // Of any protocol version, so that a wrong one can be reported.

@@ -67,9 +67,9 @@ impl<S: Subscriber> Layer<S> for ZenohLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        let told = *event.metadata().level() != Level::DEBUG || line.0.contains("UsrPwd");
+        let is_kept = *event.metadata().level() != Level::DEBUG || line.0.contains("UsrPwd");
         // This line follows others with the reason.
-        if told && !line.0.starts_with("Unable to connect to any of") {
+        if is_kept && !line.0.starts_with("Unable to connect to any of") {
             self.keep(&line.0);
         }
     }
@@ -232,15 +232,15 @@ mod tests {
     #[test]
     fn newest_known_line_is_explained() {
         let explain = |lines: &[&str]| explain(&lines.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let told = explain(&[
+        let explained = explain(&[
             "x: Connection refused (os error 111)",
             "invalid peer certificate: UnknownIssuer",
             "what?",
         ]);
-        assert!(told.unwrap().contains("not issued by this fleet's authority (ca.pem)"));
-        let told =
+        assert!(explained.unwrap().contains("not issued by this fleet's authority (ca.pem)"));
+        let explained =
             explain(&["invalid peer certificate: UnknownIssuer. Hint: increase the system open file limit."]);
-        assert!(told.unwrap().starts_with("a host tried to join"));
+        assert!(explained.unwrap().starts_with("a host tried to join"));
         assert_eq!(explain(&["what?"]), None);
     }
 }

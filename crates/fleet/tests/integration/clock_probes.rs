@@ -60,7 +60,7 @@ proptest! {
         prop_assert!(Message::read(&bytes, &Key::new([7; 32])).is_err());
     }
 
-    /// Also those of somebody who holds the key.
+    /// Also those of a sender that holds the key.
     #[test]
     fn only_canonical_probes_are_read(mut bytes in any::<[u8; DATAGRAM_BYTES]>(), kind in 0_u8..4) {
         let key = Key::new([7; 32]);
@@ -107,7 +107,7 @@ fn only_key_holders_get_responses_and_all_are_counted() {
     say(&question.write(&Key::random()));
     say(&changed(16));
     say(&changed(DATAGRAM_BYTES - 1));
-    // Nobody else having been answered, the only answer is that to the last.
+    // The only answer is that to the last probe, because no other was answered.
     say(&good);
     let mut buffer = [0; 2000];
     let (len, from) = stranger.recv_from(&mut buffer).unwrap();
@@ -194,7 +194,7 @@ fn flood_does_not_delay_a_batch() {
     });
 }
 
-/// Somebody between agent and coordinator who loses, doubles, holds back and invents.
+/// A relay between agent and coordinator that drops, duplicates, delays and forges.
 fn on_the_way(between: &UdpSocket, coordinator: SocketAddr) {
     let mut buffer = [0; 2000];
     let (mut agent, mut held, mut number) = (None, Vec::new(), 0_u32);

@@ -15,7 +15,7 @@ use zenoh::{Session, Wait};
 const WITHIN: Duration = Duration::from_secs(5);
 type Samples = zenoh::pubsub::Subscriber<FifoChannelHandler<Sample>>;
 
-/// Put until somebody hears it: declarations take a moment to arrive.
+/// Put until a subscriber receives it: declarations take a moment to arrive.
 fn hears(samples: &Samples, put: impl Fn()) -> String {
     let deadline = std::time::Instant::now() + WITHIN;
     while std::time::Instant::now() < deadline {
@@ -70,7 +70,7 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     let there = coordinator.liveliness().declare_subscriber("kagiri/**").wait().unwrap();
     let spied = other.declare_subscriber("**").wait().unwrap();
 
-    // It may tell on its own key, and be there under its own name.
+    // It may publish on its own key, and declare itself under its own name.
     assert_eq!(hears(&message, || a.put(notification_key("a"), "x").wait().unwrap()), notification_key("a"));
     let tokens: Vec<_> = [agent_key("b", "1"), coordinator_key("a"), agent_key("a", "1")]
         .map(|key| a.liveliness().declare_token(key).wait().unwrap())
@@ -130,7 +130,7 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
         assert!(stolen.try_recv().is_err(), "it was asked for another");
     }
 
-    // It hears the coordinator; it can ask nobody, and sees nobody else.
+    // It receives from the coordinator; it can query no host, and sees no other host.
     let leases = a.declare_subscriber(coordinator_key("*")).wait().unwrap();
     let lease = coordinator_key("c1");
     assert_eq!(hears(&leases, || coordinator.put(&lease, "lease").wait().unwrap()), lease);

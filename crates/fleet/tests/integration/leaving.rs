@@ -1,4 +1,4 @@
-//! Who comes in the middle of a run disturbs nobody; who leaves in the middle of work leaves nothing behind.
+//! A host that joins during a run disturbs no other; a host that leaves during work leaves nothing behind.
 
 use std::path::Path;
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn unfinished_join_does_not_block_the_coordinators_end() {
     use std::io::Write;
     let endpoint = endpoint();
     let coordinator = coordinator(&endpoint, "run");
-    // It begins a message and does not end it, as one who speaks TLS where nobody does; it has 10 s.
+    // It begins a message and does not end it, like a TLS client of a server without TLS; it has 10 s.
     let mut joining = std::net::TcpStream::connect(endpoint.trim_start_matches("tcp/")).unwrap();
     joining.write_all(&[0x16, 0x03, 0x01]).unwrap();
     until("it is listened to", || is_read(&joining));

@@ -72,7 +72,7 @@ fn nonsense_description_is_rejected_by_name() {
 fn nonsense_in_each_phase_names_the_host() {
     let dir = tempfile::tempdir().unwrap();
     let mut all = nonsense();
-    // A part that nobody asked for says nothing of the one that was.
+    // A report of an unrequested part does not count for the requested one.
     let of_another = all.pop().unwrap().0;
     let broken = all.swap_remove(1).0;
     for (phase, at, bytes) in [("place", 0, &broken), ("prepare", 1, &broken), ("stop", 2, &of_another)] {
@@ -187,7 +187,7 @@ fn flood_of_notifications_is_bounded() {
     let mut floods = 0;
     let lines = loop {
         floods += 1;
-        // A part of its own, so that it tells that this flood has been heard to its end.
+        // A part of its own: its report shows that the whole flood has been received.
         let part = format!("a{floods}");
         for (bytes, _) in nonsense() {
             odd.notify(bytes);
@@ -236,7 +236,7 @@ fn agent_refuses_malformed_requests_and_continues() {
         let reply = answers.recv_timeout(GUARD).unwrap().expect("an answer");
         let answer = protocol::decode(&reply.result().unwrap().payload().to_bytes()).unwrap();
         assert!(matches!(answer, Response::Refused { .. }), "{answer:?}");
-        // Nor does it believe a sign of life of nobody.
+        // It also ignores a heartbeat of an unknown host.
         hostile.put(protocol::coordinator_key("x"), vec![b'{'; 100]).wait().unwrap();
     }
     hostile.close().wait().unwrap();

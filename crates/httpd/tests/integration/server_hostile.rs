@@ -110,8 +110,8 @@ fn malformed_requests_are_refused_and_closed() {
     server.stop();
     let log = lines.text();
     for (_, expected, reason) in &cases {
-        let told = |line: &str| line.contains(&format!("\" {expected} ")) && line.contains(reason);
-        assert!(log.lines().any(told), "{expected} {reason} is not in\n{log}");
+        let is_logged = |line: &str| line.contains(&format!("\" {expected} ")) && line.contains(reason);
+        assert!(log.lines().any(is_logged), "{expected} {reason} is not in\n{log}");
     }
 }
 

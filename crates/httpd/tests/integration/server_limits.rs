@@ -70,9 +70,9 @@ fn half_open_connections_do_not_block_good_clients() {
     assert!(good(&server));
     let stats = server.stop();
     let log = lines.text();
-    let told = log.matches("dropped for a newer connection").count() as u64;
+    let logged = log.matches("dropped for a newer connection").count() as u64;
     assert_eq!(
-        told + stats.log_lines_dropped,
+        logged + stats.log_lines_dropped,
         stats.evicted,
         "every dropped connection is logged or counted"
     );

@@ -101,8 +101,8 @@ impl Explain {
             return Err(Failure::usage("--ceiling is for tables; a run has its own ceilings"));
         }
         if self.json {
-            let told = json!({ "run": run.run, "variants": run.variants });
-            output::print(&Document::new(&told).text()?);
+            let document = json!({ "run": run.run, "variants": run.variants });
+            output::print(&Document::new(&document).text()?);
         } else {
             output::print(&report::terminal::explained(run, output::style()));
         }

@@ -157,7 +157,7 @@ impl Server {
         Ok(this)
     }
 
-    /// Measures how much of a flash disk's latency the way to the server and back takes, and tells the
+    /// Measures which part of a flash disk's latency is the way to the server and back, and sends it to the
     /// server.
     ///
     /// Measured with the model itself, because a thread wakes up slower after a sleep. Takes the largest

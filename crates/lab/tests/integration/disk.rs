@@ -133,7 +133,7 @@ fn written_data_is_kept_and_fsync_waits_for_the_platter() {
     }
 }
 
-/// Somebody who writes to the disk without end, and his process id.
+/// A process that writes to the disk without end.
 fn writer(target: &Path) -> std::process::Child {
     Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", "count=200", "conv=fsync"])

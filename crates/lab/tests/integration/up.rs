@@ -116,7 +116,7 @@ fn impossible_lab_is_rejected_and_leaves_nothing() {
 fn name_in_use_is_rejected() {
     let Some(bench) = Bench::new() else { return };
     let options = bench.options("taken", TWO);
-    // Somebody else's folder of that name.
+    // A foreign folder of that name.
     let folder = bench.folders().lab_data(&bench.lab_name("taken"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("precious"), "x").unwrap();

@@ -198,7 +198,7 @@ impl Reader {
         Ok(done_bytes.load(Ordering::Relaxed) as f64 * 8e9 / elapsed_ns as f64)
     }
 
-    /// Takes the next block that nobody has taken, until there is none. Returns when it was done.
+    /// Takes blocks that no other thread has taken, until there is none. Returns when it ended.
     fn read_blocks(
         &self,
         bytes: u64,

@@ -104,7 +104,7 @@ fn count(received: &AtomicU64, end: &AtomicBool, stopped: &dyn Fn() -> bool) -> 
     Some((to_bytes - from_bytes) as f64 * 8e9 / elapsed_ns as f64)
 }
 
-/// A thread that fails ends the others too, so that nobody waits for it.
+/// A thread that fails ends the others too, so that they do not wait for it.
 fn ended(end: &AtomicBool, result: Result<(), NetError>) -> Result<(), NetError> {
     if result.is_err() {
         end.store(true, Ordering::Relaxed);

@@ -45,8 +45,8 @@ pub enum CalibrateError {
 }
 
 /// Finds the ceilings of CPU, disk and loopback, a few seconds each. `directory` lies on the file system that
-/// is to be measured and takes a file of up to 256 MiB, which is gone afterwards. `say` is told what is being
-/// done; `stopped` is asked often.
+/// is to be measured and takes a file of up to 256 MiB, which is removed afterwards. `say` gets what is being
+/// done; `stopped` is polled often.
 pub fn all(
     directory: &Path,
     say: &mut dyn FnMut(&str),

@@ -1,4 +1,4 @@
-//! What of a wish the host's owner lets a sampler watch: a plan is somebody else's word.
+//! What of a request the host's owner lets a sampler watch: the plan may come from another user.
 
 use std::path::Path;
 

@@ -108,9 +108,8 @@ impl Quantity {
         }
     }
 
-    /// The quantity whose reading tells whether this one could be read: a disk without requests has no
-    /// waiting time, a server without connections waits for no network, and that is no failure to read
-    /// it.
+    /// The quantity that shows whether this one could be read. A disk without requests has no waiting time,
+    /// and a server without connections waits for no network: that is no failure.
     pub const fn read_with(self) -> Self {
         match self {
             Self::DiskAwait => Self::DiskBusy,

@@ -82,8 +82,8 @@ impl Recorder {
     }
 
     /// The host's counter has ticks of 10 ms, so a difference of two numbers near each other falls on both
-    /// sides of zero. Cutting the negative side off would leave the positive one as load that nobody
-    /// made; it is carried over to the following samples instead, so that the mean stays right.
+    /// sides of zero. Without its negative side, the noise would add up to load that does not exist. It is
+    /// carried over to the following samples, so that the mean stays right.
     fn settle(&mut self, percent: f64) -> f64 {
         let balance = percent + self.other_debt;
         self.other_debt = balance.clamp(-DEBT_MOST_PERCENT, 0.0);

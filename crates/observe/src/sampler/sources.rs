@@ -180,7 +180,7 @@ impl Missing {
             PressureCpu, PressureIo, PressureMemory, ServerCgroupCpu, ServerCpu, ServerMemory, SocketMemory,
             Softirq, Steal, Throttled,
         };
-        let told: [(bool, &[Quantity]); 10] = [
+        let values: [(bool, &[Quantity]); 10] = [
             (sources.host_cpu.is_some(), &[HostCpu, Steal, Softirq]),
             (sources.server.is_some(), &[ServerCpu, CpuWait, ServerMemory]),
             (sources.cgroup.is_some(), &[ServerCgroupCpu, Throttled]),
@@ -192,7 +192,7 @@ impl Missing {
             (sources.memory.is_some(), &[PageCache]),
             (sources.pressure.is_some(), &[PressureCpu, PressureIo, PressureMemory]),
         ];
-        let opened = told.into_iter().filter(|(opened, _)| *opened).flat_map(|(_, quantities)| quantities);
+        let opened = values.into_iter().filter(|(opened, _)| *opened).flat_map(|(_, quantities)| quantities);
         for quantity in opened.filter(|quantity| !sources.offered.contains(quantity)) {
             self.note(quantity.name(), "the kernel's file is there but does not have the number");
         }

@@ -50,7 +50,7 @@ impl SamplerThread {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the thread is gone although nobody has ended it.
+    /// Whether the thread ended without a request.
     pub fn is_dead(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }

@@ -50,7 +50,7 @@ pub struct Assembler {
     pub threads_seen: u64,
     /// Calls that began before the watching, and so have no time.
     pub begun_before: u64,
-    /// Events lost, as far as they were told.
+    /// Events lost, as far as the tracer reported them.
     pub lost: u64,
     /// When a followed process executed a program for the first time.
     pub first_executed_ns: Option<u64>,
@@ -58,7 +58,7 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// For these calls; with a picture of at most so many spans.
+    /// For these calls; `spans_max`: limit of the picture's spans, `None` without a picture.
     pub fn new(calls: &[Call], spans_max: Option<usize>) -> Self {
         Self {
             table: Table::default(),
@@ -199,8 +199,8 @@ impl Assembler {
         }
     }
 
-    /// Who executes a program is the only thread of its process from then on, and has the process's number:
-    /// the ends of the others were told, that of its own old number is not.
+    /// A thread that executes a program is the only thread of its process from then on, and has the process's
+    /// number. The kernel reports the ends of the other threads, but not the end of its old number.
     fn alone_from_now_on(&mut self, thread: u32, process: u32) {
         let others = self.threads.extract_if(|other, state| *other != thread && state.process == process);
         for (other, _) in others {
@@ -215,7 +215,8 @@ impl Assembler {
         let state = self.thread(thread, process);
         let first = !std::mem::replace(&mut state.seen, true);
         match state.open.take() {
-            // What it was found in may have ended, and another have begun, before its events were told.
+            // The call that it was found in may have ended, and another one begun, before its events were
+            // delivered.
             Some(open) if open.before && !open.torn => self.begun_before += 1,
             Some(open) if open.number == number && !open.torn => {
                 self.called(thread, process, number, open.away, [open.from_ns, at_ns], returned);

@@ -1,4 +1,4 @@
-//! The system calls that a timeline tells of: names and numbers (syscalls(2)).
+//! The system calls of a timeline: names and numbers (syscalls(2)).
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {

@@ -17,7 +17,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// For at most so many spans; each lane and each loss counts as one.
+    /// Each lane and each loss counts as one of the spans.
     pub fn new(spans_max: usize) -> Self {
         Self { spans_max, ..Self::default() }
     }

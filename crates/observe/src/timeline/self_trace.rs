@@ -118,7 +118,7 @@ mod tests {
         Span { name, from_ns, to_ns, state: CallState::Ready }
     }
 
-    /// What a recorder tells of one thread with these spans, and of so many more.
+    /// A recording of one thread with these spans, and `left_out` further ones.
     fn recorded(spans: Vec<Span>, left_out: u64) -> Recorded {
         let mut recorded = Recorder::start(0).finish("part");
         recorded.times.events = spans.len() as u64 + left_out;

@@ -12,8 +12,8 @@ use super::calls::{self, Call};
 use super::overhead;
 use super::sockets::SocketWatch;
 
-/// Events are taken for so long at a time: where they come faster than that, other things have their turn,
-/// and the kernel's room runs out, which is told.
+/// Longest time of one drain of the events. If they arrive faster, other work comes first, and the kernel's
+/// buffer overflows, which is reported.
 const PUMP_FOR: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ impl Session {
             }
         }
         let unseen = self.unseen(&alive);
-        // Where the end of a thread was lost, the last that was told is not the last.
+        // If the end of a thread was lost, the last reported end is not the last one.
         let last_ns = self.assembler.last_ended_ns.filter(|_| alive.is_empty());
         let to_ns = last_ns.unwrap_or(stopped_ns).max(self.from_ns);
         self.assembler.finish(to_ns, &open_calls);
@@ -222,7 +222,7 @@ impl Session {
             backend: self.tracer.backend().name().to_owned(),
             backend_because: self.because.take(),
             events_counted: counts.events,
-            events: counts.events_told,
+            events: counts.events_delivered,
             events_lost: counts.events_lost,
             calls_lost: counts.calls.saturating_sub(calls_told),
             cost_ns_per_call: self.cost.map(|cost| cost.traced_ns - cost.untraced_ns).filter(|ns| *ns > 0.0),
@@ -251,7 +251,7 @@ fn choose(
     };
     match (overhead::measure(Backend::Perf, setting, cost_within), bpf) {
         (Ok(cost), bpf) => Ok((Backend::Perf, cost, Some(bpf.to_string()))),
-        // Told once: what to do about it is the same.
+        // Reported once: the advice is the same.
         (Err(TraceError::NotPermitted { .. }), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),
         (Err(perf), bpf) => Err(SessionError::NoBackend { bpf, perf }),
     }
@@ -297,7 +297,7 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     doubts
 }
 
-/// What to do where watched calls tell little of where the time went.
+/// Advice if the watched calls explain little of the elapsed time.
 fn nothing_or_little_seen(times: &CallTimes, unseen: Vec<String>) -> Option<String> {
     if times.wall_share() >= LITTLE || !times.unfinished.is_empty() {
         return None;

@@ -58,8 +58,8 @@ impl Looks {
 }
 
 impl SocketWatch {
-    /// In the network namespace of process `namespace_of`, or in this one's; keeps at most so many looks.
-    /// `None` where the kernel does not tell.
+    /// In the network namespace of process `namespace_of`, or in this one's; keeps at most `most` samples.
+    /// `None` if the kernel does not report it.
     pub fn open(namespace_of: Option<i32>, most: usize) -> Option<Self> {
         let sockets = Sockets::open(namespace_of).ok()?;
         let looks = Looks { all: Vec::new(), most, every_ns: EVERY.as_nanos() as u64 };

@@ -133,7 +133,7 @@ fn burner() {
     let ended = Arc::clone(&end);
     let work = std::thread::spawn(move || {
         while !ended.load(Ordering::Relaxed) {
-            // A thread of 5 ms that is gone before anybody could look for it.
+            // A thread that ends after 5 ms, before the tracer can look it up.
             let burn = || {
                 let from_ns = sys::thread::thread_cpu_ns();
                 while sys::thread::thread_cpu_ns() < from_ns + 5_000_000 {}

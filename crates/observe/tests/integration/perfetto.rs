@@ -7,7 +7,7 @@ use base::timeline::{CallSpan, CallState, Counter, CpuLane, CpuSpan, Loss, Pictu
 use observe::timeline::pftrace;
 
 /// Reads the file by the schema and checks what Perfetto's importer would stumble over: spans that are not
-/// nested, times that go back on a track, names and tracks that nobody has told.
+/// nested, times that go back on a track, undeclared names and tracks.
 const CHECK: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
@@ -131,9 +131,9 @@ fn trace_is_valid_by_perfettos_schema() {
     std::fs::write(&file, &bytes).unwrap();
     let checked = python.arg("-c").arg(CHECK).arg(&file).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
     let last_ns = 19_999 * 1000 + 500;
     let expected = format!(" ['server', 'worker', 'ü 😀'] [10, 20] True {last_ns}");
-    assert_eq!(told.trim_end(), format!("{spans} [0, {}]{expected}", 1u64 << 40));
+    assert_eq!(printed.trim_end(), format!("{spans} [0, {}]{expected}", 1u64 << 40));
     drop(folder);
 }

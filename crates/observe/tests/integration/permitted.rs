@@ -1,4 +1,4 @@
-//! A sampler on somebody else's host: what its owner does not permit is not opened, and named.
+//! A sampler on another owner's host: what the owner does not permit is not opened, and is named.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn foreign_network_namespace_needs_permission() {
     if !sys::environment::is_root() {
         return eprintln!("skipped: needs root");
     }
-    // Its parent ends at once, so that it is nobody's of ours.
+    // Its parent ends at once, so that it is no child of this test.
     let command = "unshare -n sleep 60 >/dev/null 2>&1 & echo $!";
     let said = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
     let pid: u32 = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();

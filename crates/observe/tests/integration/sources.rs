@@ -75,9 +75,9 @@ fn all_existing_sources_are_read() {
     assert_eq!(raw.disk.unwrap().read_bytes, 200 * 512);
     assert_eq!(raw.network.unwrap().tx_bytes, 2000);
     assert_eq!((raw.softnet_dropped, raw.pressure_cpu_ns), (Some(2), Some(11_000)));
-    // The kernel of this directory has no pressure of disk and memory, and nobody said which port the target
-    // serves: two series less for each, and a sentence for each that was to be watched. Loopback has no
-    // queue: two series less, and nothing that could be missed.
+    // The kernel of this directory has no pressure of disk and memory, and the port of the target is unknown:
+    // two series less for each, and a sentence for each requested one. Loopback has no queue: two series
+    // less, and nothing that could be missed.
     assert_eq!(raw.pressure_io_ns, None);
     assert_eq!(sources.offered().len(), Quantity::ALL.len() - 6);
     assert_eq!(sources.unavailable().len(), 2, "{:?}", sources.unavailable());

@@ -1,4 +1,4 @@
-//! Every call is counted once, or told to be lost.
+//! Every call is counted once, or reported as lost.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn loop_of_three_calls_is_counted_exactly() {
 #[test]
 fn events_beyond_one_drain_are_delivered_later() {
     let _alone = crate::common::alone();
-    // The other tells what is in its rings, and no more.
+    // The other backend counts what is in its rings only.
     let [bpf, _] = BACKENDS;
     if !has_python() || !can_trace(bpf) {
         return;
@@ -77,9 +77,9 @@ fn losses_of_a_small_ring_are_counted_and_drawn() {
         assert!(times.doubts.iter().any(|doubt| doubt.contains("lost")), "{:?}", times.doubts);
         let picture = watched.picture.unwrap();
         assert!(!picture.losses.is_empty());
-        let told: u64 = picture.losses.iter().map(|loss| loss.events).sum();
+        let lost: u64 = picture.losses.iter().map(|loss| loss.events).sum();
         // The records of threads are counted where a stretch is drawn, too.
-        assert!(told >= times.events_lost, "{told} of {}", times.events_lost);
+        assert!(lost >= times.events_lost, "{lost} of {}", times.events_lost);
         let calls = picture.threads.iter().flat_map(|lane| &lane.calls).filter(|call| !call.unfinished);
         assert_eq!(calls.count() as u64, count(times, "pwrite64"), "the picture has what the table has");
     }
@@ -137,17 +137,17 @@ impl Busy {
     fn start() -> Self {
         let (sent, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, over) = (Arc::clone(&sent), Arc::clone(&is_over));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let sending = std::thread::spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
             let own = socket.local_addr().expect("it is bound");
-            tell.send(sys::thread::thread_id()).expect("it is waited for");
+            sender.send(sys::thread::thread_id()).expect("it is waited for");
             while !over.load(Ordering::Relaxed) {
                 socket.send_to(b"x", own).expect("loopback takes it");
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Self { thread: told.recv().expect("it tells"), sent, is_over, sending: Some(sending) }
+        Self { thread: receiver.recv().expect("it tells"), sent, is_over, sending: Some(sending) }
     }
 
     fn datagrams(&self) -> u64 {

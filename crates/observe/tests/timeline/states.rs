@@ -1,4 +1,4 @@
-//! Blocked and ready are told apart by whether the thread was switched out, not by how long a call took.
+//! A call is blocked if its thread was switched out, however long the call took.
 
 use std::io::Read;
 use std::process::Stdio;

@@ -1,9 +1,9 @@
 //! A small room for charts: SVG inside an HTML page, coloured by the page's style sheet, so that the same
 //! figure serves light, dark and print.
 //!
-//! Marks carry class names, never colours: `s1`..`s6` are the series colours (Okabe and Ito 2008, told apart
-//! by the colour-blind), `pass`, `fail` and `invalid` also differ in shape. Coordinates are in CSS pixels of
-//! the figure's own width.
+//! Marks carry class names, never colours: `s1`..`s6` are the series colours (Okabe and Ito 2008,
+//! distinguishable for the colour-blind), `pass`, `fail` and `invalid` also differ in shape. Coordinates are
+//! in CSS pixels of the figure's own width.
 
 mod axis;
 mod figure;

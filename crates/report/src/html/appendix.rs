@@ -11,7 +11,7 @@ use crate::text::moment;
 use crate::{doubts, words};
 use base::format::{capitalized, duration, metric, number, unit_of};
 
-/// More trials than this are left to the CSV export: nobody reads them on a page.
+/// More trials than this are left to the CSV export: they are too many to read on a page.
 const TRIALS_MAX: usize = 500;
 
 pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
@@ -48,10 +48,10 @@ pub(super) fn doubt_list(run: &Run) -> Markup {
             p { "Nothing weakens this result." }
         } @else {
             p.caption { "What weakens this result, and what to do." }
-            ul.plain { @for told in &all { li {
-                @if !told.about.is_empty() { strong { (told.about.join(", ")) ": " } }
-                (if told.about.is_empty() { capitalized(&told.message) } else { told.message.clone() })
-                    small { (capitalized(&told.advice)) }
+            ul.plain { @for doubt in &all { li {
+                @if !doubt.about.is_empty() { strong { (doubt.about.join(", ")) ": " } }
+                (if doubt.about.is_empty() { capitalized(&doubt.message) } else { doubt.message.clone() })
+                    small { (capitalized(&doubt.advice)) }
             } } }
         }
     }

@@ -32,7 +32,7 @@ fn verdict_legend() -> Vec<Legend> {
 }
 
 /// What a trial says when pointed at.
-fn told(trial: &Trial, unit: &str) -> String {
+fn trial_label(trial: &Trial, unit: &str) -> String {
     let reasons =
         if trial.reasons.is_empty() { String::new() } else { format!(": {}", trial.reasons.join("; ")) };
     format!("trial {}, {}, {}{reasons}", trial.number, words::load(trial.load, unit), trial.verdict)
@@ -71,7 +71,7 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
     marks.push(Mark::Line { points: way, class: "way" });
     marks.extend(trials.iter().enumerate().map(|(i, trial)| {
         let (shape, class) = form(trial.verdict);
-        Mark::Point { at: (i as f64 + 1.0, trial.load), shape, class, label: told(trial, unit) }
+        Mark::Point { at: (i as f64 + 1.0, trial.load), shape, class, label: trial_label(trial, unit) }
     }));
     let height = if trials.len() > 1 { 180.0 } else { 90.0 };
     Figure {
@@ -121,7 +121,7 @@ pub(super) fn usage(
     let mut marks = usage_lines(fit, ceiling.map(|c| c.value), meets, x.domain[1]);
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
-        let label = format!("{}, {}", told(trial, unit), quantity(Some(*usage), &fit.unit));
+        let label = format!("{}, {}", trial_label(trial, unit), quantity(Some(*usage), &fit.unit));
         Mark::Point { at: (trial.load, *usage), shape, class, label }
     }));
     let name = if resource == Resource::Cpu { "CPU" } else { resource.word() };
@@ -270,14 +270,14 @@ fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
     let left = (widest * 7.0 + 20.0).max(60.0);
     let height = rows.len() as f64 * 34.0;
-    let told: Vec<_> =
+    let sentences: Vec<_> =
         run.variants.iter().map(|v| format!("{}: {}", v.name, words::carries(run, v))).collect();
     Figure {
         id: "comparison".into(),
         width: 960.0,
         height: height + 56.0,
         title: title.into(),
-        description: told.join(" "),
+        description: sentences.join(" "),
         panels: vec![Panel {
             frame: Frame { left, top: 12.0, width: 900.0 - left, height },
             x,

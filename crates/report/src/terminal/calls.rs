@@ -7,14 +7,14 @@ use super::paint::Tone;
 use super::summary::toned;
 use super::table::{Column, render};
 use crate::text::plain;
-use crate::words::calls as told;
+use crate::words::calls as sentences;
 use base::format::{UNKNOWN, number};
 
 /// The tables as text: what was watched and how, then calls by time, softirqs, calls without an end, and
 /// doubts. Ends with a line break.
 pub fn call_times(times: &CallTimes, style: Style) -> String {
-    let mut text = toned(&style, Tone::Bold, "", &told::watched(times));
-    text += &style.wrapped("", &told::traced(times));
+    let mut text = toned(&style, Tone::Bold, "", &sentences::watched(times));
+    text += &style.wrapped("", &sentences::traced(times));
     if !times.calls.is_empty() {
         text += "\n";
         text += &render(&call_columns(times), 2, &style);
@@ -23,7 +23,7 @@ pub fn call_times(times: &CallTimes, style: Style) -> String {
         text += "\n";
         text += &render(&softirq_columns(times), 2, &style);
     }
-    let notes = told::notes(times);
+    let notes = sentences::notes(times);
     if !notes.is_empty() || !times.doubts.is_empty() {
         text += "\n";
     }

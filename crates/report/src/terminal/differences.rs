@@ -65,14 +65,14 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
         Some(found) => (format!("{}: ", capitalized(&metric_words(&found.metric))), found),
         None => ("Capacity: ".to_owned(), &pair.capacity),
     };
-    let told = format!(
+    let sentence = format!(
         "{} against {}{}: {}",
         told_of(main, &main.b),
         told_of(main, &main.a),
         percent(main),
         outcome(main),
     );
-    let lines = style.wrapped(&format!("{lead:<10}"), &told);
+    let lines = style.wrapped(&format!("{lead:<10}"), &sentence);
     text += &lines.lines().map(|line| style.paint(tone(main.change), line) + "\n").collect::<String>();
     text += &style.wrapped("Limit:    ", &limits(pair.limits));
     for fact in &pair.settings {
@@ -101,14 +101,14 @@ fn is_open(sample: &Sample) -> bool {
 fn told_of(main: &Difference, side: &Sample) -> String {
     let Some(value) = side.median else { return "unknown".to_owned() };
     let least = if is_open(side) { "at least " } else { "" };
-    let told = match main.metric.as_str() {
+    let sentence = match main.metric.as_str() {
         CAPACITY => words::load(value, &plain(&main.unit)),
         _ => amount(main, side.median),
     };
-    format!("{least}{told} (n = {})", side.n)
+    format!("{least}{sentence} (n = {})", side.n)
 }
 
-/// How much the capacities differ; of two lower bounds nobody knows.
+/// How much the capacities differ; unknown for two lower bounds.
 fn percent(capacity: &Difference) -> String {
     if is_open(&capacity.a) && is_open(&capacity.b) {
         return String::new();
@@ -154,8 +154,8 @@ fn numbers(pair: &Pair, style: &Style) -> String {
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
     // A count of bytes may differ by three of a billion, beyond all noise and of no interest.
     let matters = |d: &Difference| d.difference_percent.is_none_or(|percent| percent.abs() >= 0.05);
-    let told = |d: &Difference| matches!(d.change, Change::Better | Change::Worse | Change::Differs);
-    let shown: Vec<_> = all.iter().filter(|(_, d)| told(d) && matters(d)).collect();
+    let is_shown = |d: &Difference| matches!(d.change, Change::Better | Change::Worse | Change::Differs);
+    let shown: Vec<_> = all.iter().filter(|(_, d)| is_shown(d) && matters(d)).collect();
     let mut text = String::new();
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();

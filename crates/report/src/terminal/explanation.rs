@@ -40,8 +40,8 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
         text += &style.wrapped("", &plain(paragraph));
     }
     text += "\n";
-    for told in doubts::told(outcome.doubts.iter().map(|note| (Vec::new(), note)).collect()) {
-        let sentence = format!("{}; {}", plain(&told.message), plain(&told.advice));
+    for doubt in doubts::grouped(outcome.doubts.iter().map(|note| (Vec::new(), note)).collect()) {
+        let sentence = format!("{}; {}", plain(&doubt.message), plain(&doubt.advice));
         text += &toned(&style, Tone::Odd, "Doubt: ", &sentence);
     }
     if !ignored_columns.is_empty() {

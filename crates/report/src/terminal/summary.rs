@@ -15,7 +15,7 @@ use crate::text::{clipped, moment, plain};
 use crate::{doubts, findings, words};
 use base::format::{Scale, UNKNOWN, duration, metric_words, number, quantity, unit_of};
 
-/// How many pieces of evidence are told; the page has them all.
+/// How many pieces of evidence are printed; the page has them all.
 const EVIDENCE_MAX: usize = 4;
 
 /// The run as text: the answer in words first, then a table per variant (medians per load over the hold; the
@@ -128,7 +128,7 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
     text + &evidence(&variant.limit, EVIDENCE_MAX, style)
 }
 
-/// What speaks for a limit beside the first, which the answer has told.
+/// Evidence of a limit after the first piece, which the answer contains.
 pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
     let one = |(i, piece): (usize, &Evidence)| {
         let mark = if piece.inferred { " (inferred)" } else { "" };
@@ -272,13 +272,13 @@ fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
 
 pub(super) fn doubt_lines(run: &Run, style: &Style) -> String {
     let mut text = String::new();
-    for told in doubts::doubts(run) {
-        let about = if told.about.is_empty() {
+    for doubt in doubts::doubts(run) {
+        let about = if doubt.about.is_empty() {
             String::new()
         } else {
-            format!("{}: ", plain(&told.about.join(", ")))
+            format!("{}: ", plain(&doubt.about.join(", ")))
         };
-        let sentence = format!("{about}{}; {}", plain(&told.message), plain(&told.advice));
+        let sentence = format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice));
         text += &toned(style, Tone::Odd, "Doubt: ", &sentence);
     }
     if text.is_empty() { text } else { format!("\n{text}") }

@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::terminal::{Column, call_columns, softirq_columns};
 use crate::text::plain;
-use crate::words::calls as told;
+use crate::words::calls as sentences;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -35,15 +35,15 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
             body {
                 header {
                     h1 { (plain(&times.target)) }
-                    p { (told::watched(times)) }
-                    p.faint { (told::traced(times)) }
+                    p { (sentences::watched(times)) }
+                    p.faint { (sentences::traced(times)) }
                     @for doubt in &times.doubts { p.doubt { b { "Doubt: " } (plain(doubt)) } }
                 }
                 main {
                     (stage())
                     (table("Calls by their share of the elapsed time", &call_columns(times)))
                     (table("The kernel's network work, of all programs", &softirq_columns(times)))
-                    @for note in told::notes(times) { p.faint { (note) } }
+                    @for note in sentences::notes(times) { p.faint { (note) } }
                 }
                 script type="application/json" id="head" { (PreEscaped(head)) }
                 script type="text/plain" id="spans" { (PreEscaped(spans)) }

@@ -103,7 +103,7 @@ impl Dimension {
                     || lower.contains("ib/")
                     || lower.contains("byte")
             }
-            // Nobody measures memory in bits, so that the case of the letters cannot mislead.
+            // Memory is never measured in bits, so that the case of the letters cannot mislead.
             _ => true,
         };
         // `kb` of memory is read as `KB`: lower-case spellings come from programs that mean 1024.

@@ -275,9 +275,10 @@ fn weaknesses(doubts: &[DoubtNote]) -> Vec<String> {
     };
     let ceilings: Vec<String> = doubts.iter().filter_map(unknown).collect();
     let is_other = |note: &&DoubtNote| ceilings.len() < 2 || unknown(note).is_none();
-    let mut told: Vec<String> = doubts.iter().filter(is_other).map(|note| note.message.clone()).collect();
+    let mut sentences: Vec<String> =
+        doubts.iter().filter(is_other).map(|note| note.message.clone()).collect();
     if ceilings.len() > 1 {
-        told.push(format!("the ceilings of {} are unknown", words::list(&ceilings)));
+        sentences.push(format!("the ceilings of {} are unknown", words::list(&ceilings)));
     }
-    told
+    sentences
 }

@@ -98,7 +98,7 @@ fn finish(table: &mut LoadTable, columns: &[Column], texts_seen: &BTreeSet<Strin
     }
 }
 
-/// What separates the columns: the header tells. A semicolon or a tab is never part of a column's name.
+/// The separator of the columns, found in the header. A semicolon or a tab is never part of a column's name.
 fn delimiter(text: &str) -> u8 {
     let header =
         text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();

@@ -76,7 +76,7 @@ pub fn explain(table: &LoadTable) -> Explanation {
     };
     explanation.doubts = doubts::of(&analysis, &explanation).into_iter().map(DoubtNote::from).collect();
     explanation.considerations = consider::consider(&analysis, &explanation);
-    // The doubts and the consideration tell of it, and of what was measured; no number by itself does.
+    // The doubts and the considerations explain a refuted prediction; a number alone would mislead.
     explanation.predicted = predicted.filter(|load| !doubts::is_refuted(&analysis, *load));
     explanation
 }

@@ -1,4 +1,4 @@
-//! Trials that nobody can judge: the players' own fault, or that of whoever else was on the host.
+//! Trials that cannot be judged: disturbed by the players themselves or by other programs on the host.
 
 use base::doubt::Doubt;
 use base::outcome::{Ceiling, Certainty, Resource};
@@ -21,12 +21,12 @@ fn player_limit_is_confirmed_only_by_player_counters() {
         ("97", "1", "5", "0", Confirmed),
         ("97", "1", "150", "0", Confirmed),
         ("20", "400", "150", "0", Confirmed),
-        // They have time, and somebody else took the host's.
+        // They have time, and another program took the host's.
         ("20", "1", "150", "0", Unknown),
         ("20", "1", "5", "60", Unknown),
         // Unknown is no excuse.
         ("", "", "150", "", Unknown),
-        // Nobody else is seen.
+        // No other program is visible.
         ("20", "1", "5", "0", Confirmed),
     ] {
         let explanation = at_five(player_cpu, late_ms, other_cpu, steal);
@@ -107,8 +107,8 @@ fn ceiling_is_not_inferred_below_measured_usage() {
     let explanation = explained(&text, &[]);
     assert_eq!(explanation.saturation[&Resource::Network].ceiling, None);
     assert_eq!(explanation.limit.resource, Resource::None);
-    // A line that would meet one core at 100 is refuted by the failure at 5: that is told, and no number by
-    // itself.
+    // A line that would meet one core at 100 is refuted by the failure at 5: a sentence says so, and there is
+    // no number alone.
     assert_eq!(explanation.predicted, None);
     let doubts: Vec<_> = explanation.doubts.iter().map(|note| &note.doubt).collect();
     assert!(doubts.contains(&&Doubt::PredictionDisagrees { predicted: 100.0, measured: 4.0 }), "{doubts:?}");

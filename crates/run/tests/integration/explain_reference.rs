@@ -135,7 +135,7 @@ fn busy_disk_outweighs_cpu_below_its_ceiling() {
     let limit = explained(&format!("streams,cpu %,disk busy %,verdict\n{rows}"), &[]).limit;
     assert_eq!((limit.resource, limit.certainty), (Resource::Disk, Certainty::Unknown), "{limit:?}");
     assert!(limit.evidence[0].statement.starts_with("at 50 streams the disk was busy 99 %"), "{limit:?}");
-    // Without the counter nobody is accused, and with a full CPU that is what is named.
+    // Without the counter no program is named, and with a full CPU the CPU is named.
     let blind = explained(&format!("streams,cpu %,x,verdict\n{rows}"), &[]).limit;
     assert_eq!((blind.resource, blind.certainty), (Resource::None, Certainty::Unknown), "{blind:?}");
     let full = explained(&format!("streams,cpu %,x,verdict\n{rows}"), &["cpu=75%"]).limit;

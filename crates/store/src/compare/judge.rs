@@ -26,8 +26,8 @@ impl<'a> Meaning<'a> {
     }
 }
 
-/// Two sides of a number that is known once per repetition. `step` is the finest difference that a single
-/// repetition can tell (zero where there is no such limit).
+/// Two sides of a number that is known once per repetition. `step` is the smallest difference that a single
+/// repetition can show (zero: no such limit).
 pub(super) fn judge(meaning: Meaning<'_>, a: &[f64], b: &[f64], step: f64) -> Difference {
     let (sample_a, sample_b) = (sample(a), sample(b));
     let difference = sample_a.median.zip(sample_b.median).map(|(a, b)| b - a).filter(|d| d.is_finite());
@@ -91,7 +91,7 @@ fn sample(values: &[f64]) -> Sample {
 }
 
 /// The interval of mean(b) - mean(a) for samples of unequal variance (Welch, Biometrika 1947). A number that
-/// is told in steps cannot vary by less than a step's rounding (variance step^2 / 12), however often it
+/// is known in steps cannot vary by less than a step's rounding (variance step^2 / 12), however often it
 /// repeats.
 fn welch(a: &[f64], b: &[f64], step: f64) -> Option<[f64; 2]> {
     if a.len().min(b.len()) < REPETITIONS_MIN {
@@ -157,14 +157,14 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
     found
 }
 
-/// What tells what came of one load: the first of the findings, if it is the same on both sides.
+/// The result of one load: the first of the findings, if both sides have the same.
 pub(super) fn finding(a: &VariantOutcome, b: &VariantOutcome, specs: &[MetricSpec]) -> Option<Difference> {
     let (a, b) = (a.findings.first()?, b.findings.first()?);
     let meaning = Meaning::of(&a.metric, specs);
     (a.metric == b.metric).then(|| judge(meaning, &a.values, &b.values, 0.0))
 }
 
-/// How far apart the ends of a repetition's interval are: loads within it were not told apart.
+/// Width of a repetition's interval: loads within it were not distinguished.
 fn width(capacity: &Capacity) -> Option<f64> {
     let [Some(low), Some(high)] = capacity.interval else { return None };
     (capacity.value.is_some() && high > low).then_some(high - low)

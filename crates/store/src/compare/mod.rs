@@ -29,7 +29,7 @@ pub enum Change {
     Differs,
     /// The sides differ by less than the noise.
     Equal,
-    /// It cannot be told; the reason says why.
+    /// It cannot be decided; the reason says why.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ pub struct Difference {
     pub interval: Option<[f64; 2]>,
     /// What it amounts to.
     pub change: Change,
-    /// Why it cannot be told, or what to keep in mind.
+    /// Why it cannot be decided, or what to keep in mind.
     pub reason: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub struct Pair {
     pub b: Side,
     /// The capacities.
     pub capacity: Difference,
-    /// What tells what came of one load on both sides, where a capacity does not.
+    /// The result of one load on both sides, if it is not a capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<Difference>,
     /// What set each capacity, the first side's first.
@@ -154,7 +154,7 @@ impl Of<'_> {
     }
 }
 
-/// Compare runs with the first of them, or the variants of a single run with its first. `specs` tell units
+/// Compare runs with the first of them, or the variants of a single run with its first. `specs` give units
 /// and directions of the metrics; a metric that they do not name is a fact without a direction.
 pub fn compare(runs: &[Run], specs: &[MetricSpec]) -> Comparison {
     let (matched, unmatched) = match_sides(runs);

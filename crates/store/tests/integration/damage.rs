@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use store::{Filter, Store, StoreError};
 
-/// Tells the test below where to write; unset in every other run of this binary.
+/// Where the test below writes; unset in every other run of this binary.
 const WRITER_DIR: &str = "STORE_TEST_WRITER_DIR";
 
 /// Not a test by itself: the child that is killed.

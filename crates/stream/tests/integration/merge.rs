@@ -202,7 +202,8 @@ fn merge_rejects_different_content_and_no_measurement() {
     );
     assert_eq!(merge(vec![]).unwrap_err().to_string(), "the players left no report");
 
-    // One host that reaches nobody is its own fault or the network's; all of them, and nothing was measured.
+    // If one host has no connection, the host or the network is at fault; if none has one, nothing was
+    // measured.
     let lost = |mut report: ViewerReport| {
         for stream in &mut report.streams {
             stream.startup_s = None;

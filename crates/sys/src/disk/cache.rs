@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Drops the whole file at `path` from the page cache, so that the next reader gets it from the disk.
 ///
 /// What was written is first put on the disk (fdatasync(2)), because only clean pages can be dropped
-/// (posix_fadvise(2), `POSIX_FADV_DONTNEED`). Pages that somebody has mapped or is reading stay; see
+/// (posix_fadvise(2), `POSIX_FADV_DONTNEED`). Pages that are mapped or being read stay; see
 /// [`resident_bytes`].
 pub fn drop_file_cache(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
@@ -25,8 +25,8 @@ pub fn drop_file_cache(path: &Path) -> Result<()> {
 
 /// How much of the file at `path` is in the page cache, in bytes (whole pages).
 ///
-/// By cachestat(2) (since Linux 6.5), else by mincore(2), which tells the truth only to those who own the
-/// file or may write to it.
+/// By cachestat(2) (since Linux 6.5), else by mincore(2), which is right only for a user who owns the file or
+/// may write to it.
 pub fn resident_bytes(path: &Path) -> Result<u64> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
     let length = file.metadata().map_err(|error| Error::file("look at", path, error))?.len();
@@ -92,7 +92,7 @@ fn mincore_window(file: RawFd, offset: u64, window: u64) -> io::Result<u64> {
     let size = usize::try_from(window).map_err(too_large)?;
     let offset = libc::off_t::try_from(offset).map_err(too_large)?;
     let mut present = vec![0u8; usize::try_from(window.div_ceil(page_bytes())).map_err(too_large)?];
-    // SAFETY: a new private mapping that nobody reads from; it is unmapped below.
+    // SAFETY: a new private mapping that is never read; it is unmapped below.
     let start =
         unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, libc::MAP_SHARED, file, offset) };
     if start == libc::MAP_FAILED {

@@ -35,7 +35,7 @@ impl ImageFile {
         let entry = journal.record(Undo::RemoveFile { path: path.clone() })?;
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
-            // Somebody was quicker since the look above: the file is theirs, and undoing would remove it.
+            // Another process has created the file since the check above: undoing would remove its file.
             journal.done(entry)?;
         }
         let this = Self { journal: journal.clone(), entry, path };

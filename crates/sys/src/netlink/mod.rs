@@ -1,5 +1,5 @@
-//! What the kernel tells only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which it
-//! is held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets
+//! What the kernel reports only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which
+//! it is held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets
 //! ([`Sockets`]).
 //!
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often

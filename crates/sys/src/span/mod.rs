@@ -14,7 +14,7 @@
 //! let thread = std::thread::spawn(move || {
 //!     // Each thread of the data path, once, for as long as it is to be recorded.
 //!     let _joined = handle.join();
-//!     // Each call. Costs one load of a flag while nobody in the program records.
+//!     // Each call. Costs one load of a flag while nothing in the program records.
 //!     span::time(&SEND, || std::hint::black_box(1))
 //! });
 //! # thread.join().unwrap();
@@ -25,8 +25,8 @@
 //!
 //! Spans may lie within each other. Recorders do not share anything, so that several parts in one process
 //! each see their own threads. A span in which the thread was switched out is [`CallState::Blocked`], others
-//! are [`CallState::Ready`]; where the system does not tell all are [`CallState::Unknown`]. A ring that is
-//! full loses the newest spans, and counts them.
+//! are [`CallState::Ready`]; where the system does not report it, all are [`CallState::Unknown`]. A ring that
+//! is full loses the newest spans, and counts them.
 
 mod clock;
 mod off_cpu;

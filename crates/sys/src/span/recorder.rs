@@ -209,13 +209,13 @@ impl Sum {
         };
         let mut calls: Vec<CallRow> = self.times.iter().map(row).collect();
         calls.sort_by(|a, b| b.wall_share.total_cmp(&a.wall_share));
-        let told: u64 = self.times.values().map(Times::count).sum();
+        let counted: u64 = self.times.values().map(Times::count).sum();
         let mut doubts = Vec::new();
         if self.lost > 0 {
             doubts.push(format!(
                 "{} of {} spans came faster than they could be taken and were lost: the table is of the rest",
                 self.lost,
-                told + self.lost
+                counted + self.lost
             ));
         }
         if self.left_out > 0 && !self.threads.is_empty() {
@@ -236,8 +236,8 @@ impl Sum {
             unfinished: Vec::new(),
             backend: IN_PROCESS.to_owned(),
             backend_because: None,
-            events_counted: told + self.lost,
-            events: told,
+            events_counted: counted + self.lost,
+            events: counted,
             events_lost: self.lost,
             calls_lost: self.lost,
             cost_ns_per_call: Some(cost_ns).filter(|ns| *ns > 0.0),

@@ -166,7 +166,7 @@ pub struct Counts {
     pub events_lost: u64,
     /// Events delivered. After [`Tracer::stop`] and a last [`Tracer::drain`], delivered and lost add up to
     /// `events`; on kernels before 6.0 [`perf`] also counts other records as lost.
-    pub events_told: u64,
+    pub events_delivered: u64,
     pub calls: u64,
     /// Threads that were not traced because the table was full.
     pub threads_missed: u64,

@@ -30,7 +30,7 @@ pub fn threads_of(pid: i32) -> Result<Vec<i32>, TraceError> {
 }
 
 /// The processes that process `pid` has started and that still run (`/proc/PID/task/TID/children`, proc(5));
-/// none where the kernel does not tell.
+/// none where the kernel does not report it.
 pub fn children_of(pid: i32) -> Vec<i32> {
     let threads = threads_of(pid).unwrap_or_default();
     let of_thread =

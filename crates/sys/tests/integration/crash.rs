@@ -127,7 +127,7 @@ fn replay_after_kill_leaves_nothing() {
     let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
     let held = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holding ").map(str::to_owned));
     let journals = folder.join("journal");
-    // While the owner lives, nobody replays its journal.
+    // While the owner lives, its journal is not replayed.
     let early = Journal::leftovers(&journals).unwrap().len();
     kill(&mut owner);
     let child: i32 = held.expect("the holder came so far").parse().unwrap();

@@ -48,7 +48,7 @@ fn quota_throttles_a_child_and_is_counted() {
 
     let mut set = ProcessSet::open(Path::new("/"), &[child.pid()]).unwrap();
     assert!(set.read_cpu().cpu_ns > 0);
-    // What somebody who knows only the process finds out.
+    // What can be found out from the process alone.
     let limits = sys::cgroup::limits_of(Path::new("/"), child.pid(), None).unwrap();
     assert_eq!(limits.cpu_quota_percent, Some(20.0));
     let by_pid = sys::cgroup::cpu_reader_of(Path::new("/"), child.pid()).unwrap().read().unwrap();

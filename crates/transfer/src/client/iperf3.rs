@@ -165,7 +165,7 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
             &[(Direction::Up, Side::Sender), (Direction::Down, Side::Receiver)]
         }
     };
-    // CPU time was spent on the omitted beginning too, and what moved then is told by this end alone.
+    // CPU time includes the omitted beginning, and only this end knows what moved then.
     let is_whole = test.parameters.as_ref().is_none_or(|parameters| parameters.omit_s == 0);
     let cpu_s = is_whole.then(|| test.threads.iter().map(|thread| thread.cpu_ns as f64 / 1e9).sum());
     // Of both ways at once the CPU time of an end is known as a whole: it stands with the first, so that sums
@@ -209,17 +209,21 @@ fn own(streams: &[&StreamReport]) -> EndReport {
 
 /// The other end of some streams, if it reported all of them.
 fn remote(streams: &[&StreamReport]) -> Option<EndReport> {
-    let told: Option<Vec<(&StreamResult, Side)>> =
+    let reported: Option<Vec<(&StreamResult, Side)>> =
         streams.iter().map(|stream| Some((stream.remote.as_ref()?, stream.side.other()))).collect();
-    let told = told.filter(|told| !told.is_empty())?;
+    let reported = reported.filter(|reported| !reported.is_empty())?;
     let flow = |(result, side): &(&StreamResult, Side)| {
         let ns = (result.seconds.unwrap_or(0.0).clamp(0.0, 1e6) * 1e9) as u64;
         let count = counted(result, *side);
         FlowReport { count, moved_ns: Some((0, ns)), ..FlowReport::new(EndReason::Done) }
     };
-    let waits = told.iter().filter(|(_, side)| *side == Side::Sender);
+    let waits = reported.iter().filter(|(_, side)| *side == Side::Sender);
     let waits = waits.map(|(result, _)| Waits { retransmits: result.retransmits, ..Waits::default() });
-    Some(EndReport { flows: told.iter().map(flow).collect(), waits: waits.collect(), ..EndReport::default() })
+    Some(EndReport {
+        flows: reported.iter().map(flow).collect(),
+        waits: waits.collect(),
+        ..EndReport::default()
+    })
 }
 
 /// The results of a stream at an end, the omitted time deducted.
@@ -263,8 +267,8 @@ mod tests {
         let own = StreamResult { packets, errors, bytes, ..StreamResult::default() };
         let flow = FlowReport { count, ..FlowReport::new(EndReason::Stopped) };
         let stream = StreamReport { id: 1, side: Side::Receiver, own, remote: None, flow };
-        let told = super::own(&[&stream]).flows[0].count;
-        assert_eq!((told.datagrams, told.duplicated, told.lost), (103, 3, 7));
+        let reported = super::own(&[&stream]).flows[0].count;
+        assert_eq!((reported.datagrams, reported.duplicated, reported.lost), (103, 3, 7));
         let flow = FlowReport::in_a_second(FlowCount { datagrams: 107, ..FlowCount::default() });
         let sent = EndReport { flows: vec![flow], ..EndReport::default() };
         let way = DirectionReport::of_client(Direction::Down, Some(super::own(&[&stream])), Some(sent));

@@ -57,7 +57,7 @@ struct UnderWay {
     live: Live,
 }
 
-/// Does `work`, and lets the stop handle tell it to stop when the run is to end.
+/// Does `work`, and stops it by the stop handle if the run is to end.
 fn unless_stopped<T: Send>(
     host: &HostContext,
     stop_handle: &StopHandle,

@@ -19,8 +19,7 @@ pub struct FlowCount {
     pub datagrams: u64,
     /// Datagrams that were sent before the last that came, and never came; receivers only.
     pub lost: u64,
-    /// Of these, dropped at the receiver's full socket (`SO_RXQ_OVFL`, socket(7)); absent where it cannot be
-    /// told.
+    /// Of these, dropped at the receiver's full socket (`SO_RXQ_OVFL`, socket(7)); absent if unknown.
     pub overflowed: Option<u64>,
     pub reordered: u64,
     pub duplicated: u64,
@@ -103,8 +102,8 @@ pub struct FlowReport {
     pub path_mtu_bytes: Option<u32>,
     /// How long datagrams were on their way; receivers of stamped ones only.
     pub transit: Option<Transit>,
-    /// The most datagrams that can have been dropped at the receiver's full socket after the last that came:
-    /// they are in no count. Absent where it cannot be told.
+    /// The most datagrams that can have been dropped at the receiver's full socket after the last received
+    /// one: they are in no count. Absent if unknown.
     pub overflowed_after: Option<u64>,
 }
 

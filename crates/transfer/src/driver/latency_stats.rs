@@ -82,7 +82,7 @@ impl LatencyStats {
         self.responses.unanswered += u64::from(sent.intended_ns >= self.begin_ns);
     }
 
-    /// So many were due, none of them before the stats begins, and not even sent.
+    /// Counts requests that were due since the statistics began, and were not sent.
     pub(crate) fn unsent(&mut self, requests: u64) {
         self.responses.unanswered += requests;
     }
@@ -128,10 +128,10 @@ mod tests {
         other.sent(sent(2_000, 2_400), 400);
         other.answered(sent(2_000, 2_400), 8_000);
         other.unsent(3);
-        let told = one.with(&other).with(&LatencyStats::new(1_000)).responses();
-        assert_eq!((told.answered, told.unanswered, told.late), (2, 4, 1));
-        assert_eq!((told.late_ms_max, told.elapsed_s), (0.0005, 7e-6));
-        let times = told.times;
+        let sum = one.with(&other).with(&LatencyStats::new(1_000)).responses();
+        assert_eq!((sum.answered, sum.unanswered, sum.late), (2, 4, 1));
+        assert_eq!((sum.late_ms_max, sum.elapsed_s), (0.0005, 7e-6));
+        let times = sum.times;
         assert_eq!((times.count(), times.max_ns(), times.percentile_ns(50.0)), (2, Some(6_003), Some(4_001)));
     }
 }

@@ -30,8 +30,8 @@ use sys::net::{Interest, NetError};
 pub(crate) const WAIT_NS: u64 = 40_000_000;
 /// A stopped receiver reads for at most this long what its socket had queued.
 const DRAIN_NS: u64 = 40_000_000;
-/// A spinning thread checks the clock and yields after so many polls in vain: its peer may be waiting for
-/// the same CPU.
+/// A spinning thread checks the clock and yields after this number of polls without an event: its peer may be
+/// waiting for the same CPU.
 const POLLS_PER_CHECK: u32 = 32;
 
 #[derive(Debug)]

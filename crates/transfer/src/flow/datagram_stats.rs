@@ -2,7 +2,7 @@
 
 use crate::driver::{FlowCount, Transit};
 
-/// How far back a datagram is remembered, to tell a late one from a second copy. Older ones count as late.
+/// How many datagrams are remembered, to distinguish late ones from duplicates. Older ones count as late.
 const WINDOW: u64 = 1 << 14;
 const WORD: u64 = 64;
 

@@ -1,5 +1,4 @@
-//! What a flow is told to do and what it says of itself: plain data, shared by the engines, the wire
-//! protocols and the judge.
+//! The task of a flow and its report: plain data, shared by the engines, the wire protocols and the judge.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,8 +150,8 @@ impl Stamp {
         }
     }
 
-    /// Reads the header of a datagram; `None` if it has none or is too short. `near`: a count that the
-    /// datagram's is near to, which tells how often 32 bits have wrapped.
+    /// Reads the header of a datagram; `None` if it has none or is too short. `near`: a count near the
+    /// datagram's, from which follows how often 32 bits have wrapped.
     pub(super) fn read(self, datagram: &[u8], near: u64) -> Option<Header> {
         let word = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
         let count = match self {

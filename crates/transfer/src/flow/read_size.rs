@@ -183,8 +183,7 @@ mod tests {
     }
 
     impl Path {
-        /// Brings so many bytes a millisecond, at so much CPU time for each, by the mode of tuner: small,
-        /// large.
+        /// Delivers bytes per millisecond at a CPU time per byte, both by the tuner's mode: small, large.
         fn run(&mut self, tuner: &mut ReadSizeTuner, ms: std::ops::Range<u64>, modes: [(u64, u64); 2]) {
             for ms in ms {
                 let (rate, cpu) = modes[usize::from(tuner.mode().lowat_bytes > 1)];

@@ -61,7 +61,7 @@ impl RxModeration {
 mod tests {
     use super::*;
 
-    /// Lets 60 kB come every so many microseconds from one millisecond to another.
+    /// Delivers 60 kB every `every_us` from one millisecond to another.
     fn run(moderation: &mut RxModeration, ms: std::ops::Range<u64>, every_us: u64) -> u64 {
         let mut polled_us = 0;
         for us in (ms.start * 1000..ms.end * 1000).step_by(every_us as usize) {

@@ -127,8 +127,8 @@ impl UdpReceiver {
         missing + self.stats.came(first, number)
     }
 
-    /// Only the first header is known; those behind it came in a row, and so they are taken to follow it.
-    /// Where one was lost in between the next header tells, so that the loss is exact.
+    /// Only the first header is read; the datagrams behind it arrived in a row and are assumed to follow it.
+    /// If one was lost in between, the next header shows it, so that the loss is exact.
     fn account_run(&mut self, seen: &[u8], datagrams: u64, came_ns: Option<u64>) -> u64 {
         let Some(header) = self.stamp.read(seen, self.stats.highest) else { return 0 };
         self.timed(header.sent_us, came_ns);

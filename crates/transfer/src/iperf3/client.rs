@@ -61,8 +61,8 @@ impl Client {
         order: ClientOrder,
         stop_handle: Arc<StopHandle>,
     ) -> Result<Self, Iperf3Error> {
-        // While data flows nothing is said here, and datagrams do not tell whether their receiver is still
-        // there.
+        // While data flows, the control connection is silent, and datagrams do not show whether their
+        // receiver still exists.
         control.limit_silence(order.deadlines.stall)?;
         control.send_json(&order.parameters.to_json(), "being told the parameters")?;
         control.expect_state(State::CreateStreams, "looking at the parameters")?;

@@ -34,8 +34,8 @@ impl Control {
             Some(State::ServerTerminate | State::ClientTerminate) => Err(Iperf3Error::Terminated(peer)),
             Some(State::ServerError) => {
                 // Old servers send no reason.
-                let told = self.receive_bytes(during);
-                let server_error = told.map_or(ServerError { code: 0, errno: 0 }, ServerError::read);
+                let received = self.receive_bytes(during);
+                let server_error = received.map_or(ServerError { code: 0, errno: 0 }, ServerError::read);
                 Err(Iperf3Error::GaveUp { peer, server_error })
             }
             Some(state) => Ok(state),

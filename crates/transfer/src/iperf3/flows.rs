@@ -78,7 +78,7 @@ impl Flows {
             true => Ok(None),
             false => flow::start(flows, &setting, started_ns).map(Some),
         };
-        // Whoever receives is there before anybody sends.
+        // Receivers start before senders.
         let receivers = group(receivers)?;
         let senders = group(senders)?;
         Ok(Self { sides, senders, receivers, sent: None, started_ns, omitted: None, ended_ns: None })

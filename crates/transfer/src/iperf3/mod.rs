@@ -42,8 +42,8 @@ pub struct Deadlines {
     pub grace: Duration,
     /// A test that has no time of its own (by bytes, blocks, or without end).
     pub longest: Duration,
-    /// A test without end in which this end sends datagrams and hears nothing: a client that is frozen takes
-    /// none of them, and nothing tells.
+    /// Limit of a test without end in which this end sends datagrams and receives nothing: it would not
+    /// notice a frozen client.
     pub unheard: Duration,
     /// Taking what is still under way after the end.
     pub drain: Duration,

@@ -1,4 +1,4 @@
-//! How the connections of one of kagiri's own sessions are named: by cookies that tell the session and the
+//! How the connections of one of kagiri's own sessions are named: by cookies that contain the session and the
 //! place.
 
 use crate::control::{COOKIE_BYTES, Cookie};

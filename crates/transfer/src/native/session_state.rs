@@ -100,7 +100,7 @@ impl SessionState {
         self.senders.is_none() && self.receivers.is_none()
     }
 
-    /// Tells this end's senders to stop; what they sent is still received.
+    /// Stops this end's senders; what they sent is still received.
     pub(super) fn stop_senders(&self) {
         self.senders.iter().for_each(DirectionRun::stop);
     }

@@ -152,7 +152,7 @@ fn begin_requests(
     let recorder = order.calls.then(workload::calls::record);
     // Requests that are seldom made have long pauses between them.
     let pause_s = requests.rate_per_s.map_or(0.0, f64::recip);
-    let told = RequestSpec {
+    let spec = RequestSpec {
         side,
         size_bytes: bytes(requests.size),
         answer_bytes: bytes(requests.answer_size.unwrap_or(requests.size)),
@@ -164,7 +164,7 @@ fn begin_requests(
         silence_max: silence(pause_s),
         recorder: recorder.as_ref().map(Recorder::handle),
     };
-    let transport = Transport::Sockets(requests::start(sockets, &told, measure.start_ns)?);
+    let transport = Transport::Sockets(requests::start(sockets, &spec, measure.start_ns)?);
     let direction = if is_client { Direction::Down } else { Direction::Up };
     let run = Some(DirectionRun::new(direction, order.protocol, transport, measure, recorder));
     // The requesters' end is what the answerers wait for.

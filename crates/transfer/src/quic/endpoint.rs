@@ -257,7 +257,7 @@ mod tests {
         loop {
             match end.is_connected() {
                 Ok(false) if until.pause(Duration::from_millis(1)) => {}
-                told => return told.map_err(|error| error.to_string()),
+                ended => return ended.map_err(|error| error.to_string()),
             }
         }
     }

@@ -164,12 +164,14 @@ impl Flow {
 /// Ends when the flow is stopped, or its time is over.
 async fn over(stopped: &mut watch::Receiver<bool>, end: End) -> EndReason {
     // A dropped group stops its flows too.
-    let told = async { drop(stopped.wait_for(|stop| *stop).await) };
+    let stop_request = async { drop(stopped.wait_for(|stop| *stop).await) };
     match end {
         End::AtNs(at_ns) if left(at_ns).is_zero() => EndReason::Done,
-        End::AtNs(at_ns) => timeout(left(at_ns), told).await.map_or(EndReason::Done, |()| EndReason::Stopped),
+        End::AtNs(at_ns) => {
+            timeout(left(at_ns), stop_request).await.map_or(EndReason::Done, |()| EndReason::Stopped)
+        }
         End::Bytes(_) | End::Peer => {
-            told.await;
+            stop_request.await;
             EndReason::Stopped
         }
     }
@@ -217,7 +219,7 @@ impl QuicGroup {
         let counters: Arc<[FlowCounters]> = control.iter().map(|_| FlowCounters::default()).collect();
         let (stop, stopped) = watch::channel(false);
         let report = Arc::new(OnceLock::new());
-        let (shared, told) = (counters.clone(), report.clone());
+        let (shared, report_cell) = (counters.clone(), report.clone());
         runtime.spawn(async move {
             let usage = CpuUsage::begin(start_ns);
             // The thread's account begins with its first group.
@@ -232,7 +234,7 @@ impl QuicGroup {
             let before_ns = told_cpu_ns.swap(cpu_ns, Ordering::Relaxed);
             let waits = is_sender.then(|| waits(&connection));
             // It is set here only.
-            let _ = told.set(QuicReport {
+            let _ = report_cell.set(QuicReport {
                 flows,
                 threads: vec![usage.end()],
                 cpu_ns: cpu_ns.saturating_sub(before_ns),

@@ -220,8 +220,8 @@ impl Requester {
         };
         let before = |ns| self.schedule.map_or(0, |schedule| schedule.number_before(ns));
         let due = before(due_ns).min(last);
-        let told = self.in_flight.next().max(before(stats.begin_ns));
-        stats.unsent(due.saturating_sub(told));
+        let counted_to = self.in_flight.next().max(before(stats.begin_ns));
+        stats.unsent(due.saturating_sub(counted_to));
         while let Some(sent) = self.in_flight.answered_next() {
             if sent.sent_ns < due_ns || *ended != EndReason::Stopped {
                 stats.unanswered(sent);

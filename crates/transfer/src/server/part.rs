@@ -62,7 +62,7 @@ impl Part for ServerPart {
         let natives = Arc::new(NativeServer::new(natives));
         let settings = ServerSettings {
             natives: Some(natives.clone()),
-            // Nobody else is served meanwhile.
+            // No other client is served meanwhile.
             sessions_max: 0,
             ..ServerSettings::new((address, 0).into())
         };

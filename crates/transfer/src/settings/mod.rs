@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use super::flow::{Direction, Engine, Mode, Protocol};
 
-/// The port that `kagiri transfer --serve` listens on unless told otherwise: iperf3's, whose clients it
-/// serves too.
+/// The port that `kagiri transfer --serve` listens on by default: iperf3's, whose clients it serves too.
 pub const PORT: u16 = 5201;
 /// The port of classic `ttcp`.
 pub const TTCP_PORT: u16 = 5001;

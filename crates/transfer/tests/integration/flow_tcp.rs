@@ -107,7 +107,7 @@ fn stop_is_prompt_and_keeps_received_bytes() {
                 flows.push((tcp(one), order(Side::Sender, End::Peer)));
                 flows.push((tcp(other), order(Side::Receiver, End::Peer)));
             }
-            // Nobody reads what this one sends, so that it waits in the kernel.
+            // The peer does not read, so that the data waits in the kernel.
             flows.push((tcp(silent.0), order(Side::Sender, End::Peer)));
             let group = start(flows, &setting);
             until("all flows moving", || group.counts().iter().all(|count| count.bytes > 1 << 20));
@@ -128,7 +128,7 @@ fn dropped_group_stops_its_threads() {
     let (one, other) = streams();
     drop(start(vec![(tcp(one), order(Side::Sender, End::Peer))], &GroupSetting::default()));
     let mut other = other;
-    // To its end: nobody sends any more.
+    // To its end: nothing is sent any more.
     std::io::copy(&mut other, &mut std::io::sink()).unwrap();
 }
 
@@ -143,7 +143,7 @@ fn timed_flow_ends_in_time_without_a_reader() {
             let report = run(flows.collect(), &GroupSetting { threads, ..GroupSetting::default() });
             let late = Duration::from_nanos(monotonic_ns() - end_ns);
             assert!(report.flows.iter().all(|flow| flow.ended == EndReason::Done));
-            // Of a flow that came to its turn when it was over there is nothing to tell.
+            // A flow that started after the end has no results.
             let has_begun = report.flows.iter().all(|flow| flow.count.bytes > 0);
             drop(held);
             if has_begun { late } else { Duration::MAX }

@@ -70,7 +70,7 @@ struct Mischief {
     passed: u64,
 }
 
-/// Passes datagrams on from `from` to `to`, one by one, until told to stop and nothing waits.
+/// Passes datagrams on from `from` to `to`, one by one, until the stop is requested and nothing waits.
 fn relay(from: &UdpFlow, to: &UdpFlow, stop: &AtomicBool) -> Mischief {
     let epoll = Epoll::new().unwrap();
     epoll.add(from, 0, Interest::READ).unwrap();
@@ -155,7 +155,7 @@ fn socket_drops_are_distinguished_from_path_losses() {
     for mode in [Mode::Copy, Mode::Discard] {
         let (one, mut other) = datagrams();
         other.set_receive_buffer(0).unwrap();
-        // Nobody reads yet, and there is room for one or two: the others are the socket's fault. 11 is the
+        // Nothing is read yet, and there is room for one or two: the others are the socket's fault. 11 is the
         // wire's.
         for count in 1..=10 {
             one.send(&datagram(count)).unwrap();

@@ -26,7 +26,7 @@ fn both(arguments: &str) -> (Value, TestReport) {
     (json, report)
 }
 
-/// Arguments of which every second is so many.
+/// The arguments with `s` seconds in place of each second.
 fn lasting(arguments: &str, s: u32) -> String {
     arguments.replace("-t 1", &format!("-t {s}")).replace("-O 1", &format!("-O {s}"))
 }

@@ -1,5 +1,5 @@
-//! Servers that are none, stop anywhere or talk nonsense, and lines that garble what the real iperf3 and we
-//! tell each other: every wait ends, with the cause by its name.
+//! Servers of other protocols, servers that stop anywhere or send nonsense, and paths that corrupt what
+//! iperf3 and kagiri send: every wait ends, and the error names the cause.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -52,8 +52,8 @@ fn other_protocols_are_named() {
     assert!(matches!(refused, Iperf3Error::Control(ControlError::Net(_))), "{refused}");
 }
 
-/// How a stream ends whose bytes nobody takes, as whoever notices first says it: who watches, the flow, or
-/// the kernel.
+/// How a stream ends whose peer does not read: the message of the supervisor, the flow or the kernel,
+/// whichever notices it first.
 const STILL: &str = "no byte moved|nothing moved|timed out";
 
 #[test]
@@ -91,7 +91,7 @@ fn full_listen_queue_ends_the_connect_in_time() {
     let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
     let address = listener.local_addr();
-    // The kernel drops the SYN of whoever comes when nobody is taken out of the queue, as a firewall does.
+    // The kernel drops a SYN if the accept queue is full, as a firewall does.
     let _queue: Vec<TcpStream> =
         (0..4).map_while(|_| TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok()).collect();
     let error = run_hastily(address, Parameters::default()).map(|_| ()).unwrap_err().to_string();

@@ -116,9 +116,9 @@ fn clients_of_one_server_are_reported_separately() {
         assert_eq!(ends(report, Direction::Up).1.bytes(), 3_000_000);
         assert_eq!(ends(report, Direction::Down).1.bytes(), 3_000_000);
     }
-    let told = session_ends(&natives, 5);
-    assert!(told.iter().all(|end| end.problem.is_none() && end.order.is_some()), "{told:?}");
-    let mut peers: Vec<_> = told.iter().map(|end| end.peer).collect();
+    let ends = session_ends(&natives, 5);
+    assert!(ends.iter().all(|end| end.problem.is_none() && end.order.is_some()), "{ends:?}");
+    let mut peers: Vec<_> = ends.iter().map(|end| end.peer).collect();
     peers.sort_unstable();
     peers.dedup();
     assert_eq!(peers.len(), 5);

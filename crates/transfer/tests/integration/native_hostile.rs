@@ -129,7 +129,7 @@ fn flood_of_udp_cookies_opens_all_flows() {
     while control.peek(&mut [0]).is_err() {
         assert!(std::time::Instant::now() < until, "the server did not take all flows");
         for (number, socket) in sockets.iter().enumerate() {
-            // Refused is what a socket is told of an earlier one.
+            // "Refused" is the error of an earlier datagram.
             let _ = socket.send_to(name.cookie(Role::Flow(number as u32)).bytes(), server.local_addr());
         }
     }

@@ -89,12 +89,11 @@ fn server_with_another_certificate_is_refused() {
     let error = prepare(between, &settings).map(drop).unwrap_err().to_string();
     assert!(error.contains("certificate is not the one announced on the control connection"), "{error}");
     assert!(from.elapsed() < Duration::from_secs(3), "{:?}", from.elapsed());
-    let told = session_ends(&natives, 1);
-    assert!(told[0].problem.is_some() && told[0].directions.is_empty(), "nothing moved: {told:?}");
+    let ends = session_ends(&natives, 1);
+    assert!(ends[0].problem.is_some() && ends[0].directions.is_empty(), "nothing moved: {ends:?}");
 }
 
-/// Stands between a client and the server's control connection, and tells of another certificate than the
-/// server's.
+/// Stands between a client and the server's control connection, and replaces the server's certificate.
 fn falsify_certificate(server: SocketAddr) -> SocketAddr {
     let (listener, address) = listener();
     std::thread::spawn(move || {

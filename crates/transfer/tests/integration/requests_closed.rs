@@ -28,13 +28,16 @@ fn each_request_has_an_answer() {
                 let answering = start(far, &answers(&order));
                 let asked = finish(start(near, &order));
                 let case = format!("{is_udp} {order:?}");
-                let told = responses(&asked);
+                let responded = responses(&asked);
                 let all = EACH * flows as u64;
-                assert_eq!((told.answered, told.unanswered, told.late), (all, 0, 0), "{case}");
-                let times = &told.times;
+                assert_eq!((responded.answered, responded.unanswered, responded.late), (all, 0, 0), "{case}");
+                let times = &responded.times;
                 assert_eq!(times.count(), all);
                 let sum_s = times.mean_ns().unwrap() * all as f64 / 1e9;
-                assert!(0.0 < sum_s && sum_s < told.elapsed_s * flows as f64 * 1.01, "{case}: {told:?}");
+                assert!(
+                    0.0 < sum_s && sum_s < responded.elapsed_s * flows as f64 * 1.01,
+                    "{case}: {responded:?}"
+                );
                 let bytes = EACH * u64::from(answer_bytes);
                 for flow in &asked.flows {
                     assert_eq!((&flow.ended, flow.count.bytes), (&EndReason::Done, bytes));
@@ -44,7 +47,7 @@ fn each_request_has_an_answer() {
                     assert!(first < last && last <= monotonic_ns());
                 }
                 assert!(asked.threads.iter().all(|thread| thread.cpu_ns > 0));
-                // A connection says that it is over, a datagram socket is told.
+                // A connection shows its end; a datagram socket gets an error.
                 if is_udp {
                     until("all requests counted", || {
                         answering.counts().iter().all(|count| count.datagrams == EACH)
@@ -106,13 +109,13 @@ fn both_halves_have_answers(is_udp: bool, waiting: Waiting, half_ns: u64) -> boo
     let order = RequestSpec { waiting, omit_until_ns: Some(omit_ns), ..asks(RequestEnd::AtNs(end_ns)) };
     let answering = start(far, &RequestSpec { end: RequestEnd::AtNs(end_ns), ..answers(&order) });
     let asked = finish(start(near, &order));
-    let told = responses(&asked);
+    let responded = responses(&asked);
     assert_eq!(asked.flows[0].ended, EndReason::Done);
-    assert!(told.elapsed_s <= (monotonic_ns() - omit_ns) as f64 / 1e9);
-    // The last request may find nobody there any more.
-    assert!(told.unanswered <= 1);
+    assert!(responded.elapsed_s <= (monotonic_ns() - omit_ns) as f64 / 1e9);
+    // The peer may be gone at the last request.
+    assert!(responded.unanswered <= 1);
     assert_eq!(finish(answering).flows[0].ended, EndReason::Done);
-    told.answered > 0 && told.answered < asked.flows[0].count.bytes
+    responded.answered > 0 && responded.answered < asked.flows[0].count.bytes
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn stop_is_prompt_on_both_sides() {
                     let report = finish(group);
                     let flows = &report.flows;
                     assert!(flows.iter().all(|flow| flow.ended == EndReason::Stopped), "{flows:?}");
-                    let unanswered = report.responses.as_ref().map_or(0, |told| told.unanswered);
+                    let unanswered = report.responses.as_ref().map_or(0, |responded| responded.unanswered);
                     assert_eq!(unanswered, 0, "it may be under way");
                     // A requester's connection that closes ends the answerer.
                     held.push(report.sockets);
@@ -168,8 +171,8 @@ fn closed_peer_is_reported() {
             for flow in &report.flows {
                 assert_failed(flow, "the peer closed the connection after 1 bytes");
             }
-            let told = responses(&report);
-            assert_eq!((told.answered, told.unanswered), (flows as u64, flows as u64));
+            let responded = responses(&report);
+            assert_eq!((responded.answered, responded.unanswered), (flows as u64, flows as u64));
         }
         // Of answerers: in the middle of a request.
         let order = answers(&RequestSpec { size_bytes: 10, ..order });
@@ -283,8 +286,8 @@ fn lost_datagram_is_given_up_and_late_one_is_ignored() {
         assert!(!asking.is_finished());
         far.send(&third).unwrap();
         let report = finish(asking);
-        let told = responses(&report);
-        assert_eq!((told.answered, told.unanswered), (2, 1));
+        let responded = responses(&report);
+        assert_eq!((responded.answered, responded.unanswered), (2, 1));
         assert_eq!((report.flows[0].count.datagrams, report.flows[0].count.lost), (2, 1));
         assert_eq!(report.flows[0].ended, EndReason::Done);
     }
@@ -314,8 +317,8 @@ fn five_hundred_flows_share_a_thread() {
         let (near, far) = pairs(is_udp, FLOWS);
         let answering = start(far, &RequestSpec { end: RequestEnd::Requests(5), ..answers(&order) });
         let asked = finish(start(near, &order));
-        let told = responses(&asked);
-        assert_eq!((told.answered, told.unanswered), (5 * FLOWS as u64, 0));
+        let responded = responses(&asked);
+        assert_eq!((responded.answered, responded.unanswered), (5 * FLOWS as u64, 0));
         assert_eq!(asked.threads.len(), 1);
         assert!(finish(answering).flows.iter().all(|flow| flow.ended == EndReason::Done));
     }

@@ -12,7 +12,7 @@ use transfer::flow::{EndReason, FlowSocket};
 use transfer::requests::{self, RequestEnd, RequestSpec};
 use transfer::settings::Waiting;
 
-/// A schedule that begins in the future begins when it is told to.
+/// A schedule with a future start begins at that start.
 const LEAD_NS: u64 = 50_000_000;
 
 fn at(rate_per_s: f64, end: RequestEnd) -> RequestSpec {
@@ -37,9 +37,13 @@ fn schedule_sends_each_request() {
                 let asked = finish(start(near, &order));
                 // The hundredth is due 99 ms after the first.
                 assert!(monotonic_ns() - from_ns >= 99_000_000);
-                let told = responses(&asked);
-                assert_eq!((told.answered, told.unanswered), (100 * flows as u64, 0), "{is_udp} {order:?}");
-                assert!(told.elapsed_s >= 0.099, "{told:?}");
+                let responded = responses(&asked);
+                assert_eq!(
+                    (responded.answered, responded.unanswered),
+                    (100 * flows as u64, 0),
+                    "{is_udp} {order:?}"
+                );
+                assert!(responded.elapsed_s >= 0.099, "{responded:?}");
                 assert!(asked.flows.iter().all(|flow| flow.ended == EndReason::Done));
                 answering.stop();
                 finish(answering);
@@ -58,9 +62,9 @@ fn requests_follow_the_schedule_without_responses() {
         peer.read_exact(&mut came).unwrap();
         peer.write_all(&came).unwrap();
         let report = finish(asking);
-        let told = responses(&report);
-        assert_eq!((told.answered, told.unanswered), (50, 0));
-        let times = &told.times;
+        let responded = responses(&report);
+        assert_eq!((responded.answered, responded.unanswered), (50, 0));
+        let times = &responded.times;
         let max_ms = times.max_ns().unwrap() as f64 / 1e6;
         assert!(max_ms >= 49.0, "the first was due 49 ms before the last: {max_ms} ms");
         // They are due 1 ms after each other and all answered at once.
@@ -81,9 +85,13 @@ fn unanswered_requests_are_counted() {
         let (near, far) = pairs(is_udp, 1);
         let asking = requests::start(near, &order, start_ns).unwrap();
         let report = finish(asking);
-        let told = responses(&report);
-        assert_eq!((told.answered, told.unanswered), (0, 50), "half of them are left out: {told:?}");
-        assert_eq!((report.flows[0].ended.clone(), told.times.count()), (EndReason::Done, 0));
+        let responded = responses(&report);
+        assert_eq!(
+            (responded.answered, responded.unanswered),
+            (0, 50),
+            "half of them are left out: {responded:?}"
+        );
+        assert_eq!((report.flows[0].ended.clone(), responded.times.count()), (EndReason::Done, 0));
         drop(far);
     }
 }
@@ -112,8 +120,8 @@ fn lost_datagrams_do_not_delay_others() {
         }
     }
     let report = finish(asking);
-    let told = responses(&report);
-    assert_eq!((told.answered, told.unanswered), (900, 100));
+    let responded = responses(&report);
+    assert_eq!((responded.answered, responded.unanswered), (900, 100));
     assert_eq!((report.flows[0].count.datagrams, report.flows[0].count.lost), (900, 100));
 }
 
@@ -137,12 +145,12 @@ fn slow_path_is_reported_as_late_requests() {
         taken
     });
     let report = finish(asking);
-    let told = responses(&report);
-    assert_eq!(told.answered + told.unanswered, 30, "{told:?}");
-    assert!(told.unanswered > 0 && told.late > 0, "{told:?}");
-    assert!(told.late_ms_max > 10.0 && told.times.max_ns().unwrap() > 50_000_000, "{told:?}");
+    let responded = responses(&report);
+    assert_eq!(responded.answered + responded.unanswered, 30, "{responded:?}");
+    assert!(responded.unanswered > 0 && responded.late > 0, "{responded:?}");
+    assert!(responded.late_ms_max > 10.0 && responded.times.max_ns().unwrap() > 50_000_000, "{responded:?}");
     drop(report);
-    assert!(reader.join().unwrap() >= told.answered);
+    assert!(reader.join().unwrap() >= responded.answered);
 }
 
 #[test]

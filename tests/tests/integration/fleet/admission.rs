@@ -287,7 +287,7 @@ fn ctrl_c_frees_the_agents_at_once() {
     interrupt(Live::start(fleet.run_command(&gathering, "60s")), "2 hosts have joined");
     agents.push(fleet.agent("pc-2"));
     interrupt(fleet.run(&search_plan("content.duration = '5h'")), "of content");
-    let finished = interrupt(fleet.run(&search_plan(SHORT_FILM)), "trying 2 streams").trials_told();
+    let finished = interrupt(fleet.run(&search_plan(SHORT_FILM)), "trying 2 streams").trials_shown();
     let document = fleet.stored();
     assert!(finished >= 1, "the first trial was whole");
     assert_eq!(

@@ -78,7 +78,7 @@ fn a_server_killed_with_its_agent_ends_the_run_and_keeps_its_trials() {
         fleet.others(&[&run, &pc_1, &pc_2]).is_empty()
     });
     let ended = run.end(FLEET_PATIENCE);
-    let finished = ended.trials_told();
+    let finished = ended.trials_shown();
     lost(ended, "nas");
     assert!(within < NAMED_WITHIN, "{within:?}");
     let document = fleet.stored();
@@ -176,7 +176,7 @@ fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
         });
         let ended = run.end(FLEET_PATIENCE);
         let pid = ended.pid;
-        finished = ended.trials_told();
+        finished = ended.trials_shown();
         fleet.wait_until_free(3);
         let within = began.elapsed();
         eprintln!(

@@ -65,7 +65,7 @@ impl ServeArgs {
             )));
         }
         let stop = stop::stop_flag()?;
-        // Before anybody is measured; where there is no loopback to try engines over, the usual one does.
+        // Before the first measurement; without a loopback to try engines over, the default engine is used.
         let _ = probe::run();
         let natives = Arc::new(NativeServer::new(NativeSettings::default()));
         let settings = ServerSettings {

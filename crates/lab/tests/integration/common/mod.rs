@@ -207,7 +207,7 @@ fn left(bench: &Bench, before: &BTreeSet<String>) -> BTreeSet<String> {
     traces(bench).difference(before).cloned().collect()
 }
 
-/// Waits until nothing is left of a lab of which nobody output that it was down.
+/// Waits until nothing is left of a lab whose supervisor did not report that it is down.
 pub fn soon_leaves_nothing(bench: &Bench, before: &BTreeSet<String>) {
     let began = Instant::now();
     while !left(bench, before).is_empty() {

@@ -121,7 +121,7 @@ impl Writer {
         self.packet.clear();
     }
 
-    /// The first packet tells all names.
+    /// The first packet contains all names.
     fn names(&mut self, picture: &Picture) {
         let numbers = Names::of(picture);
         let calls = picture.names.iter().flat_map(|name| [name.clone(), format!("{name} (blocked)")]);

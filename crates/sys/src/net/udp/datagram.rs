@@ -70,8 +70,7 @@ enum Kind {
 impl DatagramSocket {
     /// Binds `address`; UDP port 0 takes a free one.
     /// Errors: Those of `bind(2)`: the address is in use, or not of this host; the file exists or its path is
-    /// over 107 bytes. A socket file that nobody listens at any more, as a killed program leaves it, is
-    /// replaced.
+    /// over 107 bytes. A socket file without a listener, as left by a killed program, is replaced.
     pub fn bind(address: &DatagramAddress) -> io::Result<Self> {
         let kind = match address {
             DatagramAddress::Udp(address) => {
@@ -117,7 +116,7 @@ impl DatagramSocket {
     }
 
     /// Takes the next datagram; `None` if none waits.
-    /// Errors: Those of `recvmsg(2)`. An error that an earlier send met (nobody listens there) is passed
+    /// Errors: Those of `recvmsg(2)`. An error of an earlier send (the port is closed) is passed
     /// over: it says nothing about what waits.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         let fd = self.as_fd().as_raw_fd();

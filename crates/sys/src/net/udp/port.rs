@@ -71,7 +71,7 @@ impl UdpPort {
 
     /// How many datagrams the kernel has dropped here because they were not taken in time: the counter of
     /// `SO_RXQ_OVFL`, socket(7).
-    /// Errors: [`NetError`]: kernels before 4.12 do not tell.
+    /// Errors: [`NetError`]: kernels before 4.12 do not report it.
     pub fn dropped(&self) -> Result<u32, NetError> {
         socket_option::drops(self.as_fd()).map_err(|e| NetError::new("read the drops of", self.local, e))
     }

@@ -128,8 +128,8 @@ impl Process {
                     Ok(schedstat) => {
                         self.tasks.push(Task { id, schedstat, run_ns: 0, wait_ns: 0, seen: true })
                     }
-                    // A thread may have ended since it was listed; one that lives without the file tells that
-                    // the kernel does not offer it.
+                    // A thread may have ended since it was listed; if it lives and has no such file, the
+                    // kernel does not offer it.
                     Err(_) => offered &= !path.exists(),
                 }
             } else {

@@ -45,7 +45,7 @@ pub(super) struct BpfTracer {
     softirqs: bool,
     picture: bool,
     /// Records that were handed out.
-    told: u64,
+    delivered: u64,
     stopped: bool,
     losses_told: bool,
 }
@@ -79,7 +79,7 @@ impl BpfTracer {
             calls,
             softirqs: setting.softirqs,
             picture: setting.picture,
-            told: 0,
+            delivered: 0,
             stopped: false,
             losses_told: false,
         })
@@ -183,7 +183,7 @@ impl Tracer for BpfTracer {
         for _ in 0..EVENTS_AT_ONCE {
             let Some(record) = self.ring.next() else { break };
             let event = event_of(&record);
-            self.told += u64::from(!matches!(event, None | Some(Event::Lost { .. })));
+            self.delivered += u64::from(!matches!(event, None | Some(Event::Lost { .. })));
             into.extend(event);
         }
         if self.stopped && into.is_empty() {
@@ -207,13 +207,13 @@ impl Tracer for BpfTracer {
         let states = self.states()?;
         let sum = |of: fn(&CpuState) -> u64| states.iter().map(of).sum::<u64>();
         let calls = sum(|state| state.calls);
-        // Without a picture calls are no records: they are told by being counted. Starts and ends of threads
-        // are.
+        // Without a picture, calls are counted in the kernel and give no records; starts and ends of threads
+        // do.
         let tallied = if self.picture { 0 } else { calls };
         Ok(Counts {
             events: sum(|state| state.records) + tallied,
             events_lost: sum(|state| state.records_lost),
-            events_told: self.told + tallied,
+            events_delivered: self.delivered + tallied,
             calls,
             threads_missed: sum(|state| state.not_followed),
         })

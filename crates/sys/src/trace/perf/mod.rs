@@ -306,7 +306,7 @@ impl Tracer for PerfTracer {
                 counters.counted - if self.stopped && self.read_format != 0 { counters.cut_off() } else { 0 };
             counts.events += events;
             counts.events_lost += counters.lost;
-            counts.events_told += counters.delivered;
+            counts.events_delivered += counters.delivered;
             counts.calls += if kind == EventKind::Ends { events } else { 0 };
         }
         if self.read_format == 0 {

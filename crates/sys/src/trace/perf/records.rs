@@ -75,7 +75,7 @@ impl Trailer {
     }
 }
 
-/// A whole record, its head included, as an event; `None` for those that tell nothing.
+/// A whole record, its head included, as an event; `None` for those that are no event.
 pub(super) fn event_of(record: &[u8], tracepoints: &Tracepoints) -> Option<Event> {
     let head = Head::parse(record)?;
     match head.kind {

@@ -52,7 +52,7 @@ impl Tracepoints {
     }
 
     fn read_below(folder: &Path) -> io::Result<Self> {
-        // Only a listing tells whether nothing is mounted there, or nothing may be seen.
+        // Only a listing shows whether nothing is mounted there, or nothing is permitted.
         std::fs::read_dir(folder)?;
         let number = |name: &str| -> io::Result<u16> {
             let text = std::fs::read_to_string(folder.join(name).join("id"))?;

@@ -169,8 +169,7 @@ pub fn iperf3_server_at(ip: IpAddr, arguments: &[&str]) -> (Process, SocketAddr)
     panic!("iperf3 has ended, five times");
 }
 
-/// An address that was free a moment ago, with a port that the kernel gives to nobody who does not ask for
-/// it.
+/// An address that was free a moment ago, with a port outside the kernel's ephemeral range.
 pub fn free_address(ip: IpAddr) -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own = std::process::id() as u16;
@@ -200,7 +199,7 @@ pub fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// An address of loopback at which nobody listens.
+/// A loopback address without a listener.
 pub fn closed_address() -> SocketAddr {
     listener().1
 }

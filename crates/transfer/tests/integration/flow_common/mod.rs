@@ -53,8 +53,8 @@ pub fn run(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> GroupR
     finish(group)
 }
 
-/// Runs a case until what it tells the time of was prompt, five times at most: a thread is kept off the CPU
-/// now and then, not each time.
+/// Runs a case until its time is short, five times at most: a thread loses its CPU now and then, but not each
+/// time.
 pub fn promptly(case: impl Fn() -> Duration) {
     let mut took = Vec::new();
     while took.iter().all(|took| *took >= Duration::from_millis(500)) {
