@@ -67,12 +67,12 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
     let ballast = disk.fill();
     let ended = live.end(PATIENCE);
     world.assert_nothing_left(ended.pid);
-    let shown = ended.trials_shown();
+    let announced = ended.trials_shown();
     ended.fails(1, &["disk is full", "KAGIRI_DATA"]);
     fs::remove_file(ballast).unwrap();
     let shown = Live::start(command(&["runs", "show", "--json"])).end(PATIENCE).code(0).json();
     let stored = shown["trials"].as_array().unwrap().len();
-    assert!(stored >= 1 && stored >= shown, "{shown} trials were told, {stored} are stored");
+    assert!(stored >= 1 && stored >= announced, "{announced} trials were shown, {stored} are stored");
     assert!(["failed", "interrupted"].contains(&shown["state"].as_str().unwrap()), "{}", shown["state"]);
 }
 

@@ -10,7 +10,7 @@ use super::CalibrateError;
 
 /// The ceiling in % of one core. Below `root` are `proc` and the control groups; the CPUs are always this
 /// thread's.
-/// Errors: The kernel does not say which CPUs may be used (`sched_getaffinity(2)`).
+/// Errors: Those of `sched_getaffinity(2)`.
 pub fn cpu(root: &Path) -> Result<Ceiling, CalibrateError> {
     let cores = sys::thread::online_cpus();
     let cores = cores

@@ -1,4 +1,4 @@
-//! How fast the disk under a directory is read from its start to its end.
+//! Sequential read rate of the disk below a directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -19,13 +19,13 @@ use super::{CalibrateError, REPEATS, spread_percent};
 
 const BLOCK_BYTES: usize = 1 << 20;
 const FILE_BYTES_MOST: u64 = 256 << 20;
-/// Less than this says nothing: caches of disks are of this size.
+/// Least size of the file: the caches of disks are of this size.
 const FILE_BYTES_LEAST: u64 = 16 << 20;
-/// Requests on their way at a time: enough to keep a disk of today busy.
+/// Concurrent requests: enough to keep a current disk busy.
 const THREADS: u64 = 4;
-/// Direct reads want buffers and places that fit the disk's blocks; 4 KiB fits every one.
+/// Direct reads need buffers and offsets aligned to the disk's blocks; 4 KiB fits all disks.
 const ALIGNMENT: usize = 4096;
-/// After so much the writing waits for the disk, so that the deadline is kept.
+/// After this number of bytes the writer waits for the disk, so that the deadline is kept.
 const SYNC_EVERY_BYTES: u64 = 16 << 20;
 const WRITE_WITHIN: Duration = Duration::from_secs(15);
 const READ_WITHIN: Duration = Duration::from_secs(8);
@@ -38,7 +38,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(5);
 ///
 /// A cache below the kernel (the host of a virtual machine) answers as part of the disk.
 /// Errors: The directory's file system is in memory, has too little room or is too slow for 16 MiB in 15 s;
-/// no permission; `stopped` said so. Nothing is left behind in any case.
+/// no permission; `stopped` said so. Nothing is left behind.
 pub fn disk_read(
     directory: &Path,
     say: &mut dyn FnMut(&str),
@@ -50,7 +50,7 @@ pub fn disk_read(
     let pending = PendingFile::create(Directory::open(directory)?);
     let pending = pending.map_err(|source| failed("create a file in", directory, source))?;
     let bytes = write(pending.file(), directory, wanted_bytes, stopped)?;
-    // The file has no name: this one leads to it for as long as it is open.
+    // The file has no name; this path leads to it while it is open.
     let path = PathBuf::from(format!("/proc/self/fd/{}", pending.file().as_raw_fd()));
     let reader = Reader::open(&path).map_err(|source| failed("open a file in", directory, source))?;
     let mut rates = Vec::with_capacity(REPEATS);
@@ -87,7 +87,7 @@ fn refuse_memory(directory: &Path) -> Result<(), CalibrateError> {
     }
 }
 
-/// How large the file may be: never more than a quarter of what is free.
+/// Size limit of the file: at most a quarter of the free space.
 fn room(directory: &Path) -> Result<u64, CalibrateError> {
     let available = sys::disk::space(directory)?.available_bytes;
     let bytes = (available / 4).min(FILE_BYTES_MOST) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -102,8 +102,7 @@ fn room(directory: &Path) -> Result<u64, CalibrateError> {
     )))
 }
 
-/// Writes up to `bytes` that cannot be compressed, all of them on the disk at the end. Returns how many there
-/// are.
+/// Writes up to `bytes` of incompressible data to the disk. Returns the number of written bytes.
 fn write(
     mut file: &File,
     directory: &Path,
@@ -146,7 +145,7 @@ struct Reader {
 impl Reader {
     fn open(path: &Path) -> io::Result<Self> {
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
-        // Some file systems let it be opened and refuse the reading.
+        // Some file systems accept O_DIRECT at open and refuse the read.
         if let Ok(file) = direct
             && with_aligned(|buffer| file.read_exact_at(&mut buffer[..ALIGNMENT], 0)).is_ok()
         {
@@ -159,7 +158,7 @@ impl Reader {
         if self.direct { "O_DIRECT, 1 MiB requests, 4 at a time" } else { "page cache dropped, 4 readers" }
     }
 
-    /// One reading of the whole file, or of what was read at its deadline.
+    /// One read of the whole file, or of the part that was read by the deadline.
     fn rate_bit_per_s(
         &self,
         bytes: u64,

@@ -1,4 +1,4 @@
-//! How much TCP this host carries to itself: what no server on it can exceed towards players on it.
+//! TCP throughput over this host's loopback: the ceiling of a server with players on the same host.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ const PAIRS_MOST: usize = 16;
 
 /// The ceiling of TCP over loopback in bit/s: the median of 3 times 1 s, a connection for every two cores,
 /// `sendfile` of 128 KiB to readers that discard (`MSG_TRUNC`). `directory` takes a file of 1 MiB, which is
-/// gone afterwards.
+/// removed afterwards.
 /// Errors: No file in `directory`, no sockets, or `stopped` said so.
 pub fn loopback(
     directory: &Path,
@@ -89,7 +89,7 @@ fn round_bit_per_s(content: &File, pairs: usize, stopped: &dyn Fn() -> bool) -> 
     counted.ok_or_else(|| CalibrateError::NotMeasured("the connection ended before its time".into()))
 }
 
-/// What arrived per second after the warm-up; `None` when it ended before.
+/// Received rate after the warm-up; `None` if it was stopped before.
 fn count(received: &AtomicU64, end: &AtomicBool, stopped: &dyn Fn() -> bool) -> Option<f64> {
     let wait = |within| {
         let deadline = Deadline::after(within);
@@ -161,7 +161,7 @@ fn discard(socket: &TcpSocket, received: &AtomicU64, end: &AtomicBool) -> Result
     Ok(())
 }
 
-/// Waits for one socket, never longer than it takes to look at the end again.
+/// Waits for one socket, and returns regularly so that the caller checks for the end.
 struct Ready {
     epoll: Epoll,
     events: Events,

@@ -1,7 +1,7 @@
-//! How much of each resource this host has, found out by using all of it for a moment.
+//! Measures how much of each resource this host has, by using all of it for a short time.
 //!
-//! Short and honest: every measurement has a deadline, is repeated three times and says in its source how it
-//! was made. What could not be measured is absent, with a line that says why. A ceiling found here holds for
+//! Every measurement has a deadline, is repeated three times, and its source states how it was made. A
+//! resource that could not be measured is absent, with a line that says why. A ceiling found here holds for
 //! the way it was measured; a workload with another pattern may meet a lower one.
 
 mod cpu;
@@ -30,14 +30,14 @@ const MEMORY_BUFFER_BYTES: usize = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// The kernel said no.
+    /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] sys::Error),
     #[error(transparent)]
     Net(#[from] sys::net::NetError),
     #[error("{action} {path}: {source}; choose another directory, or free some space")]
     File { action: &'static str, path: String, source: std::io::Error },
-    /// There is nothing to measure, or too little was measured to say a number.
+    /// There is nothing to measure, or too little was measured for a number.
     #[error("{0}")]
     NotMeasured(String),
     #[error("the calibration was stopped before its end; run it again")]
@@ -83,7 +83,7 @@ pub fn all(
 /// From this much of a core on, other programs make a ceiling look lower than it is.
 const NOISE_LEAST_PERCENT: f64 = 20.0;
 
-/// What other programs do while a ceiling is measured.
+/// CPU use of other programs while a ceiling is measured.
 struct Noise {
     sources: Sources,
     since: Snapshot,
@@ -96,8 +96,8 @@ impl Noise {
         Self { sources, since }
     }
 
-    /// CPU time of other programs since the last question, in % of one core; `None` when it is too little to
-    /// matter or not known.
+    /// CPU time of other programs since the last call, in % of one core; `None` if it is too little to
+    /// matter, or unknown.
     fn heard(&mut self) -> Option<f64> {
         let now = self.sources.read();
         let percent = rates(&self.since, &now).get(Quantity::OtherCpu);
@@ -110,7 +110,7 @@ impl Noise {
 /// server that copies its content spends at least that.
 pub fn memory_copy_bytes_per_s() -> f64 {
     let from = vec![1u8; MEMORY_BUFFER_BYTES];
-    // Not zeroes: the pages must be there before the clock runs.
+    // Not zeros: the pages must exist before the clock runs.
     let mut to = vec![2u8; MEMORY_BUFFER_BYTES];
     let mut rates = [0.0; REPEATS];
     for rate in &mut rates {

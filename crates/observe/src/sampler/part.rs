@@ -15,10 +15,10 @@ use super::thread::SamplerThread;
 
 const RATE_HZ: u64 = 10;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
-/// What is shown while it runs: few numbers, because every host sends them twice a second.
+/// The live numbers: few, because every host sends them twice a second.
 const SHOWN: [Quantity; 4] = [Quantity::ServerCpu, Quantity::HostCpu, Quantity::DiskRead, Quantity::Network];
 
-/// What a sampler offers to watch.
+/// What a sampler can watch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SamplerEndpoint {
     pub series: Vec<String>,

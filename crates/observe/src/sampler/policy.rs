@@ -22,7 +22,7 @@ pub fn permitted(root: &Path, watch: &Watch, host: &HostContext) -> (Watch, Vec<
     if let Some(pid) = watch.network_namespace_pid
         && let Err(why) = namespace(root, pid, host)
     {
-        // Without the namespace the device and the port would be those of others.
+        // Without the namespace, device and port would belong to other programs.
         (allowed.network_namespace_pid, allowed.network_device, allowed.tcp_port) = (None, None, None);
         refused.push(format!("the network of process {pid} cannot be watched: {why}."));
     }
@@ -43,8 +43,8 @@ fn group(root: &Path, folder: &Path, host: &HostContext) -> Result<(), String> {
     }
 }
 
-/// A process that this one has started is a part's; another's network is entered only with leave to change
-/// networks.
+/// A process started by this one belongs to a part; the network of another process is entered only with the
+/// permission to change networks.
 fn namespace(root: &Path, pid: u32, host: &HostContext) -> Result<(), String> {
     let own = std::process::id().cast_signed();
     let is_ours = |pid: i32| ProcessSet::open(root, &[own]).is_ok_and(|set| set.pids().any(|one| one == pid));

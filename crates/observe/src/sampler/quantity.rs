@@ -7,7 +7,7 @@
 /// Declares the quantities once: variant and series name, in the order of their places.
 macro_rules! quantities {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// One sampled quantity; `as usize` is its place in a [`super::Sample`].
+        /// One sampled quantity; `as usize` is its index in a [`super::Sample`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Quantity {
             $($(#[$doc])* $variant,)*
@@ -37,7 +37,7 @@ quantities! {
     /// Time the target's threads were ready to run and had no CPU, added up over threads, in % of the wall
     /// time: may be more than 100.
     CpuWait = "cpu_wait_percent",
-    /// Time the target's control group was held back by its quota, added up over CPUs, in % of the wall time:
+    /// Time the target's control group was throttled by its quota, added up over CPUs, in % of the wall time:
     /// may be more than 100.
     Throttled = "throttled_percent",
     /// Soft interrupts of all CPUs (most of the network stack's work), in % of one core.
@@ -59,11 +59,11 @@ quantities! {
     DiskRead = "disk_bit_per_s",
     /// Written to the block device.
     DiskWrite = "disk_write_bit_per_s",
-    /// Time with at least one request on its way, in % of the wall time.
+    /// Time with at least one request in progress, in % of the wall time.
     DiskBusy = "disk_busy_percent",
-    /// Mean time of the requests that ended in the interval; `None` where none did.
+    /// Mean time of the requests that ended in the interval; `None` if none did.
     DiskAwait = "disk_await_ms",
-    /// Mean number of requests on their way.
+    /// Mean number of requests in progress.
     DiskQueue = "disk_queue",
     /// Sent or received by the network device, whichever is more; on loopback this is all traffic.
     Network = "network_bit_per_s",

@@ -7,7 +7,7 @@ const NS_PER_S: f64 = 1e9;
 const NS_PER_MS: f64 = 1e6;
 const BITS: f64 = 8.0;
 
-/// The value of every [`Quantity`] over one interval, at its place.
+/// The value of every [`Quantity`] over one interval, by its index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample([Option<f64>; Quantity::ALL.len()]);
 
@@ -24,7 +24,7 @@ impl Sample {
     }
 }
 
-/// What happened between two snapshots.
+/// The rates between two snapshots.
 ///
 /// A counter that is missing in either, or that went back (reset, wrapped, another device of the same name),
 /// gives `None`; so does every rate when no time has passed. Contents (memory, queues, connections) are those
@@ -79,8 +79,8 @@ impl Step<'_> {
         let steal = self.percent(|raw| raw.steal_ns);
         let group = self.percent(|raw| raw.cgroup_usage_ns);
         let processes = self.percent(|raw| raw.server_cpu_ns);
-        // The group also knows processes that lived for less than a look; ours are the better guess without
-        // it.
+        // The group also counts processes that lived between two readings; without a group, the known
+        // processes are the best estimate.
         let whole_group = group.filter(|_| self.current.cgroup_is_server);
         let host = self.host_cpu(steal);
         sample.set(Quantity::ServerCpu, whole_group.or(processes));
@@ -111,7 +111,7 @@ impl Step<'_> {
             Quantity::DiskWrite,
             self.per_s(|raw| Some(raw.disk?.written_bytes)).map(|rate| rate * BITS),
         );
-        // The kernel counts in whole milliseconds, so a busy interval may come out a little over its length.
+        // The kernel counts in whole milliseconds, so the sum can slightly exceed a busy interval.
         let busy = self.percent(|raw| Some(raw.disk?.busy_ns));
         sample.set(Quantity::DiskBusy, busy.map(|percent| percent.min(100.0)));
         sample.set(Quantity::DiskQueue, self.percent(|raw| Some(raw.disk?.queue_time_ns)).map(|p| p / 100.0));
@@ -122,7 +122,7 @@ impl Step<'_> {
     }
 
     fn network(&self, sample: &mut Sample) {
-        // A server sends what it serves, and receives what it is sent: the busier way carries the load.
+        // A server mostly sends or mostly receives: the busier direction carries the load.
         let sent = self.per_s(|raw| Some(raw.network?.tx_bytes));
         let received = self.per_s(|raw| Some(raw.network?.rx_bytes));
         sample.set(Quantity::Network, sent.zip(received).map(|(sent, received)| sent.max(received) * BITS));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::quantity::Quantity;
 use super::rates::Sample;
 
-/// Six hours at 10 Hz, about 90 MB: what is held in memory has an end.
+/// Six hours at 10 Hz, about 90 MB: the limit of memory.
 const SAMPLES_MOST: usize = 216_000;
 /// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter:
 /// three ticks of 10 ms in an interval of 100 ms.
@@ -19,10 +19,9 @@ pub struct Report {
     /// One series for each quantity that could be watched, times in seconds after the start.
     pub series: Vec<Series>,
     pub samples: u64,
-    /// The latest that a sample was taken after its time, in ms.
+    /// Largest delay of a sample after its due time, in ms.
     pub late_ms_max: f64,
-    /// Points at which nothing was read because the sampler came a whole interval late; their values are
-    /// unknown.
+    /// Points without a reading, because the sampler was a whole interval late; their values are unknown.
     pub missed: u64,
     /// CPU time of the sampler's own thread, in % of one core; `None` when it took no sample.
     pub cost_cpu_percent: Option<f64>,
@@ -32,7 +31,7 @@ pub struct Report {
     #[serde(default)]
     pub cores: Option<u32>,
     pub watched: Watched,
-    /// What was to be watched and could not be, and why; one sentence each.
+    /// What was requested and could not be watched, and why; one sentence each.
     pub unavailable: Vec<String>,
 }
 
@@ -43,7 +42,7 @@ pub struct Watched {
     pub cgroup: Option<String>,
     pub block_device: Option<String>,
     pub network_device: Option<String>,
-    /// Samples per second that were aimed at.
+    /// Intended samples per second.
     pub rate_hz: f64,
 }
 
@@ -63,7 +62,7 @@ impl Recorder {
         self.keep(at_s, sample);
     }
 
-    /// Keeps the place of a sample that was not taken.
+    /// Records a point without a sample.
     pub fn push_missed(&mut self, at_s: f64) {
         self.missed += 1;
         self.keep(at_s, Sample::UNKNOWN);
@@ -116,7 +115,7 @@ impl Recorder {
         series
     }
 
-    /// All of nothing is missing: without a sample nothing is known.
+    /// Without a sample everything is missing.
     fn missing_percent(&self, quantity: Quantity) -> f64 {
         if self.samples.is_empty() {
             return 100.0;

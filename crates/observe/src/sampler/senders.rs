@@ -1,14 +1,14 @@
-//! What holds the target's connections back, by the kernel's own account of each (`TCP_INFO`).
+//! What limits the target's connections, by the kernel's counters of each (`TCP_INFO`).
 //!
 //! The kernel divides the time in which a connection has data to send or on its way into that in which the
 //! peer's receive window held it back, that in which its own send buffer did (the program had no room to
 //! write more), and the rest, in which it waited for the network (`tcpi_busy_time`, `tcpi_rwnd_limited`,
-//! `tcpi_sndbuf_limited` of `linux/tcp.h`; the clocks are `tcp_chrono_start` and its kin in
-//! `net/ipv4/tcp_output.c`, since Linux 4.10).
+//! `tcpi_sndbuf_limited` of `linux/tcp.h`; see `tcp_chrono_start` in `net/ipv4/tcp_output.c`, since Linux
+//! 4.10).
 //!
 //! That clock also runs while a part of a segment is held for what follows (`TCP_CORK`, `MSG_MORE`), as
-//! zero-copy servers do: one that waits for its CPU or disk then looks busy all the time. So the rest counts
-//! only for a connection that, when it is looked at, has something on its way or a whole segment to send.
+//! zero-copy servers do: a server that waits for its CPU or disk then looks busy all the time. So the rest
+//! counts only for a connection that, when it is sampled, has data in flight or a whole segment to send.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,14 +25,14 @@ const PAUSE: u64 = 500;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SendersReading {
     pub connections: u64,
-    /// How long those that were open at this reading and the one before it waited for the network, in % of
-    /// the time in between, on average; `None` when there is none.
+    /// Mean time that connections open at both this reading and the one before waited for the network, in %
+    /// of the time in between; `None` without such a connection.
     pub limited_percent: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Waits {
-    /// How long it has waited for the network in its life, a held part of a segment included.
+    /// Total time that it has waited for the network, a held part of a segment included.
     waited_us: u64,
     /// Whether there is more than such a part to wait for now.
     is_waiting: bool,
@@ -56,7 +56,7 @@ impl Senders {
         Ok(Self { connections, known: HashMap::new(), at_ns: 0, due_ns: 0, last })
     }
 
-    /// What the last reading said, which may be this one.
+    /// The result of the last reading, which may be this one.
     pub fn read(&mut self) -> Option<SendersReading> {
         let now_ns = monotonic_ns();
         if now_ns < self.due_ns {
@@ -88,8 +88,8 @@ fn waits(info: &TcpInfo) -> Option<Waits> {
     })
 }
 
-/// The mean over the connections that are in both. One that came or went in between was not open for a known
-/// time.
+/// The mean over the connections that are in both. A connection that was opened or closed in between was open
+/// for an unknown time.
 fn limited_percent(before: &HashMap<u64, Waits>, now: &HashMap<u64, Waits>, elapsed_ns: u64) -> Option<f64> {
     let both = now.iter().filter_map(|(cookie, waits)| {
         let us = waits.waited_us.saturating_sub(before.get(cookie)?.waited_us);
@@ -97,7 +97,7 @@ fn limited_percent(before: &HashMap<u64, Waits>, now: &HashMap<u64, Waits>, elap
     });
     let (sum_us, n) = both.fold((0, 0u64), |(sum, n), us| (sum + us, n + 1));
     let elapsed_us = elapsed_ns as f64 / 1e3;
-    // The kernel counts in ticks of up to 10 ms, so a short interval may come out a little over its length.
+    // The kernel counts in ticks of up to 10 ms, so the sum can slightly exceed a short interval.
     (n > 0 && elapsed_ns > 0).then(|| (100.0 * sum_us as f64 / (n as f64 * elapsed_us)).min(100.0))
 }
 

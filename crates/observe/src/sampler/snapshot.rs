@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Whether that group holds the target and nothing of the measuring side, so that its time is the
     /// target's.
     pub cgroup_is_server: bool,
-    /// Time the target's control group was held back.
+    /// Time the target's control group was throttled.
     pub cgroup_throttled_ns: Option<u64>,
     pub server_memory_bytes: Option<u64>,
     pub socket_memory_bytes: Option<u64>,
@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub senders: Option<SendersReading>,
     /// Packets dropped in front of a full backlog.
     pub softnet_dropped: Option<u64>,
-    /// Time some task waited for a CPU.
+    /// Time in which some task waited for a CPU.
     pub pressure_cpu_ns: Option<u64>,
     /// Time some task waited for a disk.
     pub pressure_io_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! The readers of everything that is watched, opened once.
+//! The readers of all watched counters, opened once.
 
 use std::fmt::Display;
 use std::io;
@@ -23,7 +23,7 @@ use super::snapshot::Snapshot;
 pub struct Sources {
     host_cpu: Option<HostCpu>,
     server: Option<ProcessSet>,
-    /// Target and measuring side together: the one may be a child of the other and must not count twice.
+    /// Processes of target and measuring side together: one may be a child of the other and must count once.
     known: Option<ProcessSet>,
     cgroup: Option<CgroupCpu>,
     cgroup_is_server: bool,
@@ -42,7 +42,7 @@ pub struct Sources {
 
 impl Sources {
     /// Opens everything in `watch` and of the host below `root` (`/` on a live machine). Never fails as a
-    /// whole: what is not there is in [`Sources::unavailable`].
+    /// whole: [`Sources::unavailable`] lists what is missing.
     pub fn open(root: &Path, watch: &Watch) -> Self {
         let mut missing = Missing(Vec::new());
         let (server, known) = processes(root, watch, &mut missing);
@@ -78,7 +78,7 @@ impl Sources {
         this
     }
 
-    /// The same, and these sentences about what may not be watched.
+    /// Adds these sentences about what may not be watched.
     pub(super) fn without(mut self, refused: Vec<String>) -> Self {
         self.unavailable.extend(refused);
         self
@@ -130,7 +130,7 @@ impl Sources {
         }
         if let Some(set) = &mut self.server {
             let reading = set.read_cpu();
-            // The totals of a target that has ended stand still; that is not the same as using no CPU.
+            // The totals of a target that has ended do not grow; that does not mean that it uses no CPU.
             if reading.processes > 0 {
                 raw.server_cpu_ns = Some(reading.cpu_ns);
                 raw.server_wait_ns = reading.run_wait_ns;
@@ -199,8 +199,7 @@ impl Missing {
     }
 }
 
-/// A host's pressure is taken for the target's, so where the target is elsewhere it would accuse the wrong
-/// one.
+/// The host's pressure counts as the target's, which is wrong if the target is on another host.
 fn pressure(root: &Path, watch: &Watch, missing: &mut Missing) -> Option<Pressure> {
     let is_here = watch.elsewhere.is_none();
     is_here.then(|| missing.or_note("pressure stall information", Pressure::open(root))).flatten()
@@ -231,7 +230,7 @@ fn cgroup(root: &Path, watch: &Watch, missing: &mut Missing) -> (Option<CgroupCp
     };
     let mut own = signed(&watch.own_pids);
     own.push(std::process::id().cast_signed());
-    // The group above all has no list of its own members' quota, and holds everybody.
+    // The root group has no quota, and contains all processes.
     let procs = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     let inside = procs.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
     let shared = inside.into_iter().any(|pid| own.contains(&pid) && !signed(&watch.pids).contains(&pid));
@@ -289,7 +288,7 @@ fn namespace_of(watch: &Watch) -> Option<i32> {
 fn queue(watch: &Watch, missing: &mut Missing) -> Option<Queue> {
     let name = watch.network_device.as_deref()?;
     let opened = Queue::open(name, namespace_of(watch));
-    // A link in front of which nothing can wait has nothing that could be missed.
+    // A link without a queue has no queue counters to miss.
     missing.or_note(format_args!("the queue in front of the network device {name}"), opened).flatten()
 }
 

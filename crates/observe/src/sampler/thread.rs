@@ -1,4 +1,4 @@
-//! The thread that samples: one plain thread, absolute deadlines, nothing bunched.
+//! The thread that samples: one plain thread with absolute deadlines.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,11 +13,11 @@ use super::rates::{Sample, rates};
 use super::recorder::Recorder;
 use super::sources::Sources;
 
-/// After an interruption longer than this (a suspended machine) the places of the missed samples are not kept
-/// one by one.
+/// After an interruption longer than this (a suspended machine), the missed samples are not recorded one by
+/// one.
 const MISSED_MOST: u64 = 600;
 
-/// What the thread brings back.
+/// What the thread returns.
 pub struct Watch {
     pub sources: Sources,
     pub recorder: Recorder,
@@ -46,7 +46,7 @@ impl SamplerThread {
     }
 
     pub fn last(&self) -> Option<Sample> {
-        // A sample is whole whatever happened to whoever held the lock.
+        // A sample is consistent even if a thread panicked with the lock.
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +55,7 @@ impl SamplerThread {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it, within one reading. `None` when the thread had died.
+    /// Ends it, within one reading. `None` if the thread panicked.
     pub fn finish(mut self) -> Option<Watch> {
         self.stop = None;
         self.thread.take()?.join().ok()
@@ -66,14 +66,14 @@ impl Drop for SamplerThread {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that died has nothing to give back.
+            // A thread that panicked returns nothing.
             let _ = thread.join();
         }
     }
 }
 
-/// Waits until `deadline_ns`; `false` when the watcher was ended before. Waiting on the channel is as exact
-/// as a sleep (a futex with an absolute time on the monotonic clock), and ends at once.
+/// Waits until `deadline_ns`; `false` if the sampler was ended before. Waiting on the channel is as exact as
+/// a sleep (a futex with an absolute time on the monotonic clock), and ends at once.
 fn wait_until(deadline_ns: u64, stopped: &Receiver<()>) -> bool {
     loop {
         let left_ns = deadline_ns.saturating_sub(monotonic_ns());
@@ -106,9 +106,9 @@ impl Schedule {
         self.due_ns(self.place)
     }
 
-    /// Goes on to the sample after the one that is taken at `now_ns`; returns when the samples in between,
-    /// which are lost, were due. The one that is taken belongs to the last interval that is over, and
-    /// covers all of them.
+    /// Advances to the sample after the one taken at `now_ns`; returns the due times of the samples in
+    /// between, which are lost. The sample taken belongs to the last complete interval, and covers all of
+    /// them.
     fn advance(&mut self, now_ns: u64) -> Vec<u64> {
         let late = now_ns.saturating_sub(self.next_ns()) / self.interval_ns;
         let lost = (0..late.min(MISSED_MOST)).map(|behind| self.due_ns(self.place + behind)).collect();
@@ -118,7 +118,7 @@ impl Schedule {
 }
 
 fn watch(mut sources: Sources, at_ns: u64, interval_ns: u64, stopped: &Receiver<()>, last: &Last) -> Watch {
-    // Where it cannot be set the samples are 50 us later, which `late_ms_max` shows.
+    // If it cannot be set, samples are 50 us later, which `late_ms_max` shows.
     let _ = set_timer_slack_ns(1);
     let mut recorder = Recorder::default();
     if !wait_until(at_ns, stopped) {

@@ -1,5 +1,5 @@
-//! From the kernel's events to calls: entries and ends are paired, and what a loss has torn apart is left
-//! out.
+//! From the kernel's events to calls: pairs entries and ends, and leaves out calls that a loss made
+//! incomplete.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,9 +15,9 @@ struct Open {
     number: u16,
     from_ns: u64,
     away: Away,
-    /// Events were lost since: whether the next end is its own is not known.
+    /// Events were lost since: the next end may belong to another call.
     torn: bool,
-    /// It began before the watching, so that its time is not known.
+    /// It began before the trace, so that its time is unknown.
     before: bool,
 }
 
@@ -33,7 +33,7 @@ struct Thread {
     open: Option<Open>,
     /// Since when it is on a CPU, and on which.
     runs: Option<(u64, u32)>,
-    /// Whether any call of it was seen: an end before is of a call that began before the watching.
+    /// Whether a call of the thread was seen: an end before belongs to a call that began before the trace.
     seen: bool,
 }
 
@@ -41,14 +41,14 @@ struct Thread {
 #[derive(Debug)]
 pub struct Assembler {
     pub table: Table,
-    /// The picture, where one is wanted.
+    /// The picture, if requested.
     pub lanes: Option<Lanes>,
     place_of: HashMap<u16, u16>,
     threads: HashMap<u32, Thread>,
     softirqs: BTreeMap<(u32, u32), u64>,
     processes: BTreeSet<u32>,
     pub threads_seen: u64,
-    /// Calls that began before the watching, and so have no time.
+    /// Calls that began before the trace, and have no time.
     pub begun_before: u64,
     /// Events lost, as far as the tracer reported them.
     pub lost: u64,
@@ -247,7 +247,7 @@ impl Assembler {
             return;
         }
         self.table.unfinished(number, at_ns.saturating_sub(from_ns), before);
-        // A call that never ended waited to the last.
+        // A call that never ended waited until the end.
         let state = CallState::Blocked;
         let span = CallSpan { from_ns, to_ns: at_ns, name: 0, state, unfinished: true, returned: 0 };
         self.draw(thread, process, number, span);
@@ -288,8 +288,8 @@ impl Assembler {
         }
     }
 
-    /// The watching ends at `at_ns`: what has not ended is unfinished. `known` are the open calls that the
-    /// tracer knows itself.
+    /// The trace ends at `at_ns`: open calls are unfinished. `known` are the open calls that the tracer
+    /// itself knows.
     pub fn finish(&mut self, at_ns: u64, known: &[OpenCall]) {
         for call in known {
             let open = Open { before: call.began_before, ..Open::since(call.from_ns, call.number) };

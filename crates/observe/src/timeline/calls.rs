@@ -5,7 +5,7 @@ pub struct Call {
     pub name: &'static str,
     /// Its number on this machine's architecture.
     pub number: u16,
-    /// Whether it is watched unless something else is asked for.
+    /// Whether it is watched by default.
     pub usual: bool,
 }
 
@@ -15,7 +15,7 @@ macro_rules! calls {
     };
 }
 
-/// Moving bytes, waiting for them, keeping them, and connections.
+/// Transfer of bytes, waiting for them, syncing them, and connections.
 const USUAL: &[Call] = calls!(true:
     read = SYS_read, write = SYS_write, readv = SYS_readv, writev = SYS_writev,
     pread64 = SYS_pread64, pwrite64 = SYS_pwrite64, preadv = SYS_preadv, pwritev = SYS_pwritev,
@@ -66,8 +66,8 @@ fn known() -> String {
     all().map(|call| call.name).collect::<Vec<_>>().join(", ")
 }
 
-/// A list of calls in words: names with commas between them. One with `+` before it is added to the usual
-/// ones; if none has a `+`, the list replaces them.
+/// Parses a list of calls: names separated by commas. A name with `+` is added to the default ones; if no
+/// name has a `+`, the list replaces them.
 pub fn read(text: &str) -> Result<Vec<Call>, UnknownCall> {
     let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let adds = words.iter().any(|word| word.starts_with('+'));

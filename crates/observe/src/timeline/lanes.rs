@@ -1,4 +1,4 @@
-//! The picture while it grows: what every thread and CPU did, up to a bound of memory.
+//! The picture under construction: what every thread and CPU did, up to a limit of memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use base::timeline::{CallSpan, CpuLane, CpuSpan, Loss, Picture, ThreadLane};
 #[derive(Debug, Default)]
 pub struct Lanes {
     threads: Vec<ThreadLane>,
-    /// The lane that a thread's number means now; numbers come again.
+    /// The current lane of a thread id; ids are reused.
     lane_of: HashMap<u32, usize>,
     cpus: BTreeMap<u32, CpuLane>,
     losses: Vec<Loss>,
@@ -22,7 +22,7 @@ impl Lanes {
         Self { spans_max, ..Self::default() }
     }
 
-    /// The lane of a thread that began, or is heard of for the first time; `None` where it has no room.
+    /// The lane of a thread that began or is seen for the first time; `None` if there is no room.
     pub fn thread(&mut self, thread: u32, process: u32) -> Option<usize> {
         if let Some(lane) = self.lane_of.get(&thread) {
             return Some(*lane);
@@ -45,7 +45,7 @@ impl Lanes {
         }
     }
 
-    /// It ended: its number may come to mean another.
+    /// The thread ended: its id may be reused.
     pub fn end(&mut self, thread: u32) {
         self.lane_of.remove(&thread);
     }
@@ -87,7 +87,7 @@ impl Lanes {
         self.cpus.entry(cpu).or_insert_with(|| CpuLane { cpu, ..CpuLane::default() })
     }
 
-    /// A stretch of losses. Where there is no room for it, the last one becomes longer: none is hidden.
+    /// Adds a period of losses. Without room, the last one is extended, so that no loss is hidden.
     pub fn loss(&mut self, loss: Loss) {
         if self.spans < self.spans_max || self.losses.is_empty() {
             self.spans += 1;
@@ -137,7 +137,7 @@ impl Lanes {
     }
 }
 
-/// Spans of a lane follow each other: one that would begin before the last has ended begins then.
+/// Spans of a lane do not overlap: a span that would begin before the end of the last one begins at that end.
 fn after(free_ns: u64, from_ns: u64, to_ns: u64) -> (u64, u64) {
     let from_ns = from_ns.max(free_ns);
     (from_ns, to_ns.max(from_ns))
@@ -154,7 +154,7 @@ struct Window {
 }
 
 impl Window {
-    /// Cuts a span to the window and counts from its beginning; `false` if nothing of it lies within.
+    /// Cuts a span to the window and counts from its beginning; `false` if it lies outside.
     fn cut(&self, from_ns: &mut u64, to_ns: &mut u64) -> bool {
         let within = *to_ns >= self.from_ns && *from_ns <= self.to_ns;
         *from_ns = (*from_ns).clamp(self.from_ns, self.to_ns.max(self.from_ns)) - self.from_ns;

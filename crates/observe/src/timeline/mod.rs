@@ -1,5 +1,5 @@
-//! Where the time of a program goes: every system call timed, those that waited apart from those that did
-//! not.
+//! Where the time of a program goes: every system call is timed, and calls that waited are counted
+//! separately.
 //!
 //! [`session`] watches a program through the kernel ([`sys::trace`]); the rest is pure: [`assemble`] makes
 //! calls of the kernel's events, [`table`] and [`lanes`] collect them, [`sockets`] looks at what waits in

@@ -1,4 +1,4 @@
-//! What tracing adds to a call: a call that does nothing is timed without and with the tracer.
+//! Measures what tracing adds to a call: a call that does nothing is timed without and with the tracer.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use sys::clock::Deadline;
 use sys::trace::{Backend, Setting, Target, TraceError};
 
 const CALLS_PER_BATCH: u32 = 200;
-/// A batch of calls fits so much: what finds no room costs less.
+/// A batch of calls fits into the buffer: an event that finds no room costs less.
 const RING_BYTES_LEAST: usize = 64 << 10;
 
-/// Measures it with a tracer of its own, which is closed when this returns. `within` is how long the calls
-/// are made altogether, half of it traced; opening the tracer comes on top.
+/// Measures it with a tracer of its own, which is closed when this returns. `within` is the total time of the
+/// calls, half of them traced, without opening the tracer.
 ///
-/// The CPU time of this thread is taken, not the wall's: it includes the tracer's work in the kernel, and
-/// nothing that others do meanwhile. Half of the untraced calls come before the traced ones and half after,
-/// so that a CPU that becomes faster or slower meanwhile is not taken for the tracer.
+/// CPU time of this thread, not elapsed time: it includes the tracer's work in the kernel, and no work of
+/// others. Half of the untraced calls come before the traced ones and half after, so that a CPU that becomes
+/// faster or slower meanwhile is not taken for the tracer.
 pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<TraceCost, TraceError> {
     let quarter = within / 4;
     let ring_bytes = setting.ring_bytes.max(RING_BYTES_LEAST);

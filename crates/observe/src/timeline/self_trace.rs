@@ -8,8 +8,8 @@ use sys::span::{Recorded, Span};
 
 use super::session::Watched;
 
-/// The picture of all that the parts of this process recorded, one after another or side by side, and the
-/// table of what is in it; `None` of nothing. `target` says what it is of.
+/// The picture of all recordings of the parts of this process, sequential or concurrent, and the table of its
+/// spans; `None` without recordings. `target` is the name of the process.
 pub fn watched(target: &str, parts: &[Recorded]) -> Option<Watched> {
     let spans = || parts.iter().flat_map(|part| &part.threads).flat_map(|thread| &thread.spans);
     let from_ns = spans().map(|span| span.from_ns).min()?;
@@ -82,8 +82,8 @@ fn times(target: &str, parts: &[Recorded], picture: &Picture) -> CallTimes {
     }
 }
 
-/// Spans in order of time, by how many others they lie within. A span that ends after the one it began in is
-/// cut there.
+/// Spans in order of time, with their nesting depth. A span that ends after its enclosing span is cut at that
+/// end.
 fn by_depth(spans: &[Span]) -> Vec<Vec<Span>> {
     let mut sorted = spans.to_vec();
     sorted.sort_by_key(|span| (span.from_ns, Reverse(span.to_ns)));

@@ -1,4 +1,4 @@
-//! One watching: the backend is chosen, its cost measured, the target followed, and all of it summed up.
+//! One trace: chooses the backend, measures its cost, follows the target, and sums up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Wish {
     pub ring_bytes: usize,
     /// Only this backend; otherwise the first that works.
     pub backend: Option<Backend>,
-    /// How long its cost is measured before; 0.2 s is enough. Zero: it is not, if the backend is given.
+    /// Time for measuring its cost before; 0.2 s is enough. Zero: not measured, if the backend is given.
     pub cost_within: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Wish {
 pub enum SessionError {
     #[error("calls cannot be traced here: {bpf}; and {perf}")]
     NoBackend { bpf: TraceError, perf: TraceError },
-    /// No right to, whichever way.
+    /// No permission with any backend.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -57,7 +57,7 @@ pub struct Session {
     events: Vec<Event>,
     cost: Option<TraceCost>,
     because: Option<String>,
-    /// Where there is a picture.
+    /// Only with a picture.
     sockets: Option<SocketWatch>,
     from_ns: u64,
     target: Option<Target>,
@@ -119,8 +119,8 @@ impl Session {
         self.tracer.follow(target)
     }
 
-    /// Takes the events that have come meanwhile; to be called often enough that the kernel's room does not
-    /// run out, a hundred times a second.
+    /// Takes the events that have arrived. Call it a hundred times a second, so that the kernel's buffer does
+    /// not overflow.
     pub fn pump(&mut self) {
         let deadline = Deadline::after(PUMP_FOR);
         while self.fetch() >= EVENTS_AT_ONCE && !deadline.passed() {}
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Takes some of the events that have come; how many.
+    /// Takes some of the events that have arrived; returns how many.
     fn fetch(&mut self) -> usize {
         self.tracer.drain(&mut self.events);
         let fetched = self.events.len();
@@ -139,7 +139,7 @@ impl Session {
         fetched
     }
 
-    /// Ends the watching; the target is left as it is.
+    /// Ends the trace; the target goes on.
     pub fn finish(mut self, target: &str, ended: Option<String>) -> Result<Watched, TraceError> {
         let stopped_ns = sys::clock::monotonic_ns();
         self.tracer.stop()?;
@@ -165,8 +165,8 @@ impl Session {
         Ok(watched)
     }
 
-    /// Where those that are `alive` are at the end, if not in a watched call; and who else would have to be
-    /// watched.
+    /// Where the threads that are `alive` are at the end, if not in a watched call; and which call would have
+    /// to be watched.
     fn unseen(&self, alive: &[(u32, u32)]) -> Vec<String> {
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
         for number in alive.iter().filter_map(|(thread, _)| sys::trace::waits_in(thread.cast_signed())) {
@@ -196,7 +196,7 @@ impl Session {
     }
 
     fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
-        // What a running target's children execute is no beginning.
+        // A program executed by a child of a running target does not start the trace.
         let is_held = matches!(self.target, Some(Target::Suspended(_)));
         let executed_ns = self.assembler.first_executed_ns.filter(|at| is_held && *at >= self.from_ns);
         let from_ns = executed_ns.unwrap_or(self.from_ns);
@@ -234,7 +234,7 @@ impl Session {
     }
 }
 
-/// The process whose network namespace is asked about, if it is not our own.
+/// The process whose network namespace is sampled, if it is not our own.
 fn elsewhere(pid: i32) -> Option<i32> {
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     (namespace(&pid.to_string()) != namespace("self")).then_some(pid)
@@ -257,7 +257,7 @@ fn choose(
     }
 }
 
-/// What weakens the table.
+/// The doubts about the table.
 fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<String> {
     let mut doubts = Vec::new();
     let lost = times.events_lost as f64 / (times.events_counted.max(1)) as f64;

@@ -1,4 +1,4 @@
-//! What waits in the sockets of the followed processes, looked at from time to time.
+//! Samples the queues of the followed processes' sockets.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use sys::thread::thread_cpu_ns;
 
 /// How often at most.
 const EVERY: Duration = Duration::from_millis(20);
-/// Looking may take this share of a CPU, as a divisor: on machines with very many sockets it is done less
-/// often.
+/// Sampling may take this share of a CPU, as a divisor: on machines with very many sockets it is less
+/// frequent.
 const SHARE: u64 = 50;
-/// How long it is trusted whose sockets are whose.
+/// How long the owners of sockets are cached.
 const OWNERS_FOR: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,8 @@ pub struct SocketWatch {
     looks: Looks,
 }
 
-/// Looks over a time of any length: whenever there are too many, every second one goes, and half as many
-/// come.
+/// Samples over a time of any length: whenever there are too many, every second one is dropped, and the
+/// interval doubles.
 #[derive(Debug)]
 struct Looks {
     all: Vec<Look>,
@@ -66,7 +66,7 @@ impl SocketWatch {
         Some(Self { sockets, own: BTreeSet::new(), owners_until_ns: 0, next_ns: 0, looks })
     }
 
-    /// Looks, if it is time to.
+    /// Samples, if a sample is due.
     pub fn look(&mut self, processes: impl FnOnce() -> BTreeSet<u32>) {
         let at_ns = monotonic_ns();
         if at_ns < self.next_ns {
@@ -88,7 +88,7 @@ impl SocketWatch {
                 }
             }),
         };
-        // A look that failed is none: missing is not zero.
+        // A failed sample is left out: missing is not zero.
         if read.is_ok() {
             self.looks.add(look);
         }
@@ -96,7 +96,7 @@ impl SocketWatch {
         self.next_ns = at_ns + self.looks.every_ns.max(took_ns * SHARE);
     }
 
-    /// What was seen between two moments; nothing of what was always 0.
+    /// The series between two moments, without those that were always 0.
     pub fn counters(&self, from_ns: u64, to_ns: u64) -> Vec<Counter> {
         let within = || self.looks.all.iter().filter(|look| (from_ns..=to_ns).contains(&look.at_ns));
         let counter = |name: &str, of: fn(&Look) -> u64| Counter {

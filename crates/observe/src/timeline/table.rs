@@ -43,7 +43,7 @@ impl Table {
         calls.returned += u64::try_from(returned).unwrap_or(0);
     }
 
-    /// A call that did not, and has taken so long; or longer, if it began before the watching.
+    /// A call that did not end, with its time so far; longer if it began before the trace.
     pub fn unfinished(&mut self, number: u16, ns: u64, began_before: bool) {
         let calls = self.unfinished.entry(number).or_default();
         calls.count += 1;
@@ -59,14 +59,14 @@ impl Table {
         }
     }
 
-    /// Softirqs of this CPU were lost: from the last to the next is no period.
+    /// Softirqs of this CPU were lost: the time from the last to the next one is no period.
     pub fn softirqs_lost(&mut self, cpu: u32) {
         for (_, times) in self.softirqs.iter_mut().filter(|((_, its), _)| *its == cpu) {
             times.last_from_ns = None;
         }
     }
 
-    /// What the tracer counted by itself.
+    /// Adds what the tracer counted in the kernel.
     pub fn tally(&mut self, tally: &Tally) {
         let times = match tally.of {
             Tallied::Call { number, away } => {

@@ -7,8 +7,6 @@ use super::analysis::{ASSUMED, Analysis, INFERRED};
 use super::table::RESOURCES;
 use super::words;
 
-use Resource::{Cpu, Disk, Memory, Network, Player};
-
 /// Indirect signs do not count for a resource that uses less than this share of a known ceiling.
 const FREE: f64 = 0.70;
 /// A resource that used less than this share of its ceiling when the load failed was not exhausted, whatever
@@ -28,22 +26,23 @@ const NEIGHBOURS: [(&str, f64, &str); 2] =
 /// them.
 #[rustfmt::skip]
 const SIGNS: [(Resource, &str, f64, u32, &str, &str); 11] = [
-    (Cpu, "throttled_percent", 5.0, 3, " %",
+    (Resource::Cpu, "throttled_percent", 5.0, 3, " %",
         "the CPU quota throttled the server {} of the time, summed over CPUs"),
-    (Cpu, "cpu_wait_percent", 20.0, 1, " %",
+    (Resource::Cpu, "cpu_wait_percent", 20.0, 1, " %",
         "the server's threads waited for a CPU {} of the time, summed over threads"),
-    (Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
-    (Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
-    (Disk, "disk_await_ms", 5.0, 1, " ms", "a disk request took {} on average"),
-    (Disk, "disk_queue", 2.0, 1, "", "{} requests waited for the disk on average"),
-    (Disk, "pressure_io_percent", 20.0, 1, " %", "tasks waited for I/O {} of the time (PSI)"),
+    (Resource::Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
+    (Resource::Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
+    (Resource::Disk, "disk_await_ms", 5.0, 1, " ms", "a disk request took {} on average"),
+    (Resource::Disk, "disk_queue", 2.0, 1, "", "{} requests waited for the disk on average"),
+    (Resource::Disk, "pressure_io_percent", 20.0, 1, " %", "tasks waited for I/O {} of the time (PSI)"),
     // TCP fills a queue until it drops, so bursts make a link drop that is far from full: no direct sign.
-    (Network, "network_drops_per_s", 1.0, 1, "",
+    (Resource::Network, "network_drops_per_s", 1.0, 1, "",
         "the queue in front of the link dropped {} packets per second"),
-    (Network, "sender_limited_percent", 20.0, 1, " %",
+    (Resource::Network, "sender_limited_percent", 20.0, 1, " %",
         "the network limited the server's connections {} of the time, not the players or the server"),
-    (Memory, "pressure_memory_percent", 10.0, 2, " %", "tasks waited for memory {} of the time (PSI)"),
-    (Player, "tick_late_max_ms", 100.0, 1, " ms", "the players were up to {} late"),
+    (Resource::Memory, "pressure_memory_percent", 10.0, 2, " %",
+        "tasks waited for memory {} of the time (PSI)"),
+    (Resource::Player, "tick_late_max_ms", 100.0, 1, " ms", "the players were up to {} late"),
 ];
 
 /// A counter must exceed its median at sound loads by this factor: one that is always high shows nothing.

@@ -18,7 +18,7 @@ use crate::flow::FlowSocket;
 use ::iperf3::Protocol;
 use ::iperf3::json::RESULTS_BYTES_MAX;
 
-/// Each step of the end after a wish to stop.
+/// Time limit of each closing step after a stop request.
 const STOP_STEP: Duration = Duration::from_secs(2);
 /// Further time to open streams, each.
 const STREAM: Duration = Duration::from_millis(20);
@@ -54,7 +54,7 @@ impl Client {
         Self::agree(control, cookie, order, stop_handle)
     }
 
-    /// Goes on with a server that has answered `cookie` by [`State::ParamExchange`].
+    /// Continues with a server that has answered `cookie` by [`State::ParamExchange`].
     pub fn agree(
         control: Control,
         cookie: Cookie,

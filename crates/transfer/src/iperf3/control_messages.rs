@@ -13,7 +13,7 @@ impl Control {
         self.send_byte(state.byte(), during)
     }
 
-    /// Sends the reason why the server gives up; best effort.
+    /// Sends the server's reason for giving up; best effort.
     pub(super) fn send_error(&mut self, server_error: ServerError) {
         self.conclude(Duration::from_millis(200));
         let mut bytes = vec![State::ServerError.byte()];

@@ -14,15 +14,14 @@ use crate::flow::{self, FlowCount, FlowSocket, FlowSpec, Group, GroupReport, Gro
 const STOP: Duration = Duration::from_secs(2);
 /// Poll interval of running flows.
 const LOOK: Duration = Duration::from_millis(5);
-/// When nothing has come for this long after the end, nothing is under way any more.
+/// If nothing arrives for this long after the end, nothing is in flight any more.
 const QUIET: Duration = Duration::from_millis(150);
 
 /// Interval of checks whether the peer's host has everything.
 const UNACKED_LOOK: Duration = Duration::from_millis(1);
-/// What a peer's host may have that its program has not read: the most to which Linux lets its buffer grow by
-/// itself.
+/// Bytes that a peer's host may hold unread: the limit of Linux's automatic receive buffer.
 const UNREAD_BYTES: u64 = 6 << 20;
-/// Bounds on the time in which it reads that: a turn on a CPU, and what falsifies no rate.
+/// Bounds of the time for reading them: a scheduler slice, and a time too short to distort a rate.
 const UNREAD_PAUSE_MIN: Duration = Duration::from_millis(5);
 const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -37,18 +36,18 @@ pub(super) struct Flows {
     sides: Vec<Side>,
     senders: Option<Group>,
     receivers: Option<Group>,
-    /// What the senders came to, once they have been ended.
+    /// The senders' results, once they have ended.
     sent: Option<GroupReport>,
     /// When data began to flow, monotonic ns.
     pub(super) started_ns: u64,
-    /// What had passed when the omitted time was over, and when that was.
+    /// The counts at the end of the omitted time, and its moment.
     omitted: Option<(Vec<FlowCount>, u64)>,
     ended_ns: Option<u64>,
 }
 
 impl Flows {
-    /// Starts the flows on sockets that were opened in this order; one that does not move for `silence` has
-    /// failed.
+    /// Starts the flows on sockets that were opened in this order; a flow that does not move for `silence`
+    /// has failed.
     pub(super) fn start(
         sockets: Vec<FlowSocket>,
         parameters: &Parameters,
@@ -96,7 +95,7 @@ impl Flows {
         self.sides.iter().copied().zip(self.counts()).collect()
     }
 
-    /// What passes from now on counts.
+    /// Counts from now on.
     pub(super) fn end_omitted(&mut self) {
         self.omitted = Some((self.counts(), monotonic_ns()));
     }
@@ -112,13 +111,13 @@ impl Flows {
         sums
     }
 
-    /// Whether no flow does anything any more.
+    /// Whether all flows have ended.
     pub(super) fn is_finished(&self) -> bool {
         [&self.senders, &self.receivers].into_iter().flatten().all(Group::is_finished)
     }
 
-    /// The end is reached: senders stop, receivers go on. With `hang_up` the senders' connections are closed
-    /// in order, as an iperf3 client expects it of its server: it may be waiting for the rest of a block.
+    /// Ends the senders; receivers go on. With `hang_up` the senders' connections are closed in order, as an
+    /// iperf3 client expects it of its server: it may be waiting for the rest of a block.
     pub(super) fn end(&mut self, hang_up: bool) {
         self.ended_ns.get_or_insert_with(monotonic_ns);
         let Some(senders) = self.senders.take() else { return };
@@ -130,9 +129,9 @@ impl Flows {
         self.sent = Some(report);
     }
 
-    /// Waits until the peer's host has all that was sent, and a while for its program to take it: an iperf3
-    /// server counts what it has read when it hears of the end. `pause` waits, and says `false` when that
-    /// has no point any more, as it has none when nothing moves for `stall`.
+    /// Waits until the peer's host has everything that was sent, and a while for its program to read it: an
+    /// iperf3 server counts what it has read when the end is announced. `pause` waits, and returns `false` to
+    /// give up; the wait also ends if nothing moves for `stall`.
     pub(super) fn settle(&self, stall: Duration, pause: impl Fn(Duration) -> bool) {
         let Some(sent) = &self.sent else { return };
         let unacked = |socket: &FlowSocket| match socket {
@@ -157,8 +156,8 @@ impl Flows {
         pause(took.mul_f64(share).clamp(UNREAD_PAUSE_MIN, UNREAD_PAUSE_MAX));
     }
 
-    /// Takes what is still under way: until every receiver has what its sender claims to have sent
-    /// (`claimed`, by stream), until nothing comes any more, at most for `within`.
+    /// Receives what is still in flight: until every receiver has what its sender reports (`claimed`, by
+    /// stream), or nothing arrives any more, at most for `within`.
     pub(super) fn drain(&self, claimed: Option<&Results>, within: Duration) {
         let Some(receivers) = &self.receivers else { return };
         let claimed: Option<u64> = claimed.filter(|_| self.omitted.is_none()).and_then(|results| {
@@ -179,8 +178,8 @@ impl Flows {
         }
     }
 
-    /// Ends all flows and says what they came to. If the test broke, connections are reset: what the kernel
-    /// has still to send would only keep its memory.
+    /// Ends all flows and returns their results. If the test failed, connections are reset: data that the
+    /// kernel still has to send would only occupy its memory.
     pub(super) fn finish(mut self, broke: bool) -> Finished {
         let ended_ns = *self.ended_ns.get_or_insert_with(monotonic_ns);
         let (mut threads, mut engines) = (Vec::new(), Vec::new());

@@ -31,21 +31,21 @@ pub use session::{Arrival, Session, SessionSettings};
 pub use session_status::SessionStatus;
 pub use udp_accept::UdpAcceptQueue;
 
-/// How long anything may take: there is no wait without an end.
+/// The time limits: every wait has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     /// One step of the control connection, and the opening of all streams.
     pub step: Duration,
     /// No byte moves in any stream, or the peer's host is silent.
     pub stall: Duration,
-    /// What a client may need beyond the time of its test to say that it is over.
+    /// Time for a client to announce the end, beyond the time of its test.
     pub grace: Duration,
-    /// A test that has no time of its own (by bytes, blocks, or without end).
+    /// A test without a time (by bytes, blocks, or without end).
     pub longest: Duration,
     /// Limit of a test without end in which this end sends datagrams and receives nothing: it would not
     /// notice a frozen client.
     pub unheard: Duration,
-    /// Taking what is still under way after the end.
+    /// Receiving what is still in flight after the end.
     pub drain: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Default for Deadlines {
     }
 }
 
-/// Why a test did not come to its end.
+/// Why a test did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Iperf3Error {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What a test came to, seen from this end.
+//! The results of a test, seen from this end.
 
 use std::net::SocketAddr;
 
@@ -10,18 +10,18 @@ use crate::flow::{EndReason, FlowReport, Side, ThreadReport};
 pub struct TestReport {
     pub peer: SocketAddr,
     pub cookie: String,
-    /// What was asked for; absent if it did not come to that.
+    /// The parameters; absent if they were not exchanged.
     pub parameters: Option<Parameters>,
     pub streams: Vec<StreamReport>,
     pub threads: Vec<ThreadReport>,
     pub own: Results,
     /// The results of the other end; absent if the test broke off before.
     pub remote: Option<Results>,
-    /// How this end moved the bytes, receivers and senders each.
+    /// How this end moved the bytes, for receivers and senders.
     pub engines: Vec<String>,
-    /// Why it did not come to its end, in words for people.
+    /// Why it did not complete, as a sentence.
     pub problem: Option<String>,
-    /// Whether that is because this end was stopped.
+    /// Whether the reason is a stop of this end.
     pub is_stopped: bool,
 }
 
@@ -30,10 +30,10 @@ pub struct StreamReport {
     /// Its number, the same at both ends.
     pub id: u32,
     pub side: Side,
-    /// What this end saw, the omitted time apart.
+    /// This end's counts, without the omitted time.
     pub own: StreamResult,
     pub remote: Option<StreamResult>,
-    /// All that this end knows, the omitted time included.
+    /// This end's counts, with the omitted time.
     pub flow: FlowReport,
 }
 
@@ -77,7 +77,7 @@ impl TestReport {
         };
     }
 
-    /// The first stream that broke, in words.
+    /// The first stream that broke, as a sentence.
     fn broken_stream(&self) -> Option<String> {
         self.streams.iter().find_map(|stream| match &stream.flow.ended {
             EndReason::Failed(what) => Some(format!("stream {}: {what}", stream.id)),
@@ -85,7 +85,7 @@ impl TestReport {
         })
     }
 
-    /// Payload bytes that this end sent and received, the omitted time apart.
+    /// Payload bytes that this end sent and received, without the omitted time.
     pub fn bytes(&self) -> (u64, u64) {
         let of = |side| {
             let own = self.streams.iter().filter(|stream| stream.side == side);

@@ -24,7 +24,7 @@ use ::iperf3::json::{PARAMETERS_BYTES_MAX, RESULTS_BYTES_MAX};
 use ::iperf3::udp_connect::WELCOME;
 use ::iperf3::{Direction, Protocol};
 
-/// Further time for the streams to come, each.
+/// Further time for each stream to connect.
 const STREAM: Duration = Duration::from_millis(100);
 
 /// A client that requests bytes ends its test when it has them. Datagrams may be lost, so it gets the time to
@@ -33,13 +33,13 @@ const AGAIN: u32 = 100;
 
 const OPENING: &str = "the data streams are opened";
 
-/// A data connection that came for a session.
+/// A data connection of a session.
 #[derive(Debug)]
 pub enum Arrival {
     /// Over TCP, its cookie read. Streams are numbered in the order in which they were accepted.
     Tcp {
         socket: TcpSocket,
-        /// As which of the server it was accepted.
+        /// Its number among the server's accepted connections.
         sequence: u64,
     },
     /// A socket for the client that said hello.
@@ -65,11 +65,11 @@ pub struct Session {
     pub control: Control,
     pub cookie: Cookie,
     pub stop_handle: Arc<StopHandle>,
-    /// The data connections that come for it.
+    /// Its data connections, as they arrive.
     pub arrivals: Receiver<Arrival>,
-    /// The test as others may look at it.
+    /// The state of the test for other threads.
     pub status: Arc<SessionStatus>,
-    /// Whose turn it is to open UDP streams.
+    /// The queue of sessions that open UDP streams.
     pub udp_queue: Arc<UdpAcceptQueue>,
     pub settings: SessionSettings,
 }
@@ -86,7 +86,7 @@ struct Expiry {
     at: Deadline,
     within: Duration,
     after: &'static str,
-    /// Whether it comes no earlier any more.
+    /// Whether the deadline is final.
     is_final: bool,
 }
 
@@ -95,7 +95,7 @@ impl Expiry {
         Self { at: Deadline::after(limit), within, after, is_final: false }
     }
 
-    /// All that was asked for has passed.
+    /// All requested data has passed.
     fn hasten(&mut self, within: Duration) {
         self.is_final = true;
         if within < self.at.left() {
@@ -197,7 +197,7 @@ impl Session {
         Ok(turn)
     }
 
-    /// Waits for the stop handle while the client has nothing to say; `false` when the time is over.
+    /// Waits for the stop handle while the client is silent; `false` if the time is over.
     fn is_rung(&self, until: Deadline) -> Result<bool, Iperf3Error> {
         loop {
             let woken = self.control.wait(until)?;

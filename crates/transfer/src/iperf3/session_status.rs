@@ -13,7 +13,7 @@ use super::{Iperf3Error, Length, Parameters, Results};
 use crate::flow::{FlowCount, Side};
 use ::iperf3::{Direction, Protocol};
 
-/// A test as others may look at it while it runs: none of its questions wait for the network.
+/// The state of a running test for other threads: no method waits for the network.
 #[derive(Default)]
 pub struct SessionStatus {
     state: RwLock<Inner>,
@@ -38,7 +38,7 @@ impl SessionStatus {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked for, once that is known.
+    /// The parameters, once they are known.
     pub fn parameters(&self) -> Option<Parameters> {
         self.look().parameters.clone()
     }
@@ -59,7 +59,7 @@ impl SessionStatus {
         self.places.store(streams, Ordering::Release);
     }
 
-    /// Takes a place for a data connection; `false` if none is expected.
+    /// Claims an expected data connection; `false` if none is expected.
     pub fn take_place(&self) -> bool {
         self.places.fetch_update(Ordering::AcqRel, Ordering::Acquire, |places| places.checked_sub(1)).is_ok()
     }
@@ -94,21 +94,21 @@ impl SessionStatus {
     }
 }
 
-/// When something is due in a test that runs.
+/// The deadlines of a running test.
 pub(super) struct Progress {
     parameters: Parameters,
     started_ns: u64,
     omit_until_ns: Option<u64>,
-    /// What had passed when something moved last, and until when something must move again.
+    /// The byte count at the last progress, and the deadline of the next progress.
     moved: (u64, Deadline),
     stall: Duration,
 }
 
-/// What a look at the flows showed.
+/// The state of the flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progressed {
     Going,
-    /// As many bytes passed as were asked for, or no flow does anything any more.
+    /// All requested bytes have passed, or all flows have ended.
     Done,
 }
 
@@ -136,7 +136,7 @@ impl Progress {
         }
     }
 
-    /// How long may be waited before the next look.
+    /// How long to wait before the next check.
     pub(super) fn pause(&self) -> Duration {
         let counted = self.parameters.bytes_asked().is_some() || self.omit_until_ns.is_some();
         Duration::from_millis(if counted { 5 } else { 50 })
@@ -173,9 +173,9 @@ impl Progress {
     }
 }
 
-/// Puts what the other end said beside what this end saw.
+/// Combines the other end's results with this end's counts.
 ///
-/// A receiver cannot see that the last datagrams are missing; what the sender says that it sent shows it.
+/// A receiver cannot see that the last datagrams are missing; the sender's count shows it.
 pub(super) fn compare(finished: &mut Finished, remote: &Results) {
     for stream in &mut finished.streams {
         stream.remote = remote.stream(stream.id).cloned();

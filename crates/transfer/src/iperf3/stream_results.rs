@@ -6,7 +6,7 @@ use super::{Length, Parameters, Results, StreamReport, StreamResult};
 use crate::flow::{End, FlowCount, FlowReport, Side, Stamp, ThreadReport};
 use ::iperf3::{Direction, Protocol};
 
-/// Puts together what two groups have, in the order in which the streams were opened.
+/// Merges the items of two groups in the order in which the streams were opened.
 pub(super) fn in_order<T>(sides: &[Side], senders: Vec<T>, receivers: Vec<T>) -> Vec<T> {
     let (mut senders, mut receivers) = (senders.into_iter(), receivers.into_iter());
     let next = |side: &Side| match side {
@@ -28,14 +28,14 @@ pub(super) fn sides(parameters: &Parameters, is_client: bool) -> Vec<Side> {
     }
 }
 
-/// How long nothing may move: a slow rate makes long pauses between blocks.
+/// The longest time without progress: a slow rate has long pauses between blocks.
 pub(super) fn patience(parameters: &Parameters, stall: Duration) -> Duration {
     let bits = f64::from(parameters.block_bytes) * 8.0;
     let pause_s = parameters.rate_bit_per_s.map_or(0.0, |rate| bits / rate as f64);
     stall.saturating_add(Duration::try_from_secs_f64(pause_s * 2.0).unwrap_or_default())
 }
 
-/// What each datagram begins with.
+/// The header of each datagram.
 pub(super) fn stamp(parameters: &Parameters) -> Stamp {
     match (parameters.protocol, parameters.wide_counts) {
         (Protocol::Tcp, _) => Stamp::None,
@@ -44,10 +44,10 @@ pub(super) fn stamp(parameters: &Parameters) -> Stamp {
     }
 }
 
-/// When the flow is over that is the `index`th sender of its end, or a receiver.
+/// The end of the flow that is the `index`th sender of its end, or a receiver.
 ///
-/// The client says when a test is over, so a server sends until then. A client that sends a number of bytes
-/// gives each stream its share, of UDP in whole datagrams.
+/// The client announces the end of a test, so a server sends until then. A client that sends a number of
+/// bytes gives each stream its share, of UDP in whole datagrams.
 pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u32, started_ns: u64) -> End {
     if side == Side::Receiver || !is_client {
         return End::Peer;
@@ -57,7 +57,7 @@ pub(super) fn end(parameters: &Parameters, side: Side, is_client: bool, index: u
             let all_s = u64::from(seconds) + u64::from(parameters.omit_s);
             End::AtNs(started_ns.saturating_add(all_s * 1_000_000_000))
         }
-        // What is omitted is not known beforehand: whoever watches the counts ends it.
+        // The omitted bytes are unknown beforehand: the watcher of the counts ends the flow.
         (_, Some(_)) if parameters.omit_s > 0 => End::Peer,
         (_, Some(bytes)) => {
             let datagram_bytes = (parameters.protocol == Protocol::Udp).then_some(parameters.block_bytes);
@@ -76,7 +76,7 @@ pub(super) fn account(
     seconds: f64,
 ) -> StreamResult {
     let count = &flow.count;
-    // A receiver reports the highest count that it saw: what came once, and what was lost before it.
+    // A receiver reports the highest count that it saw: received and lost datagrams.
     let packets = |count: &FlowCount| match side {
         Side::Sender => count.datagrams,
         Side::Receiver => count.datagrams.saturating_sub(count.duplicated).saturating_add(count.lost),
@@ -97,8 +97,7 @@ pub(super) fn account(
 
 /// This end's results of a test of `seconds`, the omitted time included.
 ///
-/// How its CPU time divides between the program and the kernel is not known of threads that ended, and left
-/// out.
+/// The division of CPU time between program and kernel is unknown for ended threads, and left out.
 pub(super) fn results(streams: &[StreamReport], threads: &[ThreadReport], seconds: f64) -> Results {
     let cpu_ns: u64 = threads.iter().map(|thread| thread.cpu_ns).sum();
     Results {

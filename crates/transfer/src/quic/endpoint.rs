@@ -1,4 +1,4 @@
-//! One end of a session's connection, and the thread that does its work.
+//! One end of a session's connection, and its thread.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,11 +22,12 @@ use crate::flow::FlowSpec;
 
 /// A stream may be this far ahead of its reader unless the order says otherwise, bytes.
 const STREAM_WINDOW: u64 = 8 << 20;
-/// All streams together may be this far ahead of their readers, bytes: what a peer can make this end hold.
+/// All streams together may be this far ahead of their readers, bytes: the memory that a peer can occupy at
+/// this end.
 const CONNECTION_WINDOW: u64 = 64 << 20;
-/// Default limit of unacknowledged bytes, those about to be sent included: 1 Gbit/s over 30 ms.
+/// Default limit of unacknowledged bytes, queued ones included: 1 Gbit/s over 30 ms.
 const SEND_WINDOW: u64 = 4 << 20;
-/// A connection over which nothing came for this time is lost, ms.
+/// A connection without received packets for this time is lost, ms.
 const IDLE_MS: u32 = 15_000;
 /// Interval of keep-alives: a connection is idle only when its peer is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
@@ -39,7 +40,7 @@ const STOP: Duration = Duration::from_secs(1);
 /// What both ends of a session know of their connection beforehand.
 #[derive(Debug, Clone)]
 pub(crate) struct QuicPlan {
-    /// The session's name: required to be let in.
+    /// The session's name, which a client must know.
     pub(crate) name: String,
     /// Streams that each end may open.
     pub(crate) flows: u32,
@@ -47,7 +48,7 @@ pub(crate) struct QuicPlan {
     pub(crate) send_window_bytes: Option<u64>,
     /// Bytes that a stream may be ahead of its reader.
     pub(crate) receive_window_bytes: Option<u64>,
-    /// How long the ends may take to come together.
+    /// How long connecting may take.
     pub(crate) within: Duration,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct QuicEndpoint {
 
 impl QuicEndpoint {
     /// Waits at the address `local`, on a free port, for the client whose control connection comes from
-    /// `peer`. The stop handle wakes when it has connected or failed to.
+    /// `peer`. The stop handle wakes when the client has connected, or failed to.
     pub(crate) fn listen(
         mut local: SocketAddr,
         peer: SocketAddr,
@@ -172,7 +173,7 @@ impl QuicEndpoint {
         });
     }
 
-    /// Whether the ends have come together.
+    /// Whether the ends are connected.
     pub(crate) fn is_connected(&self) -> Result<bool, QuicError> {
         Ok(self.connection()?.is_some())
     }
@@ -185,7 +186,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Starts the flows of one way: receivers at once, senders at `start_ns` of the monotonic clock.
+    /// Starts the flows of one direction: receivers at once, senders at `start_ns` of the monotonic clock.
     pub(crate) fn begin(&self, control: Vec<FlowSpec>, start_ns: u64) -> Result<QuicGroup, QuicError> {
         let why = || QuicError::Connection { peer: self.peer, why: "not yet".to_owned() };
         let connection = self.connection()?.ok_or_else(why)?;

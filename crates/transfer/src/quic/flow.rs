@@ -1,4 +1,4 @@
-//! The flows of one way at one end, all streams of one connection (RFC 9000, 2).
+//! The flows of one direction at one end, all streams of one connection (RFC 9000, 2).
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::report::Waits;
 
 /// A flow fails after waiting for its peer for this time.
 const SILENCE: Duration = Duration::from_secs(15);
-/// The most pieces, each of one packet, that are taken at once.
+/// Most chunks, of one packet each, that are taken at once.
 const PIECES: usize = 32;
 /// Default congestion control of quinn's senders (RFC 9438).
 const CONGESTION: &str = "cubic";
@@ -74,9 +74,8 @@ impl Flow {
         FlowReport { congestion, ..self.report(ended) }
     }
 
-    /// Waits until the peer has all that was sent: the flow's time is over, but not for what is under way.
-    /// However slowly that goes, a connection whose peer is gone ends by itself, and a session has its
-    /// limit.
+    /// Waits until the peer has everything that was sent, after the flow's time is over. The wait is bounded:
+    /// a connection without a peer ends by itself, and a session has a time limit.
     async fn deliver(&mut self, stream: &SendStream) -> EndReason {
         tokio::select! {
             biased;
@@ -192,11 +191,11 @@ fn failed(error: &dyn Error) -> EndReason {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuicReport {
     pub(crate) flows: Vec<FlowReport>,
-    /// The thread that drove them, and with them those of the other way.
+    /// The thread that served them and the flows of the other direction.
     pub(crate) threads: Vec<ThreadReport>,
     /// CPU time of the thread that no group has reported yet, ns.
     pub(crate) cpu_ns: u64,
-    /// Of senders, how the path was: once, for the connection.
+    /// Statistics of the path, from the sending end, once for the connection.
     pub(crate) waits: Vec<Waits>,
 }
 
@@ -244,7 +243,7 @@ impl QuicGroup {
         Self { counters, report, stop }
     }
 
-    /// How far each flow is. Never waits.
+    /// The progress of each flow. Never waits.
     pub(crate) fn counts(&self) -> Vec<FlowCount> {
         self.counters.iter().map(FlowCounters::read).collect()
     }
@@ -279,7 +278,7 @@ impl Drop for QuicGroup {
     }
 }
 
-/// Opens the flows' streams one after the other: the order in which they are opened is the flows' own.
+/// Opens the flows' streams one after the other: their order is the order of the flows.
 async fn carry(connection: &Connection, flows: impl Iterator<Item = Flow>) -> Vec<FlowReport> {
     let mut under_way = Vec::new();
     for flow in flows {
@@ -297,7 +296,7 @@ async fn carry(connection: &Connection, flows: impl Iterator<Item = Flow>) -> Ve
     reports
 }
 
-/// How the path was, as QUIC saw it.
+/// QUIC's statistics of the path.
 fn waits(connection: &Connection) -> Waits {
     let path = connection.stats().path;
     let us = |time: Duration| u64::try_from(time.as_micros()).ok();

@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 pub(super) use endpoint::{QuicEndpoint, QuicPlan};
 pub(super) use flow::QuicGroup;
 
-/// With more streams than this one thread serves each too rarely.
+/// With more streams, one thread would serve each too rarely.
 pub(super) const FLOWS_MAX: u32 = 1000;
 
 /// How this engine is named in reports.
 pub(super) const ENGINE: &str = "quic (quinn)";
 
-/// Where a server waits for a session's QUIC connection, and how it will prove to be that server.
+/// Where a server waits for a session's QUIC connection, and its proof of identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuicFacts {

@@ -1,4 +1,4 @@
-//! The certificate of one session, and TLS 1.3 (RFC 9001) that takes no other.
+//! The certificate of one session, and TLS 1.3 (RFC 9001) that accepts no other.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::QuicError;
 /// The name in every certificate: only the certificate itself identifies the server.
 pub(super) const SERVER_NAME: &str = "kagiri";
 
-/// What a server of the session `name` shows, and the certificate (DER) by which it is known.
+/// The TLS configuration of a server of the session `name`, and its certificate (DER).
 pub(super) fn server(name: &str) -> Result<(QuicServerConfig, Vec<u8>), QuicError> {
     let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]).map_err(tls)?;
     let certificate = made.cert.der().clone();
@@ -33,7 +33,8 @@ pub(super) fn server(name: &str) -> Result<(QuicServerConfig, Vec<u8>), QuicErro
     Ok((QuicServerConfig::try_from(config).map_err(tls)?, certificate.to_vec()))
 }
 
-/// What a client of the session `name` shows, that takes the server of `certificate` (DER) and no other.
+/// The TLS configuration of a client of the session `name`, which accepts only the server of `certificate`
+/// (DER).
 pub(super) fn client(name: &str, certificate: &[u8]) -> Result<QuicClientConfig, QuicError> {
     let provider = provider();
     let pinned = Pinned {
@@ -46,7 +47,7 @@ pub(super) fn client(name: &str, certificate: &[u8]) -> Result<QuicClientConfig,
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(pinned))
         .with_no_client_auth();
-    // A client must know the session's name; others that find the port do not.
+    // A client must know the session's name, so that strangers are refused.
     config.alpn_protocols = vec![name.into()];
     config.resumption = Resumption::disabled();
     QuicClientConfig::try_from(config).map_err(tls)
@@ -60,7 +61,7 @@ fn tls(error: impl Display) -> QuicError {
     QuicError::Tls(error.to_string())
 }
 
-/// Takes one certificate: it came over the control connection, so that no authority has to vouch for it.
+/// Accepts one certificate: it came over the control connection, so that no authority is needed.
 #[derive(Debug)]
 struct Pinned {
     certificate: CertificateDer<'static>,

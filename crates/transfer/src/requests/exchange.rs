@@ -18,7 +18,7 @@ const NUMBER_BYTES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct ThreadBuffers {
-    /// What is received; never read but for numbers.
+    /// The receive buffer; only numbers are read from it.
     pub(super) receive: Vec<u8>,
     /// The datagram to be sent, filled with the payload.
     pub(super) datagram: Vec<u8>,
@@ -44,7 +44,7 @@ impl ThreadBuffers {
 pub(super) struct Sizes {
     pub(super) request: usize,
     pub(super) answer: usize,
-    /// The first bytes of a datagram that hold its number.
+    /// Bytes at the start of a datagram that hold its number.
     pub(super) number: usize,
 }
 
@@ -118,7 +118,7 @@ impl Progress {
     }
 }
 
-/// Sends once; waits if the socket may.
+/// Sends once; waits if the socket is blocking.
 pub(super) fn send(socket: &FlowSocket, bytes: &[u8], spins: bool) -> Result<Moved, NetError> {
     timed(&SEND, spins, || match socket {
         FlowSocket::Tcp(socket) => socket.send_waiting(bytes),
@@ -126,7 +126,7 @@ pub(super) fn send(socket: &FlowSocket, bytes: &[u8], spins: bool) -> Result<Mov
     })
 }
 
-/// Receives once; waits if the socket may.
+/// Receives once; waits if the socket is blocking.
 pub(super) fn receive(socket: &FlowSocket, buffer: &mut [u8], spins: bool) -> Result<Moved, NetError> {
     timed(&RECV, spins, || match socket {
         FlowSocket::Tcp(socket) => socket.recv_waiting(buffer),
@@ -134,8 +134,8 @@ pub(super) fn receive(socket: &FlowSocket, buffer: &mut [u8], spins: bool) -> Re
     })
 }
 
-/// Times a call. A poll in vain is discarded: millions of them would crowd out the others, and [`POLLING`] is
-/// their sum.
+/// Times a call. A poll without data is discarded: millions of them would displace the other spans, and
+/// [`POLLING`] is their sum.
 ///
 /// [`POLLING`]: crate::driver::span_names::POLLING
 fn timed(

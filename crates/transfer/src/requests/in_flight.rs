@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use crate::driver::SentRequest;
 
-/// Requests in flight on one flow, at most: a peer that reads and never answers costs a MiB. Of UDP, the
-/// oldest is given up when this many later ones were sent.
+/// Most requests in flight on one flow: a peer that reads and never answers costs a MiB. With UDP, the oldest
+/// is given up after this many later ones.
 pub(super) const REQUESTS_MAX: usize = 1 << 16;
 
 /// Requests in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    /// From the oldest that waits; those behind it that need not wait any more are `None`.
+    /// From the oldest that waits; answered ones behind it are `None`.
     sent: VecDeque<Option<SentRequest>>,
     first: u64,
     pub(super) waiting: usize,
@@ -28,14 +28,14 @@ impl InFlight {
         self.waiting += 1;
     }
 
-    /// The answer to the oldest came.
+    /// The answer to the oldest request arrived.
     pub(super) fn answered_next(&mut self) -> Option<SentRequest> {
         self.take(0)
     }
 
-    /// The answer came to the request whose number ends in these `bits` low bits; `None` if none such waits:
-    /// it came twice, or too late. Of several the latest is meant, as the others would have been answered
-    /// before.
+    /// The answer to the request whose number ends in these `bits` low bits arrived; `None` if no such
+    /// request waits: the answer is a duplicate, or too late. Of several requests it is the latest, because
+    /// the others would have been answered before.
     pub(super) fn answered(&mut self, low: u64, bits: u32) -> Option<SentRequest> {
         let mask = u64::MAX >> (64 - bits);
         let last = self.next().checked_sub(1)?;
@@ -44,7 +44,7 @@ impl InFlight {
         self.take(usize::try_from(at).ok()?)
     }
 
-    /// The oldest that waits, if it was sent before a moment or if too many wait: it is given up.
+    /// Gives up the oldest that waits, if it was sent before this moment or if too many wait.
     pub(super) fn given_up(&mut self, before_ns: u64) -> Option<SentRequest> {
         let oldest = *self.sent.front()?.as_ref()?;
         (oldest.sent_ns < before_ns || self.sent.len() >= REQUESTS_MAX).then(|| self.take(0)).flatten()
@@ -104,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map of all that wait.
+        /// Compares with a map of all waiting requests.
         #[test]
         fn in_flight_matches_a_model(steps in prop::collection::vec((0_u8..4, 0_u64..40), 1..250)) {
             let (mut in_flight, mut waiting) = (InFlight::default(), BTreeMap::new());

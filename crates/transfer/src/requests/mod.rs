@@ -33,7 +33,7 @@ use super::driver::{DriveSetting, EngineChoice, FlowError, FlowSocket, Group, Me
 use super::settings::Waiting;
 
 /// Starts flows over `sockets`: responders at once, requesters at this moment of the monotonic clock, or at
-/// once if it has passed.
+/// once if it is past.
 pub fn start(sockets: Vec<FlowSocket>, spec: &RequestSpec, at_monotonic_ns: u64) -> Result<Group, FlowError> {
     // A schedule begins when it can be kept.
     let start_ns = at_monotonic_ns.max(monotonic_ns());

@@ -14,10 +14,10 @@ use crate::driver::{
     Drive, EndReason, FlowCounters, FlowReport, FlowSocket, LatencyStats, Member, SilenceLimit, Step, WAIT_NS,
 };
 
-/// Messages that one flow may send before others have their turn.
+/// Messages that one flow may send before the next flow is served.
 const STEPS_PER_ROUND: u32 = 16;
-/// Linux's default holds some 280 small datagrams, which come within milliseconds: a thread may wait as long
-/// for a CPU.
+/// Linux's default holds about 280 small datagrams, which arrive within milliseconds: a thread may wait that
+/// long for a CPU.
 const QUEUE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl RequestFlow {
         (index, flows): (usize, usize),
     ) -> Result<Self, NetError> {
         match &*member.socket {
-            // A request must not wait for the acknowledgement of the last (Nagle, RFC 896).
+            // A request must not wait for the acknowledgement of the one before (Nagle, RFC 896).
             FlowSocket::Tcp(socket) => socket.set_nodelay(true)?,
             FlowSocket::Udp(socket) => {
                 socket.suggest_receive_buffer(QUEUE_BYTES)?;
@@ -77,7 +77,7 @@ impl RequestFlow {
         }
     }
 
-    /// Whether it can use what may come now.
+    /// Whether it expects data now.
     fn awaits(&self) -> bool {
         match &self.role {
             Role::Requester(requester) => requester.awaits(),

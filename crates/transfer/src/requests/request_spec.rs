@@ -17,7 +17,7 @@ pub enum RequestSide {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
     /// At a moment of this host's monotonic clock: no request is due from then on. A requester still waits a
-    /// second for answers that are under way.
+    /// second for outstanding answers.
     AtNs(u64),
     /// After this number of requests and their answers.
     Requests(u64),
@@ -25,7 +25,7 @@ pub enum RequestEnd {
     Peer,
 }
 
-/// The spec that all flows of a group are given.
+/// The spec of all flows of a group.
 #[derive(Debug, Clone)]
 pub struct RequestSpec {
     pub side: RequestSide,
@@ -34,12 +34,10 @@ pub struct RequestSpec {
     /// Bytes of its answer, likewise.
     pub answer_bytes: u32,
     pub waiting: Waiting,
-    /// Requests a second that each flow makes, whether or not answers came; one after the other unless
-    /// given.
+    /// Requests per second of each flow, whether or not answers arrive; `None`: one after the other.
     pub rate_per_s: Option<f64>,
     pub end: RequestEnd,
-    /// Requests that are intended before this moment of the monotonic clock are in no number of
-    /// [`Responses`].
+    /// Requests intended before this moment of the monotonic clock do not count in [`Responses`].
     pub omit_until_ns: Option<u64>,
     /// Threads at most; 0 lets the group choose.
     pub threads: u32,
@@ -49,7 +47,7 @@ pub struct RequestSpec {
 }
 
 impl RequestSpec {
-    /// What is wrong with it for such a socket, if anything is.
+    /// Why the spec is invalid for such a socket, if it is.
     pub(super) fn problem(&self, socket: &FlowSocket) -> Option<String> {
         let most = match socket {
             FlowSocket::Tcp(_) => u32::MAX,

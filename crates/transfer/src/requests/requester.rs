@@ -20,12 +20,12 @@ pub(super) struct Requester {
     end: RequestEnd,
     schedule: Option<OpenLoop>,
     in_flight: InFlight,
-    /// What is left to be sent of the request that is under way; of a connection.
+    /// Bytes left to send of the current request; connections only.
     unsent: usize,
-    /// What has come of the answer that is under way; of a connection.
+    /// Received bytes of the current answer; connections only.
     partly: usize,
     pub(super) lacks_room: bool,
-    /// Since when nothing has come though an answer is awaited.
+    /// Since when nothing has arrived although an answer is awaited.
     silent_since_ns: Option<u64>,
     pub(super) progress: Progress,
 }
@@ -96,7 +96,7 @@ impl Requester {
         }
     }
 
-    /// The moment at which the next request is intended, if that has come; or why none is due.
+    /// The intended moment of the next request, if it is due; or why none is due.
     fn due(&mut self, socket: &FlowSocket, stats: &mut LatencyStats) -> Result<u64, Step> {
         let number = self.in_flight.next();
         let intended_ns = self.schedule.map_or(self.progress.now_ns, |schedule| schedule.moment_ns(number));
@@ -145,7 +145,7 @@ impl Requester {
         }
     }
 
-    /// Bytes of answers came over a connection.
+    /// Bytes of answers arrived over a connection.
     fn take(&mut self, bytes: usize, stats: &mut LatencyStats) -> Result<(), EndReason> {
         self.progress.add_bytes(bytes);
         self.partly += bytes;
@@ -157,7 +157,7 @@ impl Requester {
         if self.partly > 0 && self.in_flight.waiting == 0 { Err(unasked()) } else { Ok(()) }
     }
 
-    /// A datagram came. One that answers nothing that waits came twice, or after it was given up.
+    /// A datagram arrived. If no request waits for it, it is a duplicate, or its request was given up.
     fn take_datagram(&mut self, datagram: &[u8], stats: &mut LatencyStats) {
         let Some(number) = self.sizes.read_number(datagram) else { return };
         if let Some(sent) = self.in_flight.answered(number, self.sizes.number_bits()) {

@@ -1,4 +1,4 @@
-//! A responder: for each request that has come whole, an answer.
+//! A responder: sends an answer to each complete request.
 
 use sys::net::Moved;
 
@@ -10,13 +10,13 @@ use crate::driver::{BLOCK_BYTES, EndReason, FlowSocket, SilenceLimit, Step, bloc
 pub(super) struct Responder {
     sizes: Sizes,
     end: RequestEnd,
-    /// Requests that have come whole.
+    /// Complete requests.
     requests: u64,
-    /// What has come of the request that is under way; of a connection.
+    /// Received bytes of the current request; connections only.
     partly: usize,
-    /// What is left to be sent. While anything is, nothing is received: what answers wait here is bounded.
+    /// Bytes left to send. While there are any, nothing is received, which bounds the waiting answers.
     owed_bytes: u64,
-    /// The number of the request that is to be answered; of UDP.
+    /// The number of the request to answer; UDP only.
     number: u64,
     moved_ns: u64,
     pub(super) progress: Progress,
@@ -106,7 +106,7 @@ impl Responder {
         }
     }
 
-    /// A UDP peer that is gone has no other way of saying so.
+    /// A UDP socket shows a closed peer by this error only.
     fn end_reason(&self, socket: &FlowSocket, error: &sys::net::NetError) -> EndReason {
         let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
         match socket {

@@ -53,7 +53,7 @@ pub fn encode(picture: &Picture) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.names(picture);
     let names = Names::of(picture);
-    // First, for their tracks' numbers to be short: their names' are longer.
+    // First, so that their tracks have short numbers.
     for cpu in &picture.cpus {
         let runs = writer.track(&format!("CPU {}", cpu.cpu));
         for run in &cpu.runs {

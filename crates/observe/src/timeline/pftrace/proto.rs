@@ -1,4 +1,4 @@
-//! Protocol Buffers' wire format, as much as is written here:
+//! The part of Protocol Buffers' wire format that is needed here:
 //! <https://protobuf.dev/programming-guides/encoding/>.
 
 #[derive(Debug, Default)]
