@@ -28,7 +28,7 @@ impl Simulated {
         difference + i128::from(rate) * (i128::from(at_ns) - i128::from(since))
     }
 
-    /// What the agent's clock shows: whole nanoseconds, the rest is cut off.
+    /// The agent's clock in whole nanoseconds, rounded down.
     fn shows(&self, at_ns: u64) -> u64 {
         let ns = i128::from(at_ns) + self.difference(at_ns).div_euclid(1_000_000_000);
         u64::try_from(ns).unwrap()

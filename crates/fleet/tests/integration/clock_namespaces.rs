@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Every probe is asked, whatever the bound.
 const ALL: BatchRequest = BatchRequest { count: 64, good_ns: 0, within: LONG };
 
-/// Where the program of another clock finds what to ask; set for that program only.
+/// Where the program with another clock finds its requests; set for that program only.
 const ERRAND: &str = "KAGIRI_TEST_CLOCK_ERRAND";
 
 fn root() -> bool {
@@ -130,7 +130,7 @@ fn bounds_hold_between_namespaces_idle_and_busy() {
     }
 }
 
-/// What a program with another clock is to ask.
+/// The requests of a program with another clock.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Errand {
     target: DatagramAddress,

@@ -178,7 +178,7 @@ fn flood_does_not_delay_a_batch() {
             }
         });
         let mut prober = Prober::open(&target, Key::random()).unwrap();
-        // A flooder that is kept off its CPU for a whole batch sends nothing in it: then the next one.
+        // A flooder without a CPU for a whole batch sends nothing in it: then the next batch counts.
         let (began, mut batches) = (Instant::now(), Vec::new());
         let is_flooded =
             |batches: &[(BatchResult, Duration)]| batches.iter().any(|(probed, _)| probed.rejected > 0);

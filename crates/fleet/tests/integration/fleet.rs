@@ -1,4 +1,4 @@
-//! Parts on agents go through the same phases as parts here, and what is lost is named.
+//! Parts on agents go through the same phases as local parts, and losses are named.
 
 use crate::common::{
     Agent, GUARD, bus, coordinator_as, endpoint, error_text, fleet, spec, start_in_time, until, wish,
@@ -83,7 +83,7 @@ fn missing_and_busy_hosts_are_listed() {
     until("both join", || first.membership().names().len() == 2);
     let error_text = first.recruit(&[wish("pc-[1-3]")], short, &|_| {}).unwrap_err().to_string();
     assert!(error_text.contains("pc-3 did not join (joined: pc-1, pc-2)"), "{error_text}");
-    // Another run wants what the first one has.
+    // Another run requests the hosts of the first one.
     let mut second = on_router("run-5");
     let error_text = second.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap_err().to_string();
     assert!(error_text.contains("pc-1 is busy with run run-4: wait until that run ends"), "{error_text}");
@@ -97,8 +97,7 @@ fn late_start_fails_alone() {
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
     let mut bus = fleet(&endpoint, &["nas"], dir.path());
     for late in ["nas", "here"] {
-        // Who is kept off its CPU may come too late itself: then once more, until it is the one that was to
-        // be.
+        // A thread without a CPU may be late itself: repeat until the intended one is late.
         until("the one that was to be late is", || {
             let settings = |host: &str| json!({ "fails_in": (host == late).then_some("start-late") });
             bus.place(["nas", "here"].map(|host| spec(host, host, settings(host))).to_vec()).unwrap();

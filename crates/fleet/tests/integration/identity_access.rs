@@ -1,5 +1,4 @@
-//! What an agent may say on the bus, and what it cannot, whatever it tries: real routers and sessions over
-//! loopback.
+//! What an agent may send on the bus, and what the router refuses: real routers and sessions over loopback.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -27,7 +26,7 @@ fn hears(samples: &Samples, put: impl Fn()) -> String {
     panic!("nothing was heard within {WITHIN:?}");
 }
 
-/// The keys of all that was heard until `last` was; what one session says arrives in order.
+/// The keys of all messages received up to `last`; the messages of one session arrive in order.
 fn heard_until(samples: &Samples, last: &str) -> Vec<String> {
     let mut keys = Vec::new();
     loop {
@@ -43,7 +42,7 @@ fn answers_on(session: &Session, key: &str) -> Receiver<String> {
     let (sender, receiver) = channel();
     let queryable = session.declare_queryable(key.to_owned()).callback(move |query| {
         let _ = sender.send(query.key_expr().to_string());
-        // Only one's own key can be answered on; the answer under another's is tried first.
+        // An agent can answer only on its own key; the answer under another key is tried first.
         for key in [request_key("b", "1"), request_key("a", "1")] {
             let _ = query.reply(key, "answer").wait();
         }
@@ -124,7 +123,7 @@ fn check(coordinator: &Session, a: &Session, other: &Session, names_are_proven: 
     assert!(replies.contains(&request_key("a", "1")));
     assert!(asked.try_recv().is_ok());
     if let Some(stolen) = stolen {
-        // Its own session may have handed it what all were asked.
+        // Its own session may have delivered the request to all.
         while stolen.try_recv().is_ok() {}
         ask(coordinator, &request_key("b", "1"));
         assert!(stolen.try_recv().is_err(), "it was asked for another");
@@ -192,7 +191,7 @@ fn coordinator_works_through_a_router() {
     }
 }
 
-/// Whoever was taken off the list connects, and says nothing.
+/// An agent that was removed from the list connects, and sends nothing.
 #[test]
 fn unlisted_member_is_denied() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,8 +17,7 @@ fn slow(name: &str, host: &str, file: &Path) -> base::part::PartSpec {
     spec(name, host, json!({ "fails_in": "prepare-slowly", "leaves": file }))
 }
 
-/// Whether what was sent over a connection of this machine has been read on its other side (proc(5),
-/// net/tcp).
+/// Whether the other end of a local connection has read everything that was sent (proc(5), net/tcp).
 fn is_read(sent: &std::net::TcpStream) -> bool {
     let port = |address: std::net::SocketAddr| format!("0100007F:{:04X}", address.port());
     let ends = [port(sent.peer_addr().unwrap()), port(sent.local_addr().unwrap())];

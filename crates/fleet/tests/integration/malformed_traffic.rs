@@ -1,6 +1,5 @@
-//! What an agent says is not believed because it came: agents of another version, that break off, answer
-//! nonsense, answer for others, or flood. Each is named within a deadline; nothing panics, nothing grows
-//! without bound.
+//! An agent's messages are checked: agents of another version, that break off, answer nonsense, answer for
+//! others, or flood. Each is named within a deadline; nothing panics, nothing grows without bound.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +40,7 @@ fn recruit_odd(answers: Arc<Answers>) -> (Result<Coordinator, FleetError>, Scrip
     (recruited.map(|()| coordinator), odd)
 }
 
-/// A bus with a part `a` on the host `odd`, and what became of preparing, starting and stopping it.
+/// A bus with a part `a` on the host `odd`, and the results of preparing, starting and stopping it.
 fn run_phases(coordinator: Coordinator, dir: &std::path::Path) -> (FleetBus, Vec<String>) {
     let mut bus = bus(coordinator, dir);
     let mut outcomes = Vec::new();

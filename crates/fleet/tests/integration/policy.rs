@@ -262,7 +262,7 @@ proptest! {
         }
     }
 
-    /// Without a file nothing leaves the private ranges.
+    /// Without a file no traffic leaves the private ranges.
     #[test]
     fn nothing_public_passes_by_default(address: u32, low: u128) {
         let policy = Policy::default_for(&owner());

@@ -22,7 +22,7 @@ fn refused(endpoint: &str, settings: &[ZenohSetting], mine: &str, theirs: Option
     reasons.take();
     assert!(join(endpoint, settings).is_err(), "{endpoint} admitted a member that it must reject: {mine}");
     let mut lines = reasons.take();
-    // The router may see the refusal later than who was refused.
+    // The router may see the refusal later than the refused side.
     let deadline = std::time::Instant::now() + WITHIN;
     loop {
         let message: Vec<_> = lines.iter().filter_map(|line| explain(std::slice::from_ref(line))).collect();

@@ -1,4 +1,4 @@
-//! What counts for a whole process: its memory, and the log of zenoh. One test at a time.
+//! Tests of a whole process: its memory, and the log of zenoh. One test at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

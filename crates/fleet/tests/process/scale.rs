@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sys::proc::ProcessSet;
 
 const AGENTS: usize = 100;
-/// What a hundred agents and their coordinator may hold: a tenth of what a lab of a hundred processes has.
+/// Memory limit of a hundred agents and their coordinator: a tenth of that of a lab of a hundred processes.
 const MEMORY_MAX_BYTES: u64 = 400 << 20;
 
 fn name(number: usize) -> String {

@@ -1,6 +1,7 @@
 //! Delays replies until their time: the only place where a modelled disk uses the clock.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,13 @@ pub(super) enum DelayedReply {
     Flushed(ReplyEmpty),
 }
 
+#[derive(Debug)]
+struct QueuedReply {
+    due_ns: u64,
+    number: u64,
+    answer: DelayedReply,
+}
+
 impl DelayedReply {
     fn bytes(&self) -> u64 {
         match self {
@@ -28,10 +36,29 @@ impl DelayedReply {
     }
 }
 
+impl PartialEq for QueuedReply {
+    fn eq(&self, other: &Self) -> bool {
+        (self.due_ns, self.number) == (other.due_ns, other.number)
+    }
+}
+
+impl Eq for QueuedReply {}
+
+impl PartialOrd for QueuedReply {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for QueuedReply {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// By due time and number, which orders replies of the same time.
-    waiting: BTreeMap<(u64, u64), DelayedReply>,
+    waiting: BinaryHeap<Reverse<QueuedReply>>,
     /// Buffers for reuse: fresh memory would cause a page fault for every page.
     buffers: Vec<Vec<u8>>,
     numbers: u64,
@@ -68,8 +95,8 @@ impl DelayQueue {
         }
         let number = state.numbers;
         state.numbers += 1;
-        let first = state.waiting.first_key_value().is_none_or(|((first_ns, _), _)| due_ns < *first_ns);
-        state.waiting.insert((due_ns, number), answer);
+        let first = state.waiting.peek().is_none_or(|Reverse(first)| due_ns < first.due_ns);
+        state.waiting.push(Reverse(QueuedReply { due_ns, number, answer }));
         drop(state);
         if first {
             self.changed.notify_one();
@@ -100,21 +127,21 @@ impl DelayQueue {
         let mut state = self.state();
         loop {
             let now_ns = monotonic_ns();
-            let Some(((due_ns, _), first)) = state.waiting.first_key_value() else {
+            let Some(Reverse(first)) = state.waiting.peek() else {
                 if state.ended {
                     return;
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let hand_over_ns = (first.bytes() * state.mebibyte_ns) >> 20;
-            let wake_ns = due_ns.saturating_sub(early_ns + hand_over_ns);
+            let hand_over_ns = (first.answer.bytes() * state.mebibyte_ns) >> 20;
+            let wake_ns = first.due_ns.saturating_sub(early_ns + hand_over_ns);
             if state.paced && wake_ns > now_ns {
                 let pause = Duration::from_nanos(wake_ns - now_ns);
                 state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            let Some((_, answer)) = state.waiting.pop_first() else { continue };
+            let Some(Reverse(due)) = state.waiting.pop() else { continue };
             if state.paced {
                 let late_ns = now_ns.saturating_sub(wake_ns + early_ns);
                 state.late_ns += late_ns;
@@ -122,7 +149,7 @@ impl DelayQueue {
                 state.answered += 1;
             }
             drop(state);
-            self.send_reply(answer);
+            self.send_reply(due.answer);
             state = self.state();
         }
     }

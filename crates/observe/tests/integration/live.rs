@@ -166,7 +166,7 @@ fn process_cpu_matches_its_own_clock() {
 
     let seen_s = integral(&report, "server_cpu_percent") / 100.0;
     let own_s = (outer_to.1 - outer_from.1) as f64 / 1e9;
-    // What the burner did before the first and after the last sample was not to be seen.
+    // The burner's work before the first and after the last sample is not measured.
     let last_s = *series(&report, "server_cpu_percent").at_s.last().unwrap();
     let outside_s = (outer_to.0 - outer_from.0) as f64 / 1e9 - last_s;
     assert!(seen_s <= own_s + late_s(&report), "seen {seen_s} s, own {own_s} s");

@@ -14,7 +14,7 @@ use sys::journal::Journal;
 use sys::netns::Namespace;
 
 const LONG: Duration = Duration::from_secs(30);
-/// What may wait in front of the link: less than a window, so that it overflows.
+/// Queue in front of the link: less than a window, so that it overflows.
 const QUEUE_BYTES: u64 = 16_000;
 
 /// Where the server is; an address for documentation (RFC 5737).
@@ -134,7 +134,7 @@ fn full_link_drops_and_limits_its_senders() {
     assert_eq!(sample.get(Quantity::Connections), Some(1.0));
     assert!(sample.get(Quantity::SenderLimited) > Some(50.0), "{sample:?}");
     end.shutdown(Shutdown::Both).unwrap();
-    // What was on its way may be an error; it ends.
+    // Data in flight may cause an error; the thread ends.
     drop(reading.join().unwrap());
     drop(world.folder);
 }
@@ -143,7 +143,7 @@ fn full_link_drops_and_limits_its_senders() {
 fn client_that_does_not_read_is_not_network_limited() {
     let Some(world) = World::make("idle") else { return };
     let (client, port) = world.connect();
-    // Once its window is full and all is acknowledged nothing is on its way any more.
+    // Once its window is full and everything is acknowledged, nothing is in flight.
     let mut queue = sys::netlink::Queue::open(LINK, Some(world.inside.pid())).unwrap().unwrap();
     let deadline = Deadline::after(LONG);
     let mut sent = queue.read().unwrap().bytes;

@@ -6,8 +6,8 @@ use std::process::Command;
 use base::timeline::{CallSpan, CallState, Counter, CpuLane, CpuSpan, Loss, Picture, ThreadLane};
 use observe::timeline::pftrace;
 
-/// Reads the file by the schema and checks what Perfetto's importer would stumble over: spans that are not
-/// nested, times that go back on a track, undeclared names and tracks.
+/// Reads the file by the schema and checks for errors of Perfetto's importer: spans that are not nested,
+/// times that go back on a track, undeclared names and tracks.
 const CHECK: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
@@ -49,7 +49,7 @@ processes = [t.process.pid for t in tracks.values() if t.HasField('process')]
 print(spans, counted, threads, processes, 'events lost' in names.values(), max(last.values()))
 "#;
 
-/// Python with the package in a folder of its own; `None` (said) where it cannot be had.
+/// Python with the package in a folder of its own; `None`, with a message, if it cannot be installed.
 fn python_with_perfetto(folder: &Path) -> Option<Command> {
     let run = |command: &mut Command| {
         let output = command.output().map_err(|error| error.to_string())?;

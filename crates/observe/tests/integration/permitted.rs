@@ -31,7 +31,7 @@ impl Permit for Nothing {
     }
 }
 
-/// The endpoint of a sampler that is prepared to watch this, and what it says it cannot.
+/// The endpoint of a sampler that is prepared to watch this, and what it cannot watch.
 fn prepared(watch: &Watch, is_ours: bool) -> (Value, String) {
     let spec = part::spec::<Sampler>("s".into(), "nas", watch).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ fn dropped(drops: u64) -> QueueReading {
     QueueReading { drops: Some(drops), ..QueueReading::default() }
 }
 
-/// Every rate: its counter, and what a growth by 50,000,000 in 100 ms comes to.
+/// Every rate: its counter, and the value of a growth by 50,000,000 in 100 ms.
 const RATES: [(Quantity, Set, f64); 19] = [
     (Quantity::ServerCpu, |raw, value| raw.server_cpu_ns = value, 50.0),
     (Quantity::ServerCgroupCpu, |raw, value| raw.cgroup_usage_ns = value, 50.0),
@@ -79,7 +79,7 @@ fn rates_of_growth_reset_and_absence() {
 
 #[test]
 fn rates_use_the_elapsed_time() {
-    // A sample that came 60 ms late covers 160 ms.
+    // A sample that is 60 ms late covers 160 ms.
     let (mut previous, mut current) = (at(0), at(160));
     (previous.server_cpu_ns, current.server_cpu_ns) = (Some(0), Some(40 * MS));
     assert_eq!(rates(&previous, &current).get(Quantity::ServerCpu), Some(25.0));
@@ -139,7 +139,7 @@ fn other_cpu_is_host_minus_known() {
         (Some(50), Some(0), Some(120), Some(100), None, Some(150.0), Some(30.0)),
         (Some(50), Some(10), Some(120), Some(100), None, Some(140.0), Some(20.0)),
         (Some(50), None, Some(120), Some(100), None, Some(150.0), Some(30.0)),
-        // The group has seen 20 ms of processes that came and went.
+        // The group has counted 20 ms of short-lived processes.
         (Some(50), Some(0), Some(120), Some(100), Some(120), Some(150.0), Some(10.0)),
         // Ticks are coarse: the host may show less than its processes. The record keeps the balance.
         (Some(90), Some(0), Some(120), Some(100), None, Some(110.0), Some(-10.0)),

@@ -13,7 +13,7 @@ use sys::child::suspended_child::{ProcessFamily, SuspendedChild};
 use sys::clock::Deadline;
 use sys::trace::{Backend, Target, TraceError};
 
-/// Nothing watched here takes so long.
+/// No traced program runs this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BACKENDS: [Backend; 2] = [Backend::Bpf, Backend::Perf];
@@ -32,7 +32,7 @@ pub fn wish(backend: Backend, names: &str, picture: bool) -> Wish {
     }
 }
 
-/// One test at a time: who watches a program takes note of all children of this process that end.
+/// One test at a time: a trace sees the end of all children of this process.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -80,8 +80,7 @@ pub fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
 
-/// Python with these lines. The interpreter itself: what is called python3 may be a script with processes of
-/// its own.
+/// Python with these lines. The interpreter itself: `python3` may be a script with processes of its own.
 pub fn python(lines: &str) -> Vec<OsString> {
     static INTERPRETER: OnceLock<String> = OnceLock::new();
     let interpreter = INTERPRETER.get_or_init(|| {
@@ -141,7 +140,7 @@ pub fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Counters that a program of Python keeps where a test sees them, so that it can wait for what was done.
+/// Counters that a Python program shares with a test, so that the test can wait for its progress.
 pub struct Tally {
     _folder: tempfile::TempDir,
     path: PathBuf,

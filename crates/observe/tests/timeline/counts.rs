@@ -12,7 +12,7 @@ use crate::common::{
     BACKENDS, assert_balanced, backends, can_trace, count, has_python, python, rows, watch, ways, wish,
 };
 
-/// A loop of three calls, so often each; nothing in Python's start makes the first or the last of them.
+/// A loop of three calls; Python's start makes neither the first nor the last of them.
 fn loop_of(times: u32) -> Vec<std::ffi::OsString> {
     python(&format!(
         "import os\nfd = os.open('/dev/null', os.O_RDWR)\nfor n in range({times}):\n  os.pwrite(fd, b'abc', \

@@ -1,4 +1,5 @@
-//! What a program starts is followed; what runs already is followed with all its threads, and left as it was.
+//! The children of a started program are followed; a running program is followed with all its threads, and
+//! goes on afterwards.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -46,7 +47,7 @@ fn thousand_children_are_traced() {
 fn trace_waits_for_orphans() {
     let _alone = crate::common::alone();
     for backend in backends(|| true) {
-        // The shell ends at once; what it left behind writes later.
+        // The shell ends at once; its child writes later.
         let lines = "(sleep 0.2; echo late >/dev/null) &";
         let times = watch(wish(backend, "write", false), &words(&["sh", "-c", lines]), false).times;
         assert_eq!(count(&times, "write"), 1, "{times:#?}");
@@ -126,7 +127,7 @@ time.sleep(60)
         let pid = child.id().cast_signed();
         let mut session = Session::open(wish(backend, "pwrite64", true)).unwrap();
         session.follow(Target::Process(pid)).unwrap();
-        // What is counted first may have been written before.
+        // The first count may include earlier writes.
         tally.pump_until(&mut session, 2);
         let watched = session.finish("python", None).unwrap();
         let times = watched.times;
@@ -154,7 +155,7 @@ fn await_read(pid: i32, mut meanwhile: impl FnMut()) {
 fn calls_in_progress_at_the_start_are_reported() {
     let _alone = crate::common::alone();
     for (backend, picture) in ways(|| true) {
-        // What it executes in between is not taken for the beginning.
+        // A program that it executes in between does not start the trace.
         let lines = "read first; sh -c :; echo on >&2; read second";
         let mut shell = Command::new("sh");
         shell.args(["-c", lines]).stdin(Stdio::piped()).stderr(Stdio::piped());

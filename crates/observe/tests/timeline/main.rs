@@ -1,4 +1,4 @@
-//! The timeline against the real kernel. What needs the right to trace is skipped where there is none.
+//! The timeline against the real kernel. Tests that need the permission to trace are skipped without it.
 
 mod common;
 mod counts;

@@ -1,4 +1,4 @@
-//! What cannot be watched is said, with what to do.
+//! An error says what cannot be watched, with advice.
 
 use observe::timeline::session::Session;
 use sys::child::suspended_child::SuspendedChild;

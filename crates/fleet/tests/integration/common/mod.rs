@@ -44,7 +44,7 @@ impl AnyPart for Worker {
         match self.settings["fails_in"].as_str() {
             Some("prepare") => return Err(PartError::new("the disk is full")),
             Some("prepare-slowly") => {
-                // What would be left behind if it were not dropped, and a moment that ending takes.
+                // Files that would be left behind without its drop, and a short time for ending.
                 self.leaves = self.settings["leaves"].as_str().map(Into::into);
                 self.leaves.iter().for_each(|file| std::fs::write(file, "made").expect("a test needs it"));
                 while !host.stop_requested() {
@@ -177,7 +177,7 @@ pub fn fleet(endpoint: &str, hosts: &[&str], dir: &Path) -> FleetBus {
     bus(coordinator, dir)
 }
 
-/// Places, prepares and starts parts; returns their endpoints. Repeats a start that came too late on a busy
+/// Places, prepares and starts parts; returns their endpoints. Repeats a start that was too late on a busy
 /// machine, as the engine does; any other error fails.
 pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) -> Endpoints {
     let parts: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
