@@ -39,7 +39,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     );
     let journals = settings.dir.join("journal");
     // A bench that was interrupted leaves its disk behind.
-    Journal::leftovers(&journals)?.into_iter().for_each(|leftover| drop(leftover.replay()));
+    Journal::leftovers(&journals)?.journals.into_iter().for_each(|leftover| drop(leftover.replay()));
     for name in MODELS {
         let model = DiskModel::preset(name)?;
         let bench = Bench::make(settings, name, &model)?;

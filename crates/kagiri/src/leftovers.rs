@@ -17,11 +17,15 @@ pub struct Replayed {
 pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
     let leftovers = Journal::leftovers(&journal_dir())?;
     let replay = |leftover: Leftover| {
+        let damage = leftover.damage();
         let results = leftover.replay();
         let failed = results.iter().filter(|result| !result.outcome.is_settled()).count();
-        Replayed { lines: results.iter().map(ToString::to_string).collect(), failed }
+        let lines = results.iter().map(ToString::to_string).chain(damage.iter().map(ToString::to_string));
+        Replayed { lines: lines.collect(), failed: failed + usize::from(damage.is_some()) }
     };
-    Ok(leftovers.into_iter().map(replay).collect())
+    let unreadable = |error: sys::Error| Replayed { lines: vec![error.to_string()], failed: 1 };
+    let unreadable = leftovers.unreadable.into_iter().map(unreadable);
+    Ok(leftovers.journals.into_iter().map(replay).chain(unreadable).collect())
 }
 
 /// Undoes what crashed processes left, before anything else is changed.

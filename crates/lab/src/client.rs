@@ -67,11 +67,15 @@ pub fn require_root() -> Result<()> {
 }
 
 fn undo_crashed(folders: &Folders, only: Option<i32>) -> Result<()> {
-    for leftover in Journal::leftovers(&folders.journal)? {
+    for leftover in Journal::leftovers(&folders.journal)?.journals {
         if only.is_none_or(|pid| leftover.owner_pid() == pid) {
+            let damage = leftover.damage();
             let results = leftover.replay();
             if let Some(failed) = results.iter().find(|result| !result.outcome.is_settled()) {
                 return Err(Error::Refused(format!("cannot remove what a crash left: {failed}")));
+            }
+            if let Some(damage) = damage {
+                return Err(damage.into());
             }
         }
     }

@@ -21,16 +21,16 @@ impl Undo {
     pub fn run(self) -> Outcome {
         let all = replay_all()?;
         for line in all.iter().flat_map(|replayed| &replayed.lines) {
-            output::print(&format!("{line}\n"));
+            output::print(&format!("{line}\n"))?;
         }
         if all.is_empty() {
-            output::print("Nothing to undo.\n");
+            output::print("Nothing to undo.\n")?;
         }
         match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
             0 => Ok(Code::Measured),
             n => Err(Failure::runtime(format!(
-                "{n} changes could not be undone; see the lines above, fix the cause and run 'kagiri undo' \
-                 again"
+                "{n} changes or journals could not be undone; see the lines above, fix the cause and run \
+                 'kagiri undo' again"
             ))),
         }
     }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::unistd::Uid;
 
 pub use entry::{Outcome, Undo, UndoResult};
-pub use recovery::Leftover;
+pub use recovery::{Leftover, Leftovers};
 pub(crate) use undo::perform;
 
 use crate::{Error, Result};
@@ -139,8 +139,8 @@ impl Journal {
         self.state().pending.len()
     }
 
-    /// The journals in `folder` whose owner has died. A folder that does not exist holds none.
-    pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>> {
+    /// What crashes left in `folder`. A folder that does not exist holds nothing.
+    pub fn leftovers(folder: &Path) -> Result<Leftovers> {
         recovery::find(folder)
     }
 

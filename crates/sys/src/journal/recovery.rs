@@ -26,6 +26,15 @@ pub struct Leftover {
     damaged: usize,
 }
 
+/// What crashes left in a folder.
+#[derive(Debug, Default)]
+pub struct Leftovers {
+    /// The journals whose owner has died, in the order of their names.
+    pub journals: Vec<Leftover>,
+    /// Why others cannot be replayed. They stay, and do not keep these from being replayed.
+    pub unreadable: Vec<Error>,
+}
+
 impl Leftover {
     pub fn path(&self) -> &Path {
         &self.path
@@ -33,6 +42,17 @@ impl Leftover {
 
     pub fn owner_pid(&self) -> i32 {
         self.header.pid
+    }
+
+    /// Why not all of it can be undone: lines that could not be read.
+    pub fn damage(&self) -> Option<Error> {
+        let (damaged, path) = (self.damaged, self.path.display());
+        (damaged > 0).then(|| {
+            Error::Refused(format!(
+                "the journal {path} has {damaged} damaged lines: the changes that they name are not undone; \
+                 undo them by hand, then remove the file"
+            ))
+        })
     }
 
     /// What is to be undone, oldest first.
@@ -84,11 +104,10 @@ impl Leftover {
     }
 }
 
-/// The journals in `folder` whose owner has died, in the order of their names.
-pub(super) fn find(folder: &Path) -> Result<Vec<Leftover>> {
+pub(super) fn find(folder: &Path) -> Result<Leftovers> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Leftovers::default()),
         Err(error) => return Err(Error::file("read journal folder", folder, error)),
     };
     super::make_private_folder(folder)?;
@@ -97,10 +116,11 @@ pub(super) fn find(folder: &Path) -> Result<Vec<Leftover>> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .collect();
     paths.sort_unstable();
-    let mut found = Vec::new();
+    let mut found = Leftovers::default();
     for path in paths {
-        if let Some(leftover) = open(path)? {
-            found.push(leftover);
+        match open(path) {
+            Ok(leftover) => found.journals.extend(leftover),
+            Err(error) => found.unreadable.push(error),
         }
     }
     Ok(found)
@@ -108,25 +128,42 @@ pub(super) fn find(folder: &Path) -> Result<Vec<Leftover>> {
 
 /// Opens one journal; `None` when its owner lives or another program is replaying it.
 fn open(path: PathBuf) -> Result<Option<Leftover>> {
-    let file = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+    // A FIFO of that name must not block.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).append(true).custom_flags(flags).open(&path);
     let file = match file {
         Ok(file) => file,
         // Its owner has just ended in good order.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::file("open journal", path, error)),
     };
+    let refuse = |why: &str| {
+        Err(Error::Refused(format!(
+            "the journal {} {why}: what it names is not undone; undo it by hand, then remove the file",
+            path.display()
+        )))
+    };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return refuse("is no file");
+    }
     let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
     let mut text = Vec::new();
     (&*file)
-        .take(MOST_BYTES)
+        .take(MOST_BYTES + 1)
         .read_to_end(&mut text)
         .map_err(|error| Error::file("read journal", &path, error))?;
-    let mut lines = text.split(|byte| *byte == b'\n');
-    let first = lines.next().unwrap_or_default();
-    let Ok(header) = serde_json::from_slice::<Header>(first) else {
+    if text.len() as u64 > MOST_BYTES {
+        return refuse("is longer than 16 MiB");
+    }
+    let Some(whole) = text.iter().rposition(|byte| *byte == b'\n') else {
         // The owner was interrupted before its first line was whole, so before any change; or it is writing
         // it now.
         return Ok(None);
+    };
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let Ok(header) = serde_json::from_slice::<Header>(first) else {
+        return refuse("has a damaged first line");
     };
     if header.owner_lives() {
         return Ok(None);
@@ -138,6 +175,8 @@ fn open(path: PathBuf) -> Result<Option<Leftover>> {
             header.kagiri_journal
         )));
     }
+    // What replaying appends must not become part of a line that was cut short.
+    file.set_len(whole as u64 + 1).map_err(|error| Error::file("write journal", &path, error))?;
     let (pending, damaged) = parse_lines(lines);
     Ok(Some(Leftover { path, file, header, pending, damaged }))
 }

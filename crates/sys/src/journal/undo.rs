@@ -27,7 +27,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 type Step = Result<Outcome, String>;
 
-/// Undoes one change. Never takes longer than [`STEP_FOR`].
+/// Undoes one change. Takes at most [`STEP_FOR`], unless no thread can be started for it.
 pub(crate) fn perform(undo: Undo) -> UndoResult {
     let (send, receive) = sync_channel(1);
     let step = undo.clone();

@@ -89,7 +89,7 @@ fn only_journals_of_dead_owners_are_replayed() {
     let left = leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(made.clone()))]);
     std::fs::write(folder.path().join("2-2-0.jsonl"), "{\"kagiri_jour").unwrap();
 
-    let leftovers = Journal::leftovers(folder.path()).unwrap();
+    let leftovers = Journal::leftovers(folder.path()).unwrap().journals;
     let paths: Vec<&Path> = leftovers.iter().map(|leftover| leftover.path()).collect();
     assert_eq!(paths, [left.as_path()]);
     for leftover in leftovers {
@@ -97,7 +97,7 @@ fn only_journals_of_dead_owners_are_replayed() {
         assert!(leftover.replay().iter().all(|result| result.outcome == Outcome::Done));
     }
     assert!(!made.exists() && !left.exists() && own.path().exists());
-    assert!(Journal::leftovers(&folder.path().join("none")).unwrap().is_empty());
+    assert!(Journal::leftovers(&folder.path().join("none")).unwrap().journals.is_empty());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn failed_undos_are_kept_and_others_continue() {
     let lines = [line(1, &file(made.clone())), line(2, &file(stuck.clone()))];
     let path = leave(folder.path(), "1-1-0.jsonl", &lines);
 
-    let replay = || Journal::leftovers(folder.path()).unwrap().pop().unwrap().replay();
+    let replay = || Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap().replay();
     let results = replay();
     assert!(matches!(results[0].outcome, Outcome::Failed(_)) && results[1].outcome == Outcome::Done);
     assert!(results[0].to_string().contains("stuck"));
@@ -198,7 +198,7 @@ fn only_files_are_undone_after_a_reboot() {
     let start = text.find("boot_id\":\"").unwrap() + 10;
     let other_boot = format!("{}0000{}", &text[..start], &text[start + 4..]);
     std::fs::write(&path, other_boot).unwrap();
-    let results = Journal::leftovers(folder.path()).unwrap().pop().unwrap().replay();
+    let results = Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap().replay();
     assert_eq!(results[0].outcome, Outcome::AlreadyGone);
     assert_eq!(results[1].outcome, Outcome::Done);
     assert!(bystander.try_wait().unwrap().is_none() && !made.exists());
@@ -213,7 +213,7 @@ fn newer_journals_and_unsafe_folders_are_refused() {
     let text =
         std::fs::read_to_string(&path).unwrap().replace("\"kagiri_journal\":1", "\"kagiri_journal\":2");
     std::fs::write(&path, text).unwrap();
-    let said = Journal::leftovers(folder.path()).unwrap_err().to_string();
+    let said = Journal::leftovers(folder.path()).unwrap().unreadable[0].to_string();
     assert!(said.contains("newer"), "{said}");
 
     let open = folder.path().join("open");
@@ -224,4 +224,47 @@ fn newer_journals_and_unsafe_folders_are_refused() {
     let link = folder.path().join("link");
     symlink(folder.path(), &link).unwrap();
     assert!(matches!(Journal::open(&link), Err(Error::Refused(_))));
+}
+
+#[test]
+fn unreadable_journals_are_reported_and_others_replayed() {
+    let folder = private_folder();
+    let made = folder.path().join("made");
+    std::fs::write(&made, "").unwrap();
+    let unreadable = ["0-1-0.jsonl", "0-2-0.jsonl", "0-3-0.jsonl", "0-4-0.jsonl"];
+    let [link, fifo, directory, header] = unreadable.map(|name| folder.path().join(name));
+    symlink(&made, &link).unwrap();
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(&header, "{\"kagiri_journax\":1}\n").unwrap();
+    leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(made.clone()))]);
+
+    let found = Journal::leftovers(folder.path()).unwrap();
+    let reasons: Vec<String> = found.unreadable.iter().map(ToString::to_string).collect();
+    for (name, reason) in unreadable.iter().zip(&reasons) {
+        assert!(reason.contains(name), "{reason}");
+    }
+    assert_eq!((reasons.len(), found.journals.len()), (4, 1));
+    found.journals.into_iter().for_each(|leftover| drop(leftover.replay()));
+    assert!(!made.exists());
+}
+
+#[test]
+fn damaged_lines_are_reported_until_the_file_is_removed() {
+    let folder = private_folder();
+    let made = folder.path().join("made");
+    std::fs::write(&made, "").unwrap();
+    let path = leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(made.clone()))]);
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    // One damaged line, and one that was cut short.
+    text += "{\"id\":2,\"unxo\":{}}\n{\"id\":3,\"un";
+    std::fs::write(&path, text).unwrap();
+    for done in [1, 0] {
+        let leftover = Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap();
+        let damage = leftover.damage().unwrap().to_string();
+        assert!(damage.contains("1 damaged lines") && damage.contains("1-1-0.jsonl"), "{damage}");
+        assert_eq!(leftover.replay().len(), done);
+        assert!(!made.exists() && path.exists());
+    }
+    assert!(std::fs::read_to_string(&path).unwrap().ends_with("\n{\"done\":1}\n"));
 }
