@@ -33,7 +33,7 @@ pub const SCHEMA: u32 = 1;
 /// More repetitions than this are a typing error.
 const REPEATS_MAX: u32 = 1000;
 /// Longer texts are not plans.
-const TEXT_BYTES_MAX: usize = 1 << 20;
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variant {

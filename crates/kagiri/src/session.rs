@@ -33,7 +33,7 @@ use crate::{hosts, output};
 fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
     let mut facts = environment();
     if let Some(file) = &plan.lab {
-        match std::fs::read_to_string(file) {
+        match sys::file::read_text(file.as_ref(), lab::file::TEXT_BYTES_MAX as u64) {
             Ok(text) => drop(facts.insert("lab".to_owned(), Value::String(text))),
             // The command line may name other hosts than the lab's.
             Err(error) => output::say(&format!("{file} is not stored with the run: {error}")),

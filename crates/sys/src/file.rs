@@ -8,7 +8,7 @@ mod owned;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, ReadDir};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -205,6 +205,19 @@ fn hidden_name() -> CString {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}{}-{count}", PendingFile::PREFIX, std::process::id());
     CString::new(name).expect("the name is made of letters and digits")
+}
+
+/// A text file that a user names, of at most `bytes_max` bytes.
+///
+/// # Errors
+/// Also when the file is longer.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it is longer than {} MiB", bytes_max >> 20)));
+    }
+    Ok(text)
 }
 
 /// The last component of `path` and what is before it; `None` when the path has no name at its end.

@@ -19,11 +19,20 @@ pub use fragment_sizes::FragmentSizes;
 pub use size::Size;
 pub use triggers::{Due, Triggers};
 
+/// Two million lines of sizes or times.
+const TEXT_BYTES_MAX: u64 = 32 << 20;
+
 /// The text of a file that a setting names.
 pub(crate) fn text_of(path: &str, key: &str, host: &HostContext) -> Result<String, PartError> {
-    host.permit.directory(Path::new(path).parent().unwrap_or(Path::new("")))?;
-    std::fs::read_to_string(path)
-        .map_err(|error| PartError::usage(format!("{key}: cannot read '{path}': {error}")))
+    let failed = |error: std::io::Error| PartError::usage(format!("{key}: cannot read '{path}': {error}"));
+    let given = Path::new(path);
+    // The policy is about the file itself, not about a link to it.
+    let file = given.canonicalize().unwrap_or_else(|_| given.to_path_buf());
+    host.permit.directory(file.parent().unwrap_or(Path::new("")))?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(std::io::Error::other("it is not a regular file")));
+    }
+    sys::file::read_text(&file, TEXT_BYTES_MAX).map_err(failed)
 }
 
 /// Who decides when a source sends.
@@ -332,5 +341,60 @@ impl DaqSettings {
             ramp_down: false,
             resolution: search.map_or(0.05, |search| search.resolution_percent / 100.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use base::permit::{Permit, SystemChange};
+
+    use super::*;
+
+    /// Permits one directory.
+    struct Only(PathBuf);
+
+    impl Permit for Only {
+        fn peer(&self, _: SocketAddr) -> Result<(), PartError> {
+            Ok(())
+        }
+        fn rate(&self, _: u64) -> Result<(), PartError> {
+            Ok(())
+        }
+        fn directory(&self, path: &Path) -> Result<(), PartError> {
+            if path == self.0 { Ok(()) } else { Err(PartError::new("refused")) }
+        }
+        fn system_change(&self, _: SystemChange) -> Result<(), PartError> {
+            Ok(())
+        }
+        fn program(&self, _: &str) -> Result<(), PartError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn link_in_a_permitted_directory_to_a_file_elsewhere_is_refused() {
+        let (allowed, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (file, secret) = (allowed.path().join("sizes"), other.path().join("secret"));
+        std::fs::write(&file, "1KiB\n").unwrap();
+        std::fs::write(&secret, "secret\n").unwrap();
+        let link = allowed.path().join("link");
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        let permit = Arc::new(Only(allowed.path().canonicalize().unwrap()));
+        let context =
+            HostContext { permit, ..HostContext::here("/tmp".into(), "/tmp".into(), "unused".into()) };
+        let read = |path: &Path| text_of(path.to_str().unwrap(), "daq.size", &context);
+        assert_eq!(read(&file).unwrap(), "1KiB\n");
+        assert_eq!(read(&link).unwrap_err().message, "refused");
+    }
+
+    #[test]
+    fn endless_file_is_refused() {
+        let context = HostContext::here("/tmp".into(), "/tmp".into(), "unused".into());
+        let error = text_of("/dev/zero", "daq.size", &context).unwrap_err().message;
+        assert!(error.contains("not a regular file"), "{error}");
     }
 }

@@ -34,7 +34,7 @@ use sys::netns::Subnet;
 
 use crate::disk::DiskModel;
 
-const TEXT_BYTES_MAX: usize = 1 << 20;
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// A checked lab file: groups of hosts are resolved to hosts, patterns to links.
 #[derive(Debug, Clone, PartialEq)]

@@ -64,7 +64,9 @@ struct Supervisor {
 }
 
 pub fn read_lab_file(path: &Path) -> Result<Lab> {
-    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+    let text = sys::file::read_text(path, crate::file::TEXT_BYTES_MAX as u64).map_err(|error| match error
+        .kind()
+    {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory | std::io::ErrorKind::InvalidData => {
             Error::File {
                 path: path.to_path_buf(),
