@@ -93,7 +93,10 @@ pub fn of(report: &TransferReport) -> Metrics {
     let elapsed = ways.iter().filter_map(|way| arrived(way)?.elapsed_s());
     set("elapsed_s", elapsed.max_by(f64::total_cmp));
     let flows = || ways.iter().filter_map(arrived).flat_map(|end| &end.flows);
-    let rates = || flows().map(|flow| flow_rate(flow).unwrap_or(0.0));
+    // A flow that moved nothing has the rate 0, one that moved something only once has no known rate.
+    let rate = |flow: &FlowReport| if flow.count.bytes == 0 { Some(0.0) } else { flow_rate(flow) };
+    let rates: Option<Vec<f64>> = flows().map(rate).collect();
+    let rates = || rates.iter().flatten().copied();
     set("flow_least_bit_per_s", rates().min_by(f64::total_cmp));
     set("flow_most_bit_per_s", rates().max_by(f64::total_cmp));
     let ends = || ways.iter().flat_map(|way| [&way.sender, &way.receiver]);

@@ -126,7 +126,7 @@ pub(crate) fn wait_until_ready(
 ) -> Result<bool, ControlError> {
     let epoll = Epoll::new()?;
     epoll.add(socket, 0, interest)?;
-    epoll.add(stop_handle, 1, Interest::READ)?;
+    epoll.add(stop_handle, 1, Interest::READ | Interest::EDGE)?;
     let mut events = Events::with_capacity(2);
     loop {
         if stop_handle.is_stopped() {
@@ -139,6 +139,5 @@ pub(crate) fn wait_until_ready(
         if events.iter().any(|event| event.token == 0) {
             return Ok(true);
         }
-        stop_handle.clear();
     }
 }

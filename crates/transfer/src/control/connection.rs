@@ -50,7 +50,7 @@ impl Control {
     ) -> Result<Self, NetError> {
         let epoll = Epoll::new()?;
         epoll.add(&socket, SOCKET, Interest::READ)?;
-        epoll.add(&*stop_handle, WAKER, Interest::READ)?;
+        epoll.add(&*stop_handle, WAKER, Interest::READ | Interest::EDGE)?;
         // The peer waits for every message.
         socket.set_nodelay(true)?;
         Ok(Self { socket, peer, epoll, stop_handle, is_interruptible: true, step })
@@ -86,9 +86,6 @@ impl Control {
                 SOCKET => woken.readable = true,
                 _ => woken.rung = true,
             }
-        }
-        if woken.rung {
-            self.stop_handle.clear();
         }
         Ok(woken)
     }

@@ -102,7 +102,7 @@ impl Client {
         if self.stop_handle.is_stopped() {
             self.control.conclude(STOP_STEP.min(self.control.step()));
         }
-        self.status.tell(|flows| flows.end(false));
+        self.status.end(false);
         self.exchange()
     }
 

@@ -137,7 +137,7 @@ impl Session {
         self.status.begin(flows);
         self.control.send_state(State::TestRunning, "starting the test")?;
         self.attend(&parameters, watch)?;
-        self.status.tell(|flows| flows.end(true));
+        self.status.end(true);
         self.exchange(&parameters, record)
     }
 

@@ -82,15 +82,25 @@ impl SessionStatus {
         }
     }
 
+    /// The flows, for what waits for their threads: the lock is not held meanwhile, and readers see the last counts.
+    fn take(&self) -> Option<Flows> {
+        let mut inner = self.change();
+        let flows = inner.flows.take()?;
+        inner.last = flows.sided_counts();
+        Some(flows)
+    }
+
+    /// Stops the senders, if there are any; see [`Flows::end`].
+    pub(super) fn end(&self, hang_up: bool) {
+        if let Some(mut flows) = self.take() {
+            flows.end(hang_up);
+            self.begin(flows);
+        }
+    }
+
     /// Ends the flows, if there are any; `broke` if the test did not come to its end.
     pub(super) fn finish(&self, broke: bool) -> Option<Finished> {
-        let flows = {
-            let mut inner = self.change();
-            let flows = inner.flows.take()?;
-            inner.last = flows.sided_counts();
-            flows
-        };
-        Some(flows.finish(broke))
+        self.take().map(|flows| flows.finish(broke))
     }
 }
 

@@ -28,6 +28,8 @@ use crate::settings::check::{
 
 /// The most that a call or a datagram may hold, bytes.
 const SIZE_BYTES_MAX: u32 = 64 << 20;
+/// Of all threads of a session: one buffer for calls each.
+const CALL_BUFFERS_BYTES_MAX: u64 = 512 << 20;
 /// The longest time that an order may ask for, ns: a day.
 const TIME_NS_MAX: u64 = 86_400 * 1_000_000_000;
 /// The shortest interval that a client may request, ns.
@@ -280,6 +282,14 @@ fn check(order: &SessionOrder, settings: &NativeSettings) -> Result<(), String> 
 fn check_memory(order: &SessionOrder) -> Result<(), String> {
     if order.threads > THREADS_MAX {
         return Err(format!("{} threads were requested; at most {THREADS_MAX} are allowed", order.threads));
+    }
+    let bytes = order.threads as u64 * u64::from(order.size_bytes);
+    if bytes > CALL_BUFFERS_BYTES_MAX {
+        return Err(format!(
+            "{} threads with calls of {} bytes were requested; at most {CALL_BUFFERS_BYTES_MAX} bytes are \
+             allowed together",
+            order.threads, order.size_bytes
+        ));
     }
     let most = if order.protocol == Protocol::Quic { QUIC_WINDOW_BYTES_MAX } else { BUFFER_BYTES_MAX };
     let buffers = [order.send_buffer_bytes, order.receive_buffer_bytes].into_iter().flatten();

@@ -35,7 +35,7 @@ impl Default for NativeSettings {
             sessions_max: 256,
             flows_max: 60_000,
             step: Duration::from_secs(10),
-            start_within: Duration::from_secs(600),
+            start_within: Duration::from_secs(60),
         }
     }
 }

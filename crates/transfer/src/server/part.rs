@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::part::{HostContext, PartError, Progress, Watch};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,9 @@ impl Part for ServerPart {
         }
         // Only the clients of this run know it.
         let key = random_key();
-        let natives = NativeSettings { key: Some(key.clone()), ..NativeSettings::default() };
+        // The clients of a run may prepare for long; others cannot open a session without the key.
+        let start_within = Duration::from_secs(600);
+        let natives = NativeSettings { key: Some(key.clone()), start_within, ..NativeSettings::default() };
         let natives = Arc::new(NativeServer::new(natives));
         let settings = ServerSettings {
             natives: Some(natives.clone()),
