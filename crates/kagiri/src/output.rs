@@ -1,7 +1,7 @@
 //! What the program prints and writes when a run is over.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -71,19 +71,24 @@ fn presentation(run: &Run) -> &'static Presentation {
         .map_or(&Presentation::DEFAULT, |workload| workload.presentation())
 }
 
-/// Print on standard output; a reader that went away is no error.
-pub fn print(text: &str) {
+/// Prints on standard output. A reader that went away is no error; a full disk is one.
+pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::runtime(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Print what came of a run, write what was asked for, and say how to end.
 pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     // What was measured is printed even if it cannot be written.
     let report = write_files(run, common.out.as_deref());
-    if common.json {
+    let printed = if common.json {
         let bytes = store::export(run)?;
-        print(&String::from_utf8_lossy(&bytes));
+        print(&String::from_utf8_lossy(&bytes))
     } else {
         let written = report.as_ref().ok().and_then(|path| path.to_str());
         // Why it failed is said by the error that follows.
@@ -91,7 +96,11 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
             Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
             None => Cow::Borrowed(run),
         };
-        print(&report::terminal::summary(&shown, metric_specs(run), style(), written));
+        print(&report::terminal::summary(&shown, metric_specs(run), style(), written))
+    };
+    // The run is stored; it can be shown again.
+    if let Err(failure) = printed {
+        error_line(&failure.to_string());
     }
     report?;
     Ok(code(run))

@@ -53,3 +53,14 @@ fn output_that_nobody_takes_costs_no_measurement() {
         assert_eq!(runs[0]["state"], "complete", "{what}: {runs:?}");
     }
 }
+
+#[test]
+fn export_to_a_full_disk_fails() {
+    let world = World::new();
+    for words in [&["runs", "schema"][..], &["runs", "list", "--json"], &["plan", "schema", "daq"]] {
+        let ended = world.command(words).stdout(full()).output().expect("kagiri starts");
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{words:?}: {error}");
+        assert!(error.contains("cannot write to standard output: No space left"), "{words:?}: {error}");
+    }
+}

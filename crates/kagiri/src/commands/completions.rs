@@ -24,7 +24,7 @@ impl Completions {
         // Through a buffer, because the generator panics when standard output is closed.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut definition, "kagiri", &mut script);
-        output::print(&String::from_utf8_lossy(&script));
+        output::print(&String::from_utf8_lossy(&script))?;
         Ok(Code::Measured)
     }
 }
@@ -53,7 +53,7 @@ impl Man {
             None => {
                 let mut page = Vec::new();
                 clap_mangen::Man::new(definition).render(&mut page)?;
-                output::print(&String::from_utf8_lossy(&page));
+                output::print(&String::from_utf8_lossy(&page))?;
             }
         }
         Ok(Code::Measured)

@@ -170,7 +170,7 @@ fn finish(file: &Path, made: Result<ContentIndex, ContentError>, work: FileProgr
     let took = work.end();
     let index = made.map_err(|error| failure(file, error))?;
     if !quiet {
-        output::print(&format!("{} ({took})\n", describe(file, &index)));
+        output::print(&format!("{} ({took})\n", describe(file, &index)))?;
     }
     Ok(Code::Measured)
 }
@@ -193,7 +193,7 @@ impl Serve {
         config.cost_ns_per_byte = self.cost_ns_per_byte;
         let server = Server::start(config).with_context(|| format!("cannot serve {}", self.dir.display()))?;
         // Scripts wait for this line.
-        output::print(&format!("serving {} at http://{}/\n", self.dir.display(), server.local_addr()));
+        output::print(&format!("serving {} at http://{}/\n", self.dir.display(), server.local_addr()))?;
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(SERVE_POLL);
         }

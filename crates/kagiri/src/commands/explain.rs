@@ -81,10 +81,10 @@ impl Explain {
         let table = table.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
         let explanation = run::explain::explain(&table);
         if self.json {
-            output::print(&Document::new(&explanation).text()?);
+            output::print(&Document::new(&explanation).text()?)?;
         } else {
             let ignored = explanation.ignored_columns.clone();
-            output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()));
+            output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()))?;
         }
         Ok(Code::Measured)
     }
@@ -102,9 +102,9 @@ impl Explain {
         }
         if self.json {
             let document = json!({ "run": run.run, "variants": run.variants });
-            output::print(&Document::new(&document).text()?);
+            output::print(&Document::new(&document).text()?)?;
         } else {
-            output::print(&report::terminal::explained(run, output::style()));
+            output::print(&report::terminal::explained(run, output::style()))?;
         }
         Ok(Code::Measured)
     }

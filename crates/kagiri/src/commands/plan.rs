@@ -38,7 +38,7 @@ impl PlanCommand {
         output::print(&match args.markdown {
             true => workload.settings_page(),
             false => serde_json::to_string_pretty(&workload.schema())? + "\n",
-        });
+        })?;
         Ok(Code::Measured)
     }
 }

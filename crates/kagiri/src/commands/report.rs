@@ -29,12 +29,12 @@ impl Report {
         let page = output::report_page(&run);
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
         if path.as_os_str() == "-" {
-            output::print(&page);
+            output::print(&page)?;
         } else {
             write_atomically(&path, page.as_bytes()).map_err(Failure::of_named)?;
             // Absolute, for users in other directories.
             let path = std::path::absolute(&path).unwrap_or(path);
-            output::print(&format!("{}\n", path.display()));
+            output::print(&format!("{}\n", path.display()))?;
         }
         Ok(Code::Measured)
     }

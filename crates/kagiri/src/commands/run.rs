@@ -48,7 +48,7 @@ impl RunPlan {
         let plan = self.read()?;
         session::check_plan(&plan, &self.hosts, Places::Plan)?;
         if self.dry_run {
-            output::print(&(serde_json::to_string_pretty(&plan)? + "\n"));
+            output::print(&(serde_json::to_string_pretty(&plan)? + "\n"))?;
             return Ok(Code::Measured);
         }
         let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
@@ -57,13 +57,20 @@ impl RunPlan {
         let lab = LabForRun::up(file.into(), self.common.quiet)?;
         let in_lab = self.hosts.in_lab(lab.name());
         let measured = session::run_plan(&plan, &self.common, &in_lab, Places::Plan);
-        let down = lab.down();
-        measured.and_then(|code| down.map(|()| code))
+        match (measured, lab.down()) {
+            (Ok(code), down) => down.map(|()| code),
+            (Err(failure), down) => {
+                if let Err(left) = down {
+                    output::error_line(&left.to_string());
+                }
+                Err(failure)
+            }
+        }
     }
 
     fn read(&self) -> Result<Plan, Failure> {
         let file = self.plan.display();
-        let text = std::fs::read_to_string(&self.plan)
+        let text = sys::file::read_text(&self.plan, base::plan::TEXT_BYTES_MAX as u64)
             .map_err(|error| Failure::usage(format!("cannot read the plan {file}: {error}")))?;
         let plan = run::registry::BUILT_IN.read_plan(&text).map_err(|error| match error.line {
             Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),

@@ -113,7 +113,7 @@ impl Runs {
             Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
             Self::Schema => {
-                output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"));
+                output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"))?;
                 Ok(Code::Measured)
             }
         }
@@ -128,21 +128,24 @@ fn is_void(summary: &RunSummary) -> bool {
 fn list(all: bool, json: bool) -> Outcome {
     let summaries = dirs::open_store()?.list(&Filter::default())?;
     if json {
-        output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"));
+        output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"))?;
     } else if summaries.is_empty() {
         let data = dirs::data_dir()?;
-        output::print(&format!("There are no runs in {} yet; start with 'kagiri survey'.\n", data.display()));
+        output::print(&format!(
+            "There are no runs in {} yet; start with 'kagiri survey'.\n",
+            data.display()
+        ))?;
     } else {
         let shown = summaries.iter().filter(|summary| all || !is_void(summary));
         let mut entries: Vec<Entry> = shown.map(entry).collect();
         let style = output::style();
         fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
         if !entries.is_empty() {
-            output::print(&list_table(&entries, style));
+            output::print(&list_table(&entries, style))?;
         }
         if let left @ 1.. = summaries.len() - entries.len() {
             let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
-            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"));
+            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"))?;
         }
     }
     Ok(Code::Measured)
@@ -196,11 +199,11 @@ fn fit(entries: &mut [Entry], columns: usize) {
 fn show(name: &str, json: bool, plan: bool) -> Outcome {
     let run = dirs::open_store()?.resolve(name)?;
     if plan {
-        output::print(&plan_toml(&run)?);
+        output::print(&plan_toml(&run)?)?;
     } else if json {
-        output::print(&String::from_utf8_lossy(&store::export(&run)?));
+        output::print(&String::from_utf8_lossy(&store::export(&run)?))?;
     } else {
-        output::print(&report::terminal::summary(&run, output::metric_specs(&run), output::style(), None));
+        output::print(&report::terminal::summary(&run, output::metric_specs(&run), output::style(), None))?;
     }
     Ok(Code::Measured)
 }
@@ -222,9 +225,9 @@ fn compare(names: &[String], json: bool) -> Outcome {
     }
     let comparison = store::compare::compare(&runs, output::metric_specs(&runs[0]));
     if json {
-        output::print(&Document::new(&comparison).text()?);
+        output::print(&Document::new(&comparison).text()?)?;
     } else {
-        output::print(&report::terminal::differences(&comparison, output::style()));
+        output::print(&report::terminal::differences(&comparison, output::style()))?;
     }
     Ok(Code::Measured)
 }
@@ -237,7 +240,7 @@ fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
         Format::SeriesCsv => report::export::series_csv(&run).into_bytes(),
     };
     if path.as_os_str() == "-" {
-        output::print(&String::from_utf8_lossy(&bytes));
+        output::print(&String::from_utf8_lossy(&bytes))?;
     } else {
         write_atomically(path, &bytes).map_err(Failure::of_named)?;
     }
@@ -257,7 +260,7 @@ fn import(files: &[PathBuf]) -> Outcome {
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let imported = store.import(&bytes).with_context(|| format!("cannot import {}", file.display()))?;
         let word = if imported.new { "" } else { " (was stored already)" };
-        output::print(&format!("{}{word}\n", imported.run));
+        output::print(&format!("{}{word}\n", imported.run))?;
     }
     Ok(Code::Measured)
 }

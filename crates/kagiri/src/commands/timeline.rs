@@ -221,9 +221,9 @@ impl Timeline {
     /// Prints the table before it writes the pictures, which can fail.
     fn present(&self, watched: &Watched) -> Result<(), Failure> {
         if self.json {
-            output::print(&Document::new(&watched.times).text()?);
+            output::print(&Document::new(&watched.times).text()?)?;
         } else {
-            output::print(&report::terminal::call_times(&watched.times, output::style()));
+            output::print(&report::terminal::call_times(&watched.times, output::style()))?;
         }
         self.pictures().write(watched)
     }

@@ -70,7 +70,7 @@ impl Init {
             IdentityError::Usage(problem) => Failure::Usage(problem),
             error => Failure::of_named(error),
         })?;
-        output::print(&summary(&request.dir, &made));
+        output::print(&summary(&request.dir, &made))?;
         Ok(Code::Measured)
     }
 }

@@ -38,8 +38,8 @@ impl List {
             )));
         }
         match self.json {
-            true => output::print(&(serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n")),
-            false => print(&all),
+            true => output::print(&(serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n"))?,
+            false => print(&all)?,
         }
         Ok(Code::Measured)
     }
@@ -64,7 +64,7 @@ fn described(coordinator: &Coordinator) -> Result<Vec<Value>, Failure> {
     Ok(all.iter().map(line).collect())
 }
 
-fn print(all: &[Value]) {
+fn print(all: &[Value]) -> Result<(), Failure> {
     let text = |value: &Value| match value {
         Value::Null => base::format::UNKNOWN.to_owned(),
         Value::String(text) => text.clone(),
@@ -81,5 +81,5 @@ fn print(all: &[Value]) {
     ];
     let rows: Vec<_> = all.iter().map(|one| columns.map(|(key, _)| text(&one[key])).to_vec()).collect();
     let heads = columns.map(|(_, head)| head).to_vec();
-    output::print(&report::terminal::words_table(&heads, &rows, &output::style()));
+    output::print(&report::terminal::words_table(&heads, &rows, &output::style()))
 }

@@ -142,8 +142,8 @@ impl Up {
     fn run(self) -> Outcome {
         let state = client::up(&keep_options(self.file)?)?;
         match self.json {
-            true => output::print(&format!("{}\n", serde_json::to_string_pretty(&state)?)),
-            false => output::print(&show::up(&state)),
+            true => output::print(&format!("{}\n", serde_json::to_string_pretty(&state)?))?,
+            false => output::print(&show::up(&state))?,
         }
         Ok(Code::Measured)
     }
@@ -155,8 +155,8 @@ impl Status {
         let name = client::resolve_name(&folders, self.name.as_deref())?;
         let status = client::status(&folders, &name)?;
         match self.json {
-            true => output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?)),
-            false => output::print(&show::status(&status)),
+            true => output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?))?,
+            false => output::print(&show::status(&status))?,
         }
         let ended = status.processes.iter().any(|process| process.ended.is_some());
         Ok(if ended { Code::Failed } else { Code::Measured })
@@ -183,7 +183,7 @@ impl Down {
         let name = client::resolve_name(&folders, self.name.as_deref())?;
         let left = client::down(&folders, &name)?;
         if left.is_empty() {
-            output::print(&format!("Lab {name} is down.\n"));
+            output::print(&format!("Lab {name} is down.\n"))?;
             return Ok(Code::Measured);
         }
         Err(Failure::runtime(format!(

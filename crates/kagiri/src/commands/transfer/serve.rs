@@ -106,7 +106,10 @@ fn tell(server: &Server, natives: &NativeServer, is_json: bool) {
     let others = server.take_reports().into_iter().map(|report| test(&report));
     for session in native.chain(others) {
         let line = if is_json { session.to_string() } else { line(&session) };
-        output::print(&(line + "\n"));
+        // Clients are served on; what could not be written is an error of this line alone.
+        if let Err(failure) = output::print(&(line + "\n")) {
+            output::error_line(&failure.to_string());
+        }
     }
 }
 
