@@ -174,6 +174,7 @@ impl Response {
 #[serde(tag = "tell", rename_all = "snake_case")]
 pub enum Notification {
     /// Progress of the parts.
+    #[serde(rename = "beat")]
     Heartbeat {
         run: String,
         parts: BTreeMap<String, Progress>,
@@ -184,6 +185,7 @@ pub enum Notification {
         start_late_ns: Option<u64>,
     },
     /// A message for the user.
+    #[serde(rename = "line")]
     Log { run: String, text: String },
 }
 
@@ -251,6 +253,18 @@ mod tests {
         let stopped = Response::Stopped([("a".to_owned(), Err(evil()))].into()).sanitized();
         let Response::Stopped(reports) = stopped else { panic!("{stopped:?}") };
         said(reports["a"].as_ref().unwrap_err());
+    }
+
+    /// An agent of another build of this protocol's version sends these.
+    #[test]
+    fn tags_of_notifications_are_those_of_protocol_1() {
+        let (run, parts, live) = ("r".to_owned(), BTreeMap::new(), BTreeMap::new());
+        let beat = Notification::Heartbeat { run: run.clone(), parts, live, start_late_ns: None };
+        let beat_json = r#"{"tell":"beat","run":"r","parts":{},"live":{},"start_late_ns":null}"#;
+        let line = Notification::Log { run, text: "x".into() };
+        for (message, json) in [(beat, beat_json), (line, r#"{"tell":"line","run":"r","text":"x"}"#)] {
+            assert_eq!(encode(&message), json.as_bytes());
+        }
     }
 
     #[test]

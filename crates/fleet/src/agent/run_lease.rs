@@ -157,7 +157,7 @@ impl Drop for RunLease {
         // A part that is being prepared sees the flag and returns; its own thread drops it then.
         self.host.stop.store(true, Ordering::Relaxed);
         self.parts.values().for_each(PartSlot::request_stop);
-        // In reverse order of placement: players before their server.
+        // One after the other, so that each part's threads end before the next part is dropped.
         while let Some((_, slot)) = self.parts.pop_last() {
             drop(slot);
         }

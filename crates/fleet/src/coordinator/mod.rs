@@ -60,7 +60,7 @@ pub struct Coordinator {
     left_out: Vec<(String, String)>,
     stop: Arc<AtomicBool>,
     lease_renewer: Option<LeaseRenewer>,
-    _heard: Vec<Subscriber<()>>,
+    _subscribers: Vec<Subscriber<()>>,
     _token: LivelinessToken,
 }
 
@@ -72,7 +72,7 @@ impl Coordinator {
             |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
         let (membership, run) = (Membership::default(), config.run.clone());
         let (tokens, tells) = (membership.clone(), membership.clone());
-        let last_heartbeat = vec![
+        let subscribers = vec![
             session
                 .liveliness()
                 .declare_subscriber(protocol::agents_key())
@@ -111,7 +111,7 @@ impl Coordinator {
             left_out: Vec::new(),
             stop,
             lease_renewer: None,
-            _heard: last_heartbeat,
+            _subscribers: subscribers,
             _token: token,
         })
     }
