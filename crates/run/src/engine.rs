@@ -127,6 +127,10 @@ pub fn make(
     };
     run.ended_at = Some(Timestamp::now());
     let concluded = outcome::conclude(&mut run, plan, &variants);
+    if let Err(error) = &concluded {
+        run.state = State::Failed;
+        run.failure.get_or_insert_with(|| error.message.clone());
+    }
     // What was measured is handed out even if it could not be stored.
     let stored = store.finish(&run);
     Ok((run, failure.or(concluded.err()).or(stored.err().map(RunError::from))))

@@ -85,7 +85,11 @@ impl Kin {
     }
 
     fn share_a_kernel(&self, one: &str, other: &str) -> bool {
-        self.0.get(one).zip(self.0.get(other)).is_some_and(|(one, other)| one.boot_id == other.boot_id)
+        let is_same = |one: &Whereabouts, other: &Whereabouts| {
+            // An unknown boot is empty, and no other's.
+            !one.boot_id.is_empty() && one.boot_id == other.boot_id
+        };
+        self.0.get(one).zip(self.0.get(other)).is_some_and(|(one, other)| is_same(one, other))
     }
 
     /// The processes of all agents that can be seen from this host.

@@ -1,6 +1,7 @@
 //! Which resource set the capacity, and how that is known.
 
 use base::format;
+use base::limit_rules::CEILING;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, INFERRED};
@@ -149,7 +150,7 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     // Without a failure or a bend, being near the ceiling does not show that anything stopped there.
     let turned = analysis.verdicts().is_some() || analysis.bend.is_some();
     if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
-        && resource.rule().is_used_up(share)
+        && CEILING.is_used_up(share)
     {
         weight += if assumed { 1 } else { 3 };
         evidence.insert(
@@ -239,7 +240,7 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
 /// That another resource was below its ceiling.
 fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (share, ceiling) = analysis.share_at_critical(resource)?;
-    let is_left = share < resource.rule().used_up_from;
+    let is_left = share < CEILING.used_up_from;
     is_left.then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
@@ -247,8 +248,7 @@ fn headroom(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
 fn used_up(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let (share, ceiling) = analysis.share_at_critical(resource)?;
     let is_known = resource != Resource::Player && !ceiling.source.starts_with(ASSUMED);
-    (is_known && resource.rule().is_used_up(share))
-        .then(|| share_of_ceiling(analysis, resource, share, ceiling))
+    (is_known && CEILING.is_used_up(share)).then(|| share_of_ceiling(analysis, resource, share, ceiling))
 }
 
 /// How much of a ceiling was used at the critical load.
