@@ -1,5 +1,6 @@
 //! Servers and content that are not what they should be: each one clear message, nothing left behind.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kagiri_tests::{Ended, HostileServer, Live, Manner, World, beside_others, valid, with_verdict};
@@ -203,4 +204,18 @@ fn content_of_ones_own_that_cannot_be_played() {
         assert!(!ended.stderr.contains("at most"), "refused before anything is begun: {}", ended.stderr);
         world.measure(&["content", "index", name], PATIENCE).fails(2, &[name, part]);
     }
+}
+
+/// 40 wake-ups need 40 descriptors, and each worker's event loop some more.
+#[test]
+fn content_server_without_descriptors_for_all_its_threads_ends_with_the_reason() {
+    let world = World::new();
+    let program = world.command(&["content", "serve", ".", "--listen", "127.0.0.1:0", "--threads", "40"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 60; exec \"$0\" \"$@\""])
+        .arg(program.get_program())
+        .args(program.get_args());
+    limited.current_dir(world.path("")).stdout(Stdio::null());
+    Live::start(limited).end(PATIENCE).fails(1, &["Too many open files"]);
 }
