@@ -37,17 +37,13 @@ impl StopHandle {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Makes the descriptor unreadable again, for a thread that watches it level-triggered. A stop remains.
-    pub fn clear(&self) {
-        self.waker.clear();
-    }
-
-    /// Sleeps until this moment of the monotonic clock, or until the stop; whether it was stopped.
-    pub fn sleep_until_ns(&self, deadline_ns: u64) -> Result<bool, NetError> {
+    /// Sleeps until this moment of the monotonic clock, or until the stop; whether it was stopped. `deadline_ns`
+    /// is asked again after each wake-up.
+    pub fn sleep_until(&self, deadline_ns: impl Fn() -> u64) -> Result<bool, NetError> {
         let (epoll, mut events) = (Epoll::new()?, Events::with_capacity(1));
         epoll.add(self, 0, Interest::READ | Interest::EDGE)?;
-        while !self.is_stopped() && monotonic_ns() < deadline_ns {
-            epoll.wait_until(&mut events, deadline_ns)?;
+        while !self.is_stopped() && monotonic_ns() < deadline_ns() {
+            epoll.wait_until(&mut events, deadline_ns())?;
         }
         Ok(self.is_stopped())
     }
@@ -73,7 +69,7 @@ mod tests {
         let sleepers: Vec<_> = (0..3)
             .map(|_| {
                 let stop = stop.clone();
-                std::thread::spawn(move || stop.sleep_until_ns(until_ns))
+                std::thread::spawn(move || stop.sleep_until(|| until_ns))
             })
             .collect();
         std::thread::sleep(Duration::from_millis(20));
@@ -91,7 +87,7 @@ mod tests {
     fn sleep_ends_at_its_deadline() {
         let stop = StopHandle::new().unwrap();
         let until_ns = monotonic_ns() + 3_000_000;
-        assert!(!stop.sleep_until_ns(until_ns).unwrap());
+        assert!(!stop.sleep_until(|| until_ns).unwrap());
         assert!(monotonic_ns() >= until_ns);
     }
 }

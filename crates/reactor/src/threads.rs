@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sys::clock::{Deadline, monotonic_ns};
+use sys::clock::Deadline;
 use sys::net::NetError;
 use sys::thread::{pin_to_cpu, set_timer_slack_ns};
 
@@ -62,12 +62,8 @@ impl ThreadControl {
 
     /// Sleeps until the common start; `false` if the group was stopped before.
     pub fn sleep_until_start(&self) -> Result<bool, NetError> {
-        while !self.is_stopped() && monotonic_ns() < self.start_ns() {
-            // A start that is not known yet is announced by a wake-up, after which it is read again.
-            let until_ns = self.start_ns().min(monotonic_ns().saturating_add(100_000_000));
-            self.stop.sleep_until_ns(until_ns)?;
-        }
-        Ok(!self.is_stopped())
+        // A start that is not known yet is announced by a wake-up.
+        Ok(!self.stop.sleep_until(|| self.start_ns())?)
     }
 }
 
@@ -199,7 +195,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sys::clock::sleep_until_ns;
+    use sys::clock::{monotonic_ns, sleep_until_ns};
 
     use super::*;
 

@@ -1,6 +1,5 @@
 //! Resolve and connect with a deadline, only to permitted addresses.
 
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -114,9 +113,6 @@ pub fn connect(
     for &address in addresses {
         match connect_one(address, deadline)? {
             Ok(socket) => return Ok((socket, address)),
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                return Err(deadline.timeout_error("connection"));
-            }
             Err(error) => {
                 let (url, why) = (deadline.url.clone(), error.source.to_string());
                 first.get_or_insert(FetchError::Connect { url, address, why });

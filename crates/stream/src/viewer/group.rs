@@ -19,6 +19,9 @@ use crate::content::Content;
 use crate::content::start_offsets;
 use crate::settings::Depth;
 
+/// How long the threads may take for their last readings on an overloaded host.
+const FINISH_WITHIN: Duration = Duration::from_secs(10);
+
 /// A running group. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Group {
@@ -101,10 +104,11 @@ impl Group {
         (now.saturating_sub(start) as f64 / whole as f64).min(1.0)
     }
 
-    /// End the threads within milliseconds and return what they measured.
+    /// Ends the threads and returns what they measured. On an idle host that takes milliseconds.
     pub fn finish(mut self) -> Result<GroupRecord, GroupError> {
         let stopped = !self.is_finished();
-        let threads = self.threads.finish(Deadline::after(Duration::ZERO)).into_iter();
+        self.threads.stop();
+        let threads = self.threads.finish(Deadline::after(FINISH_WITHIN)).into_iter();
         let threads = threads.map(|ended| Ok(ended??)).collect::<Result<_, GroupError>>()?;
         let calls = self.recorder.take().map(|recorder| workload::calls::finish(recorder, "players"));
         let aborted = self.shared.is_aborted();

@@ -80,15 +80,8 @@ fn ten_players_of_the_embedded_server_are_undisturbed() {
         "url": url, "streams": 10, "depth": "parse", "hold": "6s", "parsing": 2, "threads": 2,
         "receive_buffer": "16KiB",
     });
-    let (report, judgement) = hold::hold(&settings).unwrap();
-    // On a machine as busy as a test machine may be the players can be late, which must be said; never a
-    // failure.
-    assert_ne!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
-    if judgement.verdict == Verdict::Invalid {
-        eprintln!("skipped: the machine is too busy for 10 players: {:?}", judgement.reasons);
-        return;
-    }
-    assert_eq!(judgement.reasons, Vec::<String>::new());
+    let (report, judgement) = hold::until_valid(|| hold::hold(&settings).unwrap());
+    assert_eq!((judgement.verdict, &judgement.reasons), (Verdict::Pass, &Vec::new()));
     let metric = |name: &str| judgement.metrics[name];
     assert_eq!((metric("stalls"), metric("streams_broken")), (Some(0.0), Some(0.0)));
     assert_eq!((metric("frames_expected"), metric("frames_played")), (Some(1500.0), Some(1500.0)));

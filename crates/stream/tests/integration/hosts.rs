@@ -31,7 +31,7 @@ fn offered(load: u64, settings: Value, url: &str, placement: &Placement) -> Vec<
         json!({"content_url": url, "content_path": "/films/film.ts", "watch": {}}),
     )]);
     let trial = TrialContext { load, phase: Phase::Single, hold: Span::from_s(1), seed: 3 };
-    let settings = StreamSettings::read(settings).unwrap();
+    let settings = StreamSettings::read(settings.clone()).unwrap();
     Stream.offering(&settings, &trial, &Peers::new(&peers), placement).unwrap()
 }
 
@@ -109,29 +109,30 @@ fn two_groups_are_judged_as_one() {
     let (_server, url) = hold::served(directory.path(), 6.0);
     let settings = json!({"depth": "discard", "player": {"warm_up": "2s"}});
     let specs = offered(3, settings.clone(), &url, &placement("nas", "pc-1,pc-2"));
-    let mut parts: Vec<_> = specs.iter().map(|spec| hold::part(&spec.settings)).collect();
-    for part in &mut parts {
-        part.prepare(&Endpoints::new(), &hold::host()).unwrap();
-    }
-    let at_ns = sys::clock::monotonic_ns() + 1_000_000_000;
-    for part in &mut parts {
-        part.start(at_ns).unwrap();
-    }
-    let mut reports = BTreeMap::new();
-    for (part, spec) in parts.iter_mut().zip(&specs) {
-        hold::wait(part.as_mut());
-        reports.insert(spec.name.clone(), part.stop().unwrap());
-    }
-    let holds: Vec<&Value> = reports.values().map(|report| &report["hold_s"]).collect();
-    // 3 s until all have connected, and the warm-up.
-    assert!(holds.iter().all(|hold| (hold[0].as_f64().unwrap() - 5.0).abs() < 0.5), "{holds:?}");
-    let trial = TrialContext { load: 3, phase: Phase::Single, hold: Span::from_s(1), seed: 3 };
-    let judgement =
-        Stream.judge(&StreamSettings::read(settings).unwrap(), &trial, &Reports::new(reports)).unwrap();
-    if judgement.verdict == Verdict::Invalid {
-        eprintln!("skipped: the machine is too busy for 3 players: {:?}", judgement.reasons);
-        return;
-    }
+    let attempt = || {
+        let mut parts: Vec<_> = specs.iter().map(|spec| hold::part(&spec.settings)).collect();
+        for part in &mut parts {
+            part.prepare(&Endpoints::new(), &hold::host()).unwrap();
+        }
+        let at_ns = sys::clock::monotonic_ns() + 1_000_000_000;
+        for part in &mut parts {
+            part.start(at_ns).unwrap();
+        }
+        let mut reports = BTreeMap::new();
+        for (part, spec) in parts.iter_mut().zip(&specs) {
+            hold::wait(part.as_mut());
+            reports.insert(spec.name.clone(), part.stop().unwrap());
+        }
+        let holds: Vec<&Value> = reports.values().map(|report| &report["hold_s"]).collect();
+        // 3 s until all have connected, and the warm-up.
+        assert!(holds.iter().all(|hold| (hold[0].as_f64().unwrap() - 5.0).abs() < 0.5), "{holds:?}");
+        let trial = TrialContext { load: 3, phase: Phase::Single, hold: Span::from_s(1), seed: 3 };
+        let judgement = Stream
+            .judge(&StreamSettings::read(settings.clone()).unwrap(), &trial, &Reports::new(reports))
+            .unwrap();
+        ((), judgement)
+    };
+    let ((), judgement) = hold::until_valid(attempt);
     assert_eq!((judgement.verdict, &judgement.reasons), (Verdict::Pass, &Vec::new()));
     assert_eq!(judgement.metrics["frames_played"], Some(75.0));
     assert_eq!(judgement.metrics["streams_parsed"], Some(2.0), "one on each host");
