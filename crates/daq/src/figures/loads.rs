@@ -69,7 +69,7 @@ fn goodput(settings: &DaqSettings, trials: &[&Trial]) -> Figure {
     let cliff = || {
         let buffer = settings.buffer?.bytes();
         let fragment = fragment_bytes(settings, &settings.size)?;
-        theory::cliff_sources(buffer, link?, median(&skews).unwrap_or(0.0) / 1e6, fragment)
+        theory::cliff_sources(buffer, link?, median(&skews)? / 1e6, fragment)
     };
     // A cliff far beyond all loads would squeeze them into a corner.
     let most = trials.iter().map(|trial| trial.load).fold(0.0, f64::max);

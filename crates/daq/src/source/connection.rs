@@ -52,7 +52,7 @@ pub(super) enum Step {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LossCounters {
-    pub(super) retransmits: u64,
+    pub(super) retransmits: Option<u64>,
     pub(super) timeouts: Option<u64>,
     pub(super) timeout_ms: Option<u64>,
     pub(super) dsacks: Option<u64>,
@@ -61,7 +61,7 @@ pub(super) struct LossCounters {
 impl LossCounters {
     pub(super) fn from_tcp_info(info: &TcpInfo) -> Self {
         Self {
-            retransmits: info.retransmits_total.unwrap_or(0).into(),
+            retransmits: info.retransmits_total.map(u64::from),
             timeouts: info.timeouts_total.map(u64::from),
             timeout_ms: info.timeout_recovery_ms.map(u64::from),
             dsacks: info.duplicates_reported_segments.map(u64::from),
@@ -71,7 +71,7 @@ impl LossCounters {
     pub(super) fn since(&self, before: &Self) -> Self {
         let less = |now: Option<u64>, then: Option<u64>| now.map(|now| now.saturating_sub(then.unwrap_or(0)));
         Self {
-            retransmits: self.retransmits.saturating_sub(before.retransmits),
+            retransmits: less(self.retransmits, before.retransmits),
             timeouts: less(self.timeouts, before.timeouts),
             timeout_ms: less(self.timeout_ms, before.timeout_ms),
             dsacks: less(self.dsacks, before.dsacks),
@@ -84,7 +84,7 @@ impl LossCounters {
             (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
         Self {
-            retransmits: self.retransmits.saturating_add(other.retransmits),
+            retransmits: sum(self.retransmits, other.retransmits),
             timeouts: sum(self.timeouts, other.timeouts),
             timeout_ms: sum(self.timeout_ms, other.timeout_ms),
             dsacks: sum(self.dsacks, other.dsacks),
@@ -129,7 +129,7 @@ impl Connection {
         let added = now.since(&self.sampled);
         self.sampled = now;
         self.losses = self.losses.plus(&added);
-        let is_quiet = added.retransmits == 0 && added.timeouts.unwrap_or(0) == 0;
+        let is_quiet = added.retransmits.unwrap_or(0) == 0 && added.timeouts.unwrap_or(0) == 0;
         if is_quiet && added.dsacks.unwrap_or(0) == 0 {
             return None;
         }
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn loss_counters_add_and_keep_unknown() {
-        let one = LossCounters { retransmits: 3, timeouts: Some(1), timeout_ms: None, dsacks: Some(2) };
-        let two = LossCounters { retransmits: 5, timeouts: Some(1), timeout_ms: None, dsacks: Some(2) };
+        let one = LossCounters { retransmits: Some(3), timeouts: Some(1), timeout_ms: None, dsacks: Some(2) };
+        let two = LossCounters { retransmits: Some(5), timeouts: Some(1), timeout_ms: None, dsacks: Some(2) };
         let added = two.since(&one);
-        assert_eq!((added.retransmits, added.timeouts, added.timeout_ms), (2, Some(0), None));
+        assert_eq!((added.retransmits, added.timeouts, added.timeout_ms), (Some(2), Some(0), None));
         assert_eq!(LossCounters::default().plus(&one), one);
     }
 }

@@ -62,12 +62,8 @@ impl SourceConnector {
             match result.and_then(|socket| open(context, link, place, socket)) {
                 Ok(()) if self.is_done => context.counters.report.reconnected += 1,
                 Ok(()) => self.standing += 1,
-                // The error itself names a file descriptor, not an address.
                 Err(error) => {
-                    let what = match error.action {
-                        "connect" => format!("cannot connect to {}: {}", link.address, error.source),
-                        _ => error.to_string(),
-                    };
+                    let what = error.to_string();
                     if !self.is_done {
                         return Err(what);
                     }

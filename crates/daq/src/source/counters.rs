@@ -71,7 +71,7 @@ impl Counters {
                 event,
                 since_event: since_event.min(event),
                 builder: builder as u16,
-                retransmits: number(added.retransmits),
+                retransmits: number(added.retransmits.unwrap_or(0)),
                 timeouts: number(added.timeouts.unwrap_or(0)),
                 dsacks: number(added.dsacks.unwrap_or(0)),
             });

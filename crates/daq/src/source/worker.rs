@@ -283,7 +283,7 @@ impl Worker {
             source: self.context.first + place as u32,
             sent,
             cut,
-            retransmits: is_tcp.then_some(losses.retransmits),
+            retransmits: losses.retransmits.filter(|_| is_tcp),
             timeouts: losses.timeouts.filter(|_| is_tcp),
             timeout_ms: losses.timeout_ms.filter(|_| is_tcp),
             dsacks: losses.dsacks.filter(|_| is_tcp),
