@@ -39,16 +39,24 @@ enum Case {
     Tcp,
     /// Sixteen TCP flows
     Flows,
+    /// 200 TCP flows: threads with an event loop each
+    Crowd,
     /// Datagrams at 1 Gbit/s
     Udp,
     /// One QUIC connection
     Quic,
     /// Requests of 64 bytes, one after the other
     Requests,
+    /// The same on 200 connections
+    RequestsCrowd,
     /// 400 viewers in a single trial
     Stream,
     /// 1,000 sources that send 1 KiB each, pushed
     Daq,
+    /// The same by grants
+    Grant,
+    /// The same by datagrams
+    Datagrams,
 }
 
 /// A number of a trial: what it is, its unit, the metric's name, and the metric's unit in this one.
@@ -91,18 +99,22 @@ impl Case {
             ("received", "Gbit/s", "goodput_bit_per_s", 1e-9),
             ("CPU of both ends", "s/GB", "cpu_s_per_gb", 1.0),
         ];
+        let answered = [
+            ("transactions", "1/s", "transactions_per_s", 1.0),
+            ("p50 of the response time", "us", "response_p50_us", 1.0),
+        ];
+        let built = [
+            ("events", "1/s", "events_per_s", 1.0),
+            ("CPU of the builder per fragment", "us", "builder_cpu_us_per_fragment", 1.0),
+        ];
         match self {
             Self::Tcp => ("transfer --omit 500ms --time", moved),
             Self::Flows => ("transfer --omit 500ms --flows 16 --time", moved),
+            Self::Crowd => ("transfer --omit 500ms --flows 200 --time", moved),
             Self::Udp => ("transfer --omit 500ms --proto udp --rate 1Gbit/s --time", moved),
             Self::Quic => ("transfer --omit 500ms --proto quic --time", moved),
-            Self::Requests => (
-                "transfer --omit 500ms --rr 64B --time",
-                [
-                    ("transactions", "1/s", "transactions_per_s", 1.0),
-                    ("p50 of the response time", "us", "response_p50_us", 1.0),
-                ],
-            ),
+            Self::Requests => ("transfer --omit 500ms --rr 64B --time", answered),
+            Self::RequestsCrowd => ("transfer --omit 500ms --rr 64B --flows 200 --time", answered),
             Self::Stream => (
                 "stream --streams 400 --duration 30s --hold",
                 [
@@ -110,13 +122,9 @@ impl Case {
                     ("CPU of the players", "% of a core", "player_cpu_percent", 1.0),
                 ],
             ),
-            Self::Daq => (
-                "daq --sources 1000 --time",
-                [
-                    ("events", "1/s", "events_per_s", 1.0),
-                    ("CPU of the builder per fragment", "us", "builder_cpu_us_per_fragment", 1.0),
-                ],
-            ),
+            Self::Daq => ("daq --sources 1000 --time", built),
+            Self::Grant => ("daq --sources 1000 --pattern grant --time", built),
+            Self::Datagrams => ("daq --sources 1000 --proto udp --time", built),
         }
     }
 }
