@@ -10,6 +10,7 @@ use base::verdict::Verdict;
 use serde_json::Value;
 
 use crate::digest::{self, Row};
+use crate::text::plain;
 use base::format;
 use base::format::{UNKNOWN, number, ordinal, quantity};
 
@@ -42,10 +43,7 @@ pub fn state(run: &Run) -> Option<String> {
         State::Running => Some(format!("Running, or its process died; {measured}.")),
         State::Interrupted => Some(format!("Interrupted; {measured}.")),
         State::Failed => {
-            let why = run
-                .failure
-                .as_deref()
-                .map(|why| format!(": {}", crate::text::plain(why).trim_end_matches('.')));
+            let why = run.failure.as_deref().map(|why| format!(": {}", plain(why).trim_end_matches('.')));
             Some(format!("Failed{}; {measured}.", why.unwrap_or_default()))
         }
     }
@@ -100,7 +98,7 @@ pub fn singular(unit: &str) -> &str {
 pub fn cost(saturation: &Saturation) -> String {
     match costs_nothing(saturation) {
         true => "no measurable cost".to_owned(),
-        false => quantity(Some(saturation.cost_per_load), &saturation.unit),
+        false => quantity(Some(saturation.cost_per_load), &plain(&saturation.unit)),
     }
 }
 

@@ -72,7 +72,7 @@ pub fn serve(service: &Service, stop: StopSignal, ready: impl FnOnce()) -> Resul
         thread.map_err(|error| Error::Refused(format!("cannot start a thread of the disk: {error}")))
     };
     let (queue, flushing) = (Arc::clone(&delay_queue), Arc::clone(&delay_queue));
-    let replies = start("disk-delay_queue", Box::new(move || queue.run(wakeup_latency_ns())))?;
+    let replies = start("disk-replies", Box::new(move || queue.run(wakeup_latency_ns())))?;
     start(
         "disk-stop",
         Box::new(move || {

@@ -233,8 +233,8 @@ fn coloured(table: &str, style: &Style) -> String {
 
 pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
     let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
-    let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &s.unit);
-    let each = format!("per {}", words::singular(unit));
+    let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &plain(&s.unit));
+    let each = format!("per {}", plain(words::singular(unit)));
     let columns = [
         Column::words(&["resource"], all.keys().map(ToString::to_string).collect()),
         Column::numbers(&[&each], shown(&words::cost)),

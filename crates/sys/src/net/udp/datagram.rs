@@ -2,7 +2,7 @@
 //!
 //! The kernel stamps a datagram when it enters this host's stack (`SO_TIMESTAMPNS`, `socket(7)`), which is
 //! while the sender's call runs if the sender is on this machine. When this program is scheduled does not
-//! matter then. The stamp is of the realtime clock; `stamp.rs` turns it into monotonic time soundly.
+//! matter then. The stamp is of the realtime clock; `timestamps.rs` turns it into monotonic time soundly.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};

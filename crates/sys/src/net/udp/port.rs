@@ -1,4 +1,4 @@
-//! A UDP port that many peers write to first, and and that gives each peer its own connected socket.
+//! A UDP port that many peers write to first, and that gives each peer its own connected socket.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
