@@ -1,6 +1,6 @@
 //! The command line. Each command's own flags are in its file.
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
@@ -10,19 +10,23 @@ use crate::commands::Command;
 #[command(name = "kagiri", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Examples:\n  \
     kagiri survey                          start here: capacity of this machine\n  \
-    kagiri stream http://nas:8080/film.ts  find how many viewers a server carries\n  \
-    kagiri report                          write the report of the last run again\n\n\
-    Every quantity needs a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
-    Exit codes: 0 measured, 1 not measured, 2 usage or plan error, 3 a --require does not hold, 130 \
-    interrupted.\n\
+    kagiri stream http://nas:8080/film.ts  find how many streams a server carries\n  \
+    kagiri report                          write the report of the last run here\n\n\
+    Rates, sizes and times need a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong input (option, file, host or run name), 3 a --require does not \
+    hold, 130 interrupted.\n\
     Results are stored in $KAGIRI_DATA [default: $XDG_DATA_HOME/kagiri, else ~/.local/share/kagiri].")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The error with the flag that help shows, where clap suggests a hidden alias of it.
+/// The error with the flag that help shows, where clap suggests a hidden alias of it; without clap's usage,
+/// in which optional flags seem to be required.
 pub fn with_visible_flag(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        error.remove(ContextKind::Usage);
+    }
     let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else { return error };
     let (alias, subcommand) =
         (suggested.trim_start_matches('-'), std::env::args().nth(1).unwrap_or_default());

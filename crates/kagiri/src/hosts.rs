@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::placement::{Wish, Wishes};
 use base::plan::Plan;
 use base::units::Span;
-use clap::Args;
+use clap::{Arg, Args};
 use fleet::clock::DatagramAddress;
 use fleet::coordinator::{Coordinator, CoordinatorConfig, lab_sockets};
 use fleet::endpoint::{Endpoint, PORT, check_join, check_listen};
@@ -21,25 +21,41 @@ use crate::{dirs, stop};
 const LISTEN: &str = "tcp/127.0.0.1:7447";
 const WAIT: Span = Span::from_s(30);
 
+const LISTEN_HELP: &str = "Where agents connect: tls/ADDRESS:PORT with --credentials; agents on this machine \
+    also tcp/127.0.0.1:PORT, or unixsock-stream/PATH in a private folder [default: tcp/127.0.0.1:7447]";
+
+/// Adds what else `--listen` means to its help.
+pub fn listen_help(more: &str) -> impl FnOnce(Arg) -> Arg {
+    let text = format!("{LISTEN_HELP}. {more}");
+    |arg| arg.help(text)
+}
+
+/// Gives `--place` the roles of a workload.
+pub fn place_help(workload: &str) -> impl FnOnce(Arg) -> Arg {
+    let roles =
+        run::registry::BUILT_IN.workload(workload).map(|workload| workload.roles()).unwrap_or_default();
+    let places = roles.iter().zip(["nas", "pc-[1-20]"]).map(|(role, hosts)| format!("{}={hosts}", role.name));
+    let text =
+        format!("Run a role on other hosts, e.g. {}; repeatable", places.collect::<Vec<_>>().join(" or "));
+    |arg| arg.help(text)
+}
+
 /// Arguments of commands that can use several hosts.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Hosts")]
 pub struct HostArgs {
-    /// Listen for agents: tls/ADDRESS:PORT with --credentials; for agents on this machine
-    /// tcp/127.0.0.1:PORT, or unixsock-stream/PATH in a private folder [default: tcp/127.0.0.1:7447]. Without
-    /// a protocol, ADDRESS:PORT of 'transfer --serve' or of the builder of 'daq --front-ends'
-    #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"])]
+    #[arg(long, value_name = "ENDPOINT", conflicts_with_all = ["via", "lab"], help = LISTEN_HELP)]
     pub listen: Option<String>,
-    /// Connect to this router (zenohd), which the agents join as well
+    /// Meet the agents at this Zenoh router (zenohd), instead of listening for them
     #[arg(long, value_name = "ENDPOINT", conflicts_with = "lab")]
     pub via: Option<String>,
-    /// Use the hosts of this lab ('kagiri lab up FILE')
+    /// Use the hosts of this lab, which 'kagiri lab up FILE' made
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
-    /// Bundle that 'kagiri fleet init' made for the coordinator; with --listen or --via
+    /// Copy of DIR/bundles/coordinator from 'kagiri fleet init', for --listen or --via
     #[arg(long, value_name = "DIR", conflicts_with = "lab")]
     pub credentials: Option<PathBuf>,
-    /// How long to wait for the hosts [default: 30s]
+    /// How long to wait for agents [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub wait: Option<Span>,
 }
@@ -48,8 +64,7 @@ pub struct HostArgs {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Hosts")]
 pub struct PlaceArgs {
-    /// Run a role on other hosts: ROLE=HOSTS, e.g. server=nas, viewers=pc-[1-20], sources=s-[1-8];
-    /// repeatable
+    /// Run a role on other hosts; repeatable
     #[arg(long, value_name = "ROLE=HOSTS")]
     place: Vec<String>,
 }
@@ -121,10 +136,18 @@ impl HostArgs {
             (Ok(endpoint), _) => endpoint.to_string(),
             (Err(_), _) => self.meeting().to_owned(),
         };
-        let who = if credentials.is_some() { "--credentials BUNDLE" } else { "--name NAME" };
-        format!(
-            "start 'kagiri agent --join {meeting} {who}' on each missing host, or see the output of its agent"
-        )
+        match credentials {
+            Some(_) => format!(
+                "start 'kagiri agent --join {meeting} --credentials BUNDLE' on each missing host, or see the \
+                 output of its agent"
+            ),
+            // Without credentials only this machine is reachable.
+            None => format!(
+                "start 'kagiri agent --join {meeting} --name NAME' on this machine; for agents on other \
+                 hosts, make credentials with 'kagiri fleet init', and use --listen tls/0.0.0.0:{PORT} \
+                 --credentials DIR"
+            ),
+        }
     }
 
     pub fn in_lab(&self, name: &str) -> Self {

@@ -12,6 +12,11 @@ pub enum Error {
         problem.problem
     )]
     File { path: PathBuf, problem: base::plan::PlanError },
+    #[error(
+        "cannot read the lab file {}: {source}; examples are in plans/labs/ of kagiri's sources",
+        path.display()
+    )]
+    LabFile { path: PathBuf, source: io::Error },
     /// A combination of values that is impossible.
     #[error("{0}")]
     Layout(String),
@@ -31,6 +36,6 @@ impl Error {
     }
 
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::File { .. } | Self::Layout(_))
+        matches!(self, Self::File { .. } | Self::LabFile { .. } | Self::Layout(_))
     }
 }

@@ -10,10 +10,10 @@ use super::error::ContentError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
-    /// MPEG-2 video, ISO/IEC 13818-2: every real player paces it correctly.
+    /// MPEG-2 video (ISO/IEC 13818-2): every player reads it at its bit rate.
     #[default]
     Mpeg2,
-    /// H.264, ITU-T H.264 | ISO/IEC 14496-10.
+    /// H.264 (ISO/IEC 14496-10): some players read it faster than its bit rate.
     H264,
     /// H.265, ITU-T H.265: can be indexed, not made.
     #[schemars(skip)]

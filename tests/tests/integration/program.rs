@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use kagiri_tests::{Live, World, beside_others, need_programs, set_like, workspace};
 
-const VERBS: [&[&str]; 22] = [
+const VERBS: [&[&str]; 34] = [
     &["survey"],
     &["stream"],
+    &["transfer"],
     &["daq"],
+    &["timeline"],
     &["explain"],
     &["run"],
+    &["plan"],
     &["plan", "schema"],
     &["runs"],
     &["runs", "list"],
@@ -26,6 +29,15 @@ const VERBS: [&[&str]; 22] = [
     &["content", "make"],
     &["content", "index"],
     &["content", "serve"],
+    &["fleet"],
+    &["fleet", "init"],
+    &["fleet", "list"],
+    &["agent"],
+    &["lab"],
+    &["lab", "up"],
+    &["lab", "status"],
+    &["lab", "exec"],
+    &["lab", "down"],
     &["undo"],
     &["completions"],
     &["man"],
@@ -46,8 +58,10 @@ fn every_verb_explains_itself() {
         // An example shows this very verb.
         let example = ended.stdout.split_once("Example").map(|(_, after)| after).unwrap_or_default();
         let words = format!("kagiri {}", verb.join(" "));
-        let lines = example.lines().skip(1).take_while(|line| !line.is_empty());
-        let wrapped: Vec<_> = lines.filter(|line| !line.contains("kagiri ")).collect();
+        let joined = example.replace("\\\n", "");
+        let lines = joined.lines().skip(1).take_while(|line| !line.is_empty());
+        let is_command = |line: &&str| line.contains("kagiri ") || line.starts_with("  scp ");
+        let wrapped: Vec<_> = lines.filter(|line| !is_command(line)).collect();
         assert!(wrapped.is_empty(), "{verb:?}: too long for 80 columns: {wrapped:?}");
         assert!(example.contains(words.trim_end()), "no example of '{words}' in\n{}", ended.stdout);
     }

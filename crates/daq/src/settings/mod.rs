@@ -39,12 +39,12 @@ pub(crate) fn text_of(path: &str, key: &str, host: &HostContext) -> Result<Strin
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Each source, as soon as it receives the trigger: all at once.
+    /// Each source itself: all send at once, as soon as they receive the trigger.
     #[default]
     Push,
-    /// The builder, by multicast, for as many sources at a time as the port can take.
+    /// The builder, which lets as many sources send at a time as --credit allows (see --orders).
     Grant,
-    /// The builder, source by source over its connection.
+    /// The builder, which requests each fragment over the source's connection, at most --credit at a time.
     Pull,
 }
 
@@ -52,10 +52,10 @@ pub enum Pattern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Orders {
-    /// One UDP datagram for all.
+    /// One UDP multicast datagram for all sources.
     #[default]
     Multicast,
-    /// Over each source's connection.
+    /// A message over each source's connection.
     Tcp,
 }
 
@@ -74,8 +74,8 @@ pub enum Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BuilderChoice {
-    /// Event number modulo number of builders, without asking the builders, so that they can run on several
-    /// hosts. An event whose builder is full is vetoed.
+    /// Event number modulo number of builders. If the window of that builder is full, the event is vetoed.
+    /// Always used with builders on several hosts.
     #[default]
     Modulo,
     /// The next builder in turn whose window is not full.
@@ -88,14 +88,15 @@ pub enum BuilderChoice {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Objective {
-    /// Accept up to N incomplete events.
+    /// Fail if more than N events are incomplete.
     #[schemars(extend("x-flag" = {"name": "incomplete-max"}))]
     pub incomplete_max: u64,
-    /// Require the 99th percentile of the completion latency to be at most TIME.
-    #[schemars(extend("x-flag" = {"name": "p99-max"}))]
+    /// Fail if the 99th percentile of the completion latency exceeds TIME.
+    #[schemars(extend("x-unset" = "no limit", "x-flag" = {"name": "p99-max"}))]
     pub completion_p99_max: Option<Span>,
-    /// Accept up to PERCENT of vetoed triggers.
-    #[schemars(range(min = 0.0, max = 100.0), extend("x-flag" = {"name": "dead-time-max"}))]
+    /// Fail if more than PERCENT of the triggers are vetoed (dead time); required by --search rate.
+    #[schemars(range(min = 0.0, max = 100.0), extend("x-unset" = "no limit",
+        "x-flag" = {"name": "dead-time-max"}))]
     pub dead_time_percent_max: Option<f64>,
 }
 
@@ -151,14 +152,13 @@ impl JsonSchema for SearchMax {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaqSearch {
-    /// Search for the largest load that meets the objective; WHAT is varied, the number of sources unless
-    /// given.
+    /// Search for the largest load that meets the objective. WHAT is varied, sources if omitted.
     #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT", "missing": "sources"}))]
     pub vary: Vary,
-    /// Largest load of the search: sources, triggers per second, or a fragment size such as 64KiB.
+    /// Largest load to try: a number of sources, triggers per second, or a fragment size such as 64KiB.
     #[schemars(extend("x-flag" = {"name": "max", "value": "LOAD", "requires": "search.vary"}))]
     pub max: SearchMax,
-    /// Resolution of the search, in % of the load.
+    /// End the search when the passing and the failing load differ by at most PERCENT.
     #[schemars(range(min = 0.1, max = 50.0),
         extend("x-flag" = {"name": "resolution", "requires": "search.vary", "rare": true}))]
     pub resolution_percent: f64,
@@ -177,15 +177,15 @@ pub struct DaqSettings {
     /// Number of sources, on all hosts together.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub sources: u64,
-    /// Number of sources that are external front ends, which connect to the builder themselves; they have
-    /// the highest numbers. --listen ADDR:PORT sets the address at which the builder listens for them.
+    /// How many of the --sources are your own programs or devices, which connect to the builder at --listen
+    /// (docs/daq-wire.md). They get the last source numbers.
     pub front_ends: u64,
     /// Payload of a fragment: 1KiB, 'uniform 1KiB..4KiB', 'lognormal 1KiB 0.5' (median, sigma) or 'file
-    /// PATH' (one size a line, taken in turn).
+    /// PATH' (one size per line, used in turn).
     #[schemars(extend("x-flag" = {"value": "SIZE"}))]
     pub size: Size,
     /// When events happen: max (as soon as the window allows), 60/s, 'poisson 60/s', 'bursts 10 6/s' (ten at
-    /// once, six times a second) or 'file PATH' (one time in seconds a line).
+    /// once, six times a second) or 'file PATH' (one time in seconds per line).
     #[schemars(extend("x-flag" = {"value": "WHEN"}))]
     pub triggers: Triggers,
     /// Number of events to measure, instead of --time.
@@ -194,23 +194,24 @@ pub struct DaqSettings {
     /// Duration of the measurement.
     #[schemars(extend("x-min" = "1ns", "x-max" = "24h"))]
     pub time: Span,
-    /// Discard the first TIME as warm-up.
+    /// Warm-up before --time begins, which the results leave out.
     #[schemars(extend("x-min" = "0s", "x-max" = "1h"))]
     pub omit: Span,
-    /// Maximum number of events in progress per builder; further triggers are vetoed.
+    /// Maximum number of unfinished events per builder. A trigger beyond it is vetoed: no event is built.
     #[schemars(range(min = 1, max = 10_000))]
     pub window: u32,
     /// Who decides when a source sends.
     #[schemars(extend("x-flag" = {"value": "PATTERN", "group": "Event building"}))]
     pub pattern: Pattern,
-    /// Maximum number of fragments in flight, with patterns grant and pull.
+    /// Maximum number of fragments on their way to a builder, with patterns grant and pull.
     #[schemars(range(min = 1, max = 1_000_000), extend("x-unset" = "found by a search before the trial",
         "x-flag" = {"group": "Event building"}))]
     pub credit: Option<u32>,
-    /// Delay of each source after the one before it, with pattern push.
-    #[schemars(extend("x-min" = "0s", "x-max" = "1s", "x-flag" = {"group": "Event building"}))]
+    /// With pattern push: source number n waits n x TIME before it sends.
+    #[schemars(extend("x-min" = "0s", "x-max" = "1s", "x-unset" = "0s",
+        "x-flag" = {"group": "Event building"}))]
     pub stagger: Option<Span>,
-    /// How triggers and grants reach the sources.
+    /// How the builder's orders (triggers and grants) reach the sources.
     #[schemars(extend("x-flag" = {"value": "WAY", "group": "Event building"}))]
     pub orders: Orders,
     /// Transport protocol of the fragments.
@@ -223,27 +224,26 @@ pub struct DaqSettings {
     /// End an event as incomplete after TIME, and name the missing sources.
     #[schemars(extend("x-min" = "1ms", "x-max" = "10min", "x-flag" = {"group": "Event building"}))]
     pub timeout: Span,
-    /// Builders on each builder's host.
+    /// Number of builders on each host of the role builder.
     #[schemars(range(min = 1, max = 64), extend("x-flag" = {"group": "Event building"}))]
     pub builders: u32,
     /// How events are assigned to builders.
     #[schemars(extend("x-flag" = {"value": "CHOICE", "group": "Event building"}))]
     pub builder_choice: BuilderChoice,
-    /// Rate of the builder's port, to compute the possible event rate.
-    #[schemars(extend("x-min" = "1bit/s", "x-unset" = "the rate of its device",
+    /// Line rate of the builder's network port, to compute the maximum event rate.
+    #[schemars(extend("x-min" = "1bit/s", "x-unset" = "the rate of its network device, if known",
         "x-flag" = {"group": "Event building"}))]
     pub link: Option<BitRate>,
-    /// Buffer of the switch's port towards the builder, to predict the number of sources at which it
-    /// overflows.
+    /// Buffer of the switch's port towards the builder, to predict how many sources overflow it.
     #[schemars(extend("x-flag" = {"group": "Event building"}))]
     pub buffer: Option<ByteSize>,
     /// Protect the payload of each fragment with a checksum.
     #[schemars(extend("x-flag" = {"group": "Event building"}))]
     pub checksum: bool,
-    /// Maximum memory of a builder for fragments.
+    /// Maximum memory for the fragments of a builder.
     #[schemars(extend("x-min" = "64KiB", "x-max" = "1TiB", "x-flag" = {"group": "Event building"}))]
     pub memory: ByteSize,
-    /// Drop PERCENT of the orders at the sources, at random (fault injection).
+    /// Let the sources ignore PERCENT of the order datagrams, at random, to test retransmission.
     #[schemars(range(min = 0.0, max = 90.0),
         extend("x-flag" = {"name": "drop-orders", "group": "Event building"}))]
     pub drop_orders_percent: f64,
@@ -251,7 +251,7 @@ pub struct DaqSettings {
     #[schemars(range(max = 1024), extend("x-unset" = "one per 250 sources, at most two per CPU",
         "x-flag" = {"group": "Event building"}))]
     pub threads: u32,
-    /// ADDR:PORT at which the builder listens for front ends that are started by hand.
+    /// ADDR:PORT at which the builder listens for front ends.
     #[schemars(extend("x-unset" = "a free port", "x-flag" = {"value": "ADDR:PORT", "shared": true}))]
     pub listen: Option<String>,
     /// What must hold for a load to pass.

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use base::plan::Plan;
-use clap::Args;
+use clap::{Arg, Args};
 
 use crate::exit::Failure;
+
+/// The help of `--ceiling`.
+pub const CEILING: &str = "Known maximum of a resource (disk, network, cpu or memory), to predict the \
+    load that exhausts it: disk=110Mbit/s, cpu=2cores (or cpu=200%), memory=512MiB; repeatable";
 
 /// Arguments of every command that measures.
 #[derive(Args, Clone, Default)]
@@ -18,19 +21,28 @@ pub struct MeasureArgs {
     /// Write the report (HTML), the tables (CSV) and the run (JSON) into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Exit with code 3 unless this condition holds: a metric of the JSON document or 'capacity', e.g.
-    /// 'capacity>=4' or 'slack_min>=500ms'; repeatable
     #[arg(long, value_name = "CONDITION")]
+    #[arg(help = require_text("'capacity>=4' or, of streams, 'slack_min>=500ms' (least video buffered)"))]
     pub require: Vec<String>,
-    /// Repeat the measurement N times, with interleaved variants [default: 1, or as in the plan]
+    /// Repeat the measurement N times [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
-    /// Seed of the random numbers: the same seed offers the same load [default: 1, or as in the plan]
+    /// Seed of the random numbers; the same seed repeats the same random choices [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+fn require_text(example: &str) -> String {
+    format!("Exit with code 3 unless this holds, e.g. {example}; a wrong name lists all metrics; repeatable")
+}
+
+/// Gives `--require` an example with metrics of one workload.
+pub fn require_help(example: &str) -> impl FnOnce(Arg) -> Arg {
+    let text = require_text(example);
+    |arg| arg.help(text)
 }
 
 impl MeasureArgs {
@@ -50,8 +62,10 @@ pub fn existing(
     is_right: fn(&std::fs::Metadata) -> bool,
     kind: &str,
 ) -> Result<std::fs::Metadata, Failure> {
-    let found = std::fs::metadata(path).with_context(|| format!("cannot {act} {}", path.display()));
-    let found = found.map_err(Failure::of_named)?;
+    let found = std::fs::metadata(path).map_err(|error| {
+        let problem = format!("cannot {act} {}: {error}; give the path of {kind}", path.display());
+        Failure::of_named(anyhow::Error::new(error).context(problem))
+    })?;
     match is_right(&found) {
         true => Ok(found),
         false => Err(Failure::usage(format!("cannot {act} {}: it is not {kind}", path.display()))),

@@ -3,7 +3,7 @@
 mod common;
 mod workload;
 
-pub use common::{MeasureArgs, existing};
+pub use common::{CEILING, MeasureArgs, existing, require_help};
 pub use workload::{SETTINGS, WorkloadArgs};
 
 #[cfg(test)]

@@ -16,36 +16,38 @@ use fleet::policy::{self, Grant, Policy};
 use fleet::protocol;
 use serde_json::Value;
 
+use crate::args::CEILING;
 use crate::exit::{Code, Failure, Outcome};
 use crate::{dirs, host_facts, hosts, leftovers, output, stop};
 
-/// Run an agent, which lets a coordinator measure on this host.
+/// Run an agent, which lets another machine measure on this host.
 #[derive(Args)]
 #[command(
-    after_help = "The agent joins a coordinator ('kagiri run', 'kagiri stream --place ...') whenever one \
-    listens, and then waits for the next one. Its policy file limits what coordinators may do on this \
-    host.\n\n\
+    after_help = "The agent waits until a coordinator ('kagiri run', 'kagiri stream --place ...') listens, \
+    takes part in its run to the end, and waits for the next. Its policy file limits what coordinators may \
+    do on this host.\n\n\
     Examples:\n  \
     kagiri agent --join tls/desk.example:7447 --credentials /etc/kagiri\n  \
-    kagiri agent --join tcp/127.0.0.1:7447 --name nas       on the coordinator's machine\n  \
-    srun bash -c 'kagiri agent --join tls/HEAD:7447 --credentials BUNDLES/$SLURMD_NODENAME --once'"
+    kagiri agent --join tcp/127.0.0.1:7447 --name nas   on one machine\n  \
+    srun bash -c 'kagiri agent --join tls/HEAD:7447 --once \\\n      \
+    --credentials BUNDLES/$SLURMD_NODENAME'"
 )]
 pub struct AgentArgs {
-    /// Coordinator or router to join: tls/HOST:PORT, tcp/HOST:PORT (this machine only), or
+    /// Where the coordinator listens (or a router): tls/HOST:PORT, or on this machine tcp/127.0.0.1:PORT or
     /// unixsock-stream/PATH
     #[arg(long, value_name = "ENDPOINT")]
     join: String,
     /// Name of this host in the fleet [default: as in its certificate, else the host name]
     #[arg(long)]
     name: Option<String>,
-    /// Bundle that 'kagiri fleet init' made for this host
+    /// Copy of this host's directory DIR/bundles/NAME from 'kagiri fleet init'
     #[arg(long, value_name = "DIR")]
     credentials: Option<PathBuf>,
-    /// Policy file: what coordinators may do here [default: policy.toml of the bundle, else a strict
-    /// built-in policy]
+    /// Policy file: what coordinators may do here [default: policy.toml in --credentials,
+    /// else a strict built-in policy]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Address of this host for other hosts [default: the local address of the connection to the
+    /// Address at which other hosts reach this host [default: local address of the connection to the
     /// coordinator]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
@@ -53,11 +55,10 @@ pub struct AgentArgs {
     /// ~/.local/share/kagiri]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Control group for programs under test
+    /// Existing control group (path below /sys/fs/cgroup) in which servers under test run
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Upper limit of a resource of this host, e.g. network=122Mbit/s; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", help = CEILING)]
     ceiling: Vec<String>,
     /// Exit after the first run
     #[arg(long)]

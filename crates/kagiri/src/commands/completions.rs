@@ -13,9 +13,9 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     kagiri completions bash > ~/.local/share/bash-completion/completions/kagiri\n  \
     kagiri completions fish > ~/.config/fish/completions/kagiri.fish\n  \
-    source <(kagiri completions zsh)               for this zsh only")]
+    source <(kagiri completions zsh)               for this shell only")]
 pub struct Completions {
-    /// Shell
+    /// Shell whose script to print
     shell: clap_complete::Shell,
 }
 

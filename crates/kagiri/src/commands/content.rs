@@ -24,9 +24,9 @@ const SERVE_POLL: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:\n  \
     kagiri content make film.ts                   make a film of ten minutes\n  \
     kagiri content serve .                        serve it on port 8080\n  \
-    kagiri stream http://127.0.0.1:8080/film.ts   how many viewers?\n\n\
-    The index, FILE.ts.kgi, maps bytes to play times. Without an index on the server, kagiri reads the \
-    content once before it measures.")]
+    kagiri stream http://127.0.0.1:8080/film.ts   how many streams?\n\n\
+    The index, FILE.ts.kgi, maps bytes to play times. Without an index on the server, 'kagiri \
+    stream' reads the whole content once before it measures.")]
 pub enum Content {
     /// Make a transport stream and its index
     Make(Make),
@@ -51,7 +51,7 @@ pub struct Make {
     /// Average bit rate
     #[arg(long, value_name = "RATE", default_value = "25Mbit/s")]
     bitrate: BitRate,
-    /// Video codec; with mpeg2 every player reads at the bit rate of the content
+    /// Video codec; some players read h264 faster than its bit rate
     #[arg(long, value_name = "CODEC", default_value = "mpeg2", value_parser = ["mpeg2", "h264"])]
     codec: String,
     /// Constant bit rate: all groups of pictures have the same size
@@ -71,7 +71,7 @@ pub struct Make {
     kagiri content index film.ts     writes film.ts.kgi\n\n\
     To convert other content: ffmpeg -i FILM -c copy film.ts")]
 pub struct Index {
-    /// The transport stream
+    /// Transport stream (MPEG-TS)
     #[arg(value_name = "FILE.ts")]
     file: PathBuf,
     /// Print errors only
@@ -89,7 +89,7 @@ pub struct Serve {
     /// Directory to serve; files outside it cannot be reached
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Address and port to listen on; port 0 chooses a free port
+    /// Address and port at which to serve; port 0 chooses a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Worker threads; one serves thousands of streams unless the disk is slow
@@ -99,7 +99,7 @@ pub struct Serve {
     /// Let clients upload files (PUT)
     #[arg(long)]
     upload: bool,
-    /// Allow --listen beyond loopback, without authentication
+    /// Serve other hosts, too: allow any address in --listen, without authentication
     #[arg(long)]
     open: bool,
     /// Append one line per request to this file
@@ -108,7 +108,7 @@ pub struct Serve {
     /// Congestion control of every connection, e.g. reno [default: that of the host]
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// CPU time in ns to spend per byte sent, to simulate a slower CPU
+    /// CPU time in ns to spend in addition per byte sent, to simulate a slower CPU
     #[arg(long, value_name = "NS", default_value_t = 0.0)]
     cost_ns_per_byte: f64,
 }

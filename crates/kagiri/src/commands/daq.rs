@@ -7,8 +7,9 @@ use clap::Args;
 use daq::settings::DaqSettings;
 use serde_json::json;
 
-use crate::args::WorkloadArgs;
+use crate::args::{WorkloadArgs, require_help};
 use crate::exit::Outcome;
+use crate::hosts::{listen_help, place_help};
 use crate::session::SessionArgs;
 
 /// Measure the rate at which a network builds events from many sources that send at once, and its limit.
@@ -16,12 +17,16 @@ use crate::session::SessionArgs;
 #[command(after_help = "Examples:\n  \
     kagiri daq                                           100 sources, 1 KiB each\n  \
     kagiri daq --sources 1000 --pattern grant            the builder paces sources\n  \
-    kagiri daq --triggers 'poisson 60/s' --window 4      dead time at 60 events/s\n  \
+    kagiri daq --triggers 'poisson 60/s' --window 4      dead time at this rate\n  \
     kagiri daq --search sources --max 1000 --p99-max 100ms   most sources in time\n  \
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
-    An event is complete when the fragments of all sources have arrived; latency counts from the trigger's \
-    due time. To connect your own front ends, see docs/daq-wire.md.")]
+    A trigger starts an event: every source sends its fragment to a builder. The event is complete when all \
+    fragments have arrived; latency counts from the time at which the trigger was due. Dead time is the \
+    share of triggers that are vetoed, because --window events are unfinished.")]
+#[command(mut_arg("place", place_help("daq")))]
+#[command(mut_arg("require", require_help("'completion_p99<=20ms' or 'fragments_lost==0'")))]
+#[command(mut_arg("listen", listen_help("With --front-ends: ADDRESS:PORT of the builder for them")))]
 pub struct DaqArgs {
     #[command(flatten)]
     settings: WorkloadArgs<DaqSettings>,

@@ -7,6 +7,7 @@ use clap::Args;
 use run::explain::Explanation;
 use serde_json::json;
 
+use crate::args::CEILING;
 use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::{dirs, output};
@@ -19,9 +20,9 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
 #[command(
     after_help = "Name a run of any workload by its id or a prefix of it, by 'last' or 'last~1' (the run \
     before), or by an exported file.\n\n\
-    A table has one row per load: streams, clients, connections or sources. Columns are recognised by their \
-    names, in many spellings, such as 'cpu %', 'memory KB', 'disk Mbit/s', 'network Mbit/s', 'verdict' (pass \
-    or fail) and 'stalls'. A table:\n  \
+    A table has one row per load. Name the load's column load, streams, viewers, users, clients, \
+    connections, sources or N, and the others 'cpu %', 'memory KB', 'disk Mbit/s', 'network Mbit/s', \
+    'verdict' (pass or fail) or 'stalls'. A table:\n  \
     streams,cpu %,disk Mbit/s\n  \
     1,13.0,26.9\n  \
     2,27.2,52.1\n  \
@@ -35,9 +36,7 @@ pub struct Explain {
     /// Table (CSV) or run; '-' for standard input
     #[arg(value_name = "TABLE.csv|RUN")]
     table: PathBuf,
-    /// Upper limit of a resource (disk, network, cpu, memory), e.g. disk=110Mbit/s, cpu=2cores,
-    /// memory=512MiB; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", help = CEILING)]
     ceiling: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
@@ -119,7 +118,11 @@ impl Explain {
                 .and_then(|file| file.take(TABLE_BYTES_MAX + 1).read_to_end(&mut bytes))
         };
         let file = self.table.display();
-        read.map_err(|error| Failure::usage(format!("cannot read the table {file}: {error}")))?;
+        read.map_err(|error| {
+            Failure::usage(format!(
+                "cannot read the table {file}: {error}; give a CSV file, or a run from 'kagiri runs list'"
+            ))
+        })?;
         if bytes.len() as u64 > TABLE_BYTES_MAX {
             return Err(Failure::usage(format!(
                 "{file} is larger than 16 MiB, too large for a table of loads"

@@ -27,9 +27,9 @@ pub enum Command {
     Survey(survey::Survey),
     /// Find how many video streams a content server carries
     Stream(Box<stream::StreamArgs>),
-    /// Measure TCP and UDP throughput or request/response times, and find what limits them
+    /// Measure TCP, UDP and QUIC throughput or response times, and find what limits them
     Transfer(Box<transfer::TransferArgs>),
-    /// Measure event building: many sources send to one builder at the same time
+    /// Measure data acquisition: many sources at once send fragments of events to builders
     Daq(Box<daq::DaqArgs>),
     /// Trace a program's system calls and show where its time goes
     Timeline(Box<timeline::Timeline>),
@@ -37,7 +37,7 @@ pub enum Command {
     Explain(explain::Explain),
     /// Run a plan file: a workload with variants and repetitions
     Run(run::RunPlan),
-    /// Print the settings that plans can have, as a JSON schema or a reference page
+    /// Print the settings of plan files, as a JSON schema or a reference page
     #[command(subcommand)]
     Plan(plan::PlanCommand),
     /// List, show, compare, export and import stored runs
@@ -51,12 +51,12 @@ pub enum Command {
     /// Make credentials for a fleet of hosts, and list its agents
     #[command(subcommand)]
     Fleet(fleet::Fleet),
-    /// Run an agent, which lets a coordinator measure on this host
+    /// Run an agent, which lets another machine (the coordinator) measure on this host
     Agent(Box<agent::AgentArgs>),
     /// Make a lab on this machine: virtual hosts, links and disks
     #[command(subcommand)]
     Lab(lab::Lab),
-    /// Undo changes that a crash left on this system
+    /// Undo changes to this system that kagiri left behind when it crashed
     Undo(undo::Undo),
     /// Print a shell completion script
     Completions(completions::Completions),

@@ -1,4 +1,4 @@
-//! `kagiri plan`: the settings that plans can have.
+//! `kagiri plan`: the settings of plan files.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -7,7 +7,7 @@ use run::registry::BUILT_IN;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 
-/// Print the settings that plans can have.
+/// Print the settings of plan files.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
     kagiri plan schema stream\n  \
@@ -23,7 +23,7 @@ pub enum PlanCommand {
     kagiri plan schema stream > stream.schema.json\n  \
     kagiri plan schema daq --markdown   the reference page")]
 pub struct SchemaArgs {
-    /// Which workload
+    /// Workload whose settings to print
     #[arg(value_name = "WORKLOAD", value_parser = names())]
     workload: String,
     /// Print the reference page as Markdown instead

@@ -30,8 +30,10 @@ use crate::{output, session};
     kagiri run plans/servers.toml --dry-run     show all settings, measure nothing\n  \
     kagiri run plans/servers.toml --repeat 5\n  \
     kagiri runs show last --plan > again.toml   the plan of a stored run")]
+#[command(mut_arg("repeat", |arg| arg.help("Repeat the variants N times [default: as in the plan]")))]
+#[command(mut_arg("seed", |arg| arg.help("Seed of the random numbers [default: as in the plan]")))]
 pub struct RunPlan {
-    /// Plan file (TOML); see plans/ for ready ones
+    /// Plan file (TOML); examples are in plans/ of kagiri's sources
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
     /// Print the resolved plan as JSON and measure nothing
@@ -70,8 +72,11 @@ impl RunPlan {
 
     fn read(&self) -> Result<Plan, Failure> {
         let file = self.plan.display();
-        let text = sys::file::read_text(&self.plan, base::plan::TEXT_BYTES_MAX as u64)
-            .map_err(|error| Failure::usage(format!("cannot read the plan {file}: {error}")))?;
+        let text = sys::file::read_text(&self.plan, base::plan::TEXT_BYTES_MAX as u64).map_err(|error| {
+            Failure::usage(format!(
+                "cannot read the plan {file}: {error}; examples are in plans/ of kagiri's sources"
+            ))
+        })?;
         let plan = run::registry::BUILT_IN.read_plan(&text).map_err(|error| match error.line {
             Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),
             None => Failure::usage(format!("{file}: {error}")),

@@ -23,7 +23,7 @@ const NAME_WIDTH_LEAST: usize = 8;
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
     kagiri runs list\n  \
-    kagiri runs compare last~1 last        show what changed beyond the noise\n  \
+    kagiri runs compare last~1 last        show what differs\n  \
     kagiri runs export last -o run.json    for 'kagiri runs import' elsewhere\n\n\
     Name a run by its id or a prefix of it, by 'last' or 'last~1' (the run before), or by an exported file.")]
 pub enum Runs {
@@ -33,7 +33,7 @@ pub enum Runs {
         /// Include runs that failed before their first trial
         #[arg(long)]
         all: bool,
-        /// Print a JSON list
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
@@ -53,20 +53,21 @@ pub enum Runs {
         #[arg(long, conflicts_with = "json")]
         plan: bool,
     },
-    /// Compare runs with the first one given, or compare the variants of one run
+    /// Compare several runs with the first of them, or the variants of one run with each other
     #[command(after_help = "Examples:\n  \
         kagiri runs compare last~1 last        compare the last two runs\n  \
         kagiri runs compare last               compare the variants of one run\n\n\
-        Differences count only beyond the noise of the repetitions, so measure with --repeat.")]
+        A difference is reported only if it exceeds the variation between repetitions: measure \
+        with --repeat 5.")]
     Compare {
         /// Run ids or their prefixes, 'last', 'last~1' (the run before), or exported files
         #[arg(required = true)]
         runs: Vec<String>,
-        /// Print JSON
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Write a run, or one of its tables, to a file
+    /// Write a run, or a table of its trials or samples, to a file
     #[command(after_help = "Examples:\n  \
         kagiri runs export last -o run.json                 for 'kagiri runs import'\n  \
         kagiri runs export --format trials-csv -o runs.csv  for a spreadsheet")]
@@ -77,18 +78,18 @@ pub enum Runs {
         /// Output file; '-' for standard output
         #[arg(long, short, value_name = "FILE", default_value = "-")]
         output: PathBuf,
-        /// Whole run for 'import', or a table for a spreadsheet
+        /// What to write
         #[arg(long, value_enum, default_value = "json")]
         format: Format,
     },
-    /// Read exported runs into the store
+    /// Add exported runs to the stored ones
     #[command(after_help = "Example:\n  kagiri runs import run.json")]
     Import {
-        /// Exported files
+        /// Files that 'kagiri runs export' wrote as JSON
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the JSON schema of the output of --json
+    /// Print the JSON schema of the document that measurements print with --json
     #[command(after_help = "Example:\n  kagiri runs schema > run.schema.json")]
     Schema,
 }
@@ -96,11 +97,11 @@ pub enum Runs {
 /// Export format.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Format {
-    /// The whole run
+    /// The whole run, for 'kagiri runs import'
     Json,
-    /// One row per trial
+    /// A table with one row per trial
     TrialsCsv,
-    /// One row per sample
+    /// A table with one row per sample
     SeriesCsv,
 }
 

@@ -5,8 +5,9 @@ use serde_json::Value;
 use stream::settings::StreamSettings;
 use workload::Workload;
 
-use crate::args::WorkloadArgs;
+use crate::args::{CEILING, WorkloadArgs, require_help};
 use crate::exit::{Failure, Outcome};
+use crate::hosts::place_help;
 use crate::output;
 use crate::pictures::CallArgs;
 use crate::session::SessionArgs;
@@ -18,14 +19,15 @@ use crate::session::SessionArgs;
     kagiri stream http://nas/film.ts --max 16   a remote server, up to 16 streams\n  \
     kagiri stream --streams 100 --time 60s      one load, no search\n  \
     kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
-    A stream passes when its picture never stops. Each trial offers one load; the search raises it until a \
-    trial fails, confirms the largest that passed, and names what limits it.")]
+    Each stream is played by one player of kagiri (role viewers). A trial runs a number of streams and \
+    passes if no picture stops. The search raises the number until a trial fails, and repeats the largest \
+    that passed. The result also names the resource that limits it.")]
+#[command(mut_arg("place", place_help("stream")))]
+#[command(mut_arg("require", require_help("'capacity>=4' or 'stalls==0'")))]
 pub struct StreamArgs {
     #[command(flatten)]
     settings: WorkloadArgs<StreamSettings>,
-    /// Known maximum of a resource, to predict the load at which it is exhausted: disk, network, cpu or
-    /// memory, e.g. disk=110Mbit/s or cpu=200%; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", help = CEILING)]
     ceiling: Vec<String>,
     #[command(flatten)]
     calls: CallArgs,

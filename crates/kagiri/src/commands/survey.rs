@@ -26,10 +26,10 @@ const FIRST_SHARE: u64 = 32;
 /// Measure CPU, disk, memory, loopback and stream capacity of this machine in one report.
 #[derive(Args)]
 #[command(
-    after_help = "Measures the ceilings of CPU, disk, loopback and memory; throughput and requests over \
-    loopback ('kagiri transfer'); event building from 100 sources ('kagiri daq'); and how many video streams \
-    of 25 Mbit/s a server on this machine carries ('kagiri stream'). Takes two to three minutes and about \
-    700 MB of disk, needs no root, and prints the path of its report.\n\n\
+    after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times over \
+    loopback ('kagiri transfer'); data acquisition from 100 sources ('kagiri daq'); and how many video \
+    streams of 25 Mbit/s a server on this machine carries ('kagiri stream'). Takes two to three minutes and \
+    about 700 MB of disk, needs no root, and prints the path of its report.\n\n\
     Examples:\n  \
     kagiri survey\n  \
     kagiri survey --out survey/                   write all files to one directory\n  \

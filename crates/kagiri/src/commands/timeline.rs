@@ -50,16 +50,16 @@ impl BackendChoice {
     kagiri timeline -- iperf3 -c 10.0.0.2 -t 2\n  \
     kagiri timeline -p $(pgrep -n nginx) --for 5s --html nginx.html\n  \
     kagiri timeline --calls +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
-    Also traces the threads and processes that the program starts. Calls during which the thread was \
-    switched out (blocked) are counted separately from the others (ready). Ctrl-C stops tracing and prints \
-    the result; a process given by -p continues.\n\
+    Also traces the threads and processes that the program starts. A call is 'blocked' if the thread was \
+    switched out during it, else 'ready'. Ctrl-C stops tracing and prints the result; a process given by -p \
+    continues.\n\
     Needs root, or CAP_BPF and CAP_PERFMON.")]
 pub struct Timeline {
     /// Trace this running process with all its threads
     #[arg(long, short, value_name = "PID", conflicts_with = "command")]
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
-    /// Stop tracing after TIME, and end a program that was started here
+    /// Stop tracing after TIME, and end COMMAND (a process given by -p continues)
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Span>,
     /// Write a timeline of all threads and CPUs as an HTML page that works offline
@@ -79,10 +79,10 @@ pub struct Timeline {
     /// poll, sync and connect calls
     #[arg(long, value_name = "NAMES")]
     calls: Option<String>,
-    /// Size of the kernel's event buffer (per CPU with perf)
+    /// Size of the kernel's event buffer (with perf: of each CPU)
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     ring: ByteSize,
-    /// Maximum number of spans in the picture
+    /// Maximum number of bars (calls, and times on a CPU) in the page or trace file
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     spans: u32,

@@ -6,12 +6,12 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::leftovers::replay_all;
 use crate::output;
 
-/// Undo changes that a crash left on this system.
+/// Undo changes to this system that kagiri left behind when it crashed.
 #[derive(Args)]
 #[command(
     after_help = "kagiri records every change to the system (control groups, mounts, links, files) in a \
-    journal before it makes the change, and undoes it at the end. After a crash or a second Ctrl-C this \
-    command undoes the rest; so does the next measurement. It touches nothing else.\n\n\
+    journal before it makes the change, and undoes it at the end. If a crash or a second Ctrl-C \
+    prevented that, this command undoes it, as does the next measurement.\n\n\
     Example:\n  \
     kagiri undo"
 )]

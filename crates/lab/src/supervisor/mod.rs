@@ -68,10 +68,7 @@ pub fn read_lab_file(path: &Path) -> Result<Lab> {
         .kind()
     {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory | std::io::ErrorKind::InvalidData => {
-            Error::File {
-                path: path.to_path_buf(),
-                problem: base::plan::PlanError::new(format!("cannot read it: {error}")),
-            }
+            Error::LabFile { path: path.to_path_buf(), source: error }
         }
         _ => Error::io("read", path, error),
     })?;

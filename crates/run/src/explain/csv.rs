@@ -140,7 +140,8 @@ fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
     if !columns.iter().any(|column| column.role == Role::Load) {
         let names: Vec<String> = record.iter().map(short).collect();
         let problem = format!(
-            "no load column; name it load, streams, viewers, clients, connections or N (found: {})",
+            "no load column; name it load, streams, viewers, users, clients, connections, sources or N \
+             (found: {})",
             first_of(&names, NAMED_MAX)
         );
         return Err(error(problem));

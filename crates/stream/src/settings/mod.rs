@@ -35,10 +35,10 @@ pub struct ContentSettings {
     /// Serve this transport stream instead of making one.
     #[schemars(extend("x-flag" = {"name": "content", "value": "FILE", "file": true, "conflicts": ["url"]}))]
     pub path: Option<PathBuf>,
-    /// Video codec of the content that is made.
+    /// Video codec of the content that kagiri makes.
     #[schemars(extend("x-flag" = {"name": "codec", "value": "CODEC", "conflicts": ["url", "content.path"]}))]
     pub codec: Codec,
-    /// Length of the content that is made; players start again at its end.
+    /// Length of the content that kagiri makes; players start again at its end.
     #[schemars(extend("x-min" = "5s", "x-max" = "10h",
         "x-flag" = {"name": "duration", "conflicts": ["url", "content.path"]}))]
     pub duration: Span,
@@ -68,18 +68,18 @@ pub enum ServerKind {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
-    /// Server that is started for the measurement.
+    /// Server that kagiri starts for the measurement.
     #[schemars(extend("x-flag" = {"name": "server", "value": "KIND", "conflicts": ["url"]}))]
     pub kind: ServerKind,
-    /// Worker threads (nginx: processes) of the server; 0 means one.
-    #[schemars(range(max = 1024), extend("x-flag" = {"rare": true, "conflicts": ["url"]}))]
+    /// Worker threads (nginx: processes) of the server.
+    #[schemars(range(max = 1024), extend("x-unset" = "1", "x-flag" = {"rare": true, "conflicts": ["url"]}))]
     pub threads: u32,
     /// Congestion control of the embedded server's connections, e.g. cubic.
     #[schemars(extend("x-unset" = "the host's default",
         "x-flag" = {"name": "congestion-control", "aliases": ["congestion"], "conflicts": ["url"],
             "rare": true}))]
     pub congestion_control: Option<String>,
-    /// CPU time in ns that the embedded server burns for every byte it sends, to simulate a slower CPU.
+    /// CPU time in ns that the embedded server spends in addition for every byte, to simulate a slower CPU.
     #[schemars(range(min = 0.0, max = 10_000.0),
         extend("x-flag" = {"value": "NS", "rare": true, "conflicts": ["url"]}))]
     pub cost_ns_per_byte: f64,
@@ -92,26 +92,26 @@ pub struct PlayerSettings {
     /// Video that a player buffers before it starts to play (VLC's network cache: 1 s).
     #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
     pub start: Span,
-    /// Video that a player buffers at most.
+    /// Maximum video that a player buffers.
     #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
     pub cap: Span,
     /// Video that a player buffers before it continues after a stall.
     #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
     pub resume: Span,
-    /// Socket receive buffer of a player (SO_RCVBUF), at least what the content needs in 80 ms. Automatic
-    /// growth would hide seconds of video; a larger buffer for each of more than a thousand players on one
-    /// host would exhaust the kernel's TCP memory.
+    /// Socket receive buffer of a player (SO_RCVBUF); raised to 80 ms of content if smaller. It is fixed and
+    /// small because the player does not count the video in it, and because the kernel's TCP memory must
+    /// suffice for thousands of players on a host.
     #[schemars(extend("x-min" = "16KiB", "x-max" = "64MiB",
         "x-flag" = {"rare": true, "name": "receive-buffer"}))]
     pub receive_buffer: ByteSize,
     /// Threads that run the players; one thread runs about 1000 players.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: u32,
-    /// Players that check every packet at any depth, at least one per host; the first also checks a hash of
-    /// the content.
+    /// Number of players that check every packet whatever --depth says, at least one per host; the first
+    /// also checks a hash of the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
-    /// Time from the start of the last player to the start of the trial's hold.
+    /// Time from the start of the last player until stalls count.
     #[schemars(extend("x-min" = "0s", "x-max" = "2min",
         "x-unset" = "until all players play, plus 2 x --player-cap",
         "x-flag" = {"rare": true, "name": "warm-up"}))]
@@ -161,39 +161,39 @@ pub struct StreamSettings {
     /// it.
     #[schemars(extend("x-flag" = {"positional": true, "value": "URL"}))]
     pub url: Option<String>,
-    /// Bit rate of the content that is made; given content keeps its own.
+    /// Bit rate of the content that kagiri makes; --content and URL have their own.
     #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "1Gbit/s"))]
     pub bitrate: BitRate,
-    /// Largest load of the search, in streams; up to 16 the search goes up one by one.
+    /// Largest number of streams to try. With 16 or less, the search tries 1, 2, 3, ...; with more, it
+    /// doubles the number until a trial fails, and then bisects.
     #[schemars(range(min = 1, max = 100_000))]
     pub max: u64,
-    /// First load of a search beyond 16 streams; the load doubles from there.
+    /// Number of streams to try first, if --max is above 16.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"rare": true}))]
     pub first: u64,
-    /// Offer this many streams in a single trial, without a search.
+    /// Run a single trial with N streams instead of a search.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
     pub streams: Option<u64>,
-    /// Length of a confirming trial; with --streams, of the only trial.
+    /// Length of each trial that confirms the result; with --streams, of the only trial.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["time"],
         "x-flag" = {"name": "time", "aliases": ["hold"]}))]
     pub hold: Span,
-    /// Length of a trial while searching.
+    /// Length of all other trials: of the search, and of lower loads after it.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["search_time"],
         "x-unset" = "5s, at most --time", "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
     pub search_hold: Option<Span>,
-    /// How often the capacity must pass to be confirmed.
+    /// Number of trials that must pass at the largest number of streams found.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]
     pub confirmations: u32,
     /// Repeat lower loads after the search.
     pub ramp_down: bool,
-    /// Resolution of a search above 16 streams, in % of the load.
+    /// Above 16 streams, end the search when the passing and the failing load differ by at most PERCENT.
     #[schemars(range(min = 0.1, max = 50.0), extend("x-flag" = {"name": "resolution", "rare": true}))]
     pub resolution_percent: f64,
-    /// What players do with the bytes that they receive.
+    /// What players do with received bytes.
     #[schemars(extend("x-flag" = {"value": "DEPTH"}))]
     pub depth: Depth,
-    /// Drop the content from memory before every trial, so that it is read from disk; the file must be on
-    /// this host.
+    /// Drop the content from memory before every trial, so that the server reads it from disk; not with URL.
     pub cold: bool,
     /// Time the players' system calls, and show where the time went.
     pub calls: bool,

@@ -33,6 +33,8 @@ pub enum ClientError {
          [fd00::1]:5201"
     )]
     Address { host: String, why: String },
+    #[error("cannot resolve the host name '{host}': {why}; check its spelling, or give its IP address")]
+    HostName { host: String, why: String },
     #[error("{source}; start a server there ('kagiri transfer --serve', or 'iperf3 -s')")]
     Nobody { source: ControlError },
     #[error(
@@ -83,7 +85,13 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let has_port = !is_bare_v6
         && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
-    let mut found = found.map_err(|error| fail(error.to_string()))?;
+    let mut found = found.map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => fail(error.to_string()),
+        _ => {
+            let why = error.to_string().replace("failed to lookup address information: ", "");
+            ClientError::HostName { host: host.to_owned(), why }
+        }
+    })?;
     found.next().ok_or_else(|| fail("it has no address".to_owned()))
 }
 

@@ -12,7 +12,7 @@ pub enum Mode {
     /// Copy them to the memory of the receiving program.
     #[default]
     Copy,
-    /// Free them unread in the kernel (`MSG_TRUNC`, tcp(7)): the path without the copy.
+    /// Drop them in the kernel (`MSG_TRUNC`, tcp(7)), to measure without the cost of the copy.
     Discard,
 }
 
@@ -20,9 +20,9 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Large `send` calls, which copy.
+    /// Copy them with large `send` calls.
     Write,
-    /// References to the same pages of a pipe, filled once (tee(2), splice(2)).
+    /// Pass the same memory pages again and again, without a copy (tee(2), splice(2)).
     Splice,
 }
 

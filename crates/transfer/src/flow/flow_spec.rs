@@ -14,7 +14,7 @@ pub enum Protocol {
     Tcp,
     /// Datagrams from a connected UDP socket for each flow.
     Udp,
-    /// A stream for each flow of one encrypted QUIC connection (RFC 9000).
+    /// One encrypted QUIC connection (RFC 9000) with a stream for each flow.
     Quic,
 }
 

@@ -52,21 +52,21 @@ pub enum Waiting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestSettings {
-    /// Send requests of this size one after the other and wait for each response, instead of streams of
-    /// bytes.
+    /// Measure response times: send requests of SIZE (1B if omitted), each after the previous response unless
+    /// --requests-per-s is set.
     #[schemars(extend("x-min" = "1B", "x-max" = "16MiB",
         "x-flag" = {"name": "rr", "aliases": ["requests"], "missing": "1B"}))]
     pub size: ByteSize,
     /// Size of a response.
     #[schemars(extend("x-min" = "1B", "x-max" = "16MiB", "x-unset" = "the size of a request",
-        "x-flag" = {"name": "answer-size", "requires": "requests.size"}))]
+        "x-flag" = {"name": "response-size", "aliases": ["answer-size"], "requires": "requests.size"}))]
     pub answer_size: Option<ByteSize>,
     /// How both ends wait for a message.
     #[schemars(extend("x-flag" = {"name": "waiting", "value": "HOW", "requires": "requests.size",
         "switches": {"spin": "spin"}}))]
     pub waiting: Waiting,
-    /// Requests per second of each flow, sent whether or not responses arrived (open loop: latency counts
-    /// from the intended send time).
+    /// Requests per second of each flow, sent without waiting for responses (open loop); latency counts from
+    /// the intended send time.
     #[schemars(range(min = 0.01, max = 10_000_000.0), extend(
         "x-unset" = "each request waits for the previous response",
         "x-flag" = {"name": "requests-per-s", "requires": "requests.size"}))]
@@ -83,7 +83,8 @@ impl Default for RequestSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateSearch {
-    /// Search for the highest rate of datagrams without loss, up to RATE, all flows together.
+    /// Search for the highest rate of datagrams without loss (sum of all flows), up to RATE (100Gbit/s if
+    /// omitted).
     #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "10Tbit/s",
         "x-flag" = {"name": "search", "missing": "100Gbit/s"}))]
     pub max: BitRate,
@@ -91,7 +92,7 @@ pub struct RateSearch {
     #[schemars(range(min = 0.0, max = 50.0),
         extend("x-flag" = {"name": "loss-max", "requires": "search.max"}))]
     pub loss_percent_max: f64,
-    /// Resolution of the search, in % of the rate.
+    /// End the search when the passing and the failing rate differ by at most PERCENT.
     #[schemars(range(min = 0.1, max = 50.0),
         extend("x-flag" = {"name": "resolution", "requires": "search.max", "rare": true}))]
     pub resolution_percent: f64,
@@ -107,14 +108,14 @@ impl Default for RateSearch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferSettings {
-    /// Running server, HOST or HOST:PORT: kagiri, iperf3, or ttcp with --peer ttcp; without HOST both ends
-    /// run on this machine.
+    /// Server to measure against, HOST or HOST:PORT, which runs 'kagiri transfer --serve', 'iperf3 -s', or
+    /// ttcp (with --peer ttcp). Without HOST, both ends run on this machine.
     #[schemars(extend("x-flag" = {"positional": true, "value": "HOST"}))]
     pub host: Option<String>,
     /// Kind of server on HOST.
     #[schemars(extend("x-flag" = {"value": "KIND"}))]
     pub peer: Peer,
-    /// Transport protocol; quic between ends of kagiri only.
+    /// Transport protocol; quic needs kagiri at both ends.
     #[schemars(extend("x-flag" = {"value": "PROTOCOL", "aliases": ["proto"], "switches": {"u": "udp"}}))]
     pub protocol: Protocol,
     /// Direction of the bytes, as the client sees it.
@@ -127,23 +128,24 @@ pub struct TransferSettings {
     /// Duration of the transfer.
     #[schemars(extend("x-min" = "100ms", "x-max" = "24h", "x-flag" = {"short": "t"}))]
     pub time: Span,
-    /// Transfer this many bytes instead of --time, all flows of one direction together.
+    /// Stop after this many bytes (sum of all flows in a direction) instead of after --time.
     #[schemars(extend("x-min" = "1B", "x-max" = "1048576TiB",
         "x-flag" = {"short": "n", "conflicts": ["time"]}))]
     pub bytes: Option<ByteSize>,
-    /// Discard the first TIME as warm-up, while TCP windows grow: rates, bytes and datagrams exclude it.
+    /// Warm-up before --time begins, which the results leave out.
     #[schemars(extend("x-max" = "1h", "x-min" = "0s", "x-flag" = {"short": "O"}))]
     pub omit: Span,
-    /// Length of a reporting interval.
-    #[schemars(extend("x-min" = "100ms", "x-max" = "1h", "x-unset" = "time / 50, between 100ms and 1s",
+    /// Length of a reporting interval; the terminal joins them to show at most ten.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "1h",
+        "x-unset" = "(omit + time) / 50, between 100ms and 1s",
         "x-flag" = {"short": "i", "rare": true}))]
     pub interval: Option<Span>,
-    /// What the receiver does with the bytes.
+    /// What the receiver does with received bytes.
     #[schemars(extend("x-flag" = {"value": "MODE"}))]
     pub mode: Mode,
     /// Bytes per send call; for UDP, payload per datagram.
     #[schemars(extend("x-min" = "1B", "x-max" = "64MiB",
-        "x-unset" = "chosen automatically for TCP (128KiB to iperf3), 1472B for UDP, 64KiB for QUIC",
+        "x-unset" = "TCP automatic (128KiB to iperf3), UDP 1472B, QUIC 64KiB",
         "x-flag" = {"short": "l", "aliases": ["length"]}))]
     pub size: Option<ByteSize>,
     /// Rate of each flow.
@@ -151,19 +153,19 @@ pub struct TransferSettings {
         "x-flag" = {"short": "b"}))]
     pub rate: Option<BitRate>,
     /// How TCP senders pass bytes to the kernel.
-    #[schemars(extend("x-unset" = "the one that a short probe finds cheapest",
+    #[schemars(extend("x-unset" = "the one that costs less CPU time in a short probe",
         "x-flag" = {"value": "ENGINE", "switches": {"Z": "splice"}}))]
     pub engine: Option<Engine>,
     /// Threads that carry the flows at each end.
     #[schemars(range(max = 1024), extend(
-        "x-unset" = "one per flow up to max(16, 2 x CPUs) flows, else one per CPU"))]
+        "x-unset" = "one per flow; with more than 16 flows and more than two per CPU, one per CPU"))]
     pub threads: u32,
     /// Congestion control of TCP, e.g. cubic.
     #[schemars(extend("x-unset" = "the default of each host",
         "x-flag" = {"short": "C", "aliases": ["congestion"]}))]
     pub congestion_control: Option<String>,
-    /// Line rate of the path's slowest link, to compute the possible goodput.
-    #[schemars(extend("x-unset" = "the rate of the slower end's device, where it is known"))]
+    /// Line rate of the path's slowest link, to compute the maximum goodput.
+    #[schemars(extend("x-unset" = "the rate of the slower end's network device, if known"))]
     pub link: Option<BitRate>,
     /// Socket buffers at both ends; for QUIC, its flow-control windows.
     #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "the kernel's automatic buffers",

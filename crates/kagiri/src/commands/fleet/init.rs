@@ -13,45 +13,58 @@ use crate::output;
 #[derive(Args)]
 #[command(
     after_help = "Keep DIR/ca on this machine and safe: with ca.key anybody can impersonate every member. \
-    Copy DIR/bundles/coordinator to the machine that starts 'kagiri run', and DIR/bundles/NAME to host NAME, \
-    over an encrypted connection. Without credentials nothing listens beyond its own machine.\n\n\
+    Copy DIR/bundles/coordinator to the coordinator, which is the machine where you start measurements, and \
+    DIR/bundles/NAME to host NAME, over an encrypted connection. Without credentials, an agent and its \
+    coordinator must run on one machine.\n\n\
     Examples:\n  \
-    kagiri fleet init fleet --coordinator desk,192.0.2.10 --host nas --host pc-[1-20]\n  \
+    kagiri fleet init fleet --coordinator desk,192.0.2.10 --host nas,pc-[1-20]\n  \
     scp -r fleet/bundles/nas/. nas:/etc/kagiri/\n  \
-    kagiri fleet init fleet --host pc-21                    add a host later\n  \
-    kagiri fleet init fleet --host nas --replace            renew a certificate\n  \
-    kagiri fleet init fleet --router hub,hub.example        add a router, with its zenohd.json5\n  \
-    kagiri fleet init fleet2 --password --coordinator desk --host nas    passwords inside TLS\n\n\
+    kagiri fleet init fleet --host pc-21               add a host later\n  \
+    kagiri fleet init fleet --host nas --replace       renew a certificate\n  \
+    kagiri fleet init fleet --router hub,hub.example   add a router\n  \
+    kagiri fleet init fleet2 --password --coordinator desk --host nas   passwords\n\n\
     See docs/fleet-security.md for the security model."
 )]
 pub struct Init {
-    /// Folder of the fleet; created, or extended
+    /// Directory of the fleet; created, or extended
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Name of the coordinator, and further names and addresses for its certificate; required for a new
-    /// fleet
+    /// Name of the coordinator, and other names and addresses by which agents may reach it; required for a
+    /// new fleet
     #[arg(long, value_name = "NAME[,ADDRESS...]", value_delimiter = ',')]
     coordinator: Vec<String>,
     /// Hosts that may join, such as nas,pc-[1-20]; repeatable
     #[arg(long, value_name = "NAMES")]
     host: Vec<String>,
-    /// Name of an external router (zenohd), and further names and addresses for its certificate; repeatable
+    /// Name of a Zenoh router (zenohd), and other names and addresses by which agents may reach it; writes
+    /// its zenohd.json5; repeatable
     #[arg(long, value_name = "NAME[,ADDRESS...]")]
     router: Vec<String>,
     /// Let hosts log in with passwords inside TLS, instead of with certificates
     #[arg(long)]
     password: bool,
-    /// Validity of new certificates in days; that of the authority is ten years
+    /// Days for which new certificates are valid (that of the authority: ten years)
     #[arg(long, value_name = "N", default_value_t = 825)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Replace existing bundles, but keep their policy.toml
     #[arg(long)]
     replace: bool,
+    /// What stands where options were expected
+    #[arg(hide = true)]
+    surplus: Vec<String>,
 }
 
 impl Init {
     pub fn run(self) -> Outcome {
+        if let Some(word) = self.surplus.first() {
+            return Err(Failure::usage(format!(
+                "unexpected argument '{word}'; name the hosts with --host, and the coordinator of a new \
+                 fleet with --coordinator: kagiri fleet init {} --coordinator NAME --host {}",
+                self.dir.display(),
+                self.surplus.join(",")
+            )));
+        }
         let named = |words: Vec<String>| {
             let mut words = words.into_iter().map(|word| word.trim().to_owned());
             words.next().map(|name| ServerName { name, addresses: words.collect() })

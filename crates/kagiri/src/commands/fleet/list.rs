@@ -10,10 +10,12 @@ use crate::{hosts, output};
 
 /// List the agents that join.
 #[derive(Args)]
-#[command(after_help = "Listens like a run, so that waiting agents join, prints them and exits.\n\n\
+#[command(
+    after_help = "Waits until agents have joined and no other follows for 1 s, or until --wait is over.\n\n\
     Examples:\n  \
-    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator\n  \
-    kagiri fleet list --lab home-server --json")]
+    kagiri fleet list --listen tls/0.0.0.0:7447 --credentials DIR\n  \
+    kagiri fleet list --lab home-server --json"
+)]
 pub struct List {
     #[command(flatten)]
     hosts: HostArgs,
@@ -31,7 +33,7 @@ impl List {
         if all.is_empty() && !self.json {
             let reason = hosts::connect_failure().map(|reason| format!("; {reason}")).unwrap_or_default();
             return Err(Failure::runtime(format!(
-                "no agent joined {} within {}; {}, or wait longer with --wait{reason}",
+                "no agent joined {} within {} (--wait); {}{reason}",
                 self.hosts.meeting_place(),
                 self.hosts.wait(),
                 self.hosts.invitation()

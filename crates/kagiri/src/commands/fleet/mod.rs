@@ -15,7 +15,7 @@ use crate::exit::Outcome;
 pub enum Fleet {
     /// Make credentials for every host: certificates or passwords
     Init(init::Init),
-    /// List the agents that join: name, address, version, clock
+    /// List the agents that join: name, address, version, clock error
     List(list::List),
 }
 

@@ -26,12 +26,12 @@ use crate::output;
     kagiri lab up plans/labs/two-pcs.toml     make the lab\n  \
     kagiri lab status                         show its state\n  \
     kagiri lab exec a -- ip address           run a program on a host\n  \
-    kagiri stream --lab two-pcs --place server=a --place viewers=b    measure on it\n  \
+    kagiri stream --lab two-pcs --place server=a --place viewers=b\n  \
     kagiri transfer --lab two-pcs --place server=a --place clients=b\n  \
     kagiri lab down                           remove the lab"
 )]
 pub enum Lab {
-    /// Make the lab of a file and keep it until 'down'
+    /// Make the lab that FILE describes; it stays until 'kagiri lab down'
     #[command(alias = "start")]
     Up(Up),
     /// Show the lab: hosts, addresses, links, disks, processes
@@ -39,7 +39,7 @@ pub enum Lab {
     Status(Status),
     /// Run a program on a host of the lab
     Exec(Exec),
-    /// Take the lab down
+    /// Remove the lab
     #[command(alias = "stop")]
     Down(Down),
     /// Supervise a lab (started by 'up')
@@ -53,11 +53,11 @@ pub enum Lab {
     Disk(disk::Disk),
 }
 
-/// Make the lab of a file.
+/// Make the lab that FILE describes.
 #[derive(Args)]
 #[command(after_help = "Example:\n  kagiri lab up plans/labs/two-pcs.toml")]
 pub struct Up {
-    /// Lab file
+    /// Lab file; examples are in plans/labs/ of kagiri's sources
     file: PathBuf,
     /// Print one JSON document
     #[arg(long)]
@@ -66,7 +66,8 @@ pub struct Up {
 
 /// Show the lab.
 #[derive(Args)]
-#[command(after_help = "Exits with 1 if a process of the lab has ended.\n\nExamples:\n  \
+#[command(after_help = "Exits with 1 if a process of the lab (agent, delay lines, command of its file) has \
+    ended.\n\nExamples:\n  \
     kagiri lab status\n  \
     kagiri lab status two-pcs --json")]
 pub struct Status {
@@ -80,13 +81,13 @@ pub struct Status {
 /// Run a program on a host of the lab.
 #[derive(Args)]
 #[command(
-    after_help = "Sets $KAGIRI_LAB, $KAGIRI_LAB_HOST and, for the host's disk, $KAGIRI_LAB_DISK. Exits with \
-    the program's exit code.\n\n\
+    after_help = "The program finds the lab's name in $KAGIRI_LAB, the host's in $KAGIRI_LAB_HOST, and the \
+    path of the host's disk, if it has one, in $KAGIRI_LAB_DISK. Exits with the program's exit code.\n\n\
     Example:\n  \
     kagiri lab exec server -- nginx -g 'daemon off;'"
 )]
 pub struct Exec {
-    /// Host
+    /// Host of the lab, as 'kagiri lab status' lists it
     host: String,
     /// Name of the lab [default: the only one that is up]
     #[arg(long, value_name = "NAME")]
@@ -96,7 +97,7 @@ pub struct Exec {
     command: Vec<OsString>,
 }
 
-/// Take the lab down.
+/// Remove the lab.
 #[derive(Args)]
 #[command(after_help = "Example:\n  kagiri lab down two-pcs")]
 pub struct Down {

@@ -6,8 +6,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use transfer::settings::TransferSettings;
 
-use crate::args::WorkloadArgs;
+use crate::args::{WorkloadArgs, require_help};
 use crate::exit::{Failure, Outcome};
+use crate::hosts::{listen_help, place_help};
 use crate::pictures::CallArgs;
 use crate::session::SessionArgs;
 use serve::ServeArgs;
@@ -15,12 +16,18 @@ use serve::ServeArgs;
 /// Measure throughput and response time between two hosts, and find what limits them.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    kagiri transfer                              both ends here, over loopback\n  \
+    kagiri transfer                              both ends on this machine\n  \
     kagiri transfer --serve --listen 10.0.0.2:5201 --allow 10.0.0.0/24\n  \
     kagiri transfer 10.0.0.2 --direction both    to kagiri or iperf3\n  \
     kagiri transfer nas --protocol udp --search  the highest rate without loss\n  \
     kagiri transfer nas --rr                     response times\n\n\
     Goodput: received payload divided by the time it took.")]
+#[command(mut_arg("place", place_help("transfer")))]
+#[command(mut_arg("require", require_help("'goodput>=9Gbit/s' or 'response_p99<=50us'")))]
+#[command(mut_arg(
+    "listen",
+    listen_help("With --serve: ADDRESS:PORT for clients [default: 127.0.0.1:5201]")
+))]
 pub struct TransferArgs {
     #[command(flatten)]
     settings: WorkloadArgs<TransferSettings>,

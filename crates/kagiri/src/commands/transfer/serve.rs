@@ -30,8 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServeArgs {
-    /// Run as a server until Ctrl-C, for any number of kagiri and iperf3 clients; listens at --listen
-    /// ADDRESS:PORT [default: 127.0.0.1:5201]
+    /// Run as a server at --listen until Ctrl-C, for any number of kagiri and iperf3 clients
     #[arg(long, conflicts_with_all = OF_CLIENTS)]
     serve: bool,
     /// Accept clients only from this network, e.g. 10.0.0.0/24; repeatable
