@@ -25,6 +25,6 @@ pub fn is_any_loaded(ids: &[u32]) -> bool {
     match asked.stdout.trim_ascii() {
         b"True" => true,
         b"False" => false,
-        _ => panic!("the kernel does not tell: {}", String::from_utf8_lossy(&asked.stderr)),
+        _ => panic!("the kernel does not list them: {}", String::from_utf8_lossy(&asked.stderr)),
     }
 }

@@ -124,7 +124,7 @@ impl Fixture {
 impl MeasuredTrial {
     pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let value = self.known(name);
-        value.with_context(|| format!("kagiri told no {name}: {}", self.trial["reasons"]))
+        value.with_context(|| format!("kagiri reported no {name}: {}", self.trial["reasons"]))
     }
 
     /// A metric's value, if there is one.

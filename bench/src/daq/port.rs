@@ -180,7 +180,7 @@ pub fn cliff(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let mut found = Found::default();
     for _ in 0..settings.times() {
         let few = [push(FEW)?];
-        let skew_us = middle(&few, "send_skew_p50_us").context("no skew was told")?;
+        let skew_us = middle(&few, "send_skew_p50_us").context("no skew was reported")?;
         let predicted = theory::cliff_sources(BUFFER_BYTES, RATE_BIT_PER_S, skew_us / 1e6, frame);
         let predicted = predicted.context("nothing was predicted")?;
         row.pair(f64::from(least_broken(FEW, 4 * predicted as u32, carries)?), predicted);

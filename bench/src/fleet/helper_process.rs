@@ -187,7 +187,7 @@ pub struct Coordinate {
     rounds: usize,
 }
 
-fn tell(event: &Event) -> anyhow::Result<()> {
+fn print_event(event: &Event) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string(event)?);
     Ok(())
 }
@@ -200,7 +200,7 @@ impl Coordinate {
         let mut more = credentials.as_ref().map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
         more.extend([access_control(credentials.as_ref()), low_pass_filter()]);
         // It can be joined before this line is printed.
-        tell(&Event::Listening { at_ns: monotonic_ns() })?;
+        print_event(&Event::Listening { at_ns: monotonic_ns() })?;
         let coordinator = Coordinator::open(CoordinatorConfig {
             role: session::Role::Router { listen: vec![self.listen.clone()] },
             more,
@@ -210,11 +210,11 @@ impl Coordinate {
             stop: Arc::default(),
         })?;
         self.await_all(&coordinator)?;
-        tell(&Event::Whole { at_ns: monotonic_ns(), used: Cost::now()? })?;
+        print_event(&Event::Whole { at_ns: monotonic_ns(), used: Cost::now()? })?;
         if self.rest_ms > 0 {
             let before = Cost::now()?;
             std::thread::sleep(Duration::from_millis(self.rest_ms));
-            tell(&Event::Rested { used: Cost::now()?, before })?;
+            print_event(&Event::Rested { used: Cost::now()?, before })?;
         }
         if self.rounds > 0 {
             self.ask(&coordinator)?;
@@ -247,10 +247,10 @@ impl Coordinate {
                 let silent =
                     coordinator.membership().names().into_iter().filter(|name| !answered.contains(name));
                 let names = silent.take(NAMED_MAX).collect();
-                tell(&Event::Silent { round, answers: answered.len(), names })?;
+                print_event(&Event::Silent { round, answers: answered.len(), names })?;
             }
         }
-        tell(&Event::Asked { took_ms, used: Cost::now()?, before })
+        print_event(&Event::Asked { took_ms, used: Cost::now()?, before })
     }
 }
 
@@ -264,7 +264,7 @@ fn watch(coordinator: &Coordinator) -> anyhow::Result<()> {
         if now != known {
             let came = now.difference(&known).cloned().collect();
             let gone = known.difference(&now).cloned().collect();
-            tell(&Event::Changed { at_ns, came, gone })?;
+            print_event(&Event::Changed { at_ns, came, gone })?;
             known = now;
         }
     }

@@ -206,7 +206,7 @@ fn frames_of(page: &Path, dir: &Path) -> anyhow::Result<Frames> {
             }
         }
     });
-    let line = lines.recv_timeout(PATIENCE).with_context(|| format!("{BROWSER} told nothing"))?;
+    let line = lines.recv_timeout(PATIENCE).with_context(|| format!("{BROWSER} reported nothing"))?;
     // The browser writes the place in its source behind.
     let text = line.rsplit_once('}').map_or(line.as_str(), |(text, _)| text);
     Ok(serde_json::from_str(&format!("{text}}}"))?)

@@ -21,7 +21,7 @@ pub(super) struct Measured {
 
 impl Measured {
     pub(super) fn metric(&self, name: &str) -> anyhow::Result<f64> {
-        self.trial["metrics"][name].as_f64().with_context(|| format!("kagiri told no {name}"))
+        self.trial["metrics"][name].as_f64().with_context(|| format!("kagiri reported no {name}"))
     }
 }
 

@@ -156,7 +156,7 @@ mod tests {
         let mut part = port(DaqSettings { listen, builders: 1, front_ends: 0, ..settings.clone() });
         let again = prepare(&mut part, &host(&said)).unwrap();
         assert_eq!(again.addresses[0], facts.addresses[0]);
-        assert_eq!(said.lock().unwrap().len(), 2, "nobody needs to be told");
+        assert_eq!(said.lock().unwrap().len(), 2, "without front ends nothing is printed");
 
         for listen in ["0.0.0.0:7500", "192.0.2.99:7500"] {
             let mut part = port(DaqSettings { listen: Some(listen.into()), ..settings.clone() });

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(metrics["builder_cpu_us_per_fragment"], Some(2.0));
         assert_eq!((metrics["fragments_lost"], metrics["fragments_unexplained"]), (Some(0.0), Some(0.0)));
         assert_eq!(metrics["retransmits"], Some(2.0));
-        assert_eq!(metrics["timeouts"], None, "a kernel that does not tell is no kernel without timeouts");
+        assert_eq!(metrics["timeouts"], None, "timeouts are unknown, not 0");
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let more = of(&settings, &built(21, 10));
         assert_eq!((more["fragments_lost"], more["fragments_unexplained"]), (Some(0.0), Some(1.0)));
         let others = of(&DaqSettings { front_ends: 1, ..settings.clone() }, &built(21, 10));
-        assert_eq!(others["fragments_lost"], None, "nobody tells what front ends sent");
+        assert_eq!(others["fragments_lost"], None, "what front ends sent is unknown");
         let mut cut = built(17, 10);
         cut.hosts[0].builders[0].events.unfinished = 1;
         assert_eq!(of(&settings, &cut)["fragments_lost"], None, "they may be under way");

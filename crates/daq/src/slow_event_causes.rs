@@ -209,7 +209,7 @@ mod tests {
             (3, Cause::Queueing),
             (2, Cause::RetransmissionTimeout),
         ];
-        assert_eq!(found, expected, "nobody counts what the front end 99 sent again");
+        assert_eq!(found, expected, "the retransmissions of front end 99 are unknown");
         let all = all(&reports);
         assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
         assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));

@@ -33,7 +33,7 @@ fn usual(due_ns: u64) -> Vec<ArrivedFragment> {
 }
 
 /// Records an event whose sources were all ordered at its trigger, and perhaps again later.
-fn tell(
+fn record(
     collect: &mut TrialRecorder,
     event: u64,
     due_ns: u64,
@@ -66,14 +66,14 @@ fn tell(
 #[test]
 fn report_counts_the_hold_only() {
     let mut collect = TrialRecorder::new(plan());
-    let measured = tell(&mut collect, 0, 1_001 * MS, None, usual(1_001 * MS));
+    let measured = record(&mut collect, 0, 1_001 * MS, None, usual(1_001 * MS));
     let expected =
         EventTimes { took_ns: 1050 * US, transit_ns: 50 * US, spread_ns: 900 * US, wire_bytes: 11_540 };
     assert_eq!(measured, expected, "also before the hold");
     collect.begin_hold(2_000 * MS, Some(1_000 * MS), true);
     for event in 1..=100 {
         let due_ns = (2_000 + event * 2) * MS;
-        tell(&mut collect, event, due_ns, None, usual(due_ns));
+        record(&mut collect, event, due_ns, None, usual(due_ns));
     }
     collect.vetoed(2_100 * MS, 3);
     collect.vetoed(1_900 * MS, 3);
@@ -140,7 +140,7 @@ fn slow_events_get_their_cause_and_source() {
             _ => {}
         }
         fragments.sort_by_key(|fragment| fragment.arrived_ns);
-        tell(&mut collect, event, due_ns, again_ns, fragments);
+        record(&mut collect, event, due_ns, again_ns, fragments);
     }
     let report = collect.report();
     let mut found: Vec<_> = report.slow.iter().map(|slow| (slow.event, slow.cause, slow.source)).collect();
@@ -165,11 +165,11 @@ fn unknown_clocks_and_invalid_sources_are_tolerated() {
     for fragment in &mut fragments {
         fragment.sent_ns = None;
     }
-    tell(&mut collect, 1, 1_500 * MS, None, fragments);
+    record(&mut collect, 1, 1_500 * MS, None, fragments);
     let early =
         ArrivedFragment { source: 77, payload_bytes: 5, sent_ns: Some(0), arrived_ns: 0, recovered: true };
-    tell(&mut collect, 2, 1_600 * MS, None, vec![early]);
-    tell(&mut collect, 3, 1_700 * MS, None, Vec::new());
+    record(&mut collect, 2, 1_600 * MS, None, vec![early]);
+    record(&mut collect, 3, 1_700 * MS, None, Vec::new());
     let report = collect.report();
     assert_eq!((report.events.complete, report.events.incomplete, report.skew.count()), (1, 2, 0));
     let report = TrialRecorder::new(plan()).report();
@@ -189,7 +189,7 @@ fn frequent_stalls_do_not_become_the_usual_delay() {
             fragments[3].arrived_ns = due_ns + 6 * MS;
             fragments.sort_by_key(|fragment| fragment.arrived_ns);
         }
-        tell(&mut collect, event, due_ns, None, fragments);
+        record(&mut collect, event, due_ns, None, fragments);
     }
     let report = collect.report();
     assert_eq!(report.causes, [(Cause::TailLossProbe, 35)].into());

@@ -95,7 +95,7 @@ fn overtaken_order_waits_for_the_usual_delay() {
     queue.add_order(1, 0, 5, 0);
     queue.add_order(2, 0, 10, MS);
     queue.fragment_arrived(2, 0, None, 2 * MS);
-    assert_eq!(queue.next_action(19 * MS), None, "nobody knows yet how long a fragment takes");
+    assert_eq!(queue.next_action(19 * MS), None, "the time of a fragment is unknown yet");
     assert_eq!(queue.next_action(20 * MS), multicast(1, 0, 5));
 }
 

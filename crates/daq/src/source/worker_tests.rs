@@ -62,7 +62,7 @@ fn batch_queues_each_fragment_once_per_addressed_source() {
     let mut group = group(8);
     group.triggered(0);
     group.triggered(1);
-    assert_eq!(group.links[0].batched.len(), 2, "1 does not tell of 0 again");
+    assert_eq!(group.links[0].batched.len(), 2, "event 1 does not repeat event 0");
     sender::send_batched(&mut group.context, &mut group.links[0]);
     assert_eq!(group.waiting(), vec![vec![0, 1]; 3]);
     group.told_of(&order(Kind::Trigger, 2, 0, 2));

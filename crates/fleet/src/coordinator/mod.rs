@@ -71,7 +71,7 @@ impl Coordinator {
         let failed =
             |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
         let (membership, run) = (Membership::default(), config.run.clone());
-        let (tokens, tells) = (membership.clone(), membership.clone());
+        let (tokens, notified) = (membership.clone(), membership.clone());
         let subscribers = vec![
             session
                 .liveliness()
@@ -85,10 +85,10 @@ impl Coordinator {
             session
                 .declare_subscriber(protocol::notification_key("*"))
                 .callback(move |sample| {
-                    if let Ok(tell) = protocol::decode(&sample.payload().to_bytes()) {
-                        tells.record_notification(
+                    if let Ok(notification) = protocol::decode(&sample.payload().to_bytes()) {
+                        notified.record_notification(
                             protocol::last_segment(sample.key_expr().as_str()),
-                            tell,
+                            notification,
                             &run,
                         );
                     }

@@ -1,4 +1,4 @@
-//! A supervisor that is killed at any moment leaves nothing that cannot be cleared away.
+//! Everything that a killed supervisor leaves can be removed, whenever it was killed.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -42,7 +42,7 @@ fn journal_lines(folder: &Path) -> usize {
     texts.map(|text| text.lines().count()).sum()
 }
 
-/// Killed between any two changes: as soon as the journal has that many lines.
+/// Killed between any two changes: as soon as the journal has this number of lines.
 #[test]
 fn killed_supervisor_leaves_nothing_at_any_step() {
     let Some(bench) = Bench::new() else { return };
@@ -66,7 +66,7 @@ fn killed_supervisor_leaves_nothing_at_any_step() {
     }
 }
 
-/// Killed at moments that have nothing to do with what it does.
+/// Killed at random moments.
 #[test]
 fn killed_supervisor_leaves_nothing_at_any_time() {
     let Some(bench) = Bench::new() else { return };
@@ -103,7 +103,7 @@ fn killed_supervisor_leaves_nothing_while_stopping() {
     }
 }
 
-/// The next `up` of the same lab clears away what a dead supervisor left, and stands in its place.
+/// The next `up` of the same lab removes what a dead supervisor left, and makes the lab.
 #[test]
 fn next_up_removes_what_a_crash_left() {
     let Some(bench) = Bench::new() else { return };

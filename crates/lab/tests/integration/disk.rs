@@ -1,4 +1,5 @@
-//! Modelled disks on the real kernel: as slow as their model, whole, and gone afterwards, whoever was killed.
+//! Modelled disks on the real kernel: as slow as their model, without lost data, and removed even after a
+//! kill.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use sys::disk::{DirectFile, FileSystem, ImageSpec};
 use sys::journal::{Journal, Leftover};
 
-/// Nothing here takes longer, unless it hangs.
+/// Everything here is faster, unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
 const SIZE: u64 = 512 << 20;
 
@@ -59,7 +60,7 @@ fn is_running(pid: i32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Drops `disk` and checks that it is gone, in a time in which nothing can have hung.
+/// Drops `disk` and checks that it is removed, fast enough that nothing hung.
 fn goes(folder: &Path, journal: &Journal, disk: Disk) {
     let server = disk.server_pid().unwrap();
     let began = Instant::now();
@@ -79,7 +80,7 @@ fn disk_is_never_faster_than_its_model() {
     for offset in (0..bytes).step_by(1 << 20) {
         device.read_at(offset).unwrap();
     }
-    // 150 MB/s, less a few milliseconds that the clocks of the ways may differ by.
+    // 150 MB/s, less the few milliseconds by which the overheads of accesses differ.
     let least = Duration::from_secs_f64(bytes as f64 / 150e6 * 0.97);
     assert!(began.elapsed() > least, "{:?} < {least:?}", began.elapsed());
 
@@ -97,7 +98,7 @@ fn disk_is_never_faster_than_its_model() {
     assert!(after.paced && after.reads >= before.reads + u64::from(reads), "{after:?}");
     assert!(after.seeks >= before.seeks + 95, "{before:?} {after:?}");
 
-    // The same without its model: only the way there and back.
+    // The same without its model: only the overhead.
     disk.set_paced(false).unwrap();
     let unpaced = disk.counters().unwrap().unwrap();
     device.read_at(0).unwrap();
@@ -117,14 +118,14 @@ fn written_data_is_kept_and_fsync_waits_for_the_platter() {
         let mut file = File::create(&path).unwrap();
         file.write_all(&content).unwrap();
         file.sync_all().unwrap();
-        // 6 MB at 13.75 MB/s, and nothing is left in a cache.
+        // 6 MB at 13.75 MB/s, with an empty cache at the end.
         assert!(began.elapsed() > Duration::from_millis(436), "{:?}", began.elapsed());
         sys::disk::drop_file_cache(&path).unwrap();
         let began = Instant::now();
         let mut back = Vec::new();
         File::open(&path).unwrap().read_to_end(&mut back).unwrap();
         assert!(back == content);
-        // The first of it may still be in the drive's buffer.
+        // Its beginning may still be in the drive's buffer.
         assert!(began.elapsed() > Duration::from_millis(300), "{:?}", began.elapsed());
         let counters = disk.counters().unwrap().unwrap();
         assert!(counters.flushes > 0 && counters.written_bytes >= 6_000_000, "{counters:?}");
@@ -163,7 +164,7 @@ fn killed_or_hung_server_blocks_nobody() {
             let output = disk.counters().unwrap_err().to_string();
             assert!(output.contains("stats"), "{output}");
         }
-        // Asked to end while he waits in the kernel: he is free when the disk is gone.
+        // The writer gets a signal while it waits in the kernel: it ends when the disk is removed.
         writing.kill().unwrap();
         goes(folder.path(), &journal, disk);
         ends(writing);

@@ -1,4 +1,4 @@
-//! The disk's time, without a clock: what physics allows, and what the parameters promise on average.
+//! The disk's time, without a clock: physical limits, and the averages that follow from the parameters.
 
 use lab::disk::{Direction, DiskModel, Rotating, ServiceTime};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn sequential_reads_reach_the_media_rate() {
         }
         let best = media_ns(&disk, piece * pieces);
         assert!(now >= best, "{think_ns}");
-        // The first turn, and the last thought.
+        // The first rotation, and the last think time.
         assert!(now <= best + turn_ns(&disk) + think_ns + 1_000_000, "{think_ns}: {now} of {best}");
         assert_eq!(head.effort().seeks, 0);
     }
@@ -125,7 +125,7 @@ fn scattered_cached_writes_complete_at_once_and_are_sorted() {
         now = head.access(now, Direction::Write, last, 4096);
     }
     assert!(now < 10_000_000, "they fit into the cache: {now}");
-    // What is not on the platter yet is read from the cache.
+    // Data that is not on the platter yet is read from the cache.
     let read = head.access(now, Direction::Read, last, 4096);
     assert!(read < now + 100_000, "{}", read - now);
     now = read;
@@ -237,7 +237,7 @@ proptest! {
         prop_assert_eq!(head.flush(flushed), flushed);
     }
 
-    /// However it is cut into accesses, what comes from the media takes at least its time there.
+    /// Data from the medium takes at least its transfer time, however it is divided into accesses.
     #[test]
     fn no_pattern_reads_faster_than_the_media(
         model in models(),

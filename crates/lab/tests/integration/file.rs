@@ -1,4 +1,4 @@
-//! Lab files: what they mean, and what is output of wrong ones.
+//! Lab files: their meaning, and the errors of wrong ones.
 
 use lab::file::{Lab, Queue};
 use lab::layout::Layout;
@@ -170,7 +170,7 @@ proptest! {
         let _ = Lab::read(&text);
     }
 
-    /// Whatever hosts there are, each gets an address of its own in one of the lab's networks.
+    /// Each host gets an address of its own in one of the lab's networks.
     #[test]
     fn addresses_are_distinct_and_in_the_subnet(
         count in 1u32..400,
@@ -183,7 +183,7 @@ proptest! {
         }
         let lab = Lab::read(&text).unwrap();
         let Ok(layout) = Layout::of(&lab) else {
-            // Only for want of room, which a /16 has.
+            // Only for lack of addresses, of which a /16 has enough.
             prop_assert!(prefix > 16);
             return Ok(());
         };

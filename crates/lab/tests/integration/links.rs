@@ -1,4 +1,4 @@
-//! Links are as slow, as long and as lossy as their file says, and lose nothing else.
+//! Links have the rate, delay and loss of their file, and no other losses.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -36,13 +36,13 @@ fn link_keeps_the_rate_of_each_direction() {
         let keys = format!("rate_up = '8Mbit/s'\nrate_down = '80Mbit/s'\nqueue = '{queue}'");
         let lab = two(&bench, queue, &keys);
         let (slow, fast) = (transfer(&lab, "a", "b", 500_000), transfer(&lab, "b", "a", 500_000));
-        // 500 kB take 0.5 s at 8 Mbit/s, less what may go at once; it can only take longer.
+        // 500 kB take at least 0.5 s at 8 Mbit/s, less the burst.
         assert!(slow > Duration::from_millis(480), "{queue}: {slow:?}");
         assert!(fast > Duration::from_millis(45), "{queue}: {fast:?}");
-        // The queue in front of the link has seen it all.
+        // The queue in front of the link has counted everything.
         let mut counters = QueueCounters::open("eth0", Some(pid_on(&lab, "a"))).unwrap().unwrap();
         assert!(counters.read().unwrap().bytes > Some(500_000));
-        // And so says the supervisor, of both ways.
+        // The supervisor reports the same, for both directions.
         let [carried] = lab.status().traffic[..] else { panic!("one link") };
         assert!(carried.link == 1 && carried.up.packets > 0, "{carried:?}");
         assert!(carried.up.bytes > 500_000 && carried.down.bytes > 500_000, "{carried:?}");
@@ -72,7 +72,7 @@ fn only_buffer_overflow_drops_packets() {
     let sending = began.elapsed();
     a.send_to(b"end", b.local_addr().unwrap()).ok();
     let mut arrived = 0;
-    // What waits leaves within 0.2 s.
+    // Queued packets leave within 0.2 s.
     b.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     while let Ok((length, _)) = b.recv_from(&mut packet) {
         arrived += u64::from(length == 1000);
@@ -81,7 +81,7 @@ fn only_buffer_overflow_drops_packets() {
     let dropped = after.drops.unwrap() - before.drops.unwrap();
     assert!(dropped > 0 && arrived + dropped >= PACKETS, "{arrived} arrived, {dropped} dropped");
     assert!(arrived + dropped <= PACKETS + 1, "but for the last word: {arrived} arrived, {dropped} dropped");
-    // It holds 19 of them; what went at once and what left while sending comes on top.
+    // It holds 19 of them, besides the burst and those that left while sending.
     let more = (3028 + (sending.as_secs_f64() * 125_000.0) as u64) / FRAME + 2;
     assert!(
         arrived >= 20_000 / FRAME && arrived <= 20_000 / FRAME + more,

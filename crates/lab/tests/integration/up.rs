@@ -1,4 +1,4 @@
-//! Labs come up, are what their file says, run programs, and go without a trace.
+//! Labs come up as in their file, run programs, and leave nothing behind.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -90,8 +90,8 @@ fn impossible_lab_is_rejected_and_leaves_nothing() {
     let backlog = || std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap();
     let of_machine = backlog();
     let setting = |name: &str| format!("{TWO}[host.c]\nsettings = {{ '{name}' = 77 }}\n");
-    // Half-made labs with a setting of the whole machine and one of no machine, with a disk that does not
-    // fit, also after one that was made; an address of this machine's, and a disk that is too small.
+    // Labs that fail halfway: a setting of the whole machine, an unknown setting, a disk that does not fit,
+    // alone and after another disk, an address of this machine, and a disk that is too small.
     for (text, part) in [
         (setting("core.netdev_max_backlog"), "does not exist in a network"),
         (setting("core.no_such_thing"), "does not exist in a network"),
@@ -143,11 +143,11 @@ fn control_socket_survives_invalid_requests() {
         whole.unwrap();
         assert!(answer.contains("invalid request") && answer.contains("send {"), "{answer}");
     }
-    // Longer than is read: it is refused while it is still being sent, and what is not read cuts the answer
-    // off.
+    // Longer than the limit: it is refused while it is still being sent, and the unread rest can cut off the
+    // answer.
     let (whole, answer) = answer_to(&[b'x'; 1 << 20]);
     assert!(whole.is_err() || answer.contains("invalid request"), "{answer}");
-    // One that connects and says nothing does not keep others out for long.
+    // A silent client does not block others for long.
     let silent = UnixStream::connect(&socket).unwrap();
     assert_eq!(lab.status().state, lab.state);
     drop(silent);
@@ -155,7 +155,7 @@ fn control_socket_survives_invalid_requests() {
     lab.down();
 }
 
-/// What runs on a host ends with the lab, also what the supervisor did not start.
+/// All programs on a host end with the lab, also those that the supervisor did not start.
 #[test]
 fn programs_on_a_host_end_with_it() {
     let Some(bench) = Bench::new() else { return };
@@ -196,7 +196,7 @@ fn disks_report_their_io() {
     let mut file = std::fs::File::create(target.join("film")).unwrap();
     file.write_all(&vec![7; BYTES]).unwrap();
     file.sync_all().unwrap();
-    // Open, it would keep the disk from being unmounted.
+    // An open file would prevent the unmount of the disk.
     drop(file);
     let after = counts();
     assert!(after[1].written_bytes >= before[1].written_bytes + BYTES as u64, "{before:?} {after:?}");

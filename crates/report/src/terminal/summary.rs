@@ -116,7 +116,7 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
         text += &toned(style, Tone::Bold, "", &plain(&variant.name));
     }
     // The tables of one load's trial say more than a row of its metrics.
-    if !(words::is_one_load(run, variant) && tells(&variant.account, style, &mut text)) {
+    if !(words::is_one_load(run, variant) && print_tables(&variant.account, style, &mut text)) {
         text += &loads(run, variant, specs, style);
     }
     if !variant.saturation.is_empty() {
@@ -138,8 +138,8 @@ pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
     limit.evidence.iter().skip(1).take(most).enumerate().map(one).collect()
 }
 
-/// The workload's own tables, if it has any.
-fn tells(account: &Account, style: &Style, text: &mut String) -> bool {
+/// Prints the workload's own tables; `false` if it has none.
+fn print_tables(account: &Account, style: &Style, text: &mut String) -> bool {
     for (number, table) in account.tables.iter().map(printed).enumerate() {
         if number > 0 {
             *text += "\n";

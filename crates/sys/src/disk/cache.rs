@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(resident_bytes(file.path()).unwrap(), bytes);
         drop_file_cache(file.path()).unwrap();
         let left = resident_bytes(file.path()).unwrap();
-        assert_eq!(left, 0, "clean pages nobody uses are dropped");
+        assert_eq!(left, 0, "clean unused pages are dropped");
         std::fs::read(file.path()).unwrap();
         assert_eq!(resident_bytes(file.path()).unwrap(), bytes);
     }

@@ -72,7 +72,7 @@ mod tests {
             let address = reserved.local_addr();
             let shared = ListenOptions { reuse_port: true, ..ListenOptions::default() };
             for _ in 0..3 {
-                assert!(TcpStream::connect(address).is_err(), "nobody listens");
+                assert!(TcpStream::connect(address).is_err(), "there is no listener");
                 assert!(Listener::bind(address, &ListenOptions::default()).is_err(), "a stranger got it");
                 let listener = Listener::bind(address, &shared).unwrap();
                 let _udp = UdpPort::bind(address).unwrap();

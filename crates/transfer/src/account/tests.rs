@@ -34,7 +34,11 @@ fn headline_states_goodput_and_share_of_the_link() {
     let account = of(&discarded, &report(bytes(1_000_000), bytes(1_000_000)));
     assert!(account.headline.is_some_and(|text| text.contains("discarded unread")));
     let limit = account.limit.unwrap();
-    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown), "nobody told of CPU");
+    assert_eq!(
+        (limit.resource, limit.certainty),
+        (Resource::None, Certainty::Unknown),
+        "no end reported its CPU"
+    );
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn broken_transfer_names_no_limit_and_states_the_reason() {
     let Account { limit, broke_off, tables, .. } = judged.account;
     assert_eq!((judged.verdict, limit, broke_off), (Verdict::Fail, None, report.broken.clone()));
     let flows = &tables[1];
-    assert_eq!(flows.columns[1].title, "moved", "nobody knows what arrived");
+    assert_eq!(flows.columns[1].title, "moved", "what arrived is unknown");
     assert_eq!(flows.rows[0].last(), Some(&"broke off".into()));
     assert_eq!(flows.notes, ["up 1 broke off: the connection was reset"]);
 }

@@ -36,7 +36,7 @@ pub enum ClientError {
     #[error("cannot resolve the host name '{host}': {why}; check its spelling, or give its IP address")]
     HostName { host: String, why: String },
     #[error("{source}; start a server there ('kagiri transfer --serve', or 'iperf3 -s')")]
-    Nobody { source: ControlError },
+    NoServer { source: ControlError },
     #[error(
         "{source}; is something else listening there, or a server stuck? start 'kagiri transfer \
          --serve' or 'iperf3 -s' there, or use --peer ttcp for a classic ttcp"
@@ -103,7 +103,8 @@ impl Ready {
         }
         let server = task.server;
         let until = Deadline::after(STEP);
-        let socket = connect(server, &SocketOptions::default(), &stop_handle, until).map_err(nobody)?;
+        let socket =
+            connect(server, &SocketOptions::default(), &stop_handle, until).map_err(connect_error)?;
         let control = Control::new(socket, server, stop_handle.clone(), STEP)?;
         let name = SessionId::random();
         let cookie = name.cookie(Role::Control);
@@ -130,10 +131,10 @@ impl Ready {
     }
 }
 
-/// A refused connection has one cause mostly.
-fn nobody(source: ControlError) -> ClientError {
+/// A refused or silent connection mostly means that no server runs there.
+fn connect_error(source: ControlError) -> ClientError {
     match source {
-        ControlError::Net(_) | ControlError::Silent { .. } => ClientError::Nobody { source },
+        ControlError::Net(_) | ControlError::Silent { .. } => ClientError::NoServer { source },
         other => other.into(),
     }
 }

@@ -76,7 +76,7 @@ impl SessionStatus {
         self.look().flows.as_ref().map(question)
     }
 
-    pub(super) fn tell(&self, change: impl FnOnce(&mut Flows)) {
+    pub(super) fn change_flows(&self, change: impl FnOnce(&mut Flows)) {
         if let Some(flows) = &mut self.change().flows {
             change(flows);
         }
@@ -159,7 +159,7 @@ impl Progress {
     ) -> Result<Progressed, Iperf3Error> {
         if self.omit_until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {
             self.omit_until_ns = None;
-            status.tell(Flows::end_omitted);
+            status.change_flows(Flows::end_omitted);
         }
         let Some((counts, bytes, finished)) =
             status.ask(|flows| (flows.counts(), flows.bytes(), flows.is_finished()))

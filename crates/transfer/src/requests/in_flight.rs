@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn answers_match_requests_in_order() {
         let mut in_flight = InFlight::default();
-        assert_eq!(in_flight.answered_next(), None, "nobody asked");
+        assert_eq!(in_flight.answered_next(), None, "no request was sent");
         (0..3).for_each(|n| in_flight.push(sent(n)));
         assert_eq!([in_flight.answered_next(), in_flight.answered_next()], [Some(sent(0)), Some(sent(1))]);
         assert_eq!((in_flight.waiting, in_flight.next()), (1, 3));

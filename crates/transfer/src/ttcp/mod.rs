@@ -64,7 +64,7 @@ pub enum TtcpError {
     #[error("{peer} did not answer within {} s; does `ttcp -r` run there?", .within.as_secs_f64())]
     NoAnswer { peer: SocketAddr, within: Duration },
     #[error("no sender came to {local} within {} s; start `ttcp -t` there", .within.as_secs_f64())]
-    Nobody { local: SocketAddr, within: Duration },
+    NoSender { local: SocketAddr, within: Duration },
     #[error("a stream came from {peer}, not from {expected}; who else sends there?")]
     Stranger { peer: SocketAddr, expected: std::net::IpAddr },
     #[error("ttcp speaks TCP and UDP, not QUIC")]

@@ -59,16 +59,16 @@ impl Receiver {
     ) -> Result<TtcpReport, TtcpError> {
         let within = self.manner.patience.first;
         let until = Deadline::after(within);
-        let nobody = TtcpError::Nobody { local: self.local_addr(), within };
+        let no_sender = TtcpError::NoSender { local: self.local_addr(), within };
         let (socket, peer) = match &mut self.place {
             Place::Tcp(listener) => {
                 let accepted = await_one(listener, stop_handle, until, || Ok(listener.accept()?))?;
-                let (socket, peer) = accepted.ok_or(nobody)?;
+                let (socket, peer) = accepted.ok_or(no_sender)?;
                 socket.set_silence_limit(self.manner.patience.silence)?;
                 (FlowSocket::Tcp(socket), peer)
             }
             Place::Udp(port) => {
-                let peer = await_one(port, stop_handle, until, || first_sender(port))?.ok_or(nobody)?;
+                let peer = await_one(port, stop_handle, until, || first_sender(port))?.ok_or(no_sender)?;
                 (FlowSocket::Udp(port.hand_over(peer)?), peer)
             }
         };

@@ -191,7 +191,7 @@ fn silent_peer_is_reported() {
     }
 }
 
-/// What a sender at a rate waits for at least: an Ethernet frame's worth.
+/// A sender at a rate sends at least an Ethernet frame at once.
 const SEGMENT_BYTES: u64 = 1448;
 
 #[test]

@@ -27,7 +27,7 @@ fn run_udp(socket: UdpFlow, spec: FlowSpec) -> flow::GroupReport {
     run(vec![(FlowSocket::Udp(socket), spec)], &GroupSetting::default())
 }
 
-/// The receiver is stopped once it has `datagrams`, or all that can come has.
+/// The receiver is stopped once it has `datagrams`, or everything that can arrive.
 fn stop_after(group: Group, datagrams: u64) -> flow::GroupReport {
     until("the datagrams", || group.counts()[0].datagrams >= datagrams);
     group.stop();
@@ -127,7 +127,7 @@ fn lost_duplicated_and_reordered_datagrams_are_counted_exactly() {
         other.set_receive_buffer(8 << 20).unwrap();
         let receiving = start_udp(other, receiver(mode, stamp));
         let stop = AtomicBool::new(false);
-        // The last two are not tampered with, so that nothing is missing behind the last that comes.
+        // The last two are unchanged, so that nothing is missing after the last received one.
         let did = std::thread::scope(|scope| {
             let relay = scope.spawn(|| relay(&inlet, &outlet, &stop));
             let sent = run_udp(one, sender(2_002 * u64::from(SIZE), stamp));

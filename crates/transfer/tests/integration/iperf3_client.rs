@@ -75,7 +75,7 @@ fn tcp_upload_is_complete() {
         let (report, json) = both(parameters);
         let (sent, received) = sum(&report);
         assert_eq!(number(&json, "sum_received"), received, "{parameters:?}");
-        // iperf3 drops what is still under way when it hears of the end.
+        // iperf3 drops what is still in flight when the end is announced.
         assert!(received > 0 && received <= sent, "{parameters:?}: {received} of {sent}");
         if let Some(bytes) = parameters.bytes_asked() {
             assert_eq!((sent, received), (bytes, bytes), "the end waits until iperf3 has everything");

@@ -1,5 +1,5 @@
-//! Clients that mean harm, vanish, hang or talk nonsense: every wait of our server ends, and what they held
-//! is freed.
+//! Clients that attack, vanish, hang or send nonsense: every wait of our server ends, and their resources are
+//! freed.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -34,7 +34,7 @@ fn sockets() -> usize {
         .count()
 }
 
-/// Whether a client that means well is served.
+/// Whether a well-behaved client is served.
 fn is_well(server: &Server) -> bool {
     let parameters = Parameters { length: Length::Bytes(100_000), ..Parameters::default() };
     run(server.local_addr(), parameters).is_ok_and(|report| report.problem.is_none())
@@ -62,7 +62,7 @@ impl Hand {
         self.0.write_all(&[&len.to_be_bytes(), text.as_bytes()].concat()).unwrap();
     }
 
-    /// The number of the error that the server gives up with.
+    /// The number of the error with which the server ends the session.
     fn failure(&mut self) -> Option<i32> {
         while self.hear()? != State::ServerError {}
         let mut bytes = [0; 8];
@@ -172,7 +172,7 @@ fn invalid_parameters_get_their_error_number() {
     own("{\"authtoken\": \"bWU=\"}", 142);
     own("{\"udp\": true, \"len\": 65536}", 20);
     own(&format!("{{\"title\": {}", "[".repeat(5000)), 114);
-    // A length beyond all reason, and a byte that belongs to no protocol.
+    // An excessive length, and a byte of no protocol.
     for bytes in [&[0xff; 4][..], &[0, 0, 0, 0]] {
         let mut hand = Hand::new(server.local_addr(), &Cookie::random());
         assert_eq!(hand.hear(), Some(State::ParamExchange));

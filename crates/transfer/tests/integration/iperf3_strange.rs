@@ -11,7 +11,7 @@ use sys::net::{ListenOptions, Listener};
 use transfer::control::ControlError;
 use transfer::iperf3::{Direction, Iperf3Error, Length, Parameters, Protocol};
 
-/// A server that says these bytes after the cookie, then closes or falls silent.
+/// A server that sends these bytes after the cookie, then closes or stays silent.
 fn script(said: Vec<u8>, closes: bool) -> SocketAddr {
     let (listener, address) = listener();
     std::thread::spawn(move || {
@@ -21,7 +21,7 @@ fn script(said: Vec<u8>, closes: bool) -> SocketAddr {
         let _ = stream.write_all(&said);
         if closes {
             drop(stream);
-            // Data streams are taken, and nothing comes of them.
+            // Data streams are accepted and ignored.
             let _streams: Vec<_> = listener.incoming().collect();
             return;
         }
@@ -98,7 +98,7 @@ fn full_listen_queue_ends_the_connect_in_time() {
     assert!(error.contains("did not answer within 3 s while being connected to"), "{error}");
 }
 
-/// A server that goes through a whole test of one TCP stream and then says these results.
+/// A server that performs a whole test of one TCP stream and then sends these results.
 fn server_with_results(results: Vec<u8>) -> SocketAddr {
     let (listener, address) = listener();
     std::thread::spawn(move || {
@@ -152,18 +152,18 @@ fn invalid_results_do_not_change_own_results() {
     assert_eq!(report.bytes().0, 1_000_000);
 }
 
-/// What a line does to the first connection that goes through it.
+/// What a relay does to the first connection through it.
 #[derive(Debug, Clone, Copy)]
 struct Garbling {
     /// Whether it is what the client says.
     is_up: bool,
     /// From which byte on.
     from: usize,
-    /// What stands in place of every byte from there on.
+    /// The replacement of every byte from there on.
     byte: u8,
 }
 
-/// A line to `server`, and where it begins.
+/// A relay to `server`, and its address.
 fn garbled_line(server: SocketAddr, garbling: Garbling) -> SocketAddr {
     let (listener, address) = listener();
     std::thread::spawn(move || {
@@ -180,7 +180,7 @@ fn garbled_line(server: SocketAddr, garbling: Garbling) -> SocketAddr {
     address
 }
 
-/// Passes bytes on until either end is closed, garbled from the byte `from` on.
+/// Passes bytes on until either end is closed, corrupted from the byte `from` on.
 fn pass(source: &mut TcpStream, sink: &mut TcpStream, from: Option<usize>, byte: u8) {
     let mut piece = vec![0; 64 << 10];
     let mut passed = 0;
@@ -197,9 +197,10 @@ fn pass(source: &mut TcpStream, sink: &mut TcpStream, from: Option<usize>, byte:
     let _ = (source.shutdown(Shutdown::Read), sink.shutdown(Shutdown::Write));
 }
 
-/// Where a client's words are garbled: the cookie, the length and the text of its parameters, its results.
+/// Where a client's messages are corrupted: the cookie, the length and the text of its parameters, its
+/// results.
 const UP: [usize; 5] = [3, 37, 41, 60, 300];
-/// Where a server's are: each of its first states, the length and the text of its results.
+/// Where a server's messages are corrupted: each of its first states, the length and the text of its results.
 const DOWN: [usize; 6] = [0, 1, 2, 4, 6, 20];
 
 fn garblings() -> Vec<Garbling> {

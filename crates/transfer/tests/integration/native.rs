@@ -138,7 +138,7 @@ fn many_flows_share_few_threads() {
 fn opening_many_flows_blocks_no_other_client() {
     let natives = Arc::new(NativeServer::new(NativeSettings::default()));
     let mut settings = ServerSettings { natives: Some(natives), ..ServerSettings::new(LOOPBACK.into()) };
-    // Less than one client opens side by side: each connection says at once whose it is.
+    // Fewer than one client opens at once: each connection identifies its session immediately.
     settings.greet.half_open_max = 100;
     let server = Server::start(settings).unwrap();
     let settings = self::settings(json!({ "bytes": "1MB", "flows": 250 }));
@@ -205,7 +205,7 @@ fn impossible_orders_are_refused_with_a_reason() {
 
 #[test]
 fn server_of_another_protocol_is_named() {
-    // What it does with a connection, and what the client is to say of it.
+    // What it does with a connection, and the expected error of the client.
     type Manner = (&'static str, fn(TcpStream), &'static str);
     let manners: [Manner; 4] = [
         ("closes at once", drop, "closed"),

@@ -16,7 +16,7 @@ use transfer::settings::RequestSettings;
 
 const GUARD: Duration = Duration::from_secs(10);
 
-/// A control connection that asks for what a client of kagiri never would.
+/// A control connection with orders that a client of kagiri never sends.
 fn ordered_by_hand(server: SocketAddr, change: impl Fn(&mut SessionOrder)) -> (TcpStream, SessionId) {
     let mut order = SessionOrder {
         protocol_version: VERSION,
@@ -88,7 +88,7 @@ fn datagrams_go_only_to_the_ordering_host() {
     let (mut control, name) = ordered_by_hand(server.local_addr(), |_| ());
     assert!(matches!(hear(&mut control), ServerMessage::Ready { .. }));
     let greeting = *name.cookie(Role::Flow(0)).bytes();
-    // Another host's address, as whoever wants it flooded would write there.
+    // Another host's address, as an attacker would write it there to have that host flooded.
     let victim = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
     victim.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     victim.send_to(&greeting, server.local_addr()).unwrap();

@@ -1,5 +1,5 @@
-//! kagiri's client finds out whose server it meets, and its server serves kagiri's clients and iperf3's at
-//! once.
+//! kagiri's client detects the kind of server, and its server serves clients of kagiri and iperf3 at the same
+//! time.
 
 use crate::native_common::{ends, prepare, settings};
 use std::net::Ipv4Addr;
@@ -16,8 +16,8 @@ use transfer::native::{NativeServer, NativeSettings};
 use transfer::report::TransferReport;
 use transfer::settings::TransferSettings;
 
-/// Whether a transfer is to be run once more: nothing is wrong with it but that a rate was not kept, as it
-/// happens where a sender or a receiver is kept off the CPU. All else is never so.
+/// Whether to repeat a transfer: its only fault is a missed rate, which happens if a sender or receiver waits
+/// for a CPU. Other faults are never repeated.
 fn only_lacks_its_rate(judgement: &Judgement) -> bool {
     let is_of_rate = |why: &String| {
         why.contains(" of the requested ") || why.starts_with("the sender was woken too late to offer")
@@ -106,8 +106,8 @@ fn iperf3_server_is_detected() {
         for way in report.directions.iter().map(|way| way.direction) {
             let (sender, receiver) = ends(&report, way);
             let (sent, received) = (sender.bytes(), receiver.bytes());
-            // iperf3 drops what is still under way when it hears of the end, and each end has its own omitted
-            // time.
+            // iperf3 drops what is still in flight when the end is announced, and each end has its own
+            // omitted time.
             let most = if settings.omit == Span::from_ms(0) { sent } else { sent + sent / 4 };
             assert!(received > 0 && received <= most, "{value}: {received} of {sent}");
             if let Some(bytes) = settings.bytes {

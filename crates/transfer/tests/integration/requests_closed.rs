@@ -1,4 +1,4 @@
-//! One request after the other: each gets its answer, whatever waits how, and nothing hangs.
+//! One request after the other: each gets its answer with every way of waiting, and nothing hangs.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -100,8 +100,8 @@ fn end_time_ends_both_sides_without_the_omitted_time() {
     }
 }
 
-/// Asks for twice `half_ns`, of which the first half is left out. Not both have answers where a thread was
-/// kept off the CPU for that long.
+/// Requests for twice `half_ns`, of which the first half is omitted. A half has no answers if a thread lost
+/// its CPU for that long.
 fn both_halves_have_answers(is_udp: bool, waiting: Waiting, half_ns: u64) -> bool {
     let (near, far) = pairs(is_udp, 1);
     let now_ns = monotonic_ns();
@@ -200,7 +200,7 @@ fn closed_datagram_peer_is_reported() {
         drop(finish(answering));
         let report = finish(asking);
         assert_failed(&report.flows[0], "nobody listens at the peer any more");
-        // One may have come to the socket that was about to close.
+        // One may have arrived at the socket before it closed.
         assert!((1..=2).contains(&responses(&report).unanswered));
     }
 }

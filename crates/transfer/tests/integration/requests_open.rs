@@ -1,5 +1,5 @@
-//! Requests at moments of a schedule: they are sent whatever the answers do, and latency counts from the
-//! moment.
+//! Requests at moments of a schedule: they are sent independently of the answers, and latency counts from the
+//! scheduled moment.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn unanswered_requests_are_counted() {
 #[test]
 fn lost_datagrams_do_not_delay_others() {
     let (near, mut far) = datagrams();
-    // Room for all requests: those that the kernel drops are none of the test's.
+    // Room for all requests: the test does not count drops of the kernel.
     far.set_receive_buffer(4 << 20).unwrap();
     let order = RequestSpec { size_bytes: 2, answer_bytes: 2, ..at(2000.0, RequestEnd::Requests(1000)) };
     let asking = start(vec![FlowSocket::Udp(near)], &order);

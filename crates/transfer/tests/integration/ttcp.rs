@@ -1,5 +1,4 @@
-//! Classic ttcp at the other end: nuttcp's classic mode over TCP, and over UDP a few lines that do as
-//! `ttcp.c` does.
+//! Classic ttcp at the other end: nuttcp's classic mode over TCP, and an imitation of `ttcp.c` over UDP.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

@@ -81,10 +81,10 @@ impl ServeArgs {
         }
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
-            tell(&server, &natives, is_json);
+            print_ended(&server, &natives, is_json);
         }
         server.stop();
-        tell(&server, &natives, is_json);
+        print_ended(&server, &natives, is_json);
         Ok(Code::Measured)
     }
 }
@@ -99,8 +99,8 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
     })
 }
 
-/// One line a session that has ended.
-fn tell(server: &Server, natives: &NativeServer, is_json: bool) {
+/// Prints one line per ended session.
+fn print_ended(server: &Server, natives: &NativeServer, is_json: bool) {
     let native = natives.take_ends().into_iter().map(|end| session(&end));
     let others = server.take_reports().into_iter().map(|report| test(&report));
     for session in native.chain(others) {

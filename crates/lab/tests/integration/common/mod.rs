@@ -1,4 +1,5 @@
-//! Labs for tests: this test program is its own `kagiri`, called once more for keepers and lines.
+//! Labs for tests: this test program is its own `kagiri`, started again as supervisor, delay lines and disk
+//! server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,13 +22,13 @@ pub fn work_folder() -> Option<tempfile::TempDir> {
     Some(tempfile::tempdir_in(here.parent().unwrap()).unwrap())
 }
 
-/// This test program, called once more.
+/// This test program, to be started again.
 pub fn this_program() -> Program {
     let arguments = ["--exact", "program", "--nocapture", "--"].map(OsString::from).to_vec();
     Program { path: std::env::current_exe().unwrap(), arguments }
 }
 
-/// A folder on a disk, for one test's labs, and a mark in their names, so that tests do not meet.
+/// A folder on a disk for one test's labs, and a unique part of their names.
 pub struct Bench {
     folder: tempfile::TempDir,
     mark: String,
@@ -70,7 +71,7 @@ pub fn program() {
             let options =
                 SupervisorOptions { file: file.into(), folders, program: this_program(), owner: None };
             let well = lab::supervisor::supervise(&options, &|line| {
-                // On a line of its own, after what the test harness has begun.
+                // On a line of its own, after the unfinished line of the test harness.
                 writeln!(std::io::stdout(), "\n{line}").is_ok()
             });
             std::process::exit(i32::from(!well));
@@ -201,8 +202,7 @@ pub fn traces(bench: &Bench) -> BTreeSet<String> {
     found
 }
 
-/// What there is now of [`traces`] and was not there before. A link that was there may have been another
-/// test's.
+/// The [`traces`] that exist now and did not exist before. A link may belong to another test.
 fn left(bench: &Bench, before: &BTreeSet<String>) -> BTreeSet<String> {
     traces(bench).difference(before).cloned().collect()
 }

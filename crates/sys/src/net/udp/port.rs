@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(one.send(b"hello").unwrap(), Moved::Bytes(5));
         let one_address = one.local_addr().unwrap();
         assert_eq!(port.receive(&mut buffer).unwrap(), Some((5, one_address)));
-        let flow = port.flow_to(one_address, None, |_, _| panic!("nobody else wrote")).unwrap();
+        let flow = port.flow_to(one_address, None, |_, _| panic!("no other sender")).unwrap();
         for (from, text) in [(&one, &b"mine"[..]), (&other, b"new")] {
             assert_eq!(from.send(text).unwrap(), Moved::Bytes(text.len()));
         }

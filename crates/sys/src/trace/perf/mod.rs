@@ -232,11 +232,11 @@ impl PerfTracer {
         };
         let lost: Vec<u64> = self.lanes.iter().map(|lane| lost_on(lane.cpu)).collect();
         let with_lost = self.lanes.iter_mut().zip(lost).filter(|(lane, lost)| *lost > lane.reported_lost);
-        let tell = |(lane, lost): (&mut Lane, u64)| {
+        let loss = |(lane, lost): (&mut Lane, u64)| {
             let events = lost - std::mem::replace(&mut lane.reported_lost, lost);
             Event::Lost { from_ns: Some(lane.last_ns), to_ns, cpu: lane.cpu, events }
         };
-        with_lost.map(tell).collect()
+        with_lost.map(loss).collect()
     }
 }
 

@@ -47,7 +47,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Runs all cases side by side: they wait more than they work.
+/// Runs all cases concurrently: they mostly wait.
 pub fn at_once<T: Sync>(cases: &[T], run: impl Fn(&T) + Sync) {
     std::thread::scope(|scope| {
         for case in cases {
@@ -56,14 +56,14 @@ pub fn at_once<T: Sync>(cases: &[T], run: impl Fn(&T) + Sync) {
     });
 }
 
-/// Runs a case with longer and longer times, s, until as much moved in one as is due: a thread that was kept
-/// off the CPU for most of a short one does not make up for it.
+/// Runs a case with longer and longer times, s, until enough was transferred: a thread that lost its CPU for
+/// most of a short time does not catch up.
 pub fn until_enough_moves(what: &str, is_enough: impl Fn(u32) -> bool) {
     let enough = [1, 2, 4, 8].into_iter().find(|&s| is_enough(s));
     assert!(enough.is_some(), "{what}: not what is due moved, however long it took");
 }
 
-/// A program that is killed when the test is done with it.
+/// A program that is killed at the end of the test.
 pub struct Process(pub Child);
 
 impl Process {
@@ -105,7 +105,7 @@ impl Drop for Process {
     }
 }
 
-/// Deadlines that a test can wait for, and that one whose threads are kept off the CPU for a while keeps.
+/// Deadlines that are short enough for a test, and long enough for threads that wait for a CPU.
 pub fn short() -> Deadlines {
     Deadlines {
         step: Duration::from_secs(3),
@@ -154,8 +154,7 @@ pub fn iperf3_server(arguments: &[&str]) -> (Process, SocketAddr) {
 
 /// iperf3 as a server at an address of this host.
 pub fn iperf3_server_at(ip: IpAddr, arguments: &[&str]) -> (Process, SocketAddr) {
-    // A child that another thread of this test is just starting may hold the port for a moment, and iperf3
-    // ends then.
+    // A child that another thread of this test is starting may briefly hold the port, and iperf3 ends then.
     for _ in 0..5 {
         let address = free_address(ip);
         let (host, port) = (ip.to_string(), address.port().to_string());
@@ -177,7 +176,7 @@ pub fn free_address(ip: IpAddr) -> SocketAddr {
         let offset = own.wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         SocketAddr::new(ip, 61_000 + offset % 4096)
     });
-    // Not by a listener: the copy of a child that is just being started would look like iperf3's.
+    // Not by a listener: its copy in a child that is being started would look like iperf3's.
     candidates.into_iter().find(|address| PortReservation::bind(*address).is_ok()).expect("a free port")
 }
 

@@ -17,7 +17,7 @@ pub fn order(side: Side, end: End) -> FlowSpec {
     FlowSpec { side, mode: Mode::Copy, size_bytes: 0, end, rate_bit_per_s: None, stamp: Stamp::Counted64 }
 }
 
-/// Both ends of a connection over loopback: who connected, who accepted.
+/// Both ends of a connection over loopback: the connecting and the accepting one.
 pub fn streams() -> (TcpStream, TcpStream) {
     let (listener, address) = listener();
     let client = TcpStream::connect(address).unwrap();
@@ -46,7 +46,7 @@ pub fn start(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> Grou
     flow::start(flows, setting, monotonic_ns()).unwrap()
 }
 
-/// Starts and waits for the end, which comes by itself.
+/// Starts the flows and waits until they end by themselves.
 pub fn run(flows: Vec<(FlowSocket, FlowSpec)>, setting: &GroupSetting) -> GroupReport {
     let group = start(flows, setting);
     assert!(group.wait(Deadline::after(GUARD)), "flows did not end within {GUARD:?}: {:?}", group.counts());

@@ -78,8 +78,8 @@ pub fn session_ends(natives: &NativeServer, number: usize) -> Vec<SessionEnd> {
     ends
 }
 
-/// Runs a case with longer and longer times until enough moved in one: a thread that was kept off the CPU may
-/// have slept through a short one.
+/// Runs a case with longer and longer times until enough was transferred: a thread without a CPU may miss a
+/// short one.
 pub fn until_long_enough(is_enough: impl Fn(u64) -> bool) {
     let enough = [1, 2, 4, 8, 16].into_iter().find(|&times| is_enough(times));
     assert!(enough.is_some(), "too little moved, however long it took");
