@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::statistics::median;
 use base::timeline::TraceCost;
 use sys::clock::Deadline;
 use sys::trace::{Backend, Setting, Target, TraceError};
@@ -29,14 +30,15 @@ pub fn measure(backend: Backend, setting: &Setting, within: Duration) -> Result<
     tracer.start()?;
     tracer.follow(Target::Thread(sys::thread::thread_id()))?;
     let mut events = Vec::new();
-    let mut traced = batches(2 * quarter, || {
+    let traced = batches(2 * quarter, || {
         tracer.drain(&mut events);
         events.clear();
     });
     drop(tracer);
     untraced.extend(batches(quarter, || {}));
     let of = untraced.len().min(traced.len());
-    Ok(TraceCost { untraced_ns: median(&mut untraced), traced_ns: median(&mut traced), batches: of })
+    let middle = |values: &[f64]| median(values).unwrap_or(0.0);
+    Ok(TraceCost { untraced_ns: middle(&untraced), traced_ns: middle(&traced), batches: of })
 }
 
 fn batches(within: Duration, mut between: impl FnMut()) -> Vec<f64> {
@@ -52,9 +54,4 @@ fn batches(within: Duration, mut between: impl FnMut()) -> Vec<f64> {
         between();
     }
     all
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

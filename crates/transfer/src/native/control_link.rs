@@ -86,8 +86,7 @@ fn offset(batch: &Batch) -> ClockOffset {
 
 /// Identifies the running kernel: hosts that share it share one clock.
 pub(super) fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
+    Some(sys::proc::boot_id()).filter(|id| !id.is_empty())
 }
 
 #[cfg(test)]
