@@ -283,7 +283,7 @@ fn check_memory(order: &SessionOrder) -> Result<(), String> {
     if order.threads > THREADS_MAX {
         return Err(format!("{} threads were requested; at most {THREADS_MAX} are allowed", order.threads));
     }
-    let bytes = order.threads as u64 * u64::from(order.size_bytes);
+    let bytes = u64::from(order.threads) * u64::from(order.size_bytes);
     if bytes > CALL_BUFFERS_BYTES_MAX {
         return Err(format!(
             "{} threads with calls of {} bytes were requested; at most {CALL_BUFFERS_BYTES_MAX} bytes are \
