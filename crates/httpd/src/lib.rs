@@ -91,7 +91,8 @@ impl Server {
         let (log, log_thread) = log::start(shared.clone(), writer).map_err(ServerError::Thread)?;
         let workers = ThreadGroup::new(0)?;
         let mut server = Self { local, shared: shared.clone(), workers, log_thread: Some(log_thread) };
-        // On an error below this drops before `server`, which waits for the log's thread: that ends with the last sender.
+        // On an error below this drops before `server`, which waits for the log's thread: that ends with the
+        // last sender.
         let log = log;
         for (index, worker) in shared.workers.iter().enumerate() {
             let context = WorkerContext::new(

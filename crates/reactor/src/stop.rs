@@ -37,8 +37,8 @@ impl StopHandle {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Sleeps until this moment of the monotonic clock, or until the stop; whether it was stopped. `deadline_ns`
-    /// is asked again after each wake-up.
+    /// Sleeps until this moment of the monotonic clock, or until the stop; whether it was stopped.
+    /// `deadline_ns` is asked again after each wake-up.
     pub fn sleep_until(&self, deadline_ns: impl Fn() -> u64) -> Result<bool, NetError> {
         let (epoll, mut events) = (Epoll::new()?, Events::with_capacity(1));
         epoll.add(self, 0, Interest::READ | Interest::EDGE)?;

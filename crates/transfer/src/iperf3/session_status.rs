@@ -82,7 +82,8 @@ impl SessionStatus {
         }
     }
 
-    /// The flows, for what waits for their threads: the lock is not held meanwhile, and readers see the last counts.
+    /// The flows, for what waits for their threads: the lock is not held meanwhile, and readers see the last
+    /// counts.
     fn take(&self) -> Option<Flows> {
         let mut inner = self.change();
         let flows = inner.flows.take()?;

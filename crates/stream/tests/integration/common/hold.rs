@@ -44,7 +44,7 @@ pub fn hold(settings: &Value) -> Result<(ViewerReport, Judgement), PartError> {
     Ok((report, judgement))
 }
 
-/// Tries until a trial is valid, a few times: on a machine as busy as a test machine may be players can be late.
+/// Tries until a trial is valid, a few times: on a busy machine players can be late.
 pub fn until_valid<T>(mut attempt: impl FnMut() -> (T, Judgement)) -> (T, Judgement) {
     for _ in 1..5 {
         let (report, judgement) = attempt();
