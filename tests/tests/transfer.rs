@@ -118,7 +118,7 @@ fn a_link_carries_what_arithmetic_says_and_loss_is_found_beyond_it() {
         (&"network".into(), &"confirmed".into())
     );
 
-    let search = [&narrow[..], &["--proto", "udp", "--search", "100Mbit/s"]].concat();
+    let search = [&narrow[..], &["--proto", "udp", "--search", "100Mbit/s", "--resolution", "20"]].concat();
     let carries = |document: &Value| document["capacity"]["value"].as_f64().expect("a capacity");
     let is_right = |capacity: f64| (30.0..=51.0).contains(&capacity);
     let at_the_link =

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn no_run_takes_longer_than_its_upper_bound() {
-        for (load_max, first) in [(1, 1), (6, 1), (16, 1), (100, 1), (1000, 1), (6400, 50)] {
+        for (load_max, first) in [(1, 1), (6, 1), (16, 1), (16, 5), (100, 1), (1000, 1), (6400, 50)] {
             let plan = LoadPlan { load_first: first, ..plan(load_max) };
             for capacity in (0..=16).chain([23, 49, 50, 51, 99, 127, 128, 511, 700, 999, 1000, 5000, 6400]) {
                 for above in [Verdict::Fail, Verdict::Invalid] {

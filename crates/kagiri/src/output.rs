@@ -90,13 +90,7 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes))
     } else {
-        let written = report.as_ref().ok().and_then(|path| path.to_str());
-        // Why it failed is said by the error that follows.
-        let shown = match run.failure {
-            Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
-            None => Cow::Borrowed(run),
-        };
-        print(&report::terminal::summary(&shown, metric_specs(run), style(), written))
+        print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str())))
     };
     // The run is stored; it can be shown again.
     if let Err(failure) = printed {
@@ -104,6 +98,16 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     }
     report?;
     Ok(code(run))
+}
+
+/// What is printed of a run whose report was written to `written`.
+pub fn summary(run: &Run, written: Option<&str>) -> String {
+    // Why it failed is said by the error that follows.
+    let shown = match run.failure {
+        Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
+        None => Cow::Borrowed(run),
+    };
+    report::terminal::summary(&shown, metric_specs(run), style(), written)
 }
 
 pub fn code(run: &Run) -> Code {

@@ -14,6 +14,7 @@ use fleet::coordinator::FleetBus;
 use fleet::local::LocalBus;
 use fleet::{Bus, FleetError};
 use run::engine::{self, ConfiguredVariant, Setting};
+use run::registry::{BUILT_IN, Registry};
 use serde_json::Value;
 use store::Store;
 
@@ -68,6 +69,7 @@ pub struct Session {
     store: Store,
     data_dir: PathBuf,
     facts: BTreeMap<String, Value>,
+    registry: &'static Registry,
 }
 
 impl Session {
@@ -86,7 +88,7 @@ impl Session {
             tempfile::tempfile_in(out)
                 .with_context(|| format!("--out: cannot write into {}", out.display()))?;
         }
-        Ok(Self { stop, store, data_dir, facts: BTreeMap::new() })
+        Ok(Self { stop, store, data_dir, facts: BTreeMap::new(), registry: &BUILT_IN })
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -100,14 +102,7 @@ impl Session {
     /// Measures a plan, stores the run and prints the result.
     pub fn run_plan(mut self, plan: &Plan, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
         let (run, failure) = self.make_run(plan, common, hosts)?;
-        // Without a trial, one line is enough; --json still prints its document.
-        let is_empty = run.trials.iter().all(Trial::is_unmeasured);
-        let presented = match is_empty && !common.json {
-            true => Err(Failure::Interrupted("interrupted before the first trial ended".into())),
-            false => output::present(&run, common),
-        };
-        // The failure of the run is more important than that of its report.
-        failure.map_or(presented, |failure| Err(run_failure(failure)))
+        conclude(&run, failure, common.json, || output::present(&run, common))
     }
 
     /// Measures a plan and stores the run without printing the result.
@@ -127,7 +122,7 @@ impl Session {
         common: &MeasureArgs,
         hosts: &HostArgs,
     ) -> Result<(Run, Option<engine::RunError>), Failure> {
-        let workload = run::registry::BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
+        let workload = self.registry.workload(&plan.workload).map_err(Failure::usage)?;
         let variants = engine::configure(plan, workload).map_err(run_failure)?;
         let loads = |configured: &ConfiguredVariant<'_>| {
             (configured.variant.name.clone(), configured.workload.load_plan())
@@ -147,7 +142,7 @@ impl Session {
             say: Arc::new(move |line| part_notes.note(line)),
             ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };
-        let local = LocalBus::new(run::registry::BUILT_IN.part_kinds(), host);
+        let local = LocalBus::new(self.registry.part_kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
         let mut bus = open_bus(plan, local, hosts, &id, bus_notes)?;
         let environment = run_environment(plan).into_iter().chain(self.facts.clone()).collect();
@@ -186,6 +181,23 @@ fn open_bus(
     Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| notes.note(line)))))
 }
 
+/// Presents a run, unless nothing was measured in it.
+fn conclude(
+    run: &Run,
+    failure: Option<engine::RunError>,
+    json: bool,
+    present: impl FnOnce() -> Outcome,
+) -> Outcome {
+    // Without a trial, one line is enough; --json still prints its document.
+    let is_empty = run.trials.iter().all(Trial::is_unmeasured);
+    let presented = match is_empty && !json {
+        true => Err(Failure::Interrupted("interrupted before the first trial ended".into())),
+        false => present(),
+    };
+    // The failure of the run is more important than that of its report.
+    failure.map_or(presented, |failure| Err(run_failure(failure)))
+}
+
 fn run_failure(error: engine::RunError) -> Failure {
     match error.usage {
         true => Failure::Usage(error.message),
@@ -196,7 +208,7 @@ fn run_failure(error: engine::RunError) -> Failure {
 /// Checks a plan's requirements and placement before anything is measured. `places` is the syntax for
 /// messages.
 pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), Failure> {
-    let workload = run::registry::BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
+    let workload = BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
     engine::configure(plan, workload).map_err(run_failure)?;
     placement_check::check(hosts, plan, places)
 }
@@ -207,3 +219,6 @@ pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Pla
     let say = output::say_unless(common.quiet);
     Session::open(common, &say)?.run_plan(plan, common, hosts)
 }
+
+#[cfg(test)]
+mod tests;

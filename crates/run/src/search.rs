@@ -124,8 +124,8 @@ impl Bracket {
         }
         match self.high {
             None if self.low >= plan.load_max => None,
-            None if plan.load_max <= RAMP_LOAD_MAX => Some(self.low + 1),
             None if self.low == 0 => Some(plan.load_first.clamp(1, plan.load_max)),
+            None if plan.load_max <= RAMP_LOAD_MAX => Some(self.low + 1),
             None => Some((self.low * 2).min(plan.load_max)),
             Some(high) if high - self.low > step(plan, self.low) => Some(self.low + (high - self.low) / 2),
             Some(_) => None,

@@ -1,7 +1,7 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
-//! They are the ready plans with shorter holds, fewer confirmations and one variant, so that the tests end
-//! before the reader's patience does.
+//! They are the ready plans with shorter holds, fewer confirmations, one variant, and a search that begins
+//! just below the truth, so that the tests end before the reader's patience does.
 
 use std::fs;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use toml::{Table, Value};
 
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// A ready plan, made shorter, with its lab where it stands.
-fn shortened(name: &str, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
+/// A ready plan, made shorter, with its lab where it stands; its search begins at `first` streams.
+fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
     let shorter = format!(
-        "hold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\nramp_down = false\n{}",
+        "first = {first}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n\
+         ramp_down = false\n{}",
         warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");
@@ -58,7 +59,7 @@ fn a_slow_cpu_carries_five() {
     need_root!();
     let cost = |document: &Json| document["saturation"]["cpu"]["cost_per_load"].as_f64();
     let is_right = |cost: f64| (12.0..17.0).contains(&cost);
-    let plan = shortened("cpu-limited.toml", "6s", "8s", Some("2s"));
+    let plan = shortened("cpu-limited.toml", 3, "6s", "8s", Some("2s"));
     let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
@@ -69,7 +70,9 @@ fn a_slow_cpu_carries_five() {
 fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
-    let mut plan = shortened("disk-limited.toml", "6s", "10s", Some("2s"));
+    let mut plan = shortened("disk-limited.toml", 3, "6s", "10s", Some("2s"));
+    // Five streams, evenly spread over it, still read nothing that another one has read.
+    plan["stream"]["content"]["duration"] = "150s".into();
     plan["variant"]
         .as_array_mut()
         .expect("variants")
@@ -83,7 +86,7 @@ fn a_slow_disk_carries_four() {
 fn a_narrow_link_carries_four() {
     need_root!();
     need_programs!("ip", "tc");
-    let plan = shortened("network-limited.toml", "5s", "8s", None);
+    let plan = shortened("network-limited.toml", 3, "5s", "8s", None);
     let is_confirmed = |it: &serde_json::Value| it["limit"]["certainty"] == "confirmed";
     // Its queue need not drop: what a sender puts in front of its own link is bounded (TCP small queues).
     let waited = |it: &serde_json::Value| {
@@ -98,7 +101,7 @@ fn a_narrow_link_carries_four() {
 /// above.
 #[test]
 fn players_that_give_out_are_not_the_servers_fault() {
-    let mut plan = shortened("player-limited.toml", "3s", "4s", None);
+    let mut plan = shortened("player-limited.toml", 400, "3s", "4s", None);
     plan["stream"]["resolution_percent"] = 50.0.into();
     let document = search(&plan, |it| found(it).1 == "player" && !verdicts(it).contains(&"fail"));
     let verdicts = verdicts(&document);

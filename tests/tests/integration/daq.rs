@@ -291,12 +291,12 @@ fn a_run_is_listed_shown_and_reported() {
 fn the_number_of_sources_is_searched() {
     let world = World::new();
     let words =
-        ["daq", "--search", "sources", "--max", "16", "--time", "300ms", "--omit", "0s", "--json", "-q"];
+        ["daq", "--search", "sources", "--max", "17", "--time", "300ms", "--omit", "0s", "--json", "-q"];
     let (_, document) = undisturbed(
-        |document| document["capacity"]["value"] == 16.0,
+        |document| document["capacity"]["value"] == 17.0,
         || world.measure(&words, PATIENCE * 2).code(0),
     );
-    assert_eq!(document["capacity"]["value"], 16.0, "{}", document["capacity"]);
+    assert_eq!(document["capacity"]["value"], 17.0, "{}", document["capacity"]);
     assert_eq!(document["capacity"]["unit"], "sources");
     assert!(trials(&document).len() > 1, "{document}");
 }

@@ -10,11 +10,11 @@ use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A search that goes up to `max` in short trials of light content, so that each phase comes soon.
-fn search(world: &World, max: u32, extra: &[&str]) -> Live {
+/// A search from `first` to `max` in short trials of light content, so that each phase comes soon.
+fn search(world: &World, first: u32, max: u32, extra: &[&str]) -> Live {
     let film = world.path("film.ts");
     let text = format!(
-        "workload = 'stream'\n[stream]\nmax = {max}\nhold = '2s'\nsearch_hold = '1s'\n\
+        "workload = 'stream'\n[stream]\nfirst = {first}\nmax = {max}\nhold = '2s'\nsearch_hold = '1s'\n\
          player.warm_up = '1s'\ncontent.path = '{}'\n",
         film.display()
     );
@@ -36,11 +36,11 @@ fn interrupt(world: &World, live: Live) -> Ended {
     ended.code(130)
 }
 
-/// Interrupt a search up to `max` once its lines say `part`; made again when it ended before, for others held
-/// it up.
-fn interrupted_at(world: &World, max: u32, part: &str, extra: &[&str]) -> Ended {
+/// Interrupt a search from `first` to `max` once its lines say `part`; made again when it ended before, for
+/// others held it up.
+fn interrupted_at(world: &World, first: u32, max: u32, part: &str, extra: &[&str]) -> Ended {
     until_undisturbed(|| {
-        let mut live = search(world, max, extra);
+        let mut live = search(world, first, max, extra);
         match live.reaches(part, PATIENCE * 2) {
             true => Ok(interrupt(world, live)),
             false => Err(live.stderr()),
@@ -155,7 +155,7 @@ fn during_the_search() {
     let _beside = beside_others();
     let world = World::new();
     film(&world);
-    let ended = interrupted_at(&world, 16, "2 streams  ", &["--json"]);
+    let ended = interrupted_at(&world, 1, 16, "2 streams  ", &["--json"]);
     let document = stored(&world);
     assert!(
         phases(&document).len() >= 2 && phases(&document).len() >= ended.trials_shown(),
@@ -170,7 +170,7 @@ fn before_the_first_trial_has_ended() {
     let _beside = beside_others();
     let world = World::new();
     film(&world);
-    let mut live = search(&world, 1, &[]);
+    let mut live = search(&world, 1, 1, &[]);
     live.wait_for("preparing", PATIENCE);
     interrupt(&world, live);
     assert!(phases(&stored(&world)).is_empty());
@@ -181,10 +181,10 @@ fn during_the_confirmation_and_on_the_way_down() {
     let _beside = beside_others();
     let world = World::new();
     film(&world);
-    interrupted_at(&world, 1, "  confirm  ", &[]);
+    interrupted_at(&world, 1, 1, "  confirm  ", &[]);
     let document = stored(&world);
     assert!(phases(&document).starts_with(&["search"]) && phases(&document).contains(&"confirm"));
-    interrupted_at(&world, 4, "  ramp down  ", &[]);
+    interrupted_at(&world, 3, 3, "  ramp down  ", &[]);
     let document = stored(&world);
     assert!(phases(&document).contains(&"ramp-down"), "{:?}", phases(&document));
     assert!(document["capacity"]["value"].is_number(), "what was confirmed stands");
@@ -195,7 +195,7 @@ fn a_second_signal_leaves_at_once() {
     let _beside = beside_others();
     let world = World::new();
     film(&world);
-    let mut live = search(&world, 16, &[]);
+    let mut live = search(&world, 1, 16, &[]);
     live.wait_for("1 stream   ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGINT);

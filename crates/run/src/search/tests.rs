@@ -147,6 +147,24 @@ fn failed_first_load_is_halved() {
 }
 
 #[test]
+fn small_search_begins_at_the_first_load() {
+    let plan = LoadPlan { load_first: 4, confirmations: 1, ramp_down: false, ..plan(10) };
+    for (truth, expected) in [
+        (5, &[4, 5, 6, 5, 6][..]),
+        (4, &[4, 5, 4, 5]),
+        (3, &[4, 2, 3, 3, 4]),
+        (0, &[4, 2, 1, 1]),
+        (10, &[4, 5, 6, 7, 8, 9, 10, 10]),
+    ] {
+        let seen = search(&plan, carries(truth));
+        assert_eq!(seen.iter().map(|s| s.load).collect::<Vec<_>>(), expected, "{truth}");
+        assert_eq!(capacity(&plan, &seen, "streams").value, Some(truth as f64));
+    }
+    let beyond = LoadPlan { load_first: 50, ..plan };
+    assert_eq!(next(&beyond, &[]), Some(Step { load: 10, phase: Phase::Search }), "at most the maximum");
+}
+
+#[test]
 fn fixed_load_is_offered_once() {
     let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
     let seen = search(&fixed, carries(9));

@@ -168,7 +168,7 @@ pub struct StreamSettings {
     /// doubles the number until a trial fails, and then bisects.
     #[schemars(range(min = 1, max = 100_000))]
     pub max: u64,
-    /// Number of streams to try first, if --max is above 16.
+    /// Number of streams to try first.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"rare": true}))]
     pub first: u64,
     /// Run a single trial with N streams instead of a search.

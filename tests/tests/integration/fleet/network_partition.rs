@@ -169,7 +169,7 @@ fn hosts_that_differ_or_whose_clocks_are_off_are_named_and_start_together() {
 /// A run of a coordinator with these credentials, once it listens.
 fn listening(fleet: &Fleet, credentials: &str) -> Live {
     fleet.world.write("plan.toml", search_plan(SHORT_FILM));
-    let words = ["run", "plan.toml", "--wait", "15s", "--credentials", credentials];
+    let words = ["run", "plan.toml", "--wait", "8s", "--credentials", credentials];
     let mut run = Live::start(fleet.coordinator_command(&words));
     let place = fleet.endpoint.strip_prefix("tls/").expect("a fleet with credentials");
     wait_until("the coordinator listens", FLEET_PATIENCE, || {
